@@ -118,7 +118,7 @@ def up(
     """Run all programs on this machine. These are Redis, an XMPP server, workers, bots and the console."""
     from rich.console import Console  # noqa: PLC0415 - see module docstring
 
-    from service.embedded.up import UpOptions, up  # noqa: PLC0415 - same
+    from service.embedded.up_command import UpOptions, up  # noqa: PLC0415 - same
 
     if small and (workers or 1, bots) != (1, 1):
         raise UsageError("--small runs one worker and one bot; omit --workers and --bots")
@@ -188,11 +188,11 @@ def inspect(
     import msgspec  # noqa: PLC0415 - see module docstring
 
     from service import settings  # noqa: PLC0415 - same
-    from service.operations import inspection  # noqa: PLC0415 - same
+    from service.operations import feed_inspection  # noqa: PLC0415 - same
 
     effective = settings.load(settings.environment(config), **({"allow_private": True} if allow_private else {}))
     try:
-        result = asyncio.run(inspection.inspect(url, effective, selector))
+        result = asyncio.run(feed_inspection.inspect(url, effective, selector))
     except AddressRefused as error:
         if allow_private:
             raise
@@ -200,7 +200,7 @@ def inspect(
             "{why} Loopback addresses are allowed with --allow-private, your own networks by allowed_networks.",
             why=str(error),
         ) from error
-    typer.echo(msgspec.json.encode(result) if as_json else inspection.as_text(result))
+    typer.echo(msgspec.json.encode(result) if as_json else feed_inspection.as_text(result))
 
 
 @app.command(rich_help_panel=OPERATE)
@@ -219,7 +219,7 @@ def setup(
     """Set up your own server. Asks five questions, checks the answers, and writes the settings file."""
     from rich.console import Console  # noqa: PLC0415 - see module docstring
 
-    from service.operations.setup import run  # noqa: PLC0415 - same
+    from service.operations.setup_wizard import run  # noqa: PLC0415 - same
 
     if not run(config.absolute(), Console(soft_wrap=True), answers, overwrite=overwrite):
         raise typer.Exit(1)
@@ -241,15 +241,17 @@ def doctor(
     from rich.console import Console  # noqa: PLC0415 - see module docstring
 
     from service import settings as settings_module  # noqa: PLC0415 - same
-    from service.operations import doctor as checks  # noqa: PLC0415 - same
+    from service.operations.doctor import check_report  # noqa: PLC0415 - same
+    from service.operations.doctor.all_checks import examine  # noqa: PLC0415 - same
+    from service.operations.doctor.settings_table import settings_table  # noqa: PLC0415 - same
 
     effective, origins = settings_module.load_with_origins(_environment(config, state))
     if settings:
-        Console(soft_wrap=True).print(checks.settings_table(effective, origins), markup=False)
+        Console(soft_wrap=True).print(settings_table(effective, origins), markup=False)
         return
-    results = asyncio.run(checks.examine(effective))
-    typer.echo(checks.as_json(results) if as_json else checks.as_text(results))
-    raise typer.Exit(checks.EXIT_CODES[checks.worst_severity(results)])
+    results = asyncio.run(examine(effective))
+    typer.echo(check_report.as_json(results) if as_json else check_report.as_text(results))
+    raise typer.Exit(check_report.EXIT_CODES[check_report.worst_severity(results)])
 
 
 @app.command(rich_help_panel=OPERATE)
@@ -285,15 +287,15 @@ def restore(
 
     The store must be empty, unless --replace is given.
     """
-    from service.operations import backup as backups  # noqa: PLC0415 - see module docstring
+    from service.operations.restore import open_backup, restore_backup, seekable  # noqa: PLC0415 - see module docstring
 
     if file == "-" and replace and not yes:
         raise UsageError("--replace with - needs --yes, because standard input cannot answer the question")
 
     async def write(effective: "Settings") -> str:
-        with backups.open_backup(file) as source, backups.seekable(source) as content:
+        with open_backup(file) as source, seekable(source) as content:
             confirm = (lambda _: True) if yes else typer.confirm
-            return await backups.restore(effective, content, replace=replace, confirm=confirm)
+            return await restore_backup(effective, content, replace=replace, confirm=confirm)
 
     typer.echo(_use_store(write, state, config, must_be_stopped=True))
 
@@ -309,7 +311,7 @@ def upgrade(
 
     It also says how to change to this version. Nothing is changed.
     """
-    from service.operations import upgrade as upgrades  # noqa: PLC0415 - see module docstring
+    from service.operations import upgrade_check as upgrades  # noqa: PLC0415 - see module docstring
 
     if not check:
         raise UsageError("coronet upgrade needs --check: programs migrate the data themselves when they start")
@@ -346,7 +348,7 @@ def admin(
 )
 def simulate(context: typer.Context) -> None:
     """Run experiments. These are simulations of the papers' algorithms and a deployment of real processes."""
-    from service.embedded.deployment.cli import deploy  # noqa: PLC0415 - same
+    from service.embedded.deployment_experiment.cli import deploy  # noqa: PLC0415 - same
     from service.simulate import cli as experiments  # noqa: PLC0415 - see module docstring
 
     experiments.app.command()(deploy)
@@ -367,7 +369,7 @@ def _use_store(
     is running and ``must_be_stopped``, :class:`service.errors.UserError` is raised.
     """
     from service import settings  # noqa: PLC0415 - see module docstring
-    from service.embedded.redis import PrivateRedis  # noqa: PLC0415 - same
+    from service.embedded.private_redis import PrivateRedis  # noqa: PLC0415 - same
     from service.embedded.state_directory import is_locked, lock_directory  # noqa: PLC0415 - same
 
     effective = settings.load(_environment(config, state))
@@ -409,10 +411,10 @@ def _run_programs(
     from service import settings  # noqa: PLC0415 - see module docstring
     from service.asyncio_tasks import run_until_stopped  # noqa: PLC0415 - same
     from service.host_process import configure_memory, find_programs, serve_programs  # noqa: PLC0415 - same
-    from service.observability import logs, tracing  # noqa: PLC0415 - same
+    from service.observability import log_configuration, tracing  # noqa: PLC0415 - same
 
     effective = settings.load(settings.environment(config))
-    logs.configure(effective)
+    log_configuration.configure(effective)
     tracing.configure()
     configure_memory()
     with asyncio.Runner(loop_factory=new_loop) as runner:

@@ -11,8 +11,8 @@ import hypothesis
 import pytest
 import pytest_asyncio
 
-from service.embedded.prosody import PrivateProsody
-from service.embedded.redis import PrivateRedis
+from service.embedded.private_prosody import PrivateProsody
+from service.embedded.private_redis import PrivateRedis
 from service.settings import Settings
 from service.store import Store, opened
 from tests.support.ejabberd import PrivateEjabberd

@@ -22,13 +22,13 @@ from aiohttp import hdrs
 from rich.console import Console
 from rich.table import Table
 
-from service.console.error_responses import Problem
-from service.console.openapi import File, Operation
-from service.console.routes import OPERATIONS, PREFIX
+from service.console.api.operation_registry import OPERATIONS, PREFIX
+from service.console.api.operations import File, Operation
+from service.console.middleware.error_responses import Problem
 from service.errors import Fault, OperationalError, Unreachable, UsageError, UserError, from_fault
 from service.net.internal_clients import send_request
-from service.operations import shards
-from service.operations.shards import Shards
+from service.operations import shard_administration
+from service.operations.shard_administration import Shards
 from service.settings import Settings, load
 
 _COMMAND_PREFIXES: Final = {"get_": "", "post_": "add-", "put_": "set-", "patch_": "set-", "delete_": "remove-"}
@@ -86,7 +86,7 @@ async def run(arguments: Sequence[str], environ: Mapping[str, str]) -> str:
     if api_request.as_json or media_type != _JSON:
         return body.decode()
     if Shards in api_request.operation.responses.values():
-        return shards.as_text(msgspec.json.decode(body, type=Shards))
+        return shard_administration.as_text(msgspec.json.decode(body, type=Shards))
     return as_text(msgspec.json.decode(body))
 
 

@@ -1,37 +1,16 @@
-"""Formatting of values for pages: numbers with units, times, durations, labels of codes, and text differences.
-
-:data:`FILTERS` are the functions that templates use as Jinja filters.
-"""
+"""Formatting of values for pages: numbers with units, times, labels of codes, and links."""
 
 import re
-from calendar import day_name, month_abbr
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from calendar import month_abbr
 from datetime import UTC, datetime
-from difflib import SequenceMatcher
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 from urllib.parse import urlsplit
 
-from service.corona.fleet_policy import ChannelBounds
-from service.corona.optimizer.poll_explanation import BindingConstraint, PollExplanation
-from service.errors import UserError
-from service.feeds.canonical_urls import selector_of, without_selector
-from service.feeds.publisher_polling_hints import DAY_S
-from service.model import PollingHints
-from service.operations.poll_constraints import BOUND_LABELS, bound_shares
+from service.console.durations import duration
 from service.users.time_zones import local_datetime
 
-_MINUTE_S = 60
-_HOUR_S = 3600
 _ACRONYMS = {"http": "HTTP", "tls": "TLS", "url": "URL"}
 _BEFORE_UNIT: Final = re.compile(r"(?<=\d) (?=[^\W\d])")
-_UNITS_S: Final = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
-_UNIT_NAMES: Final = {86_400: "days", 3_600: "h", 60: "min", 1: "s"}
-_DURATION: Final = re.compile(r"(\d{1,9}(?:[.,]\d{1,3})?)\s*(s|sec|m|min|h|hours?|d|days?)?", re.IGNORECASE)
-_WORD: Final = re.compile(r"\s*\S+")
-_MAX_WORDS: Final = 400
-_MAX_EQUAL_PAIRS: Final = 10_000
-"""Maximum number of pairs of equal words in two texts that are compared, because the time grows with it."""
 _SUCCESSES = {"new": "New entries", "unchanged": "Unchanged"}
 
 
@@ -39,19 +18,6 @@ def count(number: float, singular: str, plural: str = "") -> str:
     """Return a number with its noun: ``1 node``, ``1,204 nodes``. ``plural`` defaults to ``singular`` with an s."""
     noun = singular if number == 1 else plural or f"{singular}s"
     return f"{number:,.0f} {noun}"
-
-
-def duration(length_s: float) -> str:
-    """Return a duration rounded to one unit: ``40 ms``, ``12 s``, ``3 min``, ``5 h``, ``2 days``."""
-    if length_s < 1:
-        return f"{length_s * 1000:.0f} ms"
-    if length_s < _MINUTE_S:
-        return f"{length_s:.0f} s"
-    if length_s < _HOUR_S:
-        return f"{length_s / _MINUTE_S:.0f} min"
-    if length_s < 2 * DAY_S:
-        return f"{length_s / _HOUR_S:.0f} h"
-    return f"{length_s / DAY_S:.0f} days"
 
 
 def ago(then_s: float, now_s: float) -> str:
@@ -126,149 +92,6 @@ def web_address(link: str) -> str:
         return ""
 
 
-def describe_polling_hints(hints: PollingHints) -> str:
-    """Return the polling hints in a publisher's feed and its HTTP response as text; "" for none."""
-    parts = []
-    intervals_s = [
-        interval_s for interval_s in (hints.ttl_s, hints.update_period_s, hints.max_age_s) if interval_s is not None
-    ]
-    accepted_s = [interval_s for interval_s in intervals_s if interval_s <= DAY_S]
-    if accepted_s:
-        parts.append(f"at most every {duration(max(accepted_s))}")
-    elif intervals_s:
-        parts.append(f"at most every {duration(max(intervals_s))} (ignored: more than a day)")
-    if hints.skip_hours:
-        parts.append(f"not from {' and '.join(_hour_ranges(hints.skip_hours))} UTC")
-    if hints.skip_days:
-        parts.append(f"not on {', '.join(day_name[day] for day in hints.skip_days)}")
-    return "; ".join(parts)
-
-
-def bound_label(bound: BindingConstraint) -> str:
-    """Return the label of the constraint that determines a channel's poll rate."""
-    return BOUND_LABELS[bound]
-
-
-def describe_bound(reason: PollExplanation, now_s: float) -> str:
-    """Return the constraint that determines a channel's polls, as a sentence without full stop.
-
-    ``reason`` explains the channel's poll schedule. ``now_s`` is the Unix time.
-    """
-    match reason.bound:
-        case BindingConstraint.CHANNEL_BUDGET:
-            return f"The limit for a public channel with {count(reason.subscribers, 'subscriber')}"
-        case BindingConstraint.PUBLISHER:
-            return f"The publisher, which asks for at least {duration(reason.publisher_interval_s)} between polls"
-        case BindingConstraint.FAILURE:
-            return f"Failures: at least {duration(reason.publisher_interval_s)} between polls until one succeeds"
-        case BindingConstraint.PAUSE:
-            return f"A pause for another {duration(max(0.0, reason.paused_until_s - now_s))}"
-        case bound:
-            label = BOUND_LABELS[bound]
-            return label[0].upper() + label[1:]
-
-
-def describe_bounds(bounds: ChannelBounds) -> str:
-    """Return a channel's own bounds on its poll rate in one line."""
-    parts = []
-    if bounds.longest_wait_s is not None:
-        parts.append(f"mean delay at most {format_duration(bounds.longest_wait_s)}")
-    if bounds.shortest_interval_s is not None:
-        parts.append(f"at least {format_duration(bounds.shortest_interval_s)} between polls")
-    return ", ".join(parts) or "policy only"
-
-
 def keep_units(text: str) -> str:
     """Return ``text`` with no-break spaces between numbers and their units."""
     return _BEFORE_UNIT.sub("\N{NO-BREAK SPACE}", text)
-
-
-def level(value: float) -> str:
-    """Return a polling level with at most one decimal place: ``2``, ``1.6``."""
-    return f"{value:.1f}".removesuffix(".0")
-
-
-def describe_schedule(reason: PollExplanation) -> str:
-    """Return a channel's polling level, number of nodes, and poll interval, as a sentence without full stop.
-
-    ``reason`` explains the channel's poll schedule.
-    """
-    nodes = f"{reason.nodes:,} of {count(reason.ring_nodes, 'node')}"
-    turns = "polls it" if reason.nodes == 1 else "poll it in turn"
-    return (
-        f"Level {level(reason.level)} of {reason.highest_level}: {nodes} {turns}, every {duration(reason.gap_s)}; "
-        f"a change is noticed after {duration(reason.wait_s)} on average"
-    )
-
-
-def _hour_ranges(hours: Sequence[int]) -> Iterator[str]:
-    """Yield the time ranges that sorted hours of a day cover: the hours 0, 1 and 2 become ``0:00 to 3:00``."""
-    starts = [hour for hour in hours if hour - 1 not in hours]
-    ends = [hour + 1 for hour in hours if hour + 1 not in hours]
-    return (f"{start}:00 to {end}:00" for start, end in zip(starts, ends, strict=True))
-
-
-def parse_duration(text: str) -> float:
-    """Return the length in seconds of a duration such as ``15 min``. A number without a unit is in seconds.
-
-    Raises :class:`UserError` for any other text.
-    """
-    match = _DURATION.fullmatch(text.strip())
-    if match is None:
-        raise UserError(f"“{text[:50]}” is not a duration. Examples: 90 s, 15 min, 12 h, 2 days.")
-    return float(match[1].replace(",", ".")) * _UNITS_S[(match[2] or "s")[0].lower()]
-
-
-def format_duration(length_s: float) -> str:
-    """Return the exact length of a duration as text, in the largest unit that divides it.
-
-    :func:`parse_duration` reads the text back.
-    """
-    unit_s = next((unit_s for unit_s in _UNIT_NAMES if length_s >= unit_s and length_s % unit_s == 0), 1)
-    name = "day" if unit_s == length_s == _UNITS_S["d"] else _UNIT_NAMES[unit_s]
-    return f"{length_s / unit_s:.3f}".rstrip("0").rstrip(".") + f" {name}"
-
-
-class TextChange(NamedTuple):
-    """A piece of text that is the same in both versions (``same``), was removed, or was added."""
-
-    kind: Literal["same", "removed", "added"]
-    text: str
-
-
-def differences(before: str, after: str) -> list[TextChange]:
-    """Return the word-by-word differences of two texts; of long texts, only the first 400 words are compared.
-
-    Texts with very many repeated words are not compared: ``before`` is returned as removed and ``after`` as added.
-    """
-    old, new = _words(before), _words(after)
-    in_old, in_new = Counter(old), Counter(new)
-    if old != new and sum(count * in_new[word] for word, count in in_old.items()) > _MAX_EQUAL_PAIRS:
-        return [TextChange("removed", "".join(old)), TextChange("added", "".join(new))]
-    return list(_text_changes(old, new))
-
-
-def _words(text: str) -> list[str]:
-    return _WORD.findall(text.rstrip())[:_MAX_WORDS]
-
-
-def _text_changes(old: list[str], new: list[str]) -> Iterator[TextChange]:
-    for opcode, i, j, k, m in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-        if opcode == "equal":
-            yield TextChange("same", "".join(new[k:m]))
-            continue
-        if j > i:
-            yield TextChange("removed", "".join(old[i:j]))
-        if m > k:
-            yield TextChange("added", "".join(new[k:m]))
-
-
-FILTERS: Final[Mapping[str, Callable[..., object]]] = {
-    function.__name__: function
-    for function in (
-        *(count, duration, ago, percent, requests, instant, clock, short_id, is_success, outcome_label),
-        *(web_address, differences, describe_polling_hints, describe_schedule, bound_label),
-        *(selector_of, without_selector, describe_bound, describe_bounds, keep_units, level, format_duration),
-        bound_shares,
-    )
-}

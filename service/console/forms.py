@@ -9,8 +9,9 @@ from urllib.parse import quote
 import msgspec
 from aiohttp import hdrs, web
 
-from service.console.auth.authorization import CSRF_FIELD, Handler
-from service.console.error_responses import public_message, status_of
+from service.console.auth.csrf import CSRF_FIELD
+from service.console.middleware.error_responses import public_message, status_of
+from service.console.route_rules import Handler
 from service.errors import CoronetError, StoreUnavailable, UserError
 
 _Kind = TypeVar("_Kind")

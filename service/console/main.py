@@ -1,52 +1,51 @@
 """The program ``coronet console``: the web application with its routes and middleware, and the server for it."""
 
 import asyncio
-import time
 from collections.abc import Mapping, Sequence
 
 import structlog
 from aiohttp import hdrs, web
 
 from service.console import websub_callback
-from service.console.audit_entries import audit
-from service.console.auth import login
-from service.console.auth.accounts import Passwords
-from service.console.auth.authorization import (
-    LARGEST_BODY_BYTES,
-    ROUTE_RULES,
-    Handler,
-    OpenAccess,
-    RouteRules,
-    add_security_headers,
-    authorize,
-    rules_of,
-)
-from service.console.auth.login import PASSWORDS, create_setup_link
-from service.console.auth.roles import Permission
-from service.console.channel_cache import ChannelCache
-from service.console.error_responses import handle_errors
-from service.console.idempotent_requests import make_idempotent
-from service.console.metrics_sampler import MetricsSampler
-from service.console.openapi import File
-from service.console.pages import opml
-from service.console.pages.overview import default_poll_interval_s, render_update
-from service.console.rendering import (
+from service.console.api.api_reference import get_openapi
+from service.console.api.operation_registry import OPERATIONS, PREFIX
+from service.console.api.operations import File
+from service.console.app_keys import (
     CHANNEL_CACHE,
+    CHANNEL_SEARCH,
     METRICS,
     OPML_PARSER_CLIENT,
+    PASSWORDS,
     SETTINGS,
     STORE,
     TEMPLATES,
-    load_templates,
-    serve_static_file,
 )
-from service.console.routes import OPERATIONS, PREFIX, get_openapi, list_routes
+from service.console.auth import login
+from service.console.auth.authorization import authorize
+from service.console.auth.first_account import create_setup_link
+from service.console.auth.passwords import Passwords
+from service.console.auth.permissions import Permission
+from service.console.auth.security_headers import add_security_headers
+from service.console.middleware.audit_recorder import audit
+from service.console.middleware.body_size_limit import limit_body_size
+from service.console.middleware.error_responses import handle_errors
+from service.console.middleware.idempotency_keys import make_idempotent
+from service.console.middleware.request_metrics import measure_duration, request_class
+from service.console.page_rendering import load_templates
+from service.console.queries.channel_cache import ChannelCache
+from service.console.queries.channel_search import ChannelSearch
+from service.console.queries.metrics_scraper import MetricsScraper
+from service.console.queries.overdue_channels import default_poll_interval_s
+from service.console.resources.channels import opml
+from service.console.resources.fleet.overview import render_update
+from service.console.route_rules import LARGEST_BODY_BYTES, ROUTE_RULES, Handler, OpenAccess, RouteRules
+from service.console.routes import list_routes
+from service.console.static_files import serve_static_file
 from service.errors import StoreUnavailable
 from service.feeds.sandbox.opml_parser_client import OpmlParserClient
 from service.host_process import HostedProgram, HostProcess, NotReady
 from service.net.health_endpoints import ReadinessCheck, health_routes
 from service.net.http_server import serve_http
-from service.observability.metrics import CONSOLE_REQUESTS
 from service.settings import Settings
 from service.store import Store
 
@@ -58,42 +57,8 @@ _LARGER_BODIES: Mapping[Handler, int] = {
     **{each.handler: each.body.largest_bytes or 0 for each in OPERATIONS if isinstance(each.body, File)},
 }
 _WITHOUT_STORE = {serve_static_file, get_openapi, *(each.handler for each in OPERATIONS if each.without_store)}
-_KINDS: Mapping[str, str] = {
-    f"{PREFIX}/": "api",
-    "/static/": "static",
-    websub_callback.PATH: "hook",
-    **dict.fromkeys(("/livez", "/readyz", "/metrics"), "health"),
-}
-"""The class of requests in the metrics, by the beginning of the path; other paths are pages."""
 
 log = structlog.get_logger(__name__)
-
-
-@web.middleware
-async def measure_duration(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Record the duration of each request in a metric, by class of route; streams and WebSockets are not recorded."""
-    started_s = time.monotonic()
-    response: web.StreamResponse | None = None
-    try:
-        response = await handler(request)
-        return response
-    finally:
-        if response is None or isinstance(response, web.Response):
-            CONSOLE_REQUESTS.labels(rules_of(request).kind).observe(time.monotonic() - started_s)
-
-
-@web.middleware
-async def limit_body_size(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Refuse a request body that exceeds the limit of the request's handler.
-
-    The ``Content-Length`` header is checked first. Without it, the body is refused while it is read.
-    """
-    largest_bytes = rules_of(request).largest_bytes
-    if (request.content_length or 0) > largest_bytes:
-        raise web.HTTPRequestEntityTooLarge(largest_bytes, request.content_length or 0)
-    # The public way is request.clone(), which would lose the files of a multipart form.
-    request._client_max_size = largest_bytes  # noqa: SLF001 - see above
-    return await handler(request)
 
 
 def make_app(settings: Settings, store: Store, check_ready: ReadinessCheck | None = None) -> web.Application:
@@ -105,7 +70,8 @@ def make_app(settings: Settings, store: Store, check_ready: ReadinessCheck | Non
     app[SETTINGS] = settings
     app[STORE] = store
     app[CHANNEL_CACHE] = ChannelCache(store, default_poll_interval_s(settings))
-    app[METRICS] = MetricsSampler(store, settings.metrics_token.get_secret_value())
+    app[CHANNEL_SEARCH] = ChannelSearch(app[CHANNEL_CACHE])
+    app[METRICS] = MetricsScraper(store, settings.metrics_token.get_secret_value())
     app[OPML_PARSER_CLIENT] = OpmlParserClient()
     app[TEMPLATES] = load_templates(settings.console_base_path)
     app[PASSWORDS] = Passwords()
@@ -128,7 +94,7 @@ def _add_routes(app: web.Application, health: Sequence[web.RouteDef]) -> None:
     rules: dict[Handler, RouteRules] = {login.redirect_to_overview: RouteRules(OpenAccess.PUBLIC, "page")}
     for access, route in [*((OpenAccess.PUBLIC, route) for route in health), *pages, *operations]:
         handler = route.handler
-        kind = next((name for start, name in _KINDS.items() if route.path.startswith(start)), "page")
+        kind = request_class(route.path)
         without_store = kind == "health" or handler in _WITHOUT_STORE
         rule = RouteRules(access, kind, _LARGER_BODIES.get(handler, LARGEST_BODY_BYTES), without_store)
         if isinstance(access, Permission) and route.method != hdrs.METH_GET and not without_store:

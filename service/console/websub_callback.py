@@ -11,7 +11,7 @@ from typing import Final
 
 from aiohttp import hdrs, web
 
-from service.console.rendering import STORE
+from service.console.app_keys import STORE
 from service.feeds.websub_protocol import HubState, IntentVerification, is_signature_valid, update_hub, verify_intent
 from service.model import ChannelId
 from service.store.channels.websub_store import Push, new_hub_secrets

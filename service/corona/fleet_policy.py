@@ -17,7 +17,7 @@ PositiveNumber = Annotated[float, msgspec.Meta(ge=1e-3, le=1e9)]
 
 
 class Goal(StrEnum):
-    """The optimisation goals of Corona (§3.2, Table 1); ``objectives`` has their formulas."""
+    """The optimisation goals of Corona (§3.2, Table 1)."""
 
     LITE = "lite"
     FAST = "fast"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from service.embedded.prosody import PrivateProsody
+from service.embedded.private_prosody import PrivateProsody
 from service.errors import UserError
 from service.private_files import write_private
 

@@ -25,7 +25,10 @@ class Tracing:
     """Records the steps of traces that take place in one process."""
 
     sink: Callable[..., None] | None = None
-    """Exports steps, if set: :meth:`service.observability.otel.SpanExporter.export_step`. Must not block or raise."""
+    """Exports steps, if set, like :meth:`service.observability.otel_exporter.SpanExporter.export_step`.
+
+    It must not block or raise.
+    """
 
     def record_step(self, trace_id: str, name: str, began_s: float, **attributes: str | int) -> None:
         """Log the step ``name`` of a trace, which began at ``began_s`` (Unix s) and ends now.
@@ -34,7 +37,7 @@ class Tracing:
         """
         ended_s = time.time()
         (log.debug if name in _STEPS_PER_USER else log.info)(
-            name, trace=trace_id, took_s=round(ended_s - began_s, 3), **attributes
+            "trace step recorded", step=name, trace=trace_id, took_s=round(ended_s - began_s, 3), **attributes
         )
         if self.sink is not None:
             self.sink(trace_id, name, min(began_s, ended_s), ended_s, attributes, first=name == FIRST_STEP)
@@ -52,7 +55,7 @@ def configure() -> None:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415 - an extra
         from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415 - an extra
 
-        from service.observability.otel import SpanExporter  # noqa: PLC0415 - an extra
+        from service.observability.otel_exporter import SpanExporter  # noqa: PLC0415 - an extra
     except ImportError as error:
         log.warning("span export disabled", advice="Install coronet[otel].", error=str(error))
         return

@@ -1,40 +1,18 @@
-"""``coronet backup`` and ``coronet restore``: a copy of a running store in a file, and its restoration to a store."""
+"""``coronet backup``: a copy of a running store in a file."""
 
-import asyncio
-import shutil
 import sys
-import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from importlib.metadata import version
-from itertools import islice
 from pathlib import Path
-from typing import IO, Final
+from typing import IO
 
 from service.errors import UserError
-from service.model import UserId
-from service.operations.backup_file import BackupFileWriter, Counts, Header, check_file, read_records
+from service.operations.backup_format import BackupFileWriter, describe_counts
 from service.private_files import open_private
 from service.settings import Settings
-from service.store import Store, open_store, opened
-from service.store.backup.export import StoreExport, scan_keys
-from service.store.backup.restoration import StoreRestoration
-from service.store.client import keys
-from service.store.client.data_loss_guard import (
-    COUNTER_INTERVAL_MS,
-    READ_IDENTITY,
-    SCHEMA_VERSION,
-    parse_identity,
-)
-from service.store.client.erasure_file import ERASURES_KEPT_DAYS, ErasureFile
-
-_RECORDS_PER_WRITE: Final = 100
-_STOP_TIMEOUT_S: Final = 10.0
-"""How long to wait for programs that have just been stopped: longer than the default lease of a process."""
-_CHECK_INTERVAL_S: Final = 0.5
-_DAY_S: Final = 86_400
+from service.store import opened
+from service.store.backup.export import StoreExport
 
 
 async def back_up(settings: Settings, file: IO[bytes]) -> str:
@@ -48,7 +26,7 @@ async def back_up(settings: Settings, file: IO[bytes]) -> str:
         async for record in reader.records():
             target.add(record)
         target.finish()
-    return f"Backed up {_summary(target.counts)}."
+    return f"Backed up {describe_counts(target.counts)}."
 
 
 @contextmanager
@@ -65,141 +43,3 @@ def new_file(name: str) -> Iterator[IO[bytes]]:
             yield file
     except OSError as error:
         raise UserError(f"The backup cannot be written to {name}: {error}.") from error
-
-
-@contextmanager
-def open_backup(name: str) -> Iterator[IO[bytes]]:
-    """Open the file ``name`` for reading; "-" is standard input. Raises :class:`UserError` if this fails."""
-    if name == "-":
-        yield sys.stdin.buffer
-        return
-    try:
-        file = Path(name).open("rb")  # noqa: SIM115 - closed below
-    except OSError as error:
-        raise UserError(f"{name} cannot be read: {error}.") from error
-    with file:
-        yield file
-
-
-@contextmanager
-def seekable(file: IO[bytes]) -> Iterator[IO[bytes]]:
-    """Yield ``file``, or a temporary copy of it if it is not seekable, such as a pipe."""
-    if file.seekable():
-        yield file
-        return
-    with tempfile.TemporaryFile() as copy:
-        shutil.copyfileobj(file, copy)
-        copy.seek(0)
-        yield copy
-
-
-async def restore(settings: Settings, file: IO[bytes], *, replace: bool, confirm: Callable[[str], bool]) -> str:
-    """Write a backup to the store, and return a summary. No program of the fleet may run.
-
-    The file is checked as a whole before anything is written. If the store is not empty, ``replace`` must be set, and
-    ``confirm`` is called with a question for the operator and returns whether to continue. Raises :class:`UserError` if
-    the file or the store cannot be used.
-    """
-    header, counts = check_file(file)
-    _check_header(header)
-    store = open_store(settings, is_guarded=False)
-    try:
-        await _wait_until_stopped(store)
-        writer = StoreRestoration(store)
-        is_empty = await writer.is_empty()
-        if not is_empty and not replace:
-            raise UserError(
-                "The store is not empty, so nothing was written. With --replace, its data is deleted and replaced by "
-                "the backup."
-            )
-        erased, are_erasures_known = await _erasures(store, settings)
-        question = (
-            f"Delete all data of Coronet in this store, and replace it by the backup of {_date(header.origin.began_s)} "
-            f"({_summary(counts)})?"
-        )
-        if not is_empty and not confirm(question):
-            raise UserError("Nothing was changed.")
-        await writer.begin()
-        records = read_records(file)
-        while some := list(islice(records, _RECORDS_PER_WRITE)):
-            await writer.write(some)
-        again = await writer.finish(header.origin, erased)
-    finally:
-        await store.close()
-    lines = [f"Restored the backup of {_date(header.origin.began_s)}: {_summary(counts)}."]
-    if again:
-        lines.append(f"Erased again, because they asked for it after the backup: {_people(again)}.")
-    if not are_erasures_known:
-        lines.append(
-            "No list of people who were erased after the backup was found: neither in the store that was replaced, nor "
-            "beside store_identity_file. Erase them again, if there are any."
-        )
-    lines.append("Start the programs now. Everybody has to log in to the console again.")
-    return "\n".join(lines)
-
-
-def _check_header(header: Header) -> None:
-    """Raise :class:`UserError` if the backup has a newer schema, or is older than the lists of erased people."""
-    if header.origin.schema > SCHEMA_VERSION:
-        raise UserError(
-            f"The backup was made by Coronet {header.product_version}, whose stored data (version "
-            f"{header.origin.schema}) this version does not know (up to {SCHEMA_VERSION}). Restore it with that one."
-        )
-    if header.origin.began_s < time.time() - ERASURES_KEPT_DAYS * _DAY_S:
-        raise UserError(
-            f"The backup is older than {ERASURES_KEPT_DAYS} days. People who were erased since then would come back, "
-            "because erasures are listed no longer than that."
-        )
-
-
-async def _wait_until_stopped(store: Store) -> None:
-    """Wait until no program uses the store.
-
-    Raises :class:`UserError` with the names of the programs that still use it after ``_STOP_TIMEOUT_S``.
-    """
-    for _ in range(int(_STOP_TIMEOUT_S / _CHECK_INTERVAL_S)):
-        live = await live_programs(store)
-        if not live:
-            return
-        await asyncio.sleep(_CHECK_INTERVAL_S)
-    raise UserError(f"Programs still use the store: {', '.join(live)}. Stop all workers, bots and consoles first.")
-
-
-async def live_programs(store: Store) -> list[str]:
-    """Return descriptions of the programs that use the store now, according to their leases and the store's counter."""
-    now_s, ring = await store.ring.time_and_view()
-    live = sorted({f"worker {node.name}" for node in ring.nodes})
-    async for names in scan_keys(store.redis, keys.partition_leases("*")[0]):
-        for name in names:
-            holders = await store.redis.call("ZRANGEBYSCORE", name, now_s * 1000, "+inf")
-            live += [f"bot {holder.decode()}" for holder in holders]
-    grown_ms = parse_identity(await store.redis.call(*READ_IDENTITY)).grown_ms
-    if not live and now_s * 1000 - grown_ms < 2 * COUNTER_INTERVAL_MS:
-        live = ["a program without a lease, such as the console"]
-    return live
-
-
-async def _erasures(store: Store, settings: Settings) -> tuple[dict[UserId, int], bool]:
-    """Return the Unix time at which each user was erased, and whether a list of erasures exists.
-
-    Erasures are listed in the store and in the erasure file.
-    """
-    found = await store.redis.call("ZRANGE", keys.ERASED_USERS, 0, -1, "WITHSCORES")
-    erased = {uid.decode(): int(at_s) for uid, at_s in found}
-    file = ErasureFile(Path(settings.store_identity_file)) if settings.store_identity_file else None
-    is_known = bool(erased) or file is not None
-    for uid, at_s in (file.read() if file else {}).items():
-        erased[uid] = max(at_s, erased.get(uid, 0))
-    return erased, is_known
-
-
-def _summary(counts: Counts) -> str:
-    return f"{_people(counts.users)}, {counts.channels:,} channel{'' if counts.channels == 1 else 's'}"
-
-
-def _people(count: int) -> str:
-    return f"{count:,} {'person' if count == 1 else 'people'}"
-
-
-def _date(at_s: float) -> str:
-    return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%d %H:%M UTC")

@@ -20,7 +20,7 @@ from pydantic import SecretStr
 
 from bots.cluster import process
 from bots.cluster.partitions import PARTITION_COUNT
-from service.embedded.redis import PrivateRedis
+from service.embedded.private_redis import PrivateRedis
 from service.feeds.entries.duplicate_articles import hash_version
 from service.model import Channel
 from service.settings import Settings

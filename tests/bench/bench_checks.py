@@ -20,7 +20,7 @@ from pathlib import Path
 
 import aiohttp
 
-from service.embedded.redis import PrivateRedis
+from service.embedded.private_redis import PrivateRedis
 from service.feeds.canonical_urls import channel_id
 from service.model import Channel, Validators
 from service.settings import Settings

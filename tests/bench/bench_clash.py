@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from pathlib import Path
 
-from service.embedded.redis import PrivateRedis
+from service.embedded.private_redis import PrivateRedis
 from service.feeds.canonical_urls import channel_id
 from service.model import ChannelId
 from service.settings import Settings

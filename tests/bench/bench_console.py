@@ -21,7 +21,7 @@ from statistics import quantiles
 
 import msgspec
 
-from service.embedded.redis import PrivateRedis
+from service.embedded.private_redis import PrivateRedis
 from service.feeds.canonical_urls import channel_id
 from service.settings import Settings
 from service.store import Store, open_store

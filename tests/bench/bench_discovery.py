@@ -42,7 +42,7 @@ from service.discovery.queries.saved_searches import (
     matches,
 )
 from service.discovery.search_candidates import require_all
-from service.embedded.redis import PrivateRedis
+from service.embedded.private_redis import PrivateRedis
 from service.model import Channel, Entry
 from service.settings import Settings
 from service.store import Store, open_store

@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from service.embedded.redis import PrivateRedis
+from service.embedded.private_redis import PrivateRedis
 from service.model import Channel
 from service.settings import Settings
 from service.store import Store, open_store

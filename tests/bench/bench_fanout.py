@@ -23,10 +23,10 @@ from typing import Any
 from pydantic import SecretStr
 from slixmpp import ComponentXMPP
 
-from service.embedded.prosody import PrivateProsody
-from service.embedded.redis import PrivateRedis
+from service.embedded.private_prosody import PrivateProsody
+from service.embedded.private_redis import PrivateRedis
 from service.feeds.entries.duplicate_articles import hash_version
-from service.observability.logs import configure
+from service.observability.log_configuration import configure
 from service.settings import Settings
 from service.store import Store, open_store
 from service.store.client.keys import user_id

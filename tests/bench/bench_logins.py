@@ -19,9 +19,10 @@ import aiohttp
 from aiohttp.test_utils import unused_port
 from yarl import URL
 
-from service.console.auth.accounts import Passwords
-from service.console.auth.authorization import FORM_COOKIE, SESSION_COOKIE, csrf_token
-from service.embedded.redis import PrivateRedis
+from service.console.auth.cookies import FORM_COOKIE, SESSION_COOKIE
+from service.console.auth.csrf import csrf_token
+from service.console.auth.passwords import Passwords
+from service.embedded.private_redis import PrivateRedis
 from service.settings import Settings
 from service.store import Store, open_store
 from service.store.console.accounts import Account

@@ -23,7 +23,7 @@ import msgspec
 
 from bots.delivery.batch_renderer import load_versions
 from service.corona.update_rates import history_from_dates
-from service.embedded.redis import PrivateRedis
+from service.embedded.private_redis import PrivateRedis
 from service.feeds.canonical_urls import channel_id
 from service.feeds.channel_health import PollReport
 from service.feeds.entries.duplicate_articles import hash_version

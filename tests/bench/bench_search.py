@@ -26,7 +26,7 @@ import numpy as np
 
 from service.discovery.channel_description import describe_channel
 from service.discovery.queries.query_parser import parse_query
-from service.embedded.redis import PrivateRedis
+from service.embedded.private_redis import PrivateRedis
 from service.model import Channel, Entry, FeedMetadata, Validators
 from service.search.searcher import Searcher
 from service.settings import Settings

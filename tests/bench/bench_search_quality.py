@@ -21,8 +21,8 @@ from typing import Final
 
 import msgspec
 
-from service.embedded.redis import PrivateRedis
-from service.observability.logs import configure
+from service.embedded.private_redis import PrivateRedis
+from service.observability.log_configuration import configure
 from service.settings import Settings
 from service.store import open_store
 from tests.support.search_quality.corpus import LANGUAGES, Document

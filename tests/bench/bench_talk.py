@@ -14,8 +14,8 @@ from typing import Final
 
 from pydantic import SecretStr
 
-from service.embedded.prosody import PrivateProsody
-from service.embedded.redis import PrivateRedis
+from service.embedded.private_prosody import PrivateProsody
+from service.embedded.private_redis import PrivateRedis
 from service.settings import Settings
 from service.store import open_store
 from tests.bench.bench_fanout import PASSWORD, make_accounts

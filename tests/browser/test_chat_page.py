@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, expect
 
-from service.console.auth.login import create_setup_link
+from service.console.auth.first_account import create_setup_link
 from service.embedded.sample_publisher import SamplePublisher
 from service.settings import Settings
 from service.store import open_store

@@ -4,7 +4,7 @@ import re
 
 from playwright.async_api import Browser, expect
 
-from service.console.auth.login import create_setup_link
+from service.console.auth.first_account import create_setup_link
 from service.feeds.canonical_urls import page_url
 from service.model import Entry, PollResult
 from service.store import Store

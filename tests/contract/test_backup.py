@@ -21,8 +21,9 @@ from service.feeds.entries.version_parts import VersionParts
 from service.feeds.opml_writer import OpmlSubscription
 from service.model import Channel, Delta, Entry, Notice
 from service.operations import backup
-from service.operations.backup_file import FORMAT, BackupFileWriter, check_file
-from service.operations.upgrade import check, judge
+from service.operations.backup_format import FORMAT, BackupFileWriter, check_file
+from service.operations.restore import restore_backup, seekable
+from service.operations.upgrade_check import check, judge
 from service.settings import Settings
 from service.store import Store, open_store, opened
 from service.store.backup.backup_records import BackupOrigin, ChannelRecord, KeyRecord, Record, StoredKey, UserRecord
@@ -297,7 +298,7 @@ async def test_a_file_that_was_cut_off_or_altered_is_refused_before_anything_is_
         wrong = [gzip.compress(plain[:size]) for size in range(0, len(plain), 97)]
         for bad in (*cut, *wrong, gzip.compress(altered), gzip.compress(plain + plain), b"nothing", content + b"x" * 9):
             with pytest.raises(UserError):
-                await backup.restore(machine, io.BytesIO(bad), replace=True, confirm=yes)
+                await restore_backup(machine, io.BytesIO(bad), replace=True, confirm=yes)
         assert [held.channel for held in await store.subscriptions.of_user(ALICE)] == [channel.id]
 
 
@@ -307,29 +308,29 @@ async def test_a_store_with_data_is_replaced_only_if_that_was_confirmed(machine:
         file = await saved(machine)
         await store.subscriptions.subscribe(ALICE, channel.id)
         with pytest.raises(UserError, match="not empty"):
-            await backup.restore(machine, file, replace=False, confirm=yes)
+            await restore_backup(machine, file, replace=False, confirm=yes)
         with pytest.raises(UserError, match="Nothing was changed"):
-            await backup.restore(machine, file, replace=True, confirm=lambda _: False)
+            await restore_backup(machine, file, replace=True, confirm=lambda _: False)
         assert await store.subscriptions.count(channel.id) == 1
         await store.redis.call("SET", "other:key", "of another program")
-        assert "Restored the backup" in await backup.restore(machine, file, replace=True, confirm=yes)
+        assert "Restored the backup" in await restore_backup(machine, file, replace=True, confirm=yes)
         assert await store.subscriptions.count(channel.id) == 0
         assert await store.redis.call("GET", "other:key") == b"of another program"
 
 
 async def test_a_store_that_programs_use_is_not_replaced(machine: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backup, "_STOP_TIMEOUT_S", 0.6)
+    monkeypatch.setattr("service.operations.restore._STOP_TIMEOUT_S", 0.6)
     async with opened(machine) as store:
         file = await saved(machine)
         me = await store.ring.join("worker-7", "", 60.0, lambda _: "a" * 40)
         await store.partition_leases.heartbeat("bot@localhost", "bot-process-1", 8, 60.0)
         with pytest.raises(UserError, match="worker worker-7, bot bot-process-1"):
-            await backup.restore(machine, file, replace=True, confirm=yes)
+            await restore_backup(machine, file, replace=True, confirm=yes)
         await store.ring.leave(me)
         await store.partition_leases.release("bot@localhost", "bot-process-1")
         await store.identity.refresh()
         with pytest.raises(UserError, match="such as the console"):
-            await backup.restore(machine, file, replace=True, confirm=yes)
+            await restore_backup(machine, file, replace=True, confirm=yes)
 
 
 async def test_programs_that_saw_a_newer_store_use_a_restored_one(machine: Settings) -> None:
@@ -341,7 +342,7 @@ async def test_programs_that_saw_a_newer_store_use_a_restored_one(machine: Setti
         seen = store.redis.guard.trusted
         identity.write(TrustedIdentity(seen.fleet, 1_000, seen.at_ms + 50))
         await store.redis.call("FLUSHALL")
-        await backup.restore(machine, file, replace=False, confirm=yes)
+        await restore_backup(machine, file, replace=False, confirm=yes)
     other_machine = Settings(redis_url=machine.redis_url)
     for settings in (machine, other_machine):
         async with opened(settings) as store:
@@ -370,7 +371,7 @@ async def test_people_who_were_erased_do_not_come_back_after_an_interrupted_rest
     await writer.begin()
     await writer.write([earlier])
     assert await store.redis.call("ZSCORE", keys.ERASED_USERS, UID) == erased
-    assert "Erased again" in await backup.restore(settings, file, replace=True, confirm=yes)
+    assert "Erased again" in await restore_backup(settings, file, replace=True, confirm=yes)
     assert await store.redis.call("EXISTS", keys.user(UID)) == 0
 
 
@@ -413,7 +414,7 @@ async def test_the_list_of_erased_people_outlives_the_store(machine: Settings) -
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         await store.redis.call("FLUSHALL")
-        assert "Erased again" in await backup.restore(machine, file, replace=False, confirm=yes)
+        assert "Erased again" in await restore_backup(machine, file, replace=False, confirm=yes)
         assert await store.redis.call("EXISTS", keys.user(UID)) == 0
 
 
@@ -426,11 +427,11 @@ async def test_a_backup_of_one_redis_is_restored_in_a_cluster_and_back(
         await live(store, ALICE, channels)
         await live(store, BOB, channels[:2])
         before = await durable_values(store)
-    await backup.restore(cluster, await saved(one), replace=False, confirm=yes)
+    await restore_backup(cluster, await saved(one), replace=False, confirm=yes)
     async with opened(cluster) as store:
         assert await durable_values(store) == before
         assert await store.channel_index.count([channel.id for channel in channels]) == [2, 2, 1]
-    await backup.restore(one, await saved(cluster), replace=True, confirm=yes)
+    await restore_backup(one, await saved(cluster), replace=True, confirm=yes)
     async with opened(one) as store:
         assert await durable_values(store) == before
 
@@ -440,9 +441,9 @@ async def test_a_backup_is_read_from_a_pipe(machine: Settings) -> None:
     reading, writing = os.pipe()
     with os.fdopen(writing, "wb") as sender:
         sender.write(content)
-    with os.fdopen(reading, "rb") as pipe, backup.seekable(pipe) as file:
+    with os.fdopen(reading, "rb") as pipe, seekable(pipe) as file:
         check_file(file)
-        assert "Restored" in await backup.restore(machine, file, replace=True, confirm=yes)
+        assert "Restored" in await restore_backup(machine, file, replace=True, confirm=yes)
 
 
 async def test_a_newer_format_is_refused_by_name() -> None:
@@ -455,7 +456,7 @@ async def test_a_backup_of_newer_data_is_refused(machine: Settings) -> None:
     file = io.BytesIO()
     BackupFileWriter(file, "9.0", BackupOrigin("f", 1, SCHEMA_VERSION + 1, 1e10)).finish()
     with pytest.raises(UserError, match="does not know"):
-        await backup.restore(machine, file, replace=False, confirm=yes)
+        await restore_backup(machine, file, replace=False, confirm=yes)
 
 
 async def test_a_program_refuses_data_that_needs_a_newer_one_and_acceptance_does_not_help(machine: Settings) -> None:

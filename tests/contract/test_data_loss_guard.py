@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from service.embedded.redis import PrivateRedis
+from service.embedded.private_redis import PrivateRedis
 from service.errors import StoreIdentityMismatch, StoreUnavailable
 from service.settings import Settings, SettingsInvalid
 from service.store import Store, open_store

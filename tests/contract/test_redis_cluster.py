@@ -9,7 +9,7 @@ import pytest
 
 from service.errors import StoreUnavailable
 from service.feeds.entries.version_parts import VersionParts
-from service.operations import shards
+from service.operations import shard_administration
 from service.settings import Settings
 from service.store import Store, open_store
 from service.store.client import keys
@@ -146,8 +146,8 @@ async def test_shards_show_the_keyspaces_of_each_redis_node(store: Store, clean_
     channel = await make_channel(store)
     for number in range(20):
         await store.subscriptions.subscribe(f"person{number}@example.org", channel.id)
-    await shards.split(store, "*")
-    found = await shards.read_shards(store, Settings())
+    await shard_administration.split(store, "*")
+    found = await shard_administration.read_shards(store, Settings())
     held = [(node.address, keyspace) for node in found.redis_nodes for keyspace in node.keyspaces]
     assert sorted(keyspace for _, keyspace in held) == sorted(
         shard.keyspace for shard in found.shards if shard.standing != "split"

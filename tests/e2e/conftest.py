@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 from pydantic import SecretStr
 
-from service.embedded.prosody import PrivateProsody
+from service.embedded.private_prosody import PrivateProsody
 from service.settings import Settings
 from tests.support.chat import ChatClient
 

@@ -86,7 +86,7 @@ async def _way_of(product: Product, message_id: str) -> bool:
     lines = [line for log in (product.directory / "logs").glob("*.log") for line in log.read_text().splitlines()]
     steps = [step for line in lines if line.startswith("{") and "trace" in (step := json.loads(line))]
     traces = {step["trace"] for step in steps if step.get("message") == message_id}
-    told = {trace: {step["event"] for step in steps if step["trace"] == trace} for trace in traces}
+    told = {trace: {step["step"] for step in steps if step["trace"] == trace} for trace in traces}
     return any(events == _STEPS for events in told.values())
 
 

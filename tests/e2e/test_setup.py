@@ -11,7 +11,7 @@ import pytest
 import yaml
 from aiohttp.test_utils import unused_port
 
-from service.embedded.prosody import PrivateProsody
+from service.embedded.private_prosody import PrivateProsody
 from service.settings import load
 from tests.support.bot_in_process import reach
 from tests.support.chat import ChatClient

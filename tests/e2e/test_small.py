@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from service.console.metrics_sampler import parse_metrics
+from service.console.queries.metrics_statistics import parse_metrics
 from service.embedded.sample_publisher import SamplePublisher
 from tests.support.product_process import Product, running
 from tests.support.waiting import until

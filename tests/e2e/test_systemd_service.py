@@ -12,9 +12,9 @@ import pytest_asyncio
 from aiohttp.test_utils import unused_port
 
 from service.embedded import ports
-from service.embedded.prosody import PrivateProsody
+from service.embedded.child_process import Child, Program
+from service.embedded.private_prosody import PrivateProsody
 from service.embedded.sample_publisher import SamplePublisher
-from service.embedded.supervisor import Child, Program
 from tests.support.chat import online
 from tests.support.systemd import Systemd, systemd, why_impossible
 from tests.support.waiting import until

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from service.embedded.redis import PrivateRedis
+from service.embedded.private_redis import PrivateRedis
 from tests.support.polling_audit import Phase, irregular_gaps, planned_gaps_s, polls_by_url, wedge
 from tests.support.public_fleet import Feed, PublicFleet, public_fleet
 from tests.support.public_publisher import HOURLY, Request

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from service.embedded.redis import PrivateRedis
+from service.embedded.private_redis import PrivateRedis
 from service.overlay.id_space import from_hex
 from tests.support.polling_audit import most_at_once
 from tests.support.public_fleet import Feed, PublicFleet, public_fleet

@@ -14,7 +14,7 @@ import pytest_asyncio
 
 from bots.delivery.batch_sender import MAX_SENDS
 from bots.delivery.resend_policy import RECEIPT_TIMEOUT_AT_RETURN_S, RECEIPT_TIMEOUT_S
-from service.embedded.prosody import PrivateProsody
+from service.embedded.private_prosody import PrivateProsody
 from service.embedded.sample_publisher import PublishedEntry
 from service.feeds.entries.version_parts import VersionParts
 from service.model import Change, Channel, Entry

@@ -29,13 +29,14 @@ from bots.xmpp.connection import Connection
 from bots.xmpp.file_upload import FileUploader
 from bots.xmpp.pubsub_client import PubsubClient
 from service.embedded import ports
-from service.embedded.supervisor import Child, Program
+from service.embedded.child_process import Child, Program
 from service.errors import StoreUnavailable
 from service.feeds.entries.version_parts import VersionParts
 from service.net.address_guard import AddressGuard
 from service.net.health_endpoints import serve_health
 from service.net.http_upload_client import HttpUploadClient as Files
-from service.operations.doctor import CheckResult, judge_redis
+from service.operations.doctor.check_report import CheckResult
+from service.operations.doctor.redis_checks import judge_redis
 from service.overlay.ring import balanced_id
 from service.settings import Settings
 from service.store import opened

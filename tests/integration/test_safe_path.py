@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from service.embedded.deployment.experiment import _Publisher
-from service.embedded.deployment.publication_plan import PublicationPlan
+from service.embedded.deployment_experiment.experiment import _Publisher
+from service.embedded.deployment_experiment.publication_plan import PublicationPlan
 from service.feeds.sandbox.parser_client import ParserClient
 from service.feeds.sandbox.protocol import Document
 from tests.support.feed_documents import item, rss

@@ -29,7 +29,7 @@ from pathlib import Path
 from statistics import quantiles
 from typing import Any, NamedTuple
 
-from service.embedded.redis import PrivateRedis
+from service.embedded.private_redis import PrivateRedis
 from service.errors import ParseKilled
 from service.feeds.canonical_urls import channel_id
 from service.feeds.sandbox.parser_client import ParserClient

@@ -30,7 +30,7 @@ from statistics import median
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from service.embedded.redis import PrivateRedis
+from service.embedded.private_redis import PrivateRedis
 from tests.support.polling_audit import (
     SKIPPED,
     Details,

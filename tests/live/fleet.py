@@ -27,8 +27,8 @@ import aiohttp
 import msgspec
 import numpy as np
 
-from service.embedded.redis import PrivateRedis
-from service.embedded.supervisor import Child, Program, child_environment
+from service.embedded.child_process import Child, Program, child_environment
+from service.embedded.private_redis import PrivateRedis
 from service.feeds.canonical_urls import channel_id
 from service.model import Channel, Validators
 from service.settings import Settings, load

@@ -35,8 +35,8 @@ from urllib.parse import urlsplit
 import msgspec
 from pydantic import SecretStr
 
-from service.embedded.prosody import PrivateProsody
-from service.embedded.redis import PrivateRedis
+from service.embedded.private_prosody import PrivateProsody
+from service.embedded.private_redis import PrivateRedis
 from service.settings import Settings
 from service.store.client.keys import user_id
 from tests.bench.bench_fanout import PASSWORD, make_accounts

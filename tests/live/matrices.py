@@ -28,7 +28,7 @@ import msgspec
 
 from service.discovery.matrix_cell import CellState
 from service.discovery.search_candidates import require_all
-from service.embedded.redis import PrivateRedis
+from service.embedded.private_redis import PrivateRedis
 from service.settings import Settings
 from service.store import Store, open_store
 from service.store.directory.matrix_access import LIMITS

@@ -32,7 +32,7 @@ from aiohttp.test_utils import unused_port
 from service.discovery.partial_lookup.strategies import expected_lookup_cost, strategy_name
 from service.discovery.partial_lookup.strategy_choice import DirectoryChoice
 from service.discovery.search_candidates import require_all
-from service.embedded.redis import PrivateRedis
+from service.embedded.private_redis import PrivateRedis
 from service.settings import Settings
 from service.store import Store, opened
 from service.store.channels.channel_records import pack_name

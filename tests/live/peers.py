@@ -29,7 +29,7 @@ from aiohttp.test_utils import unused_port
 
 from service.corona.fleet_policy import DEFAULT_POLICY
 from service.embedded import ports
-from service.embedded.redis import PrivateRedis
+from service.embedded.private_redis import PrivateRedis
 from service.errors import NoWorker
 from service.settings import Settings
 from service.store import Store, open_store

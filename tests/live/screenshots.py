@@ -13,7 +13,7 @@ from pathlib import Path
 import PIL.Image
 from playwright.async_api import Page, async_playwright, expect
 
-from service.console.auth.login import create_setup_link
+from service.console.auth.first_account import create_setup_link
 from service.embedded.sample_publisher import SamplePublisher
 from tests.support.browser import CHROMIUM, create_account_and_log_in
 from tests.support.product_process import Product, running

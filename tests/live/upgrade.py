@@ -28,7 +28,7 @@ from tests.support.product_traffic import Traffic, entries_coming, traffic, unti
 from tests.support.waiting import until_so
 
 _ROOT = Path(__file__).parents[2]
-_FIRST_WITH_VERSIONS = "service/operations/upgrade.py"
+_FIRST_WITH_VERSIONS = "service/operations/upgrade_check.py"
 _CHOOSE_VERSION = """
 import os, sys
 sys.path.insert(0, os.path.realpath({current!r}))

@@ -13,7 +13,7 @@ from bots.cluster.partitions import ALL_PARTITIONS, AssignedUsers
 from bots.main import BotProgram
 from service.asyncio_tasks import run_until_stopped
 from service.clock import Clock, SystemClock
-from service.embedded.prosody import PrivateProsody
+from service.embedded.private_prosody import PrivateProsody
 from service.feeds.entries.version_parts import VersionParts
 from service.host_process import serve_programs
 from service.model import Channel, Delta, UserId

@@ -16,7 +16,7 @@ from typing import Final
 import aiohttp
 
 from service.embedded import ports
-from service.embedded.supervisor import EmbeddedServer, Program
+from service.embedded.child_process import EmbeddedServer, Program
 from service.errors import OperationalError
 from service.private_files import write_private
 

@@ -17,7 +17,7 @@ from types import MappingProxyType
 
 from service.background_tasks import BackgroundTasks
 from service.model import ChannelId
-from service.observability.logs import configure
+from service.observability.log_configuration import configure
 from service.overlay.ring import balanced_id
 from service.settings import Settings
 from service.store import open_store

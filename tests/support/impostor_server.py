@@ -8,7 +8,7 @@ from xml.sax.saxutils import quoteattr
 
 from slixmpp import ComponentXMPP, Iq, Message, Presence
 
-from service.embedded.prosody import PrivateProsody
+from service.embedded.private_prosody import PrivateProsody
 from tests.support.prosody import SECRET, STRANGERS
 
 ROOM = f"fake@{STRANGERS}"

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Final
 
-from service.embedded.prosody import PrivateProsody
+from service.embedded.private_prosody import PrivateProsody
 
 STRANGERS: Final = "strangers.localhost"
 """Domain of a component whose connection may send from any address in the domain, like another server."""

@@ -10,9 +10,9 @@ from typing import Any, Self
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
+from service.embedded.child_process import Child, Program
 from service.embedded.ports import LOOPBACK, _is_free, is_listening
-from service.embedded.redis import _server_binary
-from service.embedded.supervisor import Child, Program
+from service.embedded.private_redis import _server_binary
 from service.errors import OperationalError
 from tests.support.waiting import until
 

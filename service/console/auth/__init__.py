@@ -1,1 +1,1 @@
-"""Authentication and authorization of the console: accounts, passwords, roles, login, and the middleware."""
+"""Authentication and authorization of the console: accounts, passwords, permissions, login, and CSRF protection."""

@@ -1,41 +1,25 @@
-"""Pages for the setup of the first account, for setting a password by invitation, and for login and logout."""
+"""Login and logout: the pages, the check of a password, the limit on attempts, and the change of one's own password."""
 
 import math
-import time
-from typing import Final
 from urllib.parse import urlsplit
 
 import structlog
 from aiohttp import hdrs, web
 
-from service.console.audit_entries import record_action
-from service.console.auth.accounts import (
-    MAX_PASSWORD_CHARS,
-    MIN_PASSWORD_CHARS,
-    Passwords,
-    check_name,
-    check_password,
-    set_password,
-    set_zone,
-)
-from service.console.auth.authorization import SESSION_COOKIE, cookie_path, own_origin, set_cookie
+from service.console.app_keys import PASSWORDS, PRINCIPAL, STORE
+from service.console.auth.account_rules import set_password, set_zone
+from service.console.auth.cookies import SESSION_COOKIE, cookie_path, set_cookie
+from service.console.auth.passwords import MAX_PASSWORD_CHARS, check_password
 from service.console.forms import redisplay_on_error
-from service.console.rendering import PRINCIPAL, SETTINGS, STORE, render
+from service.console.middleware.audit_recorder import record_action
+from service.console.page_rendering import render
 from service.errors import LimitReached, UserError
 from service.net.http_server import client_of
-from service.store import Store
 from service.store.console.accounts import Account, digest
 from service.store.console.login_limits import BROWSER_TTL_S
 from service.store.console.sessions import SESSION_TTL_S
 from service.users.time_zones import find_time_zones
 
-PASSWORDS: Final = web.AppKey("passwords", Passwords)
-
-_SETUP_LINK_INVALID = (
-    "This setup link has been used or has expired. If an account exists, log in. "
-    "If there is none yet, restart Coronet to get a new link."
-)
-_INVITATION_INVALID = "This link has been used or has expired. An admin can create a new one under Settings."
 _MAX_LOGGED_NAME_CHARS = 100
 _MAX_USER_AGENT_CHARS = 200
 _TOO_MANY_ATTEMPTS = (
@@ -46,67 +30,7 @@ _TOO_MANY_ATTEMPTS = (
 log = structlog.get_logger(__name__)
 
 
-async def create_setup_link(store: Store, base_url: str) -> str | None:
-    """Return a new one-time link for creating the first account; None if an account exists.
-
-    ``base_url`` is the console's URL. Raises :class:`StoreUnavailable`.
-    """
-    if await store.accounts.all():
-        return None
-    return f"{base_url.rstrip('/')}/setup?token={await store.accounts.new_setup_token()}"
-
-
-async def setup_form(request: web.Request, status: int = 200, *, error: str = "") -> web.Response:
-    """Show the form for the first account's name and password.
-
-    ``error`` is the message of a failed attempt, which is shown in a response with the HTTP status ``status``.
-    """
-    fields = await _read_fields(request)
-    if not await request.app[STORE].accounts.is_setup_token_valid(fields["token"]):
-        raise web.HTTPForbidden(text=_SETUP_LINK_INVALID)
-    return render(request, "setup.html", status, fields=fields, error=error, min_chars=MIN_PASSWORD_CHARS)
-
-
-@redisplay_on_error(setup_form)
-async def setup(request: web.Request) -> web.Response:
-    """Create the first account."""
-    fields, accounts = await _read_fields(request), request.app[STORE].accounts
-    token, name = fields["token"], fields["name"]
-    if not await accounts.is_setup_token_valid(token):
-        raise web.HTTPForbidden(text=_SETUP_LINK_INVALID)
-    check_name(name)
-    check_password(fields["password"], fields["again"])
-    account = Account(await request.app[PASSWORDS].hash(fields["password"]), time.time())
-    if not await accounts.create_first(token, name, account):
-        raise web.HTTPForbidden(text=_SETUP_LINK_INVALID)
-    await record_action(request, name, "Create the first account.")
-    raise web.HTTPSeeOther("/login?ready=1")
-
-
-async def join_form(request: web.Request, status: int = 200, *, error: str = "") -> web.Response:
-    """Show the form in which an invited account's holder sets a password.
-
-    ``error`` is the message of a failed attempt, which is shown in a response with the HTTP status ``status``.
-    """
-    token = (await _read_fields(request))["token"]
-    name = await _invited_account(request, token)
-    return render(request, "join.html", status, token=token, name=name, error=error, min_chars=MIN_PASSWORD_CHARS)
-
-
-@redisplay_on_error(join_form)
-async def join(request: web.Request) -> web.Response:
-    """Set the password that an invited account's holder has chosen."""
-    fields = await _read_fields(request)
-    check_password(fields["password"], fields["again"])
-    name = await _invited_account(request, fields["token"])
-    password_hash = await request.app[PASSWORDS].hash(fields["password"])
-    if not await request.app[STORE].accounts.set_password(fields["token"], name, password_hash):
-        raise web.HTTPForbidden(text=_INVITATION_INVALID)
-    await record_action(request, name, "Choose a password with an invitation link.")
-    raise web.HTTPSeeOther("/login?ready=1")
-
-
-async def _read_fields(request: web.Request) -> dict[str, str]:
+async def read_account_fields(request: web.Request) -> dict[str, str]:
     """Return the fields of the posted form, or those of the URL's query if the request is not a POST.
 
     The values are not stripped; a missing field is "".
@@ -115,26 +39,12 @@ async def _read_fields(request: web.Request) -> dict[str, str]:
     return {name: str(values.get(name, "")) for name in ("token", "name", "password", "again", "next", "zone")}
 
 
-def make_password_link(request: web.Request, token: str) -> str:
-    """Return the URL of the form in which the holder of ``token`` sets a password."""
-    settings = request.app[SETTINGS]
-    base_url = settings.console_public_url or own_origin(request) + settings.console_base_path
-    return f"{base_url.rstrip('/')}/join?token={token}"
-
-
-async def _invited_account(request: web.Request, token: str) -> str:
-    name = await request.app[STORE].accounts.account_of_link(token)
-    if name is None:
-        raise web.HTTPForbidden(text=_INVITATION_INVALID)
-    return name
-
-
 async def login_form(request: web.Request, status: int = 200, *, error: str = "") -> web.Response:
     """Show the login form.
 
     ``error`` is the message of a failed attempt, which is shown in a response with the HTTP status ``status``.
     """
-    fields, exist = await _read_fields(request), bool(await request.app[STORE].accounts.all())
+    fields, exist = await read_account_fields(request), bool(await request.app[STORE].accounts.all())
     return render(
         request, "login.html", status, target=_local_path(fields["next"]), name=fields["name"], exist=exist, error=error
     )
@@ -143,7 +53,7 @@ async def login_form(request: web.Request, status: int = 200, *, error: str = ""
 @redisplay_on_error(login_form)
 async def login(request: web.Request) -> web.Response:
     """Check the name and password and open a session."""
-    fields = await _read_fields(request)
+    fields = await read_account_fields(request)
     name, browser_zone = fields["name"], fields["zone"]
     account = await _authenticate(request, name, fields["password"])
     if account is None:

@@ -47,7 +47,7 @@ def lookup_steps(strategy: Strategy, servers: int) -> LookupSteps:
     """Return the steps that lookups can take if the directory uses this strategy.
 
     ``servers`` is at most ``MAX_SERVERS``. Clients query servers in the order of
-    :func:`service.discovery.partial_lookup.servers.lookup_order`.
+    :func:`service.discovery.partial_lookup.lookup_client.lookup_order`.
     """
     if isinstance(strategy, RoundRobin):
         return _steps_of_orders([strided_order(begin, strategy.y, servers) for begin in range(servers)])

@@ -10,7 +10,7 @@ import pytest_asyncio
 from pydantic import SecretStr
 
 from bots.bot import Bot
-from service.embedded.prosody import PrivateProsody
+from service.embedded.private_prosody import PrivateProsody
 from service.settings import Settings
 from service.store import Store
 from tests.support.bot_in_process import Person, serving

@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 from slixmpp import JID
 
-from service.embedded.prosody import PrivateProsody
+from service.embedded.private_prosody import PrivateProsody
 from service.settings import Settings
 from service.store import Store
 from tests.support.bot_in_process import JumpingClock, moved, serving

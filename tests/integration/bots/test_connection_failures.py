@@ -12,8 +12,8 @@ import pytest
 
 from bots.delivery import batch_sender, resend_policy
 from bots.xmpp import connection
-from service.embedded.prosody import PrivateProsody
-from service.embedded.redis import PrivateRedis
+from service.embedded.private_prosody import PrivateProsody
+from service.embedded.private_redis import PrivateRedis
 from service.model import Channel
 from service.settings import Settings
 from service.store import Store, open_store

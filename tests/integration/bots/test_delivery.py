@@ -12,7 +12,7 @@ from bots.cluster.partitions import ALL_PARTITIONS, AssignedUsers
 from bots.delivery.outbox_consumer import OutboxConsumer
 from bots.xmpp.interface import XmppSessionLost
 from service.clock import SystemClock
-from service.embedded.prosody import PrivateProsody
+from service.embedded.private_prosody import PrivateProsody
 from service.feeds.entries.version_parts import VersionParts
 from service.settings import Settings
 from service.store import Store

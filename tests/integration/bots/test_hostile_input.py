@@ -13,7 +13,7 @@ from slixmpp import ComponentXMPP, Message
 from bots.bot import Bot
 from bots.sessions import chat_session, loop_protection
 from bots.xmpp.stanzas import remove_invalid_chars
-from service.embedded.prosody import PrivateProsody
+from service.embedded.private_prosody import PrivateProsody
 from service.feeds.entries.version_parts import VersionParts
 from service.model import Change, Entry
 from service.settings import Settings

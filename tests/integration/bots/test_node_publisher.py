@@ -14,7 +14,7 @@ import pytest
 
 from bots.dialogue.request_handler import RequestHandler
 from bots.pubsub.atom_items import NS_ATOM, node_uri
-from service.embedded.prosody import PrivateProsody
+from service.embedded.private_prosody import PrivateProsody
 from service.model import Change, Channel, Entry
 from service.settings import Settings
 from service.store import Store

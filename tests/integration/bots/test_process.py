@@ -11,7 +11,7 @@ from bots.bot import Bot
 from bots.cluster import process
 from bots.xmpp.interface import XmppSessionLost
 from service.clock import SystemClock
-from service.embedded.prosody import PrivateProsody
+from service.embedded.private_prosody import PrivateProsody
 from service.feeds.canonical_urls import channel_id
 from service.settings import Settings
 from service.store import Store

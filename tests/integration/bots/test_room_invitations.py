@@ -11,7 +11,7 @@ from pydantic import SecretStr
 from bots.bot import Bot
 from bots.cluster.partitions import ALL_PARTITIONS, AssignedUsers, partition_of
 from service.clock import SystemClock
-from service.embedded.prosody import PrivateProsody
+from service.embedded.private_prosody import PrivateProsody
 from service.feeds.entries.version_parts import VersionParts
 from service.settings import Settings
 from service.store import Store

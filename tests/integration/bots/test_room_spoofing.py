@@ -9,7 +9,7 @@ import pytest_asyncio
 
 from bots.bot import Bot
 from bots.rooms import invitation_policy
-from service.embedded.prosody import PrivateProsody
+from service.embedded.private_prosody import PrivateProsody
 from service.settings import Settings
 from service.store import Store
 from service.store.client.keys import user_id

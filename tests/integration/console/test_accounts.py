@@ -9,8 +9,8 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from service.console.auth.accounts import Passwords
-from service.console.auth.roles import SCOPES
+from service.console.auth.passwords import Passwords
+from service.console.auth.permissions import SCOPES
 from service.store import Store
 from service.store.client import keys
 from service.store.console.accounts import Role

@@ -11,8 +11,8 @@ from schemathesis import Case
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi import checks
 
-from service.console import routes as api
-from service.console.openapi import build_document
+from service.console.api import operation_registry
+from service.console.api.openapi_document import build_document
 from service.feeds.entries.version_parts import VersionParts
 from service.model import Channel, PollResult
 from service.store import Store
@@ -82,9 +82,9 @@ def _said(asked: DryRunRequest | MessagePreviewRequest) -> DryRunReply | Message
 
 def _fuzz(base_url: str) -> None:
     """Send valid and invalid requests to each operation."""
-    schema = schemathesis.openapi.from_dict(build_document(api.PREFIX, api.OPERATIONS))
+    schema = schemathesis.openapi.from_dict(build_document(operation_registry.PREFIX, operation_registry.OPERATIONS))
     headers = {"Authorization": f"Bearer {TOKEN}"}
-    for operation in api.OPERATIONS:
+    for operation in operation_registry.OPERATIONS:
 
         @settings(
             max_examples=_EXAMPLES,
@@ -106,4 +106,4 @@ def _fuzz(base_url: str) -> None:
 async def test_responses_conform_to_the_document(served: tuple[str, web.Application], store: Store) -> None:
     channel = await _filled(store)
     async with worker(store, lambda asked: _answer(channel, asked)), rehearsing(store, _said):
-        await asyncio.to_thread(_fuzz, served[0] + api.PREFIX)
+        await asyncio.to_thread(_fuzz, served[0] + operation_registry.PREFIX)

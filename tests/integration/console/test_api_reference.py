@@ -2,14 +2,14 @@
 
 import re
 
-from service.console import routes as api
+from service.console.api import operation_registry
 from tests.support.console import Visitor
 
 
 async def test_every_operation_is_listed_once(ada: Visitor) -> None:
     _, text = await ada.get("/api")
     found = re.findall(r'class="method">(\w+)</span> <code>([^<]+)</code>', text)
-    assert sorted(found) == sorted((each.method, each.path) for each in api.OPERATIONS)
+    assert sorted(found) == sorted((each.method, each.path) for each in operation_registry.OPERATIONS)
 
 
 async def test_every_referenced_type_is_described(ada: Visitor) -> None:

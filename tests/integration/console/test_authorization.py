@@ -11,9 +11,9 @@ from aiohttp import web
 from structlog.testing import capture_logs
 from yarl import URL
 
-from service.console.auth.authorization import ROUTE_RULES, OpenAccess
-from service.console.auth.roles import SCOPES
-from service.console.routes import OPERATIONS
+from service.console.api.operation_registry import OPERATIONS
+from service.console.auth.permissions import SCOPES
+from service.console.route_rules import ROUTE_RULES, OpenAccess
 from service.store import Store
 from service.store.console.accounts import Role
 from tests.support.console import TOKEN, Visitor, logged_in, make_account

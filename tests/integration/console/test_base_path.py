@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from service.console.auth.accounts import Passwords
+from service.console.auth.passwords import Passwords
 from service.settings import SettingsInvalid, load
 from service.store import Store
 from service.store.console.accounts import Account

@@ -8,9 +8,10 @@ from argon2 import PasswordHasher, extract_parameters
 from argon2.exceptions import VerifyMismatchError
 from yarl import URL
 
-from service.console.auth.accounts import Passwords
-from service.console.auth.authorization import SESSION_COOKIE
-from service.console.auth.login import PASSWORDS, create_setup_link
+from service.console.app_keys import PASSWORDS
+from service.console.auth.cookies import SESSION_COOKIE
+from service.console.auth.first_account import create_setup_link
+from service.console.auth.passwords import Passwords
 from service.store import Store
 from service.store.client import keys
 from service.store.console.accounts import Account
@@ -153,7 +154,7 @@ async def test_logins_are_refused_while_too_many_hashes_are_queued(
     served: tuple[str, web.Application], store: Store, eve: Visitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await _make_account(store)
-    monkeypatch.setattr("service.console.auth.accounts._MAX_QUEUED_FOR_UNKNOWN", 2)
+    monkeypatch.setattr("service.console.auth.passwords._MAX_QUEUED_FOR_UNKNOWN", 2)
     passwords = served[1][PASSWORDS]
     async with stranger(served[0]) as ada:
         assert (await ada.post("/login", name="ada", password=PASSWORD))[0] == 303

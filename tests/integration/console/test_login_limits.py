@@ -5,8 +5,8 @@ import pytest
 from aiohttp import web
 from yarl import URL
 
-from service.console.auth.accounts import Passwords
 from service.console.auth.login import browser_cookie_name
+from service.console.auth.passwords import Passwords
 from service.store import Store
 from service.store.client import keys
 from service.store.console.accounts import Account

@@ -10,7 +10,7 @@ from pathlib import Path
 import aiohttp
 from aiohttp.test_utils import unused_port
 
-from service.embedded.redis import PrivateRedis
+from service.embedded.private_redis import PrivateRedis
 
 _PROGRAM = """
 import asyncio

@@ -69,7 +69,7 @@ async def test_only_polled_channels_are_exported(store: Store, api: aiohttp.Clie
 async def test_export_spans_several_batches(
     store: Store, api: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.console.pages.opml._BATCH_SIZE", 3)
+    monkeypatch.setattr("service.console.resources.channels.opml._BATCH_SIZE", 3)
     for number in range(7):
         await make_channel(store, f"{CATS}/{number}", listed=True)
     async with api.get("channels.opml") as answer:
@@ -119,7 +119,7 @@ async def test_listed_feeds_are_not_probed_again(store: Store, api: aiohttp.Clie
 async def test_import_stops_at_the_time_limit(
     store: Store, api: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.console.pages.opml._TIME_LIMIT_S", 0.2)
+    monkeypatch.setattr("service.console.resources.channels.opml._TIME_LIMIT_S", 0.2)
     await store.ring.join("deaf", "", 60.0, lambda _: "a" * 40)
     await make_channel(store, CATS, listed=True)
     assert await _import(api, _file(CATS, DOGS, GONE)) == (200, {"kept": 1, "left": 2, "problems": []})

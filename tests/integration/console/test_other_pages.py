@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from service.console.rendering import METRICS
+from service.console.app_keys import METRICS
 from service.corona.fleet_policy import FleetObjective, Goal
 from service.feeds.canonical_urls import channel_id
 from service.feeds.entries.duplicate_articles import hash_version

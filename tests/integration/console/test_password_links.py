@@ -6,8 +6,8 @@ import aiohttp
 import pytest_asyncio
 from aiohttp import web
 
-from service.console.auth.accounts import Passwords
-from service.console.auth.login import create_setup_link
+from service.console.auth.first_account import create_setup_link
+from service.console.auth.passwords import Passwords
 from service.store import Store
 from service.store.client import keys
 from service.store.console.accounts import Account, Role

@@ -5,7 +5,7 @@ from urllib.parse import quote
 import pytest
 from msgspec import json
 
-from service.console.pages.directory import SearchResult
+from service.console.resources.fleet.search_explanation import SearchResult
 from service.store import Store
 from tests.support.channels import make_channel
 from tests.support.console import Visitor

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from service.console.auth.accounts import Passwords
+from service.console.auth.passwords import Passwords
 from service.feeds.canonical_urls import channel_id
 from service.model import Channel, Validators
 from service.store import Store

@@ -91,7 +91,7 @@ def test_a_shell_completes_commands() -> None:
 @pytest.mark.parametrize(
     ("command", "works"),
     [
-        ("inspect https://example.org", "service.operations.inspection.inspect"),
+        ("inspect https://example.org", "service.operations.feed_inspection.inspect"),
         ("simulate schedulers --json", "service.simulate.schedulers.experiment.run"),
     ],
 )

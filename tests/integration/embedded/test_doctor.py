@@ -15,28 +15,17 @@ import pytest
 from service import settings
 from service.clock import SystemClock
 from service.corona.optimizer.poll_explanation import BindingConstraint
-from service.embedded.prosody import PrivateProsody
+from service.embedded.private_prosody import PrivateProsody
 from service.errors import CoronetError
 from service.net.health_endpoints import serve_health
 from service.observability.metrics import OWNED_CHANNELS, GaugeShare
-from service.operations.doctor import (
-    EXIT_CODES,
-    CheckResult,
-    as_json,
-    as_text,
-    bot_silences_s,
-    check_console,
-    check_file_limit,
-    check_parser,
-    check_polling,
-    check_store,
-    check_xmpp,
-    examine,
-    judge_bots,
-    judge_polling,
-    judge_redis,
-    worst_severity,
-)
+from service.operations.doctor.all_checks import examine
+from service.operations.doctor.check_report import EXIT_CODES, CheckResult, as_json, as_text, worst_severity
+from service.operations.doctor.machine_checks import check_file_limit, check_parser
+from service.operations.doctor.polling_checks import check_polling, judge_polling
+from service.operations.doctor.program_checks import check_console, judge_bots
+from service.operations.doctor.redis_checks import check_store, judge_redis
+from service.operations.doctor.xmpp_login_check import bot_silences_s, check_xmpp
 from service.store import open_store, opened
 from tests.support.bot_in_process import serving
 from tests.support.waiting import until
@@ -210,7 +199,7 @@ async def test_an_untrusted_certificate_is_reported(prosody: PrivateProsody) -> 
 
 
 async def test_a_port_without_an_xmpp_server_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.operations.doctor._XMPP_TIMEOUT_S", 0.1)
+    monkeypatch.setattr("service.operations.doctor.xmpp_login_check._XMPP_TIMEOUT_S", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as mute:
         port = mute.getsockname()[1]
         (result,) = await check_xmpp(settings.load({}, xmpp_host="127.0.0.1", xmpp_port=port), {})

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from service.embedded.supervisor import Child, Program, Supervisor, child_environment, restart_delay_s
+from service.embedded.child_process import Child, Program, child_environment
+from service.embedded.supervisor import Supervisor, restart_delay_s
 from service.errors import OperationalError
 from tests.support.processes import children_of, is_alive
 from tests.support.waiting import until_so
@@ -82,7 +83,7 @@ async def test_children_of_a_killed_program_are_killed(
 async def test_a_program_that_ignores_sigterm_is_killed(
     program: Callable[..., Program], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.embedded.supervisor._GRACE_S", 0.2)
+    monkeypatch.setattr("service.embedded.supervisor.GRACE_S", 0.2)
     supervisor = Supervisor(print)
     await supervisor.add(program("steady"))
     await supervisor.add(program("stubborn", STUBBORN))
@@ -161,7 +162,7 @@ def test_overrides_replace_inherited_variables_with_or_without_file_suffix() -> 
 async def test_a_large_log_is_rotated_at_the_start(
     program: Callable[..., Program], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.embedded.supervisor._MAX_LOG_BYTES", 10)
+    monkeypatch.setattr("service.embedded.child_process._MAX_LOG_BYTES", 10)
     verbose = program("verbose")
     verbose.log.write_text("many words of the past\n", encoding="utf-8")
     child = await Child.start(verbose)

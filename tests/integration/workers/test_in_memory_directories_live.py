@@ -7,7 +7,7 @@ from datetime import date
 
 import pytest
 
-from service.console.pages.directory import measure
+from service.console.resources.fleet.directory import measure
 from service.discovery.discover_listings import MAX_CANDIDATES, WORKING
 from service.discovery.matrix_search import MatrixReaders
 from service.discovery.queries.query_parser import parse_query

@@ -18,11 +18,11 @@ from service.console.charts import (
     ring_position,
     wedge_arcs,
 )
-from service.console.pages.directory import Matrix
-from service.console.rendering import load_templates
+from service.console.page_rendering import load_templates
+from service.console.resources.fleet.directory import Matrix
 from service.corona.optimizer.poll_explanation import PollingTurn
 from service.model import NodeInfo, PollResult
-from service.operations.shards import Shard
+from service.operations.shard_administration import Shard
 from service.overlay.id_space import BITS, from_hex, to_hex
 from service.overlay.ring import RingView
 from service.store.channels.poll_rate_history import PollRate

@@ -4,8 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.console import formatting
-from service.console.formatting import TextChange, describe_bound, differences, format_duration, parse_duration
+from service.console import durations, formatting, polling_descriptions
+from service.console.durations import format_duration, parse_duration
+from service.console.polling_descriptions import describe_bound
+from service.console.text_differences import TextChange, differences
 from service.corona.optimizer.poll_explanation import BindingConstraint
 from service.corona.polling_limits import NO_LIMITS, PollingLimits
 from service.errors import UserError
@@ -18,7 +20,7 @@ from tests.support.poll_explanations import explanation
     [(0.0401, "40 ms"), (1, "1 s"), (59.4, "59 s"), (60, "1 min"), (3600, "1 h"), (86400, "24 h"), (172800, "2 days")],
 )
 def test_duration_has_one_unit(length_s: float, text: str) -> None:
-    assert formatting.duration(length_s) == text
+    assert durations.duration(length_s) == text
 
 
 def test_keep_units_inserts_no_break_spaces() -> None:
@@ -66,7 +68,7 @@ def test_count_agrees_with_its_noun() -> None:
     ],
 )
 def test_polling_hints_are_described(hints: PollingHints, text: str) -> None:
-    assert formatting.describe_polling_hints(hints) == text
+    assert polling_descriptions.describe_polling_hints(hints) == text
 
 
 @pytest.mark.parametrize("link", ["javascript:alert(1)", "data:text/html,x", "//evil.example", "http://[", ""])

@@ -7,7 +7,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from service.model import Delta
 from service.observability import tracing
-from service.observability.otel import SpanExporter
+from service.observability.otel_exporter import SpanExporter
 from service.observability.tracing import FIRST_STEP, Tracing
 from service.settings import is_tracing_enabled
 

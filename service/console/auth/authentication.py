@@ -1,0 +1,62 @@
+"""Authentication: the sender of a request, by session cookie, API key or the console's admin token."""
+
+import hashlib
+import hmac
+import time
+from urllib.parse import quote
+
+from aiohttp import hdrs, web
+
+from service.console.app_keys import SETTINGS, STORE, local_path
+from service.console.auth.cookies import SESSION_COOKIE
+from service.console.auth.permissions import Principal
+from service.console.route_rules import API_PREFIX
+from service.store.console.accounts import Role
+
+_ADMIN_TOKEN_PRINCIPAL = Principal("", Role.ADMIN, key="console_admin_token")
+
+
+def has_api_key(request: web.Request) -> bool:
+    """Return whether a request of the API has an ``Authorization`` header, which takes precedence over a session."""
+    return hdrs.AUTHORIZATION in request.headers and local_path(request).startswith(API_PREFIX)
+
+
+async def authenticate(request: web.Request) -> Principal | None:
+    """Return the sender of a request, by its API key or else its session cookie; None if neither is valid."""
+    if has_api_key(request):
+        return await _principal_of_key(request)
+    found = await request.app[STORE].sessions.find(request.cookies.get(SESSION_COOKIE, ""))
+    return Principal(found[0], found[1].role, zone=found[1].zone) if found else None
+
+
+async def _principal_of_key(request: web.Request) -> Principal | None:
+    scheme, _, token = request.headers[hdrs.AUTHORIZATION].partition(" ")
+    if scheme.lower() != "bearer":
+        return None
+    admin_token = request.app[SETTINGS].console_admin_token.get_secret_value()
+    # Digests have equal lengths, so that the comparison does not reveal the token's length.
+    sent, expected = (hashlib.sha256(each.encode()).digest() for each in (token, admin_token))
+    if hmac.compare_digest(sent, expected) and admin_token:
+        return _ADMIN_TOKEN_PRINCIPAL
+    found = await request.app[STORE].api_keys.find(token, time.time())
+    if found is None:
+        return None
+    key, account = found
+    return Principal(key.account, account.role, key.name, frozenset(key.scopes), account.zone)
+
+
+def require_login(request: web.Request) -> web.Response:
+    """Refuse a request without login.
+
+    A page request is redirected to the login form. Requests of the API and of htmx get the status 401.
+    """
+    if local_path(request).startswith(API_PREFIX):
+        raise web.HTTPUnauthorized(
+            text="Log in, or send an API key as “Authorization: Bearer …”.",
+            headers={hdrs.WWW_AUTHENTICATE: 'Bearer realm="coronet"'},
+        )
+    if "HX-Request" in request.headers:
+        return web.Response(status=401, headers={"HX-Refresh": "true"})
+    path = request.path_qs.removeprefix(request.app[SETTINGS].console_base_path)
+    return_to = f"?next={quote(path)}" if request.method == hdrs.METH_GET and path != "/" else ""
+    raise web.HTTPSeeOther(f"/login{return_to}")

@@ -1,0 +1,37 @@
+"""The metric of request durations, by class of request."""
+
+import time
+from collections.abc import Mapping
+
+from aiohttp import web
+
+from service.console import websub_callback
+from service.console.api.operation_registry import PREFIX
+from service.console.route_rules import Handler, rules_of
+from service.observability.metrics import CONSOLE_REQUESTS
+
+_CLASSES: Mapping[str, str] = {
+    f"{PREFIX}/": "api",
+    "/static/": "static",
+    websub_callback.PATH: "hook",
+    **dict.fromkeys(("/livez", "/readyz", "/metrics"), "health"),
+}
+"""The class of requests in the metrics, by the beginning of the path; other paths are pages."""
+
+
+def request_class(path: str) -> str:
+    """Return the class of the requests for a route with the path ``path``."""
+    return next((name for start, name in _CLASSES.items() if path.startswith(start)), "page")
+
+
+@web.middleware
+async def measure_duration(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Record the duration of each request in a metric, by class of route; streams and WebSockets are not recorded."""
+    started_s = time.monotonic()
+    response: web.StreamResponse | None = None
+    try:
+        response = await handler(request)
+        return response
+    finally:
+        if response is None or isinstance(response, web.Response):
+            CONSOLE_REQUESTS.labels(rules_of(request).kind).observe(time.monotonic() - started_s)

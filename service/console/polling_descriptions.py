@@ -1,0 +1,89 @@
+"""Descriptions of polling for people: schedules, publishers' hints, the binding constraint, and a channel's bounds."""
+
+from calendar import day_name
+from collections.abc import Iterator, Sequence
+
+from service.console.durations import duration, format_duration
+from service.console.formatting import count
+from service.corona.fleet_policy import ChannelBounds
+from service.corona.optimizer.poll_explanation import BindingConstraint, PollExplanation
+from service.feeds.publisher_polling_hints import DAY_S
+from service.model import PollingHints
+from service.operations.poll_constraints import BOUND_LABELS
+
+
+def describe_polling_hints(hints: PollingHints) -> str:
+    """Return the polling hints in a publisher's feed and its HTTP response as text; "" for none."""
+    parts = []
+    intervals_s = [
+        interval_s for interval_s in (hints.ttl_s, hints.update_period_s, hints.max_age_s) if interval_s is not None
+    ]
+    accepted_s = [interval_s for interval_s in intervals_s if interval_s <= DAY_S]
+    if accepted_s:
+        parts.append(f"at most every {duration(max(accepted_s))}")
+    elif intervals_s:
+        parts.append(f"at most every {duration(max(intervals_s))} (ignored: more than a day)")
+    if hints.skip_hours:
+        parts.append(f"not from {' and '.join(_hour_ranges(hints.skip_hours))} UTC")
+    if hints.skip_days:
+        parts.append(f"not on {', '.join(day_name[day] for day in hints.skip_days)}")
+    return "; ".join(parts)
+
+
+def bound_label(bound: BindingConstraint) -> str:
+    """Return the label of the constraint that determines a channel's poll rate."""
+    return BOUND_LABELS[bound]
+
+
+def describe_bound(reason: PollExplanation, now_s: float) -> str:
+    """Return the constraint that determines a channel's polls, as a sentence without full stop.
+
+    ``reason`` explains the channel's poll schedule. ``now_s`` is the Unix time.
+    """
+    match reason.bound:
+        case BindingConstraint.CHANNEL_BUDGET:
+            return f"The limit for a public channel with {count(reason.subscribers, 'subscriber')}"
+        case BindingConstraint.PUBLISHER:
+            return f"The publisher, which asks for at least {duration(reason.publisher_interval_s)} between polls"
+        case BindingConstraint.FAILURE:
+            return f"Failures: at least {duration(reason.publisher_interval_s)} between polls until one succeeds"
+        case BindingConstraint.PAUSE:
+            return f"A pause for another {duration(max(0.0, reason.paused_until_s - now_s))}"
+        case bound:
+            label = BOUND_LABELS[bound]
+            return label[0].upper() + label[1:]
+
+
+def describe_bounds(bounds: ChannelBounds) -> str:
+    """Return a channel's own bounds on its poll rate in one line."""
+    parts = []
+    if bounds.longest_wait_s is not None:
+        parts.append(f"mean delay at most {format_duration(bounds.longest_wait_s)}")
+    if bounds.shortest_interval_s is not None:
+        parts.append(f"at least {format_duration(bounds.shortest_interval_s)} between polls")
+    return ", ".join(parts) or "policy only"
+
+
+def level(value: float) -> str:
+    """Return a polling level with at most one decimal place: ``2``, ``1.6``."""
+    return f"{value:.1f}".removesuffix(".0")
+
+
+def describe_schedule(reason: PollExplanation) -> str:
+    """Return a channel's polling level, number of nodes, and poll interval, as a sentence without full stop.
+
+    ``reason`` explains the channel's poll schedule.
+    """
+    nodes = f"{reason.nodes:,} of {count(reason.ring_nodes, 'node')}"
+    turns = "polls it" if reason.nodes == 1 else "poll it in turn"
+    return (
+        f"Level {level(reason.level)} of {reason.highest_level}: {nodes} {turns}, every {duration(reason.gap_s)}; "
+        f"a change is noticed after {duration(reason.wait_s)} on average"
+    )
+
+
+def _hour_ranges(hours: Sequence[int]) -> Iterator[str]:
+    """Yield the time ranges that sorted hours of a day cover: the hours 0, 1 and 2 become ``0:00 to 3:00``."""
+    starts = [hour for hour in hours if hour - 1 not in hours]
+    ends = [hour + 1 for hour in hours if hour + 1 not in hours]
+    return (f"{start}:00 to {end}:00" for start, end in zip(starts, ends, strict=True))

@@ -1,0 +1,60 @@
+"""The fields of channels by which the console's lists search, filter and sort them."""
+
+from sys import intern
+
+import msgspec
+
+from service.corona.polling_limits import PollingLimits
+from service.corona.weekly_rhythm import publishing_clock
+from service.feeds.canonical_urls import host_of
+from service.model import ChannelId
+from service.net.registrable_domains import site_of
+from service.store.channels.admin_settings import AdministeredChannel
+
+
+class ChannelRow(msgspec.Struct, frozen=True, gc=False):
+    """The fields by which lists search and sort a channel, except its number of subscribers.
+
+    ``search_text`` is the case-folded title and URL, separated by a newline. Times are Unix seconds; 0 means never.
+    """
+
+    id: ChannelId
+    search_text: str
+    site: str
+    kind: str
+    listed: bool
+    private: bool
+    condition: str
+    moved: bool
+    version: int
+    created_s: float
+    failing_since_s: float
+    update_interval_s: float
+    paused_until_s: float
+    tags: tuple[str, ...]
+    limits: PollingLimits
+    rhythm: bytes
+
+
+def make_row(found: AdministeredChannel, now_s: float) -> ChannelRow:
+    """Return the searchable fields of the channel ``found``, which was read at ``now_s`` (Unix s)."""
+    channel = found.channel
+    return ChannelRow(
+        id=channel.id,
+        search_text=f"{channel.title or channel.url}\n{channel.url}".casefold(),
+        site=intern(site_of(host_of(channel.url))),
+        kind=channel.kind,
+        listed=channel.listed,
+        private=channel.private,
+        condition=channel.condition,
+        moved=bool(channel.moved_to),
+        version=channel.version,
+        created_s=channel.created_s,
+        failing_since_s=found.failing_since_s or 0.0,
+        # The estimate grows steadily while nothing is published; rounding keeps the row from changing all the time.
+        update_interval_s=float(f"{found.updates.interval_s(now_s):.2g}"),
+        paused_until_s=found.paused_until_s,
+        tags=tuple(map(intern, found.tags)),
+        limits=found.limits.without_past_pause(now_s),
+        rhythm=found.updates.rhythm if publishing_clock(found.updates.rhythm) else b"",
+    )

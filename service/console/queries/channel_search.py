@@ -1,0 +1,80 @@
+"""Search over all channels: the filters and sort orders of the console's lists."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from math import inf
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+from cachetools import TTLCache
+
+from service.console.queries.channel_cache import ChannelCache
+from service.console.queries.channel_rows import ChannelRow
+from service.console.queries.channel_states import State
+from service.model import ChannelId
+
+_ORDER_TTL_S: Final = 5.0
+_SORT_KEYS: Final[Mapping[str, Callable[[ChannelCache, ChannelRow], Any]]] = {
+    "id": lambda _, row: row.id,
+    "title": lambda _, row: row.search_text,
+    "subscribers": lambda cache, row: -cache.subscribers(row.id),
+    "news": lambda _, row: row.update_interval_s,
+    "version": lambda _, row: -row.version,
+    "site": lambda _, row: row.site,
+    "failing": lambda _, row: row.failing_since_s or inf,
+    "added": lambda _, row: -row.created_s,
+}
+"""Sort keys; channels with equal keys are sorted by title."""
+
+
+class ChannelQuery(msgspec.Struct, frozen=True):
+    """A search for channels, and the order of the results.
+
+    ``text`` is searched for in titles and URLs, ignoring case. The other conditions are the state, the tag and the
+    site. A condition of "" matches every channel. A ``sort`` order with a leading ``-`` is reversed. In a URL, the text
+    is the field ``q``.
+    """
+
+    text: str = msgspec.field(name="q", default="")
+    state: State | Literal[""] = ""
+    tag: str = ""
+    site: str = ""
+    sort: Annotated[str, msgspec.Meta(pattern=f"^-?({'|'.join(_SORT_KEYS)})$")] = "id"
+
+
+class ChannelSearch:
+    """Searches the channel cache. A sort order is computed at most once in ``_ORDER_TTL_S``."""
+
+    def __init__(self, cache: ChannelCache) -> None:
+        """Create a search over ``cache``."""
+        self._cache = cache
+        self._orders = TTLCache[tuple[str, int], list[ChannelId]](len(_SORT_KEYS), _ORDER_TTL_S)
+
+    def find(self, query: ChannelQuery) -> Sequence[ChannelId]:
+        """Return the ids of all channels that match ``query``, in its sort order."""
+        order = self._sorted_ids(query.sort.removeprefix("-"))
+        ids: Sequence[ChannelId] = order[::-1] if query.sort.startswith("-") else order
+        cache, rows, text, now_s = self._cache, self._cache.rows, query.text.casefold().strip(), time.time()
+        if text:
+            ids = [cid for cid in ids if text in rows[cid].search_text]
+        if query.site:
+            ids = [cid for cid in ids if rows[cid].site == query.site]
+        if query.tag:
+            ids = [cid for cid in ids if query.tag in rows[cid].tags]
+        if query.state:
+            ids = [cid for cid in ids if cache.state(rows[cid], now_s) == query.state]
+        return ids
+
+    def tags(self) -> Sequence[str]:
+        """Return all tags in use, sorted."""
+        return sorted({tag for row in self._cache.rows.values() for tag in row.tags})
+
+    def _sorted_ids(self, sort: str) -> list[ChannelId]:
+        cache = self._cache
+        order = sort, cache.membership_version
+        ids = self._orders.get(order)
+        if ids is None:
+            start = cache.rows if sort in {"id", "title"} else self._sorted_ids("title")
+            ids = sorted(start, key=lambda cid: _SORT_KEYS[sort](cache, cache.rows[cid]))
+            self._orders[order] = ids
+        return ids

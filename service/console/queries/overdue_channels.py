@@ -1,0 +1,86 @@
+"""Overdue channels: those that should be polled but have not been for three poll intervals.
+
+The metric ``coronet_unpolled_channels`` counts them, and the page Overview reports them.
+"""
+
+from math import inf
+
+from service.model import ChannelId
+from service.settings import Settings
+from service.store.channels.admin_settings import AdministeredChannel
+
+_MISSED_INTERVALS = 3
+_MIN_SILENCE_S = 15.0
+"""A shorter time without a poll is not reported: other workers take over a dead worker's channels within two leases."""
+
+
+class OverdueChannels:
+    """The channels that had not been polled for too long when they were read."""
+
+    def __init__(self, default_interval_s: float) -> None:
+        """Create an empty object. ``default_interval_s`` is assumed for channels without a recorded poll interval."""
+        self._default_interval_s = default_interval_s
+        self._due_s: dict[ChannelId, float] = {}
+        """The overdue channels, with the time by which they should have been polled (Unix s)."""
+        self._last_blocked_s: dict[ChannelId, float] = {}
+        """When a channel's host was last seen to be blocked (Unix s)."""
+
+    def __len__(self) -> int:
+        return len(self._due_s)
+
+    def check(self, found: AdministeredChannel, now_s: float, *, is_blocked: bool) -> None:
+        """Record whether the channel ``found``, which was read at ``now_s`` (Unix s), is overdue for a poll.
+
+        ``is_blocked`` says whether its host is blocked.
+        """
+        cid = found.channel.id
+        if is_blocked:
+            self._last_blocked_s[cid] = now_s
+        allowed_since_s = self._last_blocked_s.get(cid, 0.0)
+        if allowed_since_s < found.polled_s:
+            self._last_blocked_s.pop(cid, None)
+        silence_s = max_silence_s(found, self._default_interval_s)
+        if now_s - max(allowed_since_s, poll_due_since_s(found)) > silence_s:
+            self._due_s[cid] = now_s - silence_s
+        else:
+            self._due_s.pop(cid, None)
+
+    def discard(self, cid: ChannelId) -> None:
+        """Forget the channel ``cid``, which was removed."""
+        self._due_s.pop(cid, None)
+        self._last_blocked_s.pop(cid, None)
+
+    def find(self, fleet_started_s: float) -> list[ChannelId]:
+        """Return the overdue channels.
+
+        ``fleet_started_s`` is the time when the first of the present workers joined the ring (Unix s). A fleet that has
+        just started has not had the time to poll, so channels that were due before are left out.
+        """
+        return [cid for cid, due_s in self._due_s.items() if due_s > fleet_started_s]
+
+
+def max_silence_s(found: AdministeredChannel, default_interval_s: float) -> float:
+    """Return the seconds without a poll after which the channel ``found`` is overdue; infinity if it is not polled.
+
+    ``default_interval_s`` is assumed as the poll interval if none is recorded.
+    """
+    channel = found.channel
+    if channel.dormant or channel.moved_to or channel.condition:
+        return inf
+    interval_s = found.poll_rate.interval_s if found.poll_rate else default_interval_s
+    return max(_MISSED_INTERVALS * interval_s, _MIN_SILENCE_S) if interval_s > 0 else inf
+
+
+def poll_due_since_s(found: AdministeredChannel) -> float:
+    """Return the Unix time from which the poll interval until the next poll of the channel ``found`` is counted.
+
+    This is the latest of the channel's creation, its last poll, the end of a pause by its publisher or an admin, and
+    the last change of its poll interval. The store has these times even if the worker that owns the channel is dead.
+    """
+    changed_s = found.poll_rate.since_s if found.poll_rate else 0.0
+    return max(found.channel.created_s, found.polled_s, found.no_poll_before_s, found.paused_until_s, changed_s)
+
+
+def default_poll_interval_s(settings: Settings) -> float:
+    """Return the poll interval (s) that is assumed for channels without a recorded one: the longest by default."""
+    return 2 * settings.longest_wait_s

@@ -1,0 +1,1 @@
+"""Resources of access: accounts, sessions, API keys, and the audit log."""

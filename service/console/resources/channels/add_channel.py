@@ -1,0 +1,184 @@
+"""The pages and API operations for adding a channel, with a preview of its entries and notifications."""
+
+from http import HTTPStatus
+from typing import Annotated
+
+import msgspec
+from aiohttp import hdrs, web
+
+from service.console.api.operations import Operations, json_response
+from service.console.app_keys import STORE, local_path
+from service.console.auth.permissions import write_access
+from service.console.forms import read_form, redisplay_on_error
+from service.console.middleware.audit_recorder import AUDIT_DETAIL
+from service.console.middleware.error_responses import public_message
+from service.console.page_rendering import render
+from service.console.queries.channel_details import (
+    ChannelDetail,
+    ChannelView,
+    read_channel_detail,
+    read_channel_views,
+)
+from service.errors import CoronetError, StoreUnavailable, UserError
+from service.feeds.canonical_urls import MAX_SELECTOR_CHARS, MAX_URL_CHARS, page_url
+from service.model import Channel, Entry, FeedLink
+from service.store import Store
+from service.store.coordination.worker_requests import ProbeReply
+
+Selector = Annotated[str, msgspec.Meta(max_length=MAX_SELECTOR_CHARS)]
+
+operation = OPERATIONS = Operations()
+
+
+class AddChannel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The URL of a feed, or of a page that links to one.
+
+    ``as_page`` means that the page itself is watched. ``selector`` (CSS) limits it to the matching part; "" means the
+    whole page.
+    """
+
+    url: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_URL_CHARS)]
+    as_page: bool = False
+    selector: Selector = ""
+
+
+class FeedChoices(msgspec.Struct, frozen=True):
+    """The feeds that the page links to. The page itself was not added; add one of these feeds instead."""
+
+    choices: tuple[FeedLink, ...]
+
+
+class Preview(msgspec.Struct, frozen=True):
+    """A preview of the channel of a URL: its current entries, newest first, and an example notification.
+
+    ``message`` is the English notification for the first of the ``latest`` entries. It is "" if there is none, and then
+    ``trouble`` is the reason, if one is known. ``discovered`` says that the requested URL is a page that links to this
+    feed. ``known`` is the channel if it exists already.
+    """
+
+    url: str
+    title: str
+    link: str
+    kind: str
+    discovered: bool
+    latest: tuple[Entry, ...]
+    message: str
+    trouble: str
+    known: ChannelView | None
+
+
+@operation("POST", "/channels", write_access("channels"), 502, responses={201: ChannelDetail, 300: FeedChoices})
+async def post_channel(request: web.Request, body: AddChannel) -> web.Response:
+    """Add the channel of a URL. It is polled even without subscribers."""
+    store, probed = request.app[STORE], await _probe(request, body, keep=True)
+    if probed.channel is None:
+        return _offer_feeds(body, probed)
+    await store.channels.set_listed(probed.channel.id, listed=True)
+    response = json_response(await read_channel_detail(store, probed.channel.id), HTTPStatus.CREATED)
+    response.headers[hdrs.LOCATION] = f"{local_path(request)}/{probed.channel.id}"
+    return response
+
+
+@operation("POST", "/channels/preview", write_access("channels"), 502, responses={200: Preview, 300: FeedChoices})
+async def preview_channel(request: web.Request, body: AddChannel) -> web.Response:
+    """Preview the channel of a URL and an example notification without adding it."""
+    probed = await _probe(request, body, keep=False)
+    if probed.channel is None:
+        return _offer_feeds(body, probed)
+    return json_response(await make_preview(request.app[STORE], probed.channel, probed))
+
+
+async def add_form(request: web.Request, status: int = 200, *, error: str = "") -> web.Response:
+    """Show the form for a URL; for the URL of a page (``as_page``), the form for the page's selector.
+
+    ``error`` is the message of a failed attempt.
+    """
+    body = await _read_body(request)
+    template = "channel_page.html" if body.as_page else "channel_add.html"
+    return render(request, template, status, body=body, error=error)
+
+
+@redisplay_on_error(add_form)
+async def preview(request: web.Request) -> web.Response:
+    """Preview the channel of a URL without adding it.
+
+    For a page with no feed or with several feeds, show the choices: to watch the page itself, or one of the feeds.
+    """
+    body = await _read_body(request)
+    probed = await _probe(request, body, keep=False)
+    if probed.channel is None:
+        return _offer_choices(request, body, probed)
+    preview = await make_preview(request.app[STORE], probed.channel, probed)
+    return render(request, "channel_preview.html", body=body, preview=preview)
+
+
+@redisplay_on_error(add_form)
+async def add(request: web.Request) -> web.Response:
+    """Add the channel of a URL. It is polled even without subscribers."""
+    body = await _read_body(request)
+    probed = await _probe(request, body, keep=True)
+    if probed.channel is None:
+        return _offer_choices(request, body, probed)
+    await request.app[STORE].channels.set_listed(probed.channel.id, listed=True)
+    raise web.HTTPSeeOther(f"/channels/{probed.channel.id}")
+
+
+async def _read_body(request: web.Request) -> AddChannel:
+    form = await read_form(request)
+    return AddChannel(form.get("url", ""), form.get("as_page") == "1", form.get("selector", ""))
+
+
+def _offer_choices(request: web.Request, body: AddChannel, probed: ProbeReply) -> web.Response:
+    """Show the choices for the URL of a page: to watch the page itself, or one of the feeds to which it links.
+
+    ``probed`` is a worker's reply about the URL.
+    """
+    if probed.page:
+        return render(request, "channel_page.html", body=body)
+    return render(request, "channel_choices.html", url=body.url, choices=probed.choices)
+
+
+async def _probe(request: web.Request, body: AddChannel, *, keep: bool) -> ProbeReply:
+    """Request a worker to fetch the URL of ``body``; return the worker's reply. Raises the worker's error.
+
+    ``keep`` means that the worker also creates the channel of the URL.
+    """
+    request[AUDIT_DETAIL] = f"{body.url} {body.selector}".strip()
+    as_page = body.as_page or bool(body.selector)
+    return await request.app[STORE].worker_requests.probe(page_url(body.url, body.selector), as_page=as_page, keep=keep)
+
+
+async def make_preview(store: Store, channel: Channel, probed: ProbeReply) -> Preview:
+    """Return the preview of ``channel``; ``probed`` is a worker's reply about its URL.
+
+    If there is no example notification, the preview states why.
+    """
+    message, trouble = "", ""
+    try:
+        message = await store.bot_requests.preview_message(channel, probed.latest)
+    except StoreUnavailable:
+        raise
+    except CoronetError as error:
+        trouble = public_message(error)
+    return Preview(
+        url=channel.url,
+        title=channel.title,
+        link=channel.link,
+        kind=channel.kind,
+        discovered=probed.discovered,
+        latest=probed.latest,
+        message=message,
+        trouble=trouble,
+        known=next(iter(await read_channel_views(store, [channel.id])), None),
+    )
+
+
+def _offer_feeds(body: AddChannel, probed: ProbeReply) -> web.Response:
+    """Return the response for the URL of a page: the feeds to which the page links.
+
+    ``probed`` is a worker's reply about the URL. Raises UserError if the page links to no feeds.
+    """
+    if probed.page:
+        url = page_url(body.url, body.selector)
+        raise UserError(f"{url} is a page without a feed. To watch the page itself, set `as_page`.")
+    return json_response(FeedChoices(probed.choices), HTTPStatus.MULTIPLE_CHOICES)

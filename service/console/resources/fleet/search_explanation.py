@@ -1,0 +1,171 @@
+"""Searches of the directory with an explanation of the order of their results."""
+
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Literal
+
+import msgspec
+from aiohttp import web
+
+from service.console.api.operations import Operations, Parameter
+from service.console.app_keys import SETTINGS, STORE
+from service.console.auth.permissions import read_access
+from service.discovery.av_pairs import ContentKind, Pair
+from service.discovery.queries.query import SearchHit
+from service.discovery.queries.query_parser import parse_query
+from service.discovery.search_candidates import Clause, QueriedMatrix, WeightedPair
+from service.discovery.text_search.ranking import ScoreParts
+from service.model import ChannelId, Entry
+from service.search.searcher import Searcher
+
+operation = OPERATIONS = Operations()
+
+
+class ClauseScore(msgspec.Struct, frozen=True):
+    """The AV-pair of a search result that counted for a clause of the query, and its relevance."""
+
+    pair: Pair
+    relevance: float
+
+
+class ItemScore(msgspec.Struct, frozen=True):
+    """The score of a search result: the sum of the relevance of all clauses, times 1 + the other numbers.
+
+    ``as_written`` stands for the share of the query's words that the result contains in the same form, ``subscribers``
+    for the channel's number of subscribers, ``language`` for a match with the user's language, and ``recency`` for the
+    age of an entry.
+    """
+
+    total: float
+    clauses: tuple[ClauseScore, ...]
+    as_written: float
+    subscribers: float
+    language: float
+    recency: float
+
+
+class SearchItem(msgspec.Struct, frozen=True):
+    """A search result: a channel, or one of its entries, with a line of its text.
+
+    ``lacks_words`` says that it has only some of the query's words.
+    """
+
+    channel: ChannelId
+    url: str
+    title: str
+    entry: Entry | None
+    snippet: str
+    lacks_words: bool
+    score: ItemScore
+
+
+class SearchAlternative(msgspec.Struct, frozen=True):
+    """An attribute-value pair (AV-pair), one of those that satisfy a clause of a query.
+
+    ``factor`` is less than 1 for words that are only similar to the query's word. ``names`` is the approximate number
+    of channels or entries with this pair. They are stored in the pair's matrix of ``partitions`` by ``replicas`` cells,
+    of which ``cells`` were read; all three are 0 if the matrix was not needed.
+    """
+
+    pair: Pair
+    factor: float
+    names: int
+    partitions: int
+    replicas: int
+    cells: int
+
+
+class SearchClause(msgspec.Struct, frozen=True):
+    """A condition of a query, which every result satisfies with one of the alternatives unless it ``is_optional``.
+
+    ``importance`` is the inverse document frequency: rare words count more.
+    """
+
+    importance: float
+    is_optional: bool
+    alternatives: tuple[SearchAlternative, ...]
+
+
+class SearchCorrection(msgspec.Struct, frozen=True):
+    """A word of the query that was not found, and the similar word that was."""
+
+    word: str
+    replacement: str
+
+
+class SearchResult(msgspec.Struct, frozen=True):
+    """The results of a search in the directory, best first, and how they were found and ranked.
+
+    ``about`` states whether channels or entries were searched. ``excluded`` are the AV-pairs that no result may have.
+    ``source`` is ``memory`` if workers answered from memory; otherwise ``cells`` cells of ``matrices`` were read.
+    ``candidates`` is the number of names that were found, before private ones and those that do not match as written
+    were left out. ``total`` is the number of results if it is known. ``has_more`` says that there are further results.
+    ``took_s`` is the duration of the whole search in seconds.
+    """
+
+    items: tuple[SearchItem, ...]
+    about: ContentKind
+    clauses: tuple[SearchClause, ...]
+    excluded: tuple[Pair, ...]
+    corrections: tuple[SearchCorrection, ...]
+    source: Literal["matrices", "memory"]
+    cells: int
+    candidates: int
+    total: int | None
+    has_more: bool
+    took_s: float
+
+
+@operation(
+    "GET",
+    "/search",
+    read_access("fleet"),
+    422,
+    query=(Parameter("q", "query", 'Search query as in chat, for example `python lang:en -snake author:"Jane Doe"`.'),),
+)
+async def get_search(request: web.Request) -> SearchResult:
+    """Search the directory for channels or entries, with an explanation of how the query was answered."""
+    query = parse_query(request.query.get("q", ""), datetime.now(UTC).date())
+    began_s = time.monotonic()
+    found = await Searcher(request.app[STORE], request.app[SETTINGS].public_from_subscribers).explain(query)
+    answer, candidates = found.answer, found.candidates
+    queried = {matrix.pair: matrix for matrix in candidates.queried}
+    hits = zip(answer.hits, found.scores, found.pairs, strict=True)
+    clauses = zip(found.expanded.clauses, found.importances, strict=True)
+    return SearchResult(
+        items=tuple(_item(*each) for each in hits),
+        about=found.expanded.query.about,
+        clauses=tuple(_clause(*each, candidates.frequencies, queried) for each in clauses),
+        excluded=tuple(sorted(found.expanded.excluded)),
+        corrections=tuple(SearchCorrection(each.word, each.replacement) for each in answer.corrections),
+        source="memory" if candidates.found and not queried else "matrices",
+        cells=sum(matrix.cells for matrix in candidates.queried),
+        candidates=len(candidates.found),
+        total=answer.total,
+        has_more=answer.has_more,
+        took_s=time.monotonic() - began_s,
+    )
+
+
+def _item(hit: SearchHit, parts: ScoreParts, pairs: Sequence[Pair]) -> SearchItem:
+    """Return a search result. ``pairs`` has the AV-pair that counted for each clause of the query."""
+    channel = hit.channel
+    clauses = tuple(ClauseScore(pair, value) for pair, value in zip(pairs, parts.clauses, strict=True) if value)
+    score = ItemScore(parts.total, clauses, parts.as_written, parts.subscribers, parts.language, parts.recency)
+    return SearchItem(channel.id, channel.url, channel.title, hit.entry, hit.snippet, hit.lacks_words, score)
+
+
+def _clause(
+    clause: Clause, importance: float, frequencies: Mapping[Pair, int], queried: Mapping[Pair, QueriedMatrix]
+) -> SearchClause:
+    alternatives = (_alternative(each, frequencies, queried) for each in clause.alternatives)
+    return SearchClause(importance, clause.is_optional, tuple(alternatives))
+
+
+def _alternative(
+    each: WeightedPair, frequencies: Mapping[Pair, int], queried: Mapping[Pair, QueriedMatrix]
+) -> SearchAlternative:
+    matrix = queried.get(each.pair)
+    partitions, replicas, cells = (matrix.size.partitions, matrix.size.replicas, matrix.cells) if matrix else (0, 0, 0)
+    return SearchAlternative(each.pair, each.factor, frequencies.get(each.pair, 0), partitions, replicas, cells)

@@ -1,0 +1,34 @@
+"""Invitations to the bot: codes with which people may use a bot that serves only invited people."""
+
+from typing import Annotated
+
+import msgspec
+from aiohttp import web
+
+from service.console.api.operations import Operations
+from service.console.app_keys import STORE
+from service.console.auth.permissions import write_access
+from service.console.middleware.audit_recorder import AUDIT_DETAIL
+from service.console.resources.people.people import DAY_S, MAX_VALUE
+
+operation = OPERATIONS = Operations()
+
+
+class Invitation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An invitation: how many people can use it, and for how many days it is valid."""
+
+    uses: Annotated[int, msgspec.Meta(ge=1, le=MAX_VALUE)] = 1
+    days: Annotated[float, msgspec.Meta(ge=0.01, le=3650)] = 14.0
+
+
+class InvitationCode(msgspec.Struct, frozen=True):
+    """The code of a new invitation, which is shown only once. People send ``invite CODE`` to the bot."""
+
+    code: str
+
+
+@operation("POST", "/invitations", write_access("people"))
+async def invite(request: web.Request, body: Invitation) -> InvitationCode:
+    """Create an invitation to a bot with the setting who_may_use=invited."""
+    request[AUDIT_DETAIL] = f"{body.uses} people, {body.days:g} days"
+    return InvitationCode(await request.app[STORE].invitations.create(body.uses, body.days * DAY_S))

@@ -1,0 +1,50 @@
+"""Rules of routes: who may use a handler, its class of requests in the metrics, and its limit on bodies."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from aiohttp import web
+
+from service.console.auth.permissions import Permission
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+API_PREFIX: Final = "/api/"
+"""The beginning of the paths of all versions of the API."""
+LARGEST_BODY_BYTES: Final = 64 * 1024
+"""The limit on request bodies of handlers without a limit of their own."""
+
+
+class OpenAccess(Enum):
+    """Access without an account."""
+
+    PUBLIC = "public"
+    """The handler needs no authentication."""
+    WEBHOOK = "webhook"
+    """The handler is called by other services and authenticates them itself, without cookies."""
+
+
+@dataclass(frozen=True)
+class RouteRules:
+    """Who may use the handler of a route, and how its requests are treated.
+
+    ``access`` is None if nobody may use the handler. ``kind`` is the class of requests in the metrics. The request body
+    has at most ``largest_bytes``. ``without_store`` states that the handler also works while the store is refused
+    (``StoreIdentityMismatch``).
+    """
+
+    access: Permission | OpenAccess | None
+    kind: str
+    largest_bytes: int = LARGEST_BODY_BYTES
+    without_store: bool = False
+
+
+ROUTE_RULES: Final = web.AppKey("route rules", Mapping[Handler, RouteRules])
+_CLOSED: Final = RouteRules(None, "other")
+
+
+def rules_of(request: web.Request) -> RouteRules:
+    """Return the rules of the request's route."""
+    return request.app[ROUTE_RULES].get(request.match_info.handler, _CLOSED)

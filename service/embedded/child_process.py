@@ -1,0 +1,201 @@
+"""Child processes: their start, readiness and stop, and servers that run in one.
+
+Every child runs in its own session and logs to a file. The kernel kills it when its parent dies for any reason
+(``PR_SET_PDEATHSIG``, prctl(2)). After a kill -9 of ``coronet up``, no child therefore keeps files in use that the next
+start needs.
+"""
+
+import abc
+import asyncio
+import contextlib
+import ctypes
+import os
+import signal
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Self
+
+from service.errors import OperationalError
+
+_PR_SET_PDEATHSIG = 1
+_MAX_LOG_BYTES = 20_000_000
+_TAIL_LINES = 8
+_READINESS_INTERVAL_S = 0.02
+START_TIMEOUT_S = 30.0
+GRACE_S = 5.0
+LAST_GRACE_S = 3.0
+_libc = ctypes.CDLL(None)
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program to run: its command line, the file for its output, and a check whether it is ready."""
+
+    name: str
+    argv: tuple[str, ...]
+    log: Path
+    is_ready: Callable[[], Awaitable[bool]]
+    """Returns whether the program serves requests; must not raise, or block for more than seconds."""
+    environ: Mapping[str, str] | None = None
+    """The child's complete environment; None means that of this process."""
+
+
+class Child:
+    """A running :class:`Program`."""
+
+    def __init__(self, program: Program, process: asyncio.subprocess.Process) -> None:
+        self.program = program
+        self._process = process
+
+    @classmethod
+    async def start(cls, program: Program) -> Self:
+        """Start the program without waiting until it is ready. Raises :class:`OperationalError` if it cannot be run."""
+        parent = os.getpid()
+
+        def die_with_parent() -> None:
+            _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != parent:  # the parent died between fork and prctl
+                os._exit(1)
+
+        try:
+            with open_log(program.log) as log:
+                process = await asyncio.create_subprocess_exec(
+                    *program.argv,
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    env=program.environ,
+                    start_new_session=True,
+                    preexec_fn=die_with_parent,
+                )
+        except OSError as error:
+            raise OperationalError(f"{program.name} cannot be started: {error}") from error
+        return cls(program, process)
+
+    @property
+    def pid(self) -> int:
+        """The process id, which is also the id of the process group."""
+        return self._process.pid
+
+    async def wait_for_exit(self) -> int:
+        """Wait for the process to exit, kill the rest of its process group, and return its exit status."""
+        status = await self._process.wait()
+        self._signal_group(signal.SIGKILL)
+        return status
+
+    async def wait_until_ready(self, timeout_s: float) -> None:
+        """Wait until the program is ready.
+
+        Raises :class:`OperationalError` with the end of its log if it exits or is not ready in time.
+        """
+        exited = asyncio.ensure_future(self.wait_for_exit())
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not await self.program.is_ready():
+                    await asyncio.wait([exited], timeout=_READINESS_INTERVAL_S)
+                    if exited.done():
+                        raise OperationalError(self._failure_text(describe_exit(exited.result())))
+        except TimeoutError:
+            raise OperationalError(self._failure_text(f"was not ready within {timeout_s:g} s")) from None
+        finally:
+            exited.cancel()
+
+    async def stop(self, grace_s: float = GRACE_S) -> None:
+        """Send SIGTERM to the process; after its exit or ``grace_s`` seconds, kill its process group (SIGKILL)."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.terminate()
+        try:
+            await asyncio.wait_for(self.wait_for_exit(), grace_s)
+        except TimeoutError:
+            self._signal_group(signal.SIGKILL)
+            await self.wait_for_exit()
+
+    def _signal_group(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, number)
+
+    def _failure_text(self, failure: str) -> str:
+        tail = self.program.log.read_text(encoding="utf-8", errors="replace").splitlines()[-_TAIL_LINES:]
+        return "\n  ".join([f"{self.program.name} {failure}. The end of {self.program.log}:", *tail])
+
+
+def describe_exit(status: int) -> str:
+    """Return a phrase such as "was killed by signal 9" for the exit status of a process.
+
+    A negative status means that the signal with this number (without the sign) killed the process.
+    """
+    return f"ended with status {status}" if status >= 0 else f"was killed by signal {-status}"
+
+
+def child_environment(inherited: Mapping[str, str], overrides: Mapping[str, str]) -> dict[str, str]:
+    """Return ``inherited`` with the variables in ``overrides`` replaced or added.
+
+    ``NAME_FILE`` names a file with the value of ``NAME``. An override of one of the two variables therefore removes the
+    other.
+    """
+    names = {name.removesuffix("_FILE") for name in overrides}
+    return {name: value for name, value in inherited.items() if name.removesuffix("_FILE") not in names} | dict(
+        overrides
+    )
+
+
+def open_log(path: Path) -> BinaryIO:
+    """Open a log for appending with mode 0600; rotate it first if it exceeds 20 MB."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if path.exists() and path.stat().st_size > _MAX_LOG_BYTES:
+        path.replace(path.with_suffix(".1"))
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab")
+
+
+class EmbeddedServer(abc.ABC):
+    """A server process that runs, without a supervisor, while an async context manager is open.
+
+    All files of the server are in one directory.
+    """
+
+    start_timeout_s = START_TIMEOUT_S
+
+    def __init__(self, directory: Path) -> None:
+        """Create the object; the server keeps all its files in ``directory``. Nothing is started yet."""
+        self.directory = directory
+        self._child: Child | None = None
+
+    @abc.abstractmethod
+    async def program(self) -> Program:
+        """Create the server's files, and return the program that runs it with them.
+
+        Raises :class:`OperationalError` if it cannot run.
+        """
+
+    @property
+    def pid(self) -> int:
+        """The process id. Raises :class:`OperationalError` if the program is not running."""
+        if self._child is None:
+            raise OperationalError(f"The {type(self).__name__} of {self.directory} is not running.")
+        return self._child.pid
+
+    async def start(self) -> None:
+        """Start the program and wait until it is ready.
+
+        Raises :class:`OperationalError` with the end of its log if it exits or is not ready in time.
+        """
+        self._child = await Child.start(await self.program())
+        try:
+            await self._child.wait_until_ready(self.start_timeout_s)
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        """Stop the program if it is running, and keep its directory."""
+        if self._child is not None:
+            await self._child.stop()
+            self._child = None
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()

@@ -1,0 +1,41 @@
+"""Redaction of secrets in logs and in other output (guarantee I10)."""
+
+import logging
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import structlog
+import structlog.tracebacks
+from pydantic import SecretStr
+
+from service.settings import Settings
+
+_USERINFO = re.compile(r"(?<=://)[^\s/@]+@")
+_MIN_SECRET_CHARS = 6  # redacting shorter secrets would also remove ordinary words
+
+
+def redacted(text: str, secrets: Iterable[str]) -> str:
+    """Return ``text`` in which each of ``secrets``, and the user name and password of each URL, is ``[secret]``."""
+    for secret in secrets:
+        text = text.replace(secret, "[secret]")
+    return _USERINFO.sub("[secret]@", text)
+
+
+class RedactingFormatter(structlog.stdlib.ProcessorFormatter):
+    """A log formatter that redacts the complete line, including fields, tracebacks and events of libraries."""
+
+    def __init__(self, secrets: tuple[str, ...], **arguments: Any) -> None:
+        """Create a formatter that redacts ``secrets``."""
+        super().__init__(**arguments)
+        self._secrets = secrets
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line for ``record`` without secrets."""
+        return redacted(super().format(record), self._secrets)
+
+
+def secrets_of(settings: Settings) -> tuple[str, ...]:
+    """Return the values of all secret settings, except values too short to redact."""
+    values = (value for _, value in settings if isinstance(value, SecretStr))
+    return tuple(value.get_secret_value() for value in values if len(value) >= _MIN_SECRET_CHARS)

@@ -1,0 +1,63 @@
+"""Results of checks: their severity, and their output as text or JSON."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal
+
+import msgspec
+
+
+class CheckResult(msgspec.Struct, frozen=True):
+    """The result of one check.
+
+    If the result is not ``ok``, ``advice`` states how to fix the problem.
+    """
+
+    name: str
+    ok: bool
+    details: str
+    advice: str = ""
+
+    @property
+    def severity(self) -> "Severity":
+        """``ok``, ``warning`` if everything works for now, or ``error`` if something does not work."""
+        return "ok" if self.ok else "warning" if self.name in _WARNINGS else "error"
+
+
+Severity = Literal["ok", "warning", "error"]
+_WARNINGS: Final = frozenset(("Redis latency", "Clocks", "Open files", "Polls"))
+"""The checks whose failure is only a warning, because all programs still work."""
+_MARKS: Final[Mapping[Severity, str]] = {"ok": "ok ", "warning": "!! ", "error": "BAD"}
+EXIT_CODES: Final[Mapping[Severity, int]] = {"ok": 0, "error": 1, "warning": 3}
+
+
+def worst_severity(results: Sequence[CheckResult]) -> Severity:
+    """Return the severity of the most severe result; ``ok`` without results."""
+    return max((result.severity for result in results), key=list(_MARKS).index, default="ok")
+
+
+def as_json(results: Sequence[CheckResult]) -> bytes:
+    """Return the results as a JSON object: ``severity`` is the worst one, ``checks`` has each result in order.
+
+    A check has ``id``, ``severity``, ``details`` and ``advice``. An id, such as ``redis-memory``, does not change
+    between versions. It occurs several times if several servers are checked.
+    """
+    checks = [
+        {
+            "id": each.name.lower().replace(" ", "-"),
+            "severity": each.severity,
+            "details": each.details,
+            "advice": each.advice if not each.ok else "",
+        }
+        for each in results
+    ]
+    return msgspec.json.encode({"severity": worst_severity(results), "checks": checks})
+
+
+def as_text(results: Sequence[CheckResult]) -> str:
+    """Return the results as text with one line each; the advice follows the line of a failed check."""
+    lines = []
+    for result in results:
+        lines.append(f"{_MARKS[result.severity]}  {result.name:<18}{result.details}")
+        if not result.ok:
+            lines.append(f"     {'':<18}→ {result.advice}")
+    return "\n".join(lines)

@@ -1,0 +1,342 @@
+"""``coronet setup``: a dialogue that asks for the necessary settings, checks each answer, and writes the settings file.
+
+Nothing is written before all questions have been answered. First, each secret is written to its own file; then the
+settings file is written, which names these files. Each file is replaced atomically.
+"""
+
+import asyncio
+import json
+import secrets
+import tomllib
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Final, Literal
+from urllib.parse import urlsplit
+
+import msgspec
+from rich.console import Console
+from rich.markup import escape
+from rich.prompt import Confirm, IntPrompt, Prompt
+
+from service.errors import Unreachable, UserError
+from service.net.internal_clients import send_request
+from service.operations.doctor.check_report import CheckResult
+from service.operations.doctor.redis_checks import check_store
+from service.operations.doctor.xmpp_login_check import check_xmpp_logins
+from service.private_files import write_private
+from service.settings import Settings, WhoMayUse, load
+
+Way = Literal["component", "account"]
+Server = Literal["prosody", "ejabberd"]
+
+_SECRETS: Final = ("xmpp_password", "redis_password")
+_URL_TIMEOUT_S: Final = 10.0
+_PROXY_WITHOUT_CONSOLE: Final = range(502, 505)
+_COMPONENT_PORT: Final = 5347
+
+_SNIPPETS: Final[dict[tuple[Way, Server], str]] = {
+    ("component", "prosody"): """\
+Component "{component}"
+  component_secret = "{password}"
+  component_conflict_resolve = "kick_old"
+""",
+    ("component", "ejabberd"): """\
+listen: # keep the entries that are there, and add this one
+  - port: {port}
+    ip: "127.0.0.1"
+    module: ejabberd_service
+    access: all
+    shaper: none
+    hosts:
+      "{component}":
+        password: "{password}"
+""",
+    ("account", "prosody"): "prosodyctl adduser {jid}\n",
+    ("account", "ejabberd"): "ejabberdctl register {user} {domain} PASSWORD\n",
+}
+
+
+class SetupRefused(UserError, code="setup-refused"):
+    """The answers are invalid, a check failed, or the settings file exists already."""
+
+
+class Answers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The answers to the five questions; those of ``--answers`` are JSON with these names.
+
+    ``domain`` is the domain of the XMPP server, and ``server`` its software. ``xmpp_jid`` "" means
+    ``coronet@feeds.DOMAIN`` for a component and ``coronet@DOMAIN`` for an account. ``xmpp_password`` "" means a new
+    secret for a component. ``public_url`` "" means that only this machine reaches the console.
+    """
+
+    domain: str
+    xmpp: Way = "component"
+    server: Server = "prosody"
+    xmpp_jid: str = ""
+    xmpp_host: str = ""
+    xmpp_port: int = 0
+    xmpp_password: str = ""
+    redis_url: str = "redis://127.0.0.1:6379/0"
+    redis_password: str = ""
+    who_may_use: WhoMayUse = "listed"
+    allowed_users: tuple[str, ...] = ()
+    public_url: str = ""
+
+    def completed(self) -> "Answers":
+        """Return the answers with the defaults that depend on other answers."""
+        is_component = self.xmpp == "component"
+        return msgspec.structs.replace(
+            self,
+            xmpp_jid=self.xmpp_jid or (f"coronet@feeds.{self.domain}" if is_component else f"coronet@{self.domain}"),
+            xmpp_host=self.xmpp_host or ("127.0.0.1" if is_component else ""),
+            xmpp_port=self.xmpp_port or (_COMPONENT_PORT if is_component else 0),
+            xmpp_password=self.xmpp_password or (secrets.token_urlsafe(24) if is_component else ""),
+            allowed_users=self.allowed_users or ((self.domain,) if self.who_may_use != "open" else ()),
+        )
+
+
+def values_of(answers: Answers) -> dict[str, object]:
+    """Return the settings, including secrets, by name. ``answers`` must be complete (:meth:`Answers.completed`)."""
+    same = {name: value for name, value in msgspec.structs.asdict(answers).items() if name in Settings.model_fields}
+    return same | {
+        "xmpp_login": "component" if answers.xmpp == "component" else "client",
+        "allowed_users": list(answers.allowed_users),
+        "console_public_url": answers.public_url,
+        "console_base_path": urlsplit(answers.public_url).path.rstrip("/"),
+        "trusted_proxies": ["127.0.0.1"] if answers.public_url else [],
+    }
+
+
+def snippet(answers: Answers) -> str:
+    """Return the configuration to add to the XMPP server, or the command to run on it.
+
+    ``answers`` must be complete (:meth:`Answers.completed`).
+    """
+    user, _, component = answers.xmpp_jid.rpartition("@")
+    return _SNIPPETS[answers.xmpp, answers.server].format(
+        port=answers.xmpp_port,
+        component=component,
+        domain=component,
+        user=user,
+        jid=answers.xmpp_jid,
+        password=answers.xmpp_password,
+    )
+
+
+async def check_redis(settings: Settings) -> list[CheckResult]:
+    """Check that Redis answers, its version, its append-only file and its eviction policy."""
+    return [each for each in await check_store(settings) if each.name.startswith(("Redis", "Store"))]
+
+
+async def check_public_url(settings: Settings) -> list[CheckResult]:
+    """Check that a proxy answers at the public URL; the console itself need not run yet."""
+    url = settings.console_public_url
+    if not url:
+        return []
+    try:
+        status, _, _ = await send_request(
+            "GET", f"{url.rstrip('/')}/livez", query={}, headers={}, body=None, within_s=_URL_TIMEOUT_S
+        )
+    except Unreachable as error:
+        advice = "Check DNS, the certificate, and that the proxy runs: docs/proxy.md has its configuration."
+        return [CheckResult("Public URL", ok=False, details=f"{url}: {error}", advice=advice)]
+    if status in _PROXY_WITHOUT_CONSOLE:
+        details = f"{url}: a proxy answers; the console does not run yet"
+        return [CheckResult("Public URL", ok=True, details=details)]
+    ok = status == 200  # noqa: PLR2004 - HTTP's OK
+    advice = f"Have the proxy pass requests on to 127.0.0.1:{settings.console_port} as docs/proxy.md shows."
+    return [CheckResult("Public URL", ok=ok, details=f"{url}: status {status}", advice=advice)]
+
+
+def load_answers(file: Path) -> Answers:
+    """Return the completed answers in the JSON file ``file``. Raises :class:`SetupRefused` if they are invalid."""
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=Answers).completed()
+    except (OSError, msgspec.MsgspecError) as error:
+        raise SetupRefused(f"The answers in {file} cannot be used: {error}") from error
+
+
+def write_settings(config: Path, values: dict[str, object]) -> None:
+    """Write ``values`` to the settings file ``config`` and the files of its secrets.
+
+    Other settings in an existing file are kept, and also its ``trusted_proxies``, because the proxy may run on another
+    machine. Raises :class:`SetupRefused` if the existing file cannot be read.
+    """
+    folder = config.with_suffix(".secrets")
+    asked = values.keys() - {"trusted_proxies"}
+    kept = {name: value for name, value in _existing(config).items() if name.removesuffix("_file") not in asked}
+    written: dict[str, object] = {}
+    for name, value in values.items():
+        if name not in _SECRETS:
+            written[name] = value
+        elif value:
+            write_private(folder / name, f"{value}\n")
+            written[f"{name}_file"] = f"{folder.name}/{name}"
+    # Strings, numbers, booleans and lists of them are the same in JSON and TOML.
+    given = {name: value for name, value in written.items() if value not in ("", [], 0)} | kept
+    lines = [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in given.items()]
+    write_private(config, "\n".join(["# Written by `coronet setup`.", *lines, ""]))
+
+
+def _existing(config: Path) -> dict[str, object]:
+    try:
+        return tomllib.loads(config.read_text(encoding="utf-8")) if config.exists() else {}
+    except (OSError, ValueError) as error:
+        raise SetupRefused(f"The settings in {config}, which are to be kept, cannot be read: {error}") from error
+
+
+def run(config: Path, console: Console, answers: Path | None, *, overwrite: bool) -> bool:
+    """Write the settings file ``config`` with the answers to questions on ``console``, or in the file ``answers``.
+
+    Return whether ``config`` was written after the questions, or whether all checks of the answers in a file succeeded.
+    With a file, an existing ``config`` is replaced only if ``overwrite`` is set. Raises :class:`SetupRefused`, and
+    :class:`service.settings.SettingsInvalid` for invalid values of settings.
+    """
+    if answers is None:
+        return _Wizard(config, console).run()
+    if config.exists() and not overwrite:
+        raise SetupRefused(f"{config} exists. Pass --overwrite to replace it.")
+    given = load_answers(answers)
+    values = values_of(given)
+    settings = load({}, **values)
+    results = [
+        *asyncio.run(check_redis(settings)),
+        *asyncio.run(check_xmpp_logins(settings)),
+        *asyncio.run(check_public_url(settings)),
+    ]
+    _show(console, results)
+    write_settings(config, values)
+    console.print(f"Wrote {config}. The XMPP server needs:\n\n{snippet(given)}", markup=False)
+    return all(each.ok for each in results)
+
+
+def _show(console: Console, results: Sequence[CheckResult]) -> None:
+    for each in results:
+        console.print(f"  {'ok ' if each.ok else 'BAD'} {each.name}: {each.details}", markup=False)
+        if not each.ok:
+            console.print(f"      → {each.advice}", markup=False)
+
+
+class _Wizard:
+    """Asks the questions on a terminal; the default of each answer is the present setting."""
+
+    def __init__(self, config: Path, console: Console) -> None:
+        self._config = config
+        self._console = console
+        self._present = load({"CORONET_CONFIG": str(config)} if config.exists() else {})
+        self._is_new = not config.exists()
+
+    def run(self) -> bool:
+        """Ask the questions, check the answers, and write the settings file; return whether it was written."""
+        present = self._present
+        self._console.print("Five questions. Enter takes the answer in parentheses; Ctrl-C ends without a change.\n")
+        known = present.xmpp_jid.rpartition("@")[2].removeprefix("feeds.")
+        domain = self._ask("1. Domain of your XMPP server", "example.org" if self._is_new else known)
+        # Redis first: the check of the XMPP login reads there whether a bot is connected, and must not disturb it.
+        answers = self._ask_xmpp(self._ask_redis(Answers(domain)))
+        answers = self._ask_people(answers)
+        answers = self._ask_url(answers)
+        values = values_of(answers)
+        if not self._is_new and not Confirm.ask(f"Replace {escape(str(self._config))}?", console=self._console):
+            self._console.print("Nothing was changed.")
+            return False
+        write_settings(self._config, values)
+        self._console.print(
+            f"\nWrote {self._config} (mode 0600). Start with: coronet serve --config {self._config}", markup=False
+        )
+        return True
+
+    def _ask_xmpp(self, answers: Answers) -> Answers:
+        present = self._present
+        default = "account" if present.xmpp_login == "client" else "component"
+        while True:
+            way = self._choose("3. How the bot logs in", ["component", "account", "private"], default)
+            if way != "private":
+                break
+            self._console.print("`coronet up --small` runs a private XMPP server and Redis; it needs no settings file.")
+        server = msgspec.convert(self._choose("   Server", ["prosody", "ejabberd"], "prosody"), Server)
+        answers = msgspec.structs.replace(answers, xmpp="component" if way == "component" else "account", server=server)
+        jid = answers.completed().xmpp_jid if self._is_new else present.xmpp_jid
+        host = "127.0.0.1" if way == "component" else answers.domain
+        answers = msgspec.structs.replace(
+            answers,
+            xmpp_jid=self._ask("   Address of the bot", jid),
+            xmpp_host=self._ask("   Host of the server", present.xmpp_host or host),
+            xmpp_port=IntPrompt.ask(
+                "   Port",
+                console=self._console,
+                default=present.xmpp_port or (_COMPONENT_PORT if way == "component" else 5222),
+            ),
+            xmpp_password=self._ask_secret(
+                "   Password", present.xmpp_password.get_secret_value(), "a new one" if way == "component" else "none"
+            ),
+        ).completed()
+        self._console.print(f"\nThe XMPP server needs this:\n\n{snippet(answers)}", markup=False)
+        # Prosody starts no new component when it reloads its configuration.
+        loaded = "restarted" if server == "prosody" else "reloaded"
+        done = "the account exists" if way == "account" else f"it is there, and the server has been {loaded}"
+        self._ask(f"Press Enter when {done}", "")
+        self._check(answers, check_xmpp_logins)
+        return answers
+
+    def _ask_redis(self, answers: Answers) -> Answers:
+        present = self._present
+        while True:
+            answers = msgspec.structs.replace(
+                answers,
+                redis_url=self._ask("2. URL of Redis", present.redis_url),
+                redis_password=self._ask_secret("   Its password", present.redis_password.get_secret_value(), "none"),
+            )
+            if self._check(answers, check_redis, may_change=True):
+                return answers
+
+    def _ask_people(self, answers: Answers) -> Answers:
+        present = self._present
+        who = self._choose(
+            "4. Who may use the bot", ["open", "listed", "invited"], "listed" if self._is_new else present.who_may_use
+        )
+        default = " ".join(present.allowed_users) or answers.domain
+        users = self._ask("   Addresses and domains", default).split() if who != "open" else []
+        return msgspec.structs.replace(answers, who_may_use=msgspec.convert(who, WhoMayUse), allowed_users=tuple(users))
+
+    def _ask_url(self, answers: Answers) -> Answers:
+        while True:
+            url = self._ask("5. Public URL of the console, or - for none", self._present.console_public_url or "-")
+            answers = msgspec.structs.replace(answers, public_url="" if url == "-" else url.rstrip("/"))
+            if self._check(answers, check_public_url, may_change=True):
+                return answers
+
+    def _check(
+        self,
+        answers: Answers,
+        check: Callable[[Settings], Coroutine[None, None, list[CheckResult]]],
+        *,
+        may_change: bool = False,
+    ) -> bool:
+        """Repeat ``check`` with the settings of ``answers`` until it succeeds, or the user keeps or changes them.
+
+        Return False if the user wants to change the answers, which ``may_change`` offers as a choice.
+        """
+        while True:
+            results = asyncio.run(check(load({}, **values_of(answers))))
+            _show(self._console, results)
+            if all(each.ok for each in results):
+                return True
+            choices = ["again", "keep", *(["change"] if may_change else [])]
+            choice = self._choose(
+                "   Check again, keep the answer, or change it" if may_change else "   Check again, or keep the answer",
+                choices,
+                "again",
+            )
+            if choice != "again":
+                return choice == "keep"
+
+    def _ask(self, question: str, default: str) -> str:
+        return str(Prompt.ask(question, console=self._console, default=default, show_default=bool(default)))
+
+    def _choose(self, question: str, choices: list[str], default: str) -> str:
+        return str(Prompt.ask(question, console=self._console, choices=choices, default=default))
+
+    def _ask_secret(self, question: str, present: str, without: str) -> str:
+        hint = "Enter keeps the present one" if present else f"Enter for {without}"
+        given = Prompt.ask(f"{question} ({hint})", console=self._console, password=True, default="", show_default=False)
+        return str(given) or present
