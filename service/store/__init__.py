@@ -5,7 +5,8 @@ No other package imports the redis driver. The rules:
 - Every key is defined in :mod:`service.store.client.keys`, with its type and contents.
 - Values that change together are changed by one Lua script in ``scripts/``, whose keys are all in ``KEYS`` and in one
   slot of a Redis Cluster. The first comment of a script documents its keys, arguments and reply.
-- A change is atomic, or idempotent, or completed by a recorded intent after a crash (docs/guarantees.md).
+- A change is atomic, or it is idempotent, or it first records an *intent*, a note of what is to be done, from which any
+  process completes it after a crash (docs/guarantees.md).
 - The store makes no decisions. Policies are in pure packages: ``service.clash``, ``service.corona``,
   ``service.discovery``, ``service.feeds`` and others.
 

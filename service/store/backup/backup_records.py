@@ -13,10 +13,14 @@ RedisType = Literal["string", "hash", "set", "zset", "list", "stream"]
 class StoredKey(msgspec.Struct, frozen=True, array_like=True):
     """A Redis key with its content.
 
-    ``expires_ms`` is the end of its life (Unix time in ms); 0 if it does not expire. ``last_id`` is the greatest id
-    that a stream has ever had; "" for other types. ``items`` depends on the type: the value of a string; the members of
-    a set or list; alternating fields and values of a hash, or members and scores of a sorted set; and for each entry of
-    a stream its id, the number of strings that follow, and alternating fields and values.
+    ``expires_ms`` is when the key expires (Unix time in ms); 0 if it does not expire. ``last_id`` is the greatest id
+    that a stream has ever had; "" for other types. The contents of ``items`` depend on the type:
+
+    - string: the value
+    - set, list: the members
+    - hash: fields and values, alternating
+    - zset (sorted set): members and scores, alternating
+    - stream: of each entry its id, the number of strings that follow, and its fields and values, alternating
     """
 
     key: str
@@ -27,7 +31,10 @@ class StoredKey(msgspec.Struct, frozen=True, array_like=True):
 
 
 class FanOutRecord(msgspec.Struct, frozen=True, array_like=True, tag="fan-out"):
-    """Progress of fan-outs when the backup began: by channel, the last version that was queued for all subscribers."""
+    """Progress of fan-outs when the backup began. A fan-out queues a version of a channel for all its subscribers.
+
+    ``versions`` maps each channel to the last version whose fan-out was complete.
+    """
 
     versions: dict[ChannelId, int]
 
@@ -58,8 +65,9 @@ Record = FanOutRecord | UserRecord | ChannelRecord | KeyRecord
 class BackupOrigin(msgspec.Struct, frozen=True):
     """The store from which a backup was made, and when it began (``began_s``, Unix s by Redis's clock).
 
-    ``fleet`` is the id of the fleet, and ``counter`` the counter of the store's identity; "" and 0 if the store has
-    none. ``schema`` is the version of the stored data.
+    ``fleet`` and ``counter`` are the identity of the store (:mod:`service.store.client.data_loss_guard`): the id of its
+    fleet, and a counter that grows while programs use the store. They are "" and 0 if the store has no identity.
+    ``schema`` is the version of the stored data.
     """
 
     fleet: str
@@ -78,7 +86,12 @@ def stored_keys(names: list[str], reply: list[list[Any]]) -> list[StoredKey]:
 
 
 def check_record(record: Record) -> None:
-    """Raise ``ValueError`` if a record contains a key of another object, or one that no backup contains."""
+    """Raise ``ValueError`` if a record contains a key that does not belong there.
+
+    The record of a user or channel must contain keys of this user or channel only, and that of a channel also the
+    channel's hash. No record may contain the store's identity, or the progress of fan-outs that a restoration keeps for
+    itself.
+    """
     match record:
         case UserRecord(uid, held):
             home = keys.user(uid)

@@ -35,7 +35,7 @@ class StoreRestoration:
     """Writes a backup to a store that no program uses."""
 
     def __init__(self, store: Store) -> None:
-        """Prepare it. ``store`` must be opened with ``is_guarded=False``, because it is marked as refused."""
+        """Prepare a restoration. ``store`` must be opened with ``is_guarded=False``: it is marked as refused."""
         self._store = store
         self._redis = store.redis
         self._moved: list[ChannelId] = []
@@ -84,9 +84,10 @@ class StoreRestoration:
     async def finish(self, origin: BackupOrigin, erased: Mapping[UserId, int]) -> int:
         """Write the data that a backup does not contain, and mark the store as accepted, so that programs use it.
 
-        ``origin`` describes the store from which the backup was made. ``erased`` maps users to the times of their
-        erasures (Unix s). Those who were erased after the backup began are erased again; return their number. The store
-        gets the fleet id that this machine trusts, or else that of ``origin``.
+        ``origin`` describes the store from which the backup was made. ``erased`` maps erased users to the times of
+        their erasures (Unix s). Users who were erased after the backup began are erased again; the result is their
+        number. The store gets the fleet id in the identity file of this machine; if there is none, it gets the fleet id
+        of ``origin``.
         """
         await self._add_erased(erased)
         # Each user has an intent for each subscription, from which the channel index is written.
@@ -160,32 +161,38 @@ class StoreRestoration:
         await self._redis.call_many([("SET", keys.site_rate(site.decode()), rate) for site, rate in pairs])
 
     async def _resume_moves(self) -> None:
-        """Mark moved channels as not dormant if they still have subscribers.
+        """Mark channels that have moved as not dormant if they still have subscribers.
 
-        Their owners then move these subscribers to the successors.
+        A channel that has moved is dormant when its move is complete. The owner of a channel that is not dormant moves
+        the channel's subscribers to the successor.
         """
         counts = await self._store.channel_index.count(self._moved)
         left = [cid for cid, count in zip(self._moved, counts, strict=True) if count]
         await self._redis.call_many([("HDEL", keys.channel(cid), "dormant") for cid in left])
 
 
-def _intents(index: StoredKey | None, held: StoredKey | None) -> list[bytes]:
-    """Return the intents of a user, which are changes that the channel index lacks, as alternating fields and values.
+def _intents(user_index: StoredKey | None, recorded: StoredKey | None) -> list[bytes]:
+    """Return the intents of a user: the changes of subscriptions that the channel index lacks.
 
-    They are those in the backup (``held``), and one for each other subscription in the user index (``index``). From
-    them, :class:`service.store.subscriptions.subscription_intents.SubscriptionIntents` writes the channel index.
+    :class:`service.store.subscriptions.subscription_intents.SubscriptionIntents` writes the channel index from them.
+    There is one for each subscription in ``user_index``, the user's list of subscriptions. Intents that the backup
+    contains (``recorded``) replace those for the same channels. The result has alternating channel ids and intents, as
+    in Redis.
     """
     intents: dict[bytes, bytes] = {}
-    if index is not None:
-        for field, record in zip(index.items[::2], index.items[1::2], strict=True):
+    if user_index is not None:
+        for field, record in zip(user_index.items[::2], user_index.items[1::2], strict=True):
             intents[field.hex().encode()] = b"add " + record.split()[1]
-    if held is not None:
-        intents |= zip(held.items[::2], held.items[1::2], strict=True)
+    if recorded is not None:
+        intents |= zip(recorded.items[::2], recorded.items[1::2], strict=True)
     return [part for pair in intents.items() for part in pair]
 
 
 def _write_command(written: Sequence[StoredKey], *, replace: bool) -> Command:
-    """Return the command that writes keys with the same hash tag, and with ``replace`` deletes their content first."""
+    """Return the command that writes keys, which must have the same hash tag.
+
+    With ``replace``, the present contents of the keys are deleted first; otherwise, the new contents are added to them.
+    """
     arguments: list[str | bytes | int] = []
     for each in written:
         arguments += [each.type, each.expires_ms, each.last_id, len(each.items), *each.items]

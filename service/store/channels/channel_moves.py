@@ -3,10 +3,13 @@
 Every step can be repeated. Once the notice of the move has a version, the old channel gets no further versions, so the
 list of versions that its subscribers received is final.
 
-A successor that is not polled continues from the old channel's state. A successor that is polled already continues from
-the last version whose entries the old channel has delivered. If the successor monitors another part of the same page,
-the two have no common version: subscribers join at the successor's version at the time of the decision, and the entries
-of the first poll are not delivered.
+A successor that is not polled yet continues from the old channel's state. A successor that is polled already keeps its
+own state. Subscribers join at the last of its versions that has only entries which the old channel has delivered, and
+receive all later versions.
+
+If the successor monitors another part of the same page, its entries cannot be compared with those of the old channel.
+Subscribers then join at the version that the successor had when the move was decided. The entries that its first poll
+finds are not delivered.
 
 Admins' settings of the channel are copied. The old channel remains as a redirection to its successor. It becomes
 dormant when all subscribers have moved.
@@ -85,8 +88,8 @@ class ChannelMoves:
     async def _create_successor(self, moved: ChannelState, announcement: Delta, url: str, now_s: float) -> int:
         """Create or update the successor, which monitors ``url``; return the version at which subscribers join it.
 
-        ``announcement`` is the delta that announced the move. The successor becomes dormant only if the old channel is
-        dormant: a user who subscribes to it later gets no older entries.
+        ``announcement`` is the delta that announced the move. The successor is dormant (not polled) only if the old
+        channel is: then nobody is subscribed, and users who subscribe later get no older entries.
         """
         old, other_part = moved.channel, without_selector(url) == without_selector(moved.channel.url)
         _, _, content = await self._channels.content(old.id)
@@ -118,8 +121,9 @@ class ChannelMoves:
     async def _joining_version(self, old: Channel, successor: Channel, decided_s: float | None) -> int:
         """Return the version at which subscribers of ``old`` join the successor if it is polled already.
 
-        It is the successor's last version with only entries that the old channel has delivered. ``decided_s`` is the
-        time (Unix s) at which a move to another part of the same page was decided; None for other moves.
+        They receive all later versions. The result is the newest version that adds only entries which ``old`` has
+        delivered. If the successor monitors another part of the same page, it is the last version before ``decided_s``,
+        when the move was decided (Unix s). ``decided_s`` is None for other moves.
         """
         if old.dormant:  # all subscribers have moved; later ones have missed nothing
             return successor.version
@@ -136,10 +140,11 @@ def _new_successor(old: Channel, url: str, now_s: float) -> Channel:
 
 
 def agreed_version(delivered: Sequence[Entry], deltas: Sequence[Delta], newest: int) -> int:
-    """Return a successor's newest version that adds only entries which the old channel has delivered.
+    """Return the newest version of a successor that adds only entries which the old channel has delivered.
 
-    ``delivered`` are these entries. ``deltas`` are the successor's versions, newest first, and ``newest`` is its
-    current version, which is returned if no version qualifies.
+    ``delivered`` are the entries that the old channel has delivered. ``deltas`` are the successor's last versions,
+    newest first. The successor's first version always qualifies, because its entries are never delivered. If none of
+    ``deltas`` qualifies, the result is ``newest``, the successor's current version.
     """
     known = {entry.key for entry in delivered} | {entry.link for entry in delivered if entry.link}
     for delta in deltas:

@@ -3,6 +3,10 @@
 Few fields are cheap: each costs Redis about 60 bytes besides its value, and reading it takes time. Values that change
 together are therefore packed in one field, ``snapshot``, except those that scripts read and those that are large.
 
+The table uses these terms. The *delta* of a version has its changes since the version before. A *fan-out* queues a
+version for all subscribers; *units* are parts of it, which several workers carry out. A *content name* is a set of
+AV-pairs (attributes and values) by which searches find the channel.
+
 ==================  ====================================================================================================
 field               content
 ==================  ====================================================================================================
@@ -17,17 +21,17 @@ field               content
 ``owner``           node that adopted it last
 ``version``         number of the latest version
 ``fanned``          last version whose fan-out is complete
-``cursor``          progress of the fan-out of version fanned + 1; * if it is divided into units
+``cursor``          progress of the fan-out of version fanned + 1; "*" if it is divided into units
 ``VERSION``         delta of the version with this number: see service.store.channels.version_log
 ``bN``              deltas of versions 64·N to 64·N + 63
-``log``             sizes and ages of these blocks
+``log``             sizes and ages of the fields bN
 ``memory``          change-detection state, a part of the content: see service.feeds.sandbox.parser_handlers (msgpack)
 ``latest``          latest entries, the other part of the content: see service.location.content_cache
 ``site``            registrable domain that places its subscriptions: see service.store.subscriptions.channel_index
 ``joins``           counter of new subscribers, by which an outdated count of subscribers is recognized
-``paces``           poll rate history: see service.store.channels.admin_settings
+``paces``           poll rate history: see service.store.channels.poll_rate_history
 ``name``            content name as registered last: version from which it was made, space, AV-pairs (msgpack, brotli)
-``entries``         entries that others may find: see service.store.channels.public_entries.EntryTable (msgpack)
+``entries``         entries that searches can find: see service.store.channels.public_entries.EntryTable (msgpack)
 ``failing_since``   first failed poll since the last good one (Unix s)
 ``failed``          last failed poll that the back-off includes (Unix s)
 ``backoff``         shortest interval between polls while they fail (s): see service.feeds.failure_backoff
@@ -36,7 +40,7 @@ field               content
 ``paused``          end of an admin's pause (Unix s)
 ``no_poll_before``  time before which the publisher wants no poll, or at which an admin's pause ended (Unix s)
 ``polled``          end of the last poll (Unix s)
-``evidence``        evidence of consecutive polls: service.feeds.channel_health.Evidence (JSON)
+``evidence``        successive polls with the same symptom: service.feeds.channel_health.Evidence (JSON)
 ==================  ====================================================================================================
 """
 
@@ -83,12 +87,14 @@ _CACHED_NAMES: Final = 1_000
 class ChannelState(msgspec.Struct, frozen=True):
     """A channel with the state that pollers and its owner need. The channel's content is read separately.
 
-    ``epoch`` is the owner's fencing token: the store rejects changes with an earlier token. ``fanned_version`` is the
-    last version that was queued for all its recipients (its fan-out is complete), and ``cursor`` is the progress of the
-    fan-out of the next version, or ``fanout_units.DIVIDED`` if each of its units has its own cursor. ``digest``
-    identifies the content. ``backoff_s`` is the shortest interval between polls while they fail
-    (:class:`service.feeds.channel_health.ChannelHealth`), and ``paused_until_s`` is the end of a pause of the channel
-    (Unix s), which may be in the past.
+    ``epoch`` is the owner's fencing token: the store rejects changes with an earlier token. ``digest`` is the digest of
+    the content. A fan-out queues a version for all subscribers: ``fanned_version`` is the last version whose fan-out is
+    complete, and ``cursor`` is the position in the channel index at which the fan-out of the next version continues.
+    The cursor is ``fanout_units.DIVIDED`` if several workers carry out the fan-out, each from a position of its own.
+
+    ``backoff_s`` is the shortest interval between polls while they fail
+    (:class:`service.feeds.channel_health.ChannelHealth`). ``paused_until_s`` is the end of a pause of the channel (Unix
+    s), which may be in the past.
     """
 
     channel: Channel
@@ -105,7 +111,10 @@ class ChannelState(msgspec.Struct, frozen=True):
     paused_until_s: float = 0.0
 
     def polling_limits(self) -> PollingLimits:
-        """Return the limits on the channel's polls by hints, failures and pauses, except a pause of its site."""
+        """Return the limits on polls that follow from the publisher's hints, failed polls, and pauses of the channel.
+
+        The hints for a private channel are ignored. A pause of the channel's whole site is not included.
+        """
         hint_s = 0.0 if self.channel.private else shortest_interval_s(self.polling_hints)
         if not hint_s and not self.backoff_s and not self.paused_until_s:
             return NO_LIMITS
@@ -113,12 +122,13 @@ class ChannelState(msgspec.Struct, frozen=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """The state of a channel after a delta.
+    """The state of a channel after a delta, that is, after changes that a poll has found.
 
-    ``memory`` is the change-detection state, ``polling_hints`` are those of the publisher, and ``metadata`` is that of
-    the document. An empty ``title``, ``link``, ``language`` or ``metadata`` leaves the channel's present value
-    unchanged. ``kind`` is the new kind of the channel; None leaves it unchanged. ``updates`` are the new update
-    statistics; None leaves them unchanged. ``latest`` are the latest entries, newest first.
+    ``validators`` are those of the document that was polled. ``memory`` is the change-detection state.
+    ``polling_hints`` state when the publisher wants polls, and ``metadata`` has tags and generator of the document. An
+    empty ``title``, ``link``, ``language`` or ``metadata`` leaves the channel's present value unchanged. ``kind`` is
+    the new kind of the channel, and ``updates`` are the new update statistics; None leaves either unchanged. ``latest``
+    are the latest entries, newest first.
     """
 
     validators: Validators
@@ -142,8 +152,8 @@ class StoredSnapshot(msgspec.Struct, frozen=True, array_like=True):
     """The field ``snapshot`` of a channel's record: the values that the publisher's documents have stated last.
 
     ``tags`` and ``generator`` are the fields of :class:`FeedMetadata`; ``created_s`` is when the channel was created
-    (Unix s). ``etag``, ``last_modified`` and ``body_sha256`` are the validators of the body from which the version was
-    made; the SHA-256 is stored as bytes. ``digest`` is the digest of the channel's content.
+    (Unix s). ``etag``, ``last_modified`` and ``body_sha256`` are the validators of the body from which the channel's
+    latest version was made; the SHA-256 is stored as bytes. ``digest`` is the digest of the channel's content.
     """
 
     title: str = ""
@@ -272,7 +282,10 @@ def _condition(text: str) -> Literal["", "dead", "quarantined"]:
 
 
 def notice_fields(notice: Notice | None) -> tuple[str, str]:
-    """Return the name and the value of the field in which a channel records a notice; ("", "") without a notice."""
+    """Return the name and the value of the field in which a channel records a notice; ("", "") without a notice.
+
+    A notice tells subscribers that the channel is dead, quarantined or back, or has moved.
+    """
     if notice is None:
         return "", ""
     if notice.kind == "moved":

@@ -1,8 +1,8 @@
 """Channels: their states, their versions, and the logs of versions.
 
 A channel is stored as a hash (:mod:`service.store.channels.channel_records`). Only the node that adopted the channel
-last, its owner, can add a version (:meth:`Channels.publish`). The hash contains the Delta of each of the last versions
-(:mod:`service.store.channels.version_log`).
+last, its owner, can add a version (:meth:`Channels.publish`). The hash contains the log of the last versions: the delta
+of each, that is, its changes since the version before (:mod:`service.store.channels.version_log`).
 """
 
 from collections.abc import Collection, Sequence
@@ -81,7 +81,7 @@ class Predecessor(msgspec.Struct, frozen=True):
 
 
 class Channels:
-    """Creates, reads, adopts, versions and deletes channels."""
+    """Creates, reads and deletes channels, assigns them to owners, and adds versions to them."""
 
     def __init__(self, redis: RedisClient, index: ChannelIndex) -> None:
         """Create the repository; ``index`` counts the subscribers of channels."""
@@ -111,15 +111,17 @@ class Channels:
         joins_at: int,
         now_s: float,
     ) -> int | None:
-        """Make ``channel`` the successor of the channel ``former``.
+        """Make ``channel`` the successor of the channel ``former``; return the version at which its subscribers join.
 
-        ``channel`` is the successor as the caller has read it; its version is 0 if it does not exist. A successor that
-        is new or dormant continues from ``snapshot`` and gets the entries ``latest`` (oldest first). A successor that
-        is polled already continues from its own state, and subscribers join it at its version ``joins_at``. ``now_s``
-        is the Unix time.
+        ``channel`` is the successor as the caller has read it; its version is 0 if it does not exist. Its state decides
+        what happens:
 
-        Returns the version at which subscribers of ``former`` join; repeated calls return the same version until
-        :meth:`finish_joining` is called. Returns None if the successor has changed since the caller read it.
+        - A successor that is new, dormant (not polled) or has moved itself gets the state ``snapshot`` and the entries
+          ``latest`` (oldest first) as a new version, at which subscribers join.
+        - A successor that is polled already keeps its own state. Subscribers join at its version ``joins_at``.
+
+        Repeated calls return the same version until :meth:`finish_joining` is called. If the successor's version has
+        changed since the caller read it, nothing happens, and the result is None. ``now_s`` is the Unix time.
         """
         first = Delta(channel.id, channel.version, channel.version + 1, now_s, _additions(latest), initial=True)
         before = await self.predecessor(channel.id, channel.version)
@@ -201,16 +203,18 @@ class Channels:
     async def publish(
         self, delta: Delta, snapshot: Snapshot | None, epoch: int, *, silent: bool, before: Predecessor | None = None
     ) -> Delta:
-        """Add a version to a channel and return the versioned delta.
+        """Add a version to a channel and return the delta with its version number.
 
-        The version is added only if the channel is at ``delta.base_version`` and ``epoch`` is its present fencing
-        token. ``snapshot`` is the state after the delta; None for a notice. A notice of a condition that was announced
-        already gets no new version. A ``silent`` delta is not delivered to subscribers. ``before`` is the result of
-        :meth:`predecessor`, which is called if ``before`` is None. Versions of a channel therefore have one order, in
-        which subscribers receive entries (guarantee I4).
+        ``snapshot`` is the channel's state after the delta; None for a notice, which tells subscribers of a condition
+        such as a dead channel. A notice of a condition that subscribers know already adds no version. A ``silent``
+        delta is not delivered to subscribers. ``before`` is the result of :meth:`predecessor` for
+        ``delta.base_version``; None if this method has to read it.
+
+        ``epoch`` is the caller's fencing token. Only the owner can add a version, and only to ``delta.base_version``.
+        The versions of a channel therefore have one order, in which subscribers receive entries (guarantee I4).
 
         Raises :class:`LeaseLost` if another node owns the channel, or the channel has moved or was deleted. Raises
-        :class:`StaleVersion` if the channel is at another version.
+        :class:`StaleVersion` if the channel is not at ``delta.base_version``.
         """
         cid = delta.channel
         before = before or await self.predecessor(cid, delta.base_version)
@@ -235,10 +239,11 @@ class Channels:
         raise LeaseLost(f"Channel {cid[:8]} has another owner, has moved, or is gone.")
 
     async def record_fanout(self, cid: ChannelId, epoch: int, version: int, cursor: str) -> bool:
-        """Record how far ``version`` has been queued for its recipients; return False if another node owns the channel.
+        """Record how far ``version`` has been queued for subscribers; return False if another node owns the channel.
 
-        ``cursor`` is the position to continue from; "" means that the version has been queued for all, and ends the
-        units of a divided fan-out. ``epoch`` is the caller's fencing token.
+        ``cursor`` is the position in the channel index to continue from; "" means that the version has been queued for
+        all subscribers. If the fan-out was divided into units, "" also deletes the units. ``epoch`` is the caller's
+        fencing token.
         """
         script_keys = (keys.channel(cid), keys.fanout_units(cid))
         return bool(await self._redis.run_script("channel_record_fanout", script_keys, epoch, version, cursor, DIVIDED))
@@ -417,7 +422,7 @@ def _first_fields(
 ) -> tuple[str | bytes, ...]:
     """Return the fields of a channel whose log begins with the delta ``first``, as alternating names and values.
 
-    ``before`` has the values that are stored already, and ``snapshot`` is the state after ``first``.
+    ``before`` has the values that the channel's hash contains so far, and ``snapshot`` is the state after ``first``.
     """
     known = msgspec.structs.replace(before, kind=channel.kind, created_s=channel.created_s)
     snapshot = msgspec.structs.replace(snapshot, latest=merge_latest(first.changes, ()))

@@ -46,7 +46,8 @@ class PollRateHistory(RedisRepository):
     async def record(self, intervals_s: Iterable[tuple[ChannelId, float]]) -> None:
         """Record the present poll intervals of channels: pairs (channel id, seconds).
 
-        An interval that differs little from the last recorded interval of the channel is skipped.
+        An interval is skipped if it differs from the last recorded interval of the channel by at most the fraction
+        ``NOTABLE_GAP_CHANGE``.
         """
         await self._redis.call_many(
             [

@@ -44,10 +44,11 @@ class ListedEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     expires_s: int
 
     def registered_until_s(self, now_s: float) -> float:
-        """Return the expiry (Unix s) of a registration or withdrawal of this entry that is made at ``now_s`` (Unix s).
+        """Return when a registration or withdrawal of this entry that is made at ``now_s`` expires. Times are Unix s.
 
-        Of two postings of a name, the directory uses the one that expires later. The expiry therefore grows with
-        ``now_s``, to at most a few hours after ``expires_s``.
+        Of a registration and a withdrawal of the same name, the directory uses the one that expires later. The one that
+        is made later therefore has to expire later: the result grows with ``now_s``. It is at most a few hours after
+        ``expires_s``.
         """
         return self.expires_s + max(0.0, now_s - self.expires_s + WINDOW_S) // _POSTING_TICK_S
 

@@ -1,14 +1,15 @@
 """The log of a channel's versions: its format, and the rules by which old versions are removed. No I/O.
 
-The log is a part of the channel's hash. The delta of a version is first in a field of its own, which the version's
-number names. After every 16 versions, these are moved to a block: field ``bN`` has the versions 64·N to 64·N + 63. A
-block takes a third of the bytes, because it lists the same attribute of all entries together and is compressed as a
-whole.
+The log is a part of the channel's hash. The delta of a version has its changes since the version before. It is first
+stored in a field of its own, whose name is the number of the version. After every 16 versions, the deltas in such
+fields are moved to a *block*: the field ``bN`` has the versions 64·N to 64·N + 63. A block takes a third of the bytes,
+because it lists the same attribute of all entries together and is compressed as a whole.
 
-The oldest block is removed when the log has more bytes or versions than it should, or when the block is older than 30
+The oldest block is removed when the log exceeds ``MAX_BYTES`` or ``MAX_BLOCKS``, or when the block is older than 30
 days. A block with versions of the last day, to which outboxes may refer, is removed only if the log exceeds 4 MB.
 
-The entries of a channel's first delta are not stored as long as they are the channel's latest entries.
+The entries of a channel's first delta are not stored in the log as long as they are the channel's latest entries, which
+have a field of their own.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -30,15 +31,18 @@ NEEDED_S: Final = 86_400.0 + 600.0
 
 MAX_AGE_S: Final = 30 * 86_400.0
 MAX_BYTES: Final = 80 * 1024
-"""Maximum size of a log without versions that outboxes need. Redis adds up to a sixth of it."""
+"""Size in bytes above which the oldest block of a log is removed, unless outboxes may refer to its versions.
+
+Redis uses up to a sixth more memory.
+"""
 
 MAX_BLOCKS: Final = 64
 MAX_NEEDED_BYTES: Final = 4 * 1024 * 1024
 _LEAST_BLOCKS: Final = 2
-"""Number of blocks that are kept at any age."""
+"""Number of blocks that are kept even if they are older than ``MAX_AGE_S``."""
 
 _MAX_FIELDS_BYTES: Final = 128 * 1024
-"""Maximum size of fields that are moved to a block. Larger deltas stay in fields of their own."""
+"""Maximum total size in bytes of the fields that are moved to a block together. Larger ones remain separate fields."""
 
 _MAX_BEST_BYTES: Final = 32 * 1024
 """Up to this size, text is compressed as well as possible, which takes 1 ms per kB, otherwise in 0.02 ms per kB."""
@@ -52,7 +56,8 @@ _BEST_QUALITY, _QUICK_QUALITY = 11, 5
 class _Head(msgspec.Struct, array_like=True):
     """A delta without its changes.
 
-    ``count`` is the number of its changes; ``_AS_LATEST`` if they are additions of the channel's latest entries.
+    ``count`` is the number of its changes. It is ``_AS_LATEST`` if the changes are not stored, because they are the
+    additions of exactly those entries that the field ``LATEST_FIELD`` contains.
     """
 
     version: int
@@ -63,7 +68,7 @@ class _Head(msgspec.Struct, array_like=True):
 
 
 _Texts = str | list[str]
-"""Texts, joined by line feeds if none has one, because this takes fewer bytes than a list."""
+"""A list of texts. If no text contains a line feed, they are joined by line feeds, which takes fewer bytes."""
 
 
 class _Deltas(msgspec.Struct, array_like=True):
@@ -101,7 +106,7 @@ _decode_index = msgspec.msgpack.Decoder(_Index).decode
 
 
 class LatestNeeded(Exception):
-    """Raised if the changes of a delta are the channel's latest entries, and the caller has not passed their field."""
+    """Raised if a delta's changes are the channel's latest entries, and the caller has not passed ``LATEST_FIELD``."""
 
 
 class LogUpdate(msgspec.Struct, frozen=True):

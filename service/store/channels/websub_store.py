@@ -17,11 +17,14 @@ _PUSH_TTL_MS = 120_000
 _MINUTE_MS = 60_000
 _KIBIBYTE = 1024
 _MAX_CHANNEL_BYTES = 5_184 * _KIBIBYTE
-"""The largest document that is accepted, plus the overhead of msgpack."""
+"""Maximum size of the queue of a channel: the largest document that is accepted, plus the overhead of msgpack."""
 _LARGE_BYTES = 128 * _KIBIBYTE
 _MAX_LARGE_BYTES = 48 * 1024 * _KIBIBYTE
 _MAX_TOTAL_BYTES = 64 * 1024 * _KIBIBYTE
-"""Of all channels together; the separate limit of large ones leaves space for the others."""
+"""Maximum size of the queues of all channels together.
+
+``_MAX_LARGE_BYTES`` is a lower limit for the queues above ``_LARGE_BYTES``; it leaves space for the small ones.
+"""
 _TRIES = 8
 _RANDOM_BYTES = 32
 
@@ -54,9 +57,9 @@ class WebSubStore(RedisRepository):
         return [msgspec.msgpack.decode(state, type=HubState) if state else None for state in found]
 
     async def compare_and_set(self, cid: ChannelId, before: HubState | None, after: HubState | None) -> bool:
-        """Replace a channel's hub subscription by ``after`` if it equals ``before``; return whether it was replaced.
+        """Replace a channel's hub subscription by ``after``; return False if the present one is not ``before``.
 
-        None means no subscription, in both arguments.
+        None stands for no subscription, in both arguments.
         """
         if after is not None:
             # First, because an id without a subscription is harmless, but a subscription without it is never renewed.

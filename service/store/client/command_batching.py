@@ -37,7 +37,7 @@ class CommandBatcher:
     """Sends commands of several callers together, over one set of connection pools."""
 
     def __init__(self, pools: NodePools, slots: SlotMap) -> None:
-        """Create a batcher; ``slots`` is the slot map of ``pools``."""
+        """Create a batcher of commands for ``pools``; ``slots`` is the slot map of these pools."""
         self._pools = pools
         self._slots = slots
         self._pending: list[_PendingCall] = []

@@ -1,4 +1,4 @@
-"""The guard against lost data: the identity of the store (fleet id and counter) shows whether Redis has lost data.
+"""The guard against lost data: it recognizes by the store's identity (fleet id and counter) that Redis has lost data.
 
 The store holds the id of its fleet and a counter, which processes increment every ``COUNTER_INTERVAL_MS`` ms. A process
 remembers the last identity that it trusted and shares it with the other processes of its machine in a file.
@@ -12,7 +12,7 @@ counter that is up to ``MAX_COUNTER_LAG`` behind is trusted.
 
 Each new connection reads the identity first, because a Redis that restarts drops all connections.
 :class:`service.store.client.data_loss_monitor.DataLossMonitor` reads it again every few seconds to detect ``FLUSHALL``.
-It also reads it before an empty list of subscriptions is returned for a user.
+The identity is also read before an empty list of subscriptions is returned for a user.
 
 In a Redis Cluster, one node holds the identity. The loss of this node's data is detected, the loss of another node's
 data is not.
@@ -66,9 +66,10 @@ class StoreIdentity(msgspec.Struct, frozen=True):
 
     ``fleet`` is the fleet's id; "" if the store has none. ``counter`` was last incremented at ``grown_ms``.
     ``accepted_ms`` is the time when the operator last accepted the store. ``refused`` is the reason why a process
-    refused the store; "" if no process did. After a refusal no other process uses the store either. ``schema`` is the
-    version of the stored data, and ``needs`` the oldest version that a program must know to use it; 0 if the store has
-    none.
+    refused the store; "" if no process did. After a refusal no other process uses the store either.
+
+    ``schema`` is the version of the stored data, and ``needs`` is the oldest schema version that a program must know to
+    use the data. Both are 0 if the store does not state them.
     """
 
     fleet: str = ""

@@ -27,7 +27,10 @@ from service.tick_timer import TickTimer
 _CHECK_INTERVAL_S: Final = COUNTER_INTERVAL_MS / 1_000
 _SAVE_INTERVAL_MS: Final = 60_000
 _ERASURES_READ_S: Final = 600
-"""Maximum age of the erasures that each write to the file repeats: many times the time between two writes."""
+"""Each write to the erasure file contains the erasures of this many last seconds.
+
+That is many times the interval between two writes.
+"""
 
 log = structlog.get_logger(__name__)
 
@@ -98,9 +101,10 @@ class DataLossMonitor:
     async def accept(self, fleet: str = "", counter: int = 0) -> None:
         """Accept the store as it is, so that every process uses it again.
 
-        This sets the fleet's id to the one that this machine trusts, else to ``fleet``, else to a new one if the store
-        has none. It also sets a counter greater than ``counter`` and every counter that a process of this machine has
-        seen. Raises :class:`StoreUnavailable`.
+        The store gets the id of the fleet that this machine trusts. Without such an id it gets ``fleet``; if that is
+        "", it keeps its own id or gets a new one. The store's counter becomes greater than before, greater than
+        ``counter``, and greater than every value that a process of this machine has seen. Raises
+        :class:`StoreUnavailable`.
         """
         guard, seen = self._redis.guard, self._redis.guard.trusted
         reply = await self._redis.call_unguarded(

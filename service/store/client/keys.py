@@ -21,8 +21,8 @@ key                          type    contents
 ``cn:{r}:nodes``             hash    the ring: node id → ``EPOCH [name, joined_s, metrics_url, process]``: a decimal,
                                      a space, JSON
 ``cn:{r}:leases``            zset    node id → end of its lease (ms, Redis's clock)
-``cn:{r}:changes``           stream  its last 1,000 changes: entry id ``VERSION-0`` (time in µs), ``n`` ids of the
-                                     nodes that joined, left or expired
+``cn:{r}:changes``           stream  last 1,000 changes of the ring: entry id ``VERSION-0`` (time in µs), ``n`` ids of
+                                     the nodes that joined, left or expired
 ``cn:{r}:drained``           zset    name of a worker that admins keep out of the ring → when it last reported (ms)
 ``cn:{p}:identity``          hash    identity of the store: ``fleet`` (id), ``counter``, ``grown_ms`` (last increment),
                                      ``accepted_ms`` (last acceptance by the operator), ``refused`` (reason why a
@@ -32,9 +32,9 @@ key                          type    contents
 ``cn:{p}:restored``          hash    while a backup is restored: channel id → last version whose fan-out was complete
                                      when the backup began
 ``cn:{p}:aims``              string  the fleet policy that admins set: FleetObjective (JSON)
-``cn:{p}:history``           list    its last 100 revisions (JSON), newest first
-``cn:{p}:revision``          string  number of its last revision
-``cn:{p}:bounds``            hash    channel id → its poll bounds, and those before them (JSON)
+``cn:{p}:history``           list    the last 100 revisions of the policy (JSON), newest first
+``cn:{p}:revision``          string  number of the policy's last revision
+``cn:{p}:bounds``            hash    channel id → its poll bounds, and the ones that they replaced (JSON)
 ``cn:{p}:bounds:edition``    string  counter of changes of any channel's bounds
 ``cn:{l:NAME}:holders``      zset    process that shares the partitions of NAME → end of its lease (ms)
 ``cn:{l:NAME}:parts``        hash    number of a partition → the process that holds it
@@ -52,15 +52,15 @@ key                          type    contents
 ``cn:{g}:changes``           zset    channels that have changed, or whose subscribers have → number of the last change
 ``cn:{g}:numbers``           hash    ``last``: number of the last of these changes; ``removed``: number of the last one
                                      that was removed from ``changes``
-``cn:{g:XX}:hubs``           set     ids among them that have a hub subscription
+``cn:{g:XX}:hubs``           set     ids of channels in the registry XX that have a WebSub subscription
 ``cn:{c:CID}``               hash    a channel with the log of its versions: see
                                      :mod:`service.store.channels.channel_records`
 ``cn:{c:CID}:polls``         list    its last 10 PollResults, newest first: see
                                      :func:`service.store.channels.channel_records.pack_result`
 ``cn:{c:CID}:joining``       hash    id of a channel whose subscribers are moving here → version at which they join
-``cn:{c:CID}:units``         hash    fan-out of the next version, if it is divided: ``version``; ``queued``, users so
-                                     far; label of a key group that is not finished → ``UNTIL TOKEN CURSOR``: end
-                                     of its claim (ms), token of the claim, position; expires
+``cn:{c:CID}:units``         hash    fan-out of the next version, if it is divided by key groups: ``version``;
+                                     ``queued``, users so far; label of a key group that is not finished → ``UNTIL
+                                     TOKEN CURSOR``: end of its claim (ms), token of the claim, position; expires
 ``cn:{c:CID}:pause``         string  no polls until the key expires: ``1`` at the publisher's request, ``admin``
                                      at an admin's
 ``cn:{c:CID}:budget``        hash    token bucket of the channel's polls: ``tokens``, ``at_ms``; expires
@@ -85,7 +85,8 @@ key                          type    contents
 ``cn:{clash:K}:records``     hash    first position of a page → its records of 28 bytes: see
                                      :mod:`service.store.subscriptions.keyspace_store`
 ``cn:{clash:K}:channels``    hash    first 8 bytes of a channel id → number of its subscriptions in the keyspace
-``cn:{clash:K}:ends``        zset    positions of tombstones in key groups that are moving here
+``cn:{clash:K}:ends``        zset    positions of tombstones (records of ended subscriptions) in key groups that
+                                     are moving here
 ``cn:{clash:K}:told``        hash    label of a key group → deliveries since the last measurement
 ``cn:{clash:K}:load``        hash    label of a key group → ``NOW LATELY AT``: deliveries per second at present and
                                      lately, when they were measured; expires
@@ -99,7 +100,8 @@ key                          type    contents
 ===========================  ======  =====================================================================
 ``cn:{m:B}``                 hash    bucket B of all cells of matrices: id of a cell → its postings, or a header: see
                                      ``scripts/cell_common.lua``; expires
-``cn:{m:B}:ID``              hash    a cell with more than a few postings, ID is its id; see there; expires
+``cn:{m:B}:ID``              hash    a cell with more than a few postings, whose id is ID: see
+                                     ``scripts/cell_common.lua``; expires
 ``cn:{nm:B}:ABOUT``          hash    bucket B of all content names: key of the name (8 bytes) → expiry (Unix time in
                                      s, 4 bytes), name; expires
 ``cn:{mx}:ABOUT:sizes``      hash    AV-pair → MatrixSize (msgpack) of each matrix with several cells; ABOUT is
@@ -167,8 +169,9 @@ key                          type    contents
 ``cn:{u:UID}:fly``           hash    message id → Batch (JSON) that was claimed and is not complete
 ``cn:{u:UID}:told``          list    the last 20 messages: SentMessage (JSON), newest first; expires
 ``cn:{u:UID}:told:at``       hash    id of a channel with a delivery interval → when it was delivered last (ms); expires
-``cn:{u:UID}:articles``      hash    mark of an article → first 8 digits of the channel that delivered it; ~500; expires
-``cn:{u:UID}:articles:old``  hash    the previous generation of those marks; expires
+``cn:{u:UID}:articles``      hash    mark (hash) of an article → first 8 digits of the channel that delivered it;
+                                     ~500; expires
+``cn:{u:UID}:articles:old``  hash    the previous generation of marks of articles; expires
 ``cn:{u:UID}:revived:L``     string  dead letter L was put back into the outbox; expires
 ``cn:{u:UID}:echoes``        list    of a group chat: ids of the bot's last 50 messages there, the room's id and the
                                      bot's id of each (msgpack); expires
@@ -192,7 +195,8 @@ key                          type    contents
 ===========================  ======  =====================================================================
 ``cn:{u:UID}:heard``         stream  inbound log: messages of the user that are not answered, ``s`` the message
                                      (msgpack), ``v`` address of the bot; at most 100
-``cn:{u:UID}:answers``       hash    entry id there → stanzas of the reply that is being sent (JSON); expires
+``cn:{u:UID}:answers``       hash    id of an entry of the inbound log → stanzas of the reply that is being sent
+                                     (JSON); expires
 ``cn:{u:UID}:known``         zset    tokens of recently stored messages → when they were stored; expires
 ``cn:{u:UID}:home``          string  address of the bot that the user wrote to first; expires unless admitted
 ``cn:{d}:unread``            zset    ids of users who may have unanswered messages → when (ms)
@@ -202,8 +206,8 @@ key                          type    contents
 ``cn:{d}:say:SESSION``       stream  ``s``: stanzas that the bot of this session has to send; ~10,000; expires
 ``cn:{b:ADDRESS}:rooms``     hash    group chats of a bot: JID → Room (msgpack)
 ``cn:{d}:bots``              zset    URL of a bot's metrics → when the bot announced it
-``cn:{d}:asked``             list    requests of the console to the bot: BotRequest (msgpack); expires
-``cn:{d}:answers``           string  present while a bot takes such requests; expires
+``cn:{d}:asked``             list    requests of the console to any bot: BotRequest (msgpack); expires
+``cn:{d}:answers``           string  present while a bot takes requests of the console; expires
 ===========================  ======  =====================================================================
 
 Publishers
@@ -213,10 +217,10 @@ Publishers
 key                          type    contents
 ===========================  ======  =====================================================================
 ``cn:{h:SITE}``              hash    token bucket of a site or network: ``tokens``, ``at_ms``; expires
-``cn:{h:SITE}:from:EGRESS``  hash    token bucket of one egress group at that site; expires
+``cn:{h:SITE}:from:EGRESS``  hash    token bucket of requests to SITE from workers behind one public address; expires
 ``cn:{h:SITE}:rate``         string  requests per second that an admin set for the site
 ``cn:{h:SITE}:pause``        string  length of the site's last pause (ms); expires an hour after the end of the pause
-``cn:{hosts}:rates``         hash    site → that rate, of all sites: a copy for planning
+``cn:{hosts}:rates``         hash    site → rate that an admin set for it, of all sites: a copy for planning
 ``cn:{hosts}:blocked``       hash    blocked host or domain → HostBlock (JSON)
 ===========================  ======  =====================================================================
 
@@ -384,7 +388,7 @@ def keyspace(number: Keyspace) -> tuple[str, str, str, str, str]:
 
 
 CELL_BUCKETS = 1 << 14
-"""Number of buckets of cells; few enough that a bucket is filled, and many enough that its hash stays small."""
+"""Number of buckets of cells. Few buckets have many cells each, which saves keys; many buckets have small hashes."""
 _CACHED_CELLS = 10_000
 
 

@@ -1,8 +1,9 @@
 """Connections to one Redis node, and the exchange of commands and replies over them.
 
 The driver, redis-py, opens connections, authenticates, and closes them. Commands and replies do not pass its clients
-and pipelines, which for each batch start a task and two timers, take three locks, and await four coroutines for each
-reply: here a batch is packed into one write, and the replies that have arrived are read without awaiting anything.
+and pipelines, which are slow: for each batch they start a task and two timers and take three locks, and for each reply
+they await four coroutines. Here, a batch is packed into one write, and the replies that have arrived are read without
+awaiting anything.
 """
 
 import asyncio
@@ -74,7 +75,10 @@ class DirectConnection(AbstractConnection):
             raise
 
     async def send_packed_command(self, command: Any, check_health: bool = True) -> None:  # noqa: ARG002, FBT001, FBT002 - redis-py's own signature
-        """Send one of the driver's own commands, such as the first ones of a connection."""
+        """Send one of the driver's own commands, such as the first ones of a connection.
+
+        ``command`` has the parts of the packed command. ``check_health`` has no effect; the driver passes it.
+        """
         if not self.is_connected:
             await self.connect_check_health(check_health=False)
         try:
@@ -166,12 +170,12 @@ class QuickPool(BlockingConnectionPool):
 class _SentScripts:
     """The scripts that were sent over one connection. Redis caches them until its script cache is flushed."""
 
-    removals = 0
-    """Number of noticed flushes of the script cache, after which all connections send scripts in full again."""
+    flushes = 0
+    """Number of noticed flushes of the script cache. After each, all connections send scripts in full again."""
 
     def __init__(self) -> None:
         self._digests = set[str]()
-        self._removals = self.removals
+        self._flushes = self.flushes
 
     def clear(self) -> None:
         """Remove all scripts, because the connection is opened again."""
@@ -179,8 +183,8 @@ class _SentScripts:
 
     def shorten(self, command: Command) -> Command:
         """Return a command of the form ``EVAL script …`` as ``EVALSHA digest …`` if the script was sent before."""
-        if self._removals != _SentScripts.removals:
-            self._removals = _SentScripts.removals
+        if self._flushes != _SentScripts.flushes:
+            self._flushes = _SentScripts.flushes
             self._digests.clear()
         digest = _script_digest(str(command[1]))
         if digest in self._digests:
@@ -203,7 +207,7 @@ async def run_commands(client: Redis, commands: Sequence[Command]) -> list[Any]:
     replies = await _exchange(client, commands)
     missing = [index for index, reply in enumerate(replies) if isinstance(reply, exceptions.NoScriptError)]
     if missing:
-        _SentScripts.removals += 1
+        _SentScripts.flushes += 1
         again = await _exchange(client, [commands[index] for index in missing])
         for index, reply in zip(missing, again, strict=True):
             replies[index] = reply

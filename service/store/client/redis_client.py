@@ -105,8 +105,9 @@ class RedisClient:
     """A client of one Redis or of a Redis Cluster.
 
     It has separate connection pools for five kinds of commands: prompt commands, blocking commands, commands that must
-    not be repeated, urgent scripts, and commands about the store's identity. Except for the third kind, a command is
-    sent again if the connection breaks before the reply, or if the slot has moved to another node.
+    not be repeated, urgent scripts, and commands about the store's identity. A command is sent again if another node
+    serves its slot now. It is also sent again if the connection breaks before the reply, unless it must not be
+    repeated.
 
     Every method that sends commands may raise :class:`StoreUnavailable`.
     """

@@ -10,7 +10,7 @@ _RESPONSE_TTL_S = 24 * 3600
 
 
 _IN_PROGRESS_TTL_S = 120
-"""After a crash of the console, the request can be repeated when this time has passed."""
+"""How long a request counts as in progress. After a crash of the console, it can be repeated afterwards."""
 
 
 class StoredResponse(msgspec.Struct, frozen=True):

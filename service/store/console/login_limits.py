@@ -21,7 +21,7 @@ BROWSER_TTL_S: Final = 90 * 24 * 3600
 
 
 MAX_KNOWN_BROWSERS: Final = 20
-"""Of one account; the browser with the oldest login is dropped first."""
+"""Maximum number of known browsers of one account. The browser with the oldest login is dropped first."""
 
 
 _MINUTE: Final = ("minute", 60)
@@ -34,11 +34,14 @@ _NETWORK_LIMIT: Final = 20
 
 
 _ACCOUNT_AND_NETWORK_LIMITS: Final = {_MINUTE: 5, _HOUR: 20}
-"""Also the limits of a known browser."""
+"""Maximum numbers of login attempts for one account from one network, or from one known browser, by window."""
 
 
 _ACCOUNT_LIMIT: Final = 100
-"""Per hour. Five networks have to use up their limits before the account is closed to unknown browsers."""
+"""Maximum number of login attempts per hour for one account from all unknown browsers.
+
+Five networks have to use up their limits before the account is closed to unknown browsers.
+"""
 
 
 class LoginLimits(RedisRepository):

@@ -53,9 +53,10 @@ class RequestBudgets(RedisRepository):
     async def take_site(self, site: RateLimit, egress: RateLimit | None = None) -> float:
         """Take a token for one request to a site.
 
-        Return 0.0 if the request is granted, else the seconds until a token is available. ``egress`` limits the
-        requests to this site from all workers behind one public address. If an admin has set a rate for the site, it
-        replaces both rates. In the minutes after a pause of the site, the rates are lower and there are no bursts.
+        Return 0.0 if the request is granted, else the seconds until a token is available. ``site`` limits the requests
+        of the whole fleet, and ``egress`` those of all workers behind one public address. If an admin has set a rate
+        for the site, it replaces the rates of both limits. In the minutes after a pause of the site, the rates are
+        lower and there are no bursts.
 
         Raises :class:`RequestsPaused` while the site is paused.
         """
@@ -112,7 +113,8 @@ class RequestBudgets(RedisRepository):
     async def site_rates(self) -> dict[str, float]:
         """Return all rates that admins have set (requests per second), by site.
 
-        The result is used for planning only; whether a request is granted depends on the key of its site.
+        The result is a copy of all rates for planning. When a request is granted or refused, the rate is read from a
+        key of the site.
         """
         found: dict[bytes, bytes] = await self._redis.call("HGETALL", keys.SITE_RATES)
         return {site.decode(): float(rate) for site, rate in found.items()}
@@ -174,16 +176,21 @@ def _network(network: RateLimit, *, min_tokens: int = 0) -> Command:
 
 
 def _take_of_site(name: str, buckets: Mapping[str, RateLimit], *, min_tokens: int = 0) -> Command:
-    """Return the command that takes a token of each bucket of the site or network ``name``, or none of them."""
+    """Return the command that takes a token of each bucket of the site or network ``name``, or none of them.
+
+    ``buckets`` are limits by key. The command takes nothing if a bucket would have less than ``min_tokens`` tokens
+    left.
+    """
     return _take_tokens((keys.site_pause(name), _PAUSE_KEPT_MS), buckets, keys.site_rate(name), min_tokens=min_tokens)
 
 
 def _take_tokens(pause: tuple[str, int], buckets: Mapping[str, RateLimit], *rate: str, min_tokens: int = 0) -> Command:
     """Return the command that takes a token of each of ``buckets`` (limits by key), or none of them.
 
-    ``pause`` is the key of a pause, and for how long the key remains after the pause (ms). ``rate`` may be the key of a
-    rate that replaces the rates of the buckets. All keys must be in one slot. After the command, each bucket must have
-    at least ``min_tokens`` tokens; a negative number allows a debt.
+    ``pause`` is a pair: the key of a pause, during which nothing is granted, and the time for which this key remains
+    after the pause (ms). ``rate`` is empty, or the key of a rate that replaces the rates of the buckets. All keys must
+    be in one slot. The command takes nothing if a bucket would have less than ``min_tokens`` tokens left; a negative
+    number allows a debt.
     """
     key, kept_ms = pause
     shapes = (value for limit in buckets.values() for value in (limit.requests_per_s, limit.burst))

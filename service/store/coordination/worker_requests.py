@@ -1,8 +1,8 @@
 """Requests of bots and the console to workers, and the replies.
 
 Only workers connect to publishers. A bot or the console sends a request to the inbox of one worker, usually the owner
-of the channel, (:mod:`service.store.coordination.worker_inboxes`) and waits for the reply. Replies are
-pushed to a list whose name contains the id of the request.
+of the channel, and waits for the reply (:mod:`service.store.coordination.worker_inboxes`). Replies are pushed to a list
+whose name contains the id of the request.
 """
 
 import asyncio
@@ -36,10 +36,11 @@ _CONTENT_TIMEOUT_S = 7.0
 class ProbeRequest(msgspec.Struct, frozen=True, tag=True):
     """Request to fetch a canonical URL and, if it is a feed, to create its channel or start to poll it again.
 
-    With ``as_page``, a page channel is created even if the page names feeds; the URL may contain a selector
-    (:func:`service.feeds.canonical_urls.page_url`). Without ``keep``, nothing is created, and the reply contains the
-    channel that would be created. With ``afresh``, the page's URL is used even if its channel has moved to another
-    URL; unless the channel is polled, it continues from the present content.
+    With ``as_page``, a channel that monitors the page itself is created even if the page names feeds. The URL may then
+    contain a selector of a part of the page (:func:`service.feeds.canonical_urls.page_url`). Without ``keep``, nothing
+    is created, and the reply contains the channel that would be created. With ``afresh``, an existing channel of the
+    page is used only if it is polled and has not moved to another URL. Otherwise, the channel continues from the
+    present content of the page.
     """
 
     url: str
@@ -75,9 +76,10 @@ class OutlineRequest(msgspec.Struct, frozen=True, tag=True):
 
 
 class LookupRequest(msgspec.Struct, frozen=True, tag=True):
-    """Request for the best ``limit`` channels in a worker's share of a lookup directory that have all of ``pairs``.
+    """Request for the best ``limit`` channels with all ``pairs`` in one worker's share of a lookup directory.
 
-    A lookup directory lists the channels with one AV-pair (attribute and value), ``directory``, in workers' memory.
+    A lookup directory lists the channels with one AV-pair (attribute and value), ``directory``. Several workers have a
+    share of it in memory.
     """
 
     directory: str
@@ -276,8 +278,10 @@ class WorkerRequests:
         self._ring = ring
 
     async def probe(self, url: str, *, as_page: bool = False, keep: bool = True, afresh: bool = False) -> ProbeReply:
-        """Let a worker fetch a canonical URL, and create its channel if ``keep``; for the arguments see ProbeRequest.
+        """Let a worker fetch a canonical URL; return the channel of a feed or page, or the feeds that the page names.
 
+        With ``keep``, the channel is created, or polled again. With ``as_page``, the channel monitors the page itself.
+        With ``afresh``, an existing channel of the page is used only if it is polled and has not moved to another URL.
         May raise :class:`HostBlocked`.
         """
         await self._blocks.check(host_of(url))

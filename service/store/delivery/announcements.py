@@ -1,9 +1,10 @@
 """Announcements: messages of admins to people and rooms, spread over minutes.
 
-The recipients of a running announcement are in one set. Each bot moves some of them to their outboxes in each
-maintenance interval, as many as the announcement's rate allows since its start. A recipient is queued before it leaves
-the set, and each user has a record of the announcements that were queued for them. Each recipient therefore gets the
-announcement once, even if a process is killed, or several bots do this at the same time.
+A running announcement has a set of the recipients for whom it is still to be queued. In each maintenance interval, each
+bot takes recipients from the set and queues the announcement in their outboxes, until as many recipients have it as its
+rate allows since its start. A recipient leaves the set only afterwards, and each user has a record of the announcements
+that were queued. Each recipient therefore gets the announcement once, even if a process is killed, or several bots do
+this at the same time.
 
 Quiet hours, digests, rate limits, receipts and resends apply to an announcement as to every message. Users can turn
 announcements off (:class:`service.users.user_settings.UserSettings`).
@@ -23,7 +24,7 @@ from service.store.people.users import Users
 from service.users.user_settings import UserSettings
 
 MAX_PER_S: Final = 50.0
-"""Recipients per second at most, far fewer messages than a bot can send."""
+"""Maximum number of recipients per second for whom an announcement is queued. A bot can send far more messages."""
 _RECORDS_KEPT: Final = 100
 _BATCH_SIZE: Final = 500
 _RECIPIENTS_TTL_S: Final = 30 * 86_400

@@ -1,9 +1,12 @@
 """Units of the fan-out of a large channel's version, which several workers carry out together.
 
-A unit is a key group under the channel's key group (:mod:`service.clash.key_groups`), that is, a fixed part of its
-subscribers. The owner divides a fan-out; then any worker claims a unit, queues the version for the unit's subscribers
-page by page, and records the cursor after each page. A claim ends unless it is extended, by Redis's clock, so that
-another worker continues the unit of a worker that has died. The units of a version are in the slot of their channel.
+A *fan-out* queues a version for all subscribers of its channel. A *unit* is a fixed part of the subscribers: those in
+one key group under the channel's key group (:mod:`service.clash.key_groups`). The channel's owner divides the fan-out
+into units. Then any worker claims a unit, queues the version for the unit's subscribers page by page, and after each
+page records the *cursor*, the position to continue from.
+
+Each record extends the claim. A claim that is not extended ends, by Redis's clock, so that another worker continues the
+unit of a worker that has died. The units of a version are in the slot of their channel.
 
 If a claim ends although its worker is still alive, two workers queue the same pages. This is harmless, because a
 version is queued once for each user (guarantee I2), and never after a later version (guarantee I4). Only the worker

@@ -75,7 +75,11 @@ class QueuedItem(msgspec.Struct, frozen=True):
 
 
 Suppressions = dict[str, tuple[int, ...] | Literal["later"] | None]
-"""By entry id, in order: positions of changes to omit, "later" to keep the item queued, None to drop it."""
+"""What to do with items in an outbox, by entry id, in the order of the outbox.
+
+The value for an item is a tuple of the positions of changes to omit, "later" to leave the item in the outbox, or None
+to drop it.
+"""
 
 
 class ClaimRules(msgspec.Struct, frozen=True):
@@ -181,9 +185,9 @@ class Outbox(RedisRepository):
     ) -> None:
         """Queue the changes of a version that saved searches match, for each user in ``hits``, and wake the bots.
 
-        The changes are queued once. ``now_s`` is the Unix time, ``news`` are the hashes of the version's articles, and
-        ``changes`` is the number of its changes. Nothing is queued for a user who is subscribed to the channel, or for
-        a saved search that was removed.
+        A repeated call queues nothing again. ``now_s`` is the Unix time, ``news`` are the hashes of the version's new
+        articles, and ``changes`` is the number of all changes in the version. Nothing is queued for a user who is
+        subscribed to the channel, or for a saved search that was removed.
         """
         commands = []
         for hit in hits:
@@ -256,9 +260,9 @@ class Outbox(RedisRepository):
     ) -> dict[UserId, Batch]:
         """Move the oldest items of each user, at most ``max_items``, into a new batch; return the batches by user.
 
-        Users without items to deliver are left out. ``now_s`` is the Unix time. For a user in ``rules``, only items up
-        to the last one that the rules name are considered. Raises :class:`service.errors.StoreUnavailable`; a new batch
-        may then be in flight.
+        Users without items to deliver are left out. ``now_s`` is the Unix time. For a user in ``rules``, items after
+        the last one in the user's ``suppressions`` stay in the outbox. Raises :class:`service.errors.StoreUnavailable`;
+        a new batch may be in flight nevertheless.
         """
         stamps = await self._worklist.timestamps(uids)
         replies = await self._redis.call_many_once(
@@ -408,8 +412,8 @@ def _marks_as_json(marks: ArticleHashes | None) -> str:
 def _claim_arguments(rules: ClaimRules | None) -> tuple[Value, ...]:
     """Return rules as the last arguments of ``outbox_claim.lua``; empty without rules.
 
-    The arguments are the last entry id to consider, the channels with a delivery interval, the lifetime of their
-    delivery times (s), and the suppressions.
+    The arguments are the id of the last item to consider, the channels with a minimum time between deliveries, how long
+    the times of their deliveries are remembered (s), and the suppressions.
     """
     if rules is None:
         return ()

@@ -31,14 +31,14 @@ _INTERVAL_S = 1.0
 _COUNTED_CELLS = 5_000
 _CELLS_PER_REPORT = 64
 _MAX_CELLS = 10_000
-"""Number of cells in the shared hash. The least loaded ones are always removed (:meth:`CellLoadReports.forget`)."""
+"""Maximum number of cells in the shared hash. Cells with little load are removed by :meth:`CellLoadReports.forget`."""
 _FORGOTTEN_COUNT = 1.0
 
 log = structlog.get_logger(__name__)
 
 
 class ReportedCell(msgspec.Struct, frozen=True, order=True):
-    """A cell of a matrix whose AV-pair is known as text; ``row`` is the number of its replica."""
+    """A cell of a matrix. ``pair`` is the AV-pair as text (not as digest), ``row`` the number of the cell's replica."""
 
     pair: Pair
     partition: int

@@ -1,9 +1,9 @@
 """The table of content names by their keys: cells refer to names by keys of 8 bytes.
 
 The names are in ``BUCKETS`` hashes, which are so small that Redis keeps them as listpacks. A name is stored whenever it
-is registered, and expires with its registration. A process caches names that it has read until they expire: names are
-never removed earlier, and the names of a popular AV-pair would otherwise be read with each query, from nodes that the
-replicas of its matrix do not relieve.
+is registered, and expires with its registration. Names are never removed earlier, so a process caches names that it has
+read until they expire. Otherwise, the names of a popular AV-pair would be read with each query, and always from the
+same nodes: additional replicas of the pair's matrix would not help them.
 """
 
 import struct

@@ -1,4 +1,4 @@
-"""Access of a process to the matrices of one directory: cached sizes of matrices, and protocols with cells.
+"""Access of a process to the matrices of one directory: it sends commands to cells and caches sizes of matrices.
 
 A process caches the sizes of matrices and reports the loads of cells; workers adapt the matrices to the loads
 (:mod:`service.store.directory.matrix_balancer`). All data that a process caches may be lost.
@@ -32,17 +32,21 @@ from service.store.directory.matrix_cells import MatrixCells, pair_key
 T = TypeVar("T")
 
 LIMITS = MatrixLimits(names=4000, registrations_s=400.0, queries_s=100.0)
-"""Deviation from the paper's 50 registrations and 200 queries per second at a node.
+"""Limits on the load of a cell: its number of names, and its registrations and queries per second.
 
-An additional partition makes each query dearer; an additional replica only makes registrations dearer, which are far
-rarer. On a single Redis, the rates have no effect.
+Deviation from the paper's 50 registrations and 200 queries per second at a node: here, a matrix gets partitions later
+and replicas earlier. An additional partition makes each query dearer; an additional replica makes only registrations
+dearer, which are far rarer. On a single Redis, only the number of names has an effect.
 """
 
 _CACHED_SIZES = 10_000
 
 
 class MatrixAccess:
-    """The matrices of channels, or of entries. Every method may raise :class:`service.errors.StoreUnavailable`."""
+    """Access to the matrices of one directory: that of channels, or that of entries.
+
+    Every method may raise :class:`service.errors.StoreUnavailable`.
+    """
 
     def __init__(
         self, redis: RedisClient, cells: MatrixCells, about: ContentKind, limits: MatrixLimits = LIMITS
@@ -92,7 +96,11 @@ class MatrixAccess:
         return key
 
     async def _run(self, protocol: Rounds[T], *, is_query: bool = False) -> T:
-        """Run a protocol with cells, and count its registrations or, if it is a query, its queries."""
+        """Run ``protocol``, a generator that yields rounds of commands to cells and gets the answers.
+
+        Return its result. For the reports of loads, the registrations of the protocol are counted, and with
+        ``is_query`` also the cells that it reads.
+        """
         try:
             commands = next(protocol)
             while True:

@@ -1,11 +1,11 @@
-"""Upkeep of the directory's matrices by the workers: they resize matrices by load, and restore lost cells.
+"""Upkeep of the directory's matrices by the workers: they resize matrices according to load, and restore lost cells.
 
 Processes that send queries and registrations only report loads (:mod:`service.store.directory.cell_load_reports`). In
 each pass, the worker that owns a matrix reads the reports, decides on a new size
 (:mod:`service.discovery.matrix_resize_policy`), and changes the cells accordingly
 (:mod:`service.discovery.matrix_resizing`). An interrupted pass is continued by the next one, in this worker or another.
-If two workers both act as owner of a matrix, no harm is done, because the record at the head node is changed by
-compare-and-set.
+If two workers both act as owner of a matrix, no harm is done: the record of the matrix, which is kept in its cell (0,0)
+and states its size, is changed by compare-and-set.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ from service.store.directory.matrix_directory import Directory
 
 _MAX_RECONCILE_PASSES = 8
 _PATIENCE = 3
-"""Number of successive passes in which a part must have been superfluous before it is removed."""
+"""Number of successive passes in which a partition or replica must have been superfluous before it is removed."""
 _PASSES_PER_CHECK = 10
 """Number of passes in which each matrix of several cells is checked at least once, whatever its load."""
 _CONCURRENT_MATRICES = 8
@@ -59,7 +59,7 @@ class NodeLoads:
         """Create the measurements of the nodes of ``redis``."""
         self._redis = redis
         self._last: dict[Node, tuple[float, float]] = {}
-        """Of each node: the monotonic time of the last reading, and the processor time that it had used then."""
+        """By node: the monotonic time of the last reading, and the processor time used until then (both in s)."""
         self._busy: dict[Node, float] = {}
 
     async def read(self) -> RedisNodes:
@@ -105,9 +105,9 @@ class MatrixBalancer:
         self._limits = directory.limits
         self._passes = 0
         self._active: set[Pair] = set()
-        """Matrices that changed in the last pass, or that will be smaller soon."""
+        """AV-pairs whose matrices changed in the last pass, or have a superfluous partition or replica."""
         self._superfluous: dict[Pair, int] = {}
-        """In how many successive passes a part of the matrix was superfluous."""
+        """By AV-pair: in how many successive passes a partition or replica of the matrix was superfluous."""
         self._listed: set[Pair] = set()
         self.cell_count = 0
         """Number of cells of all matrices with more than one cell, in the last pass."""
@@ -144,10 +144,12 @@ class MatrixBalancer:
         nodes: RedisNodes,
         is_own: Callable[[Pair], bool],
     ) -> list[Pair]:
-        """Return the pairs whose matrices have to be checked in this pass.
+        """Return the AV-pairs whose matrices have to be checked in this pass, those for which ``is_own`` is true.
 
-        These are the matrices that may grow, that have several replicas, or that have changed; and in turn all others
-        of several cells. A matrix that is not listed any more is checked, too: the list may have been lost.
+        A matrix is checked in each pass if it may grow by its reported ``loads`` and those of the Redis ``nodes``, if
+        it has several replicas, or if it changed in the last pass. Each other matrix of several cells is checked once
+        in ``_PASSES_PER_CHECK`` passes. ``sizes`` is the list of matrices with several cells. A matrix that has
+        disappeared from the list is checked, too, because the list may have been lost.
         """
         growing = {at.pair for at, load in loads.items() if can_request_growth(load, self._limits, nodes)}
         replicated = {pair for pair, size in sizes.items() if size.replicas > 1}
@@ -181,7 +183,10 @@ class MatrixBalancer:
         return True
 
     async def _settle(self, pair: Pair, key: PairKey) -> Matrix | None:
-        """Make the cells of a matrix match its record; return the record, or None if more passes are needed."""
+        """Make the cells of a matrix match its record, which states its size; return the record.
+
+        The result is None if more than ``_MAX_RECONCILE_PASSES`` passes are needed.
+        """
         for _ in range(_MAX_RECONCILE_PASSES):
             matrix = await self._directory.cells.run(reconcile_matrix(key, self._limits))
             if matrix is not None:
@@ -212,7 +217,7 @@ class MatrixBalancer:
     ) -> ResizeRequest | None:
         """Return the change of size to carry out now; None for no change.
 
-        A part is removed only if it was superfluous in several successive passes.
+        A partition or replica is removed only if it was superfluous in ``_PATIENCE`` successive passes.
         """
         request = choose_resize(matrix, loads, nodes, self._limits)
         if request is None or request.kind in (ResizeKind.INC_P, ResizeKind.INC_R):
@@ -225,9 +230,10 @@ class MatrixBalancer:
         return request
 
     async def _change(self, pair: Pair, before: Matrix, after: Matrix) -> bool:
-        """Replace the record ``before`` of a matrix at its head node by ``after``; return False if it has changed.
+        """Replace the record ``before`` of a matrix by ``after``; return whether it was replaced.
 
-        A matrix is listed with its new size before cells are added, so that no cell exists in an unlisted matrix.
+        The record states the size of the matrix. A matrix is listed with its new size before cells are added, so that
+        no cell exists in an unlisted matrix.
         """
         if after == before:
             return False
@@ -238,5 +244,5 @@ class MatrixBalancer:
 
 
 def _run_once(commands: Iterable[matrix_cell.Command]) -> Rounds[list[CellAnswer]]:
-    """Return a protocol of one round, whose result are the answers to ``commands``."""
+    """Return a protocol that sends ``commands`` in one round; its result is the list of answers."""
     return list((yield list(commands)))

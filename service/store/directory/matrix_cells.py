@@ -3,10 +3,11 @@
 The directory finds names by attribute-value pairs (AV-pairs). Each AV-pair has a matrix of cells, which share its load.
 ``tests.support.memory_cells`` is the reference implementation of a cell.
 
-Most cells have few postings, because most words are rare, and a key for each of them would cost a multiple of its
-postings. So cells are mapped to ``keys.CELL_BUCKETS`` buckets, which are the nodes of the hash table below: a bucket
-has one hash with its small cells, and each larger cell has a hash of its own, with its postings in pages. The layout is
-documented in ``scripts/cell_common.lua``. Reads are plain commands; they take the number of pages from the shared hash.
+Most cells have few postings, because most words are rare. A Redis key for each cell would take a multiple of the memory
+of its postings. Cells are therefore mapped to ``keys.CELL_BUCKETS`` buckets. A bucket has one *shared hash* for all its
+small cells. Each larger cell has its *own hash*, in which the postings are divided into 2 ^ b pages by the first b bits
+of their names. The layout is documented in ``scripts/cell_common.lua``. Reads are plain commands. They learn b from the
+shared hash.
 """
 
 import asyncio
@@ -35,7 +36,7 @@ _CACHED_CELLS = 20_000
 _PAIR_BYTES = 8
 _NAME_BITS = 64
 _READ_WITH_STATE_BITS = 2
-"""Number of bits of the page numbers up to which the postings of a cell are read together with its state."""
+"""A cell whose own hash has up to 2 ^ this many pages is read with its postings when only its state is needed."""
 _MAX_TRIES = 8
 
 _ScriptCall = tuple[str, Sequence[redis.Value]]
@@ -58,7 +59,7 @@ class MatrixCells(RedisRepository):
         """Create the cells, which are reached through ``client``."""
         super().__init__(client)
         self._page_bits: LRUCache[CellAddress, int] = LRUCache(_CACHED_CELLS)
-        """The number of bits of the page numbers of cells with hashes of their own, when they were last read."""
+        """The number of bits in the page numbers of each cell that had its own hash when it was last read."""
 
     async def carry_out(self, commands: Sequence[Command]) -> list[CellAnswer]:
         """Run commands on cells and return their answers, in the order of ``commands``.
@@ -116,9 +117,9 @@ class MatrixCells(RedisRepository):
     async def _read_states(self, places: Sequence[CellAddress]) -> list[CellAnswer]:
         """Return the answers of cells to ReadState, in the order of ``places``; with the postings of small cells.
 
-        If a cell had its own hash when it was last read, that hash is read first, and the shared hash only if the own
-        hash does not exist any more. For other cells, the shared hash is read first, which shows whether they have
-        their own.
+        A small cell is in the hash that the cells of its bucket share; a larger one has its own hash. If a cell had its
+        own hash when it was last read, that hash is read first, and the shared hash only if the own hash does not exist
+        any more. For other cells, the shared hash is read first; it shows whether the cell has its own hash.
         """
         bits = [self._page_bits.get(place) for place in places]
         todo = {
@@ -167,9 +168,10 @@ class MatrixCells(RedisRepository):
         return CellAnswer(None, done=False, postings=b"")
 
     async def _read_shared(self, place: CellAddress) -> tuple[CellAnswer | None, int]:
-        """Read a cell in the shared hash. Return its answer, and the number of bits of its page numbers.
+        """Read a cell in the shared hash of its bucket; return its answer and 0.
 
-        The answer is None if the cell has its own hash.
+        If the cell has its own hash, return None and the number b of bits in its page numbers: the hash has 2 ^ b
+        pages.
         """
         while True:
             field = await self._redis.call(*_shared_field(place))
@@ -193,7 +195,10 @@ class MatrixCells(RedisRepository):
         return CellAnswer(_decode_membership(member), _decode_matrix(matrix), load, done=True, postings=postings)
 
     async def _read_names(self, command: matrix_cell.ReadPostings) -> CellAnswer:
-        """Read the pages of ``command.names``. If no page exists, the number of pages may have changed."""
+        """Return all postings on the pages that contain the names in ``command.names``.
+
+        If none of these pages exists, the number of pages may have changed since it was cached; it is then read again.
+        """
         place, names = command.place, np.array(command.names, np.uint64)
         bits = self._page_bits.get(place)
         for _ in range(_MAX_TRIES):
@@ -262,7 +267,7 @@ def _script_call_of(command: Command) -> _ScriptCall | None:
 
 
 def _is_large(field: bytes | None) -> TypeGuard[bytes]:
-    """Return whether a cell with this field in the shared hash has a hash of its own."""
+    """Return whether a cell has its own hash, by ``field``, its field in the shared hash (None if there is none)."""
     return field is not None and len(field) % POSTING_BYTES > 1
 
 
@@ -271,7 +276,10 @@ def _has_further_fields(field: bytes | None) -> TypeGuard[bytes]:
 
 
 def _join_fields(fields: Sequence[bytes | None]) -> CellAnswer | None:
-    """Return the answer of a cell with these fields in the shared hash; None if their number has changed meanwhile."""
+    """Return the answer of a cell whose postings are in several ``fields`` of the shared hash, in order.
+
+    The first field states the number of the others. Return None if this number has changed since the caller read it.
+    """
     first, *further = fields
     if not _has_further_fields(first) or first[0] != len(further):
         return None
@@ -279,7 +287,7 @@ def _join_fields(fields: Sequence[bytes | None]) -> CellAnswer | None:
 
 
 def _answer_without_hash(field: bytes | None) -> CellAnswer:
-    """Return the answer of a cell without its own hash; ``field`` has its postings, None if there are none."""
+    """Return the answer of a small cell. ``field`` has its postings in the shared hash; None if there are none."""
     postings = field or b""
     return CellAnswer(None, None, CellLoad(len(postings) // POSTING_BYTES), done=False, postings=postings)
 

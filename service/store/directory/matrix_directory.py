@@ -101,8 +101,9 @@ class Directory(MatrixAccess):
     ) -> Candidates:
         """Return up to ``max_count`` names that satisfy the clauses and have no excluded pair, best scores first.
 
-        There must be at least one clause. Names that satisfy more optional clauses precede others. ``cached`` has the
-        parts of matrices that earlier searches for the same query have read; this search adds further parts. Raises
+        A name satisfies a clause if it has at least one of the clause's AV-pairs. There must be at least one clause.
+        Names that satisfy more optional clauses precede others. ``cached`` has the parts of matrices that earlier
+        searches for the same query have read; the parts that this search reads are added to it. Raises
         :class:`service.errors.CellsUnavailable`.
         """
         began_s = time.perf_counter()
@@ -166,10 +167,10 @@ class Directory(MatrixAccess):
         return await self._names.resolve(name_keys)
 
     async def _store_postings(self, given: Sequence[tuple[PairKey, Posting]]) -> list[tuple[PairKey, Posting]]:
-        """Store postings in the cells that the cached sizes of matrices determine, with one command per cell.
+        """Store postings in cells, with one command per cell; return those that were not stored.
 
-        ``given`` has pairs (AV-pair of the matrix, posting). Return the pairs that were not stored, because a size was
-        wrong or a cell is missing.
+        ``given`` has pairs (AV-pair of the matrix, posting), and so has the result. The cells of a posting follow from
+        the cached size of its matrix. A posting is not stored if this size is wrong, or if one of the cells is missing.
         """
         by_cell: dict[CellAddress, list[Posting]] = {}
         for pair, posting in given:
@@ -190,9 +191,9 @@ class Directory(MatrixAccess):
         return [each for each in given if each in left]
 
     def _is_stored(self, put: matrix_cell.PutPostings, answer: CellAnswer, assumed: MatrixSize) -> bool:
-        """Return whether a command has stored its postings, and the matrix has the assumed size.
+        """Return whether the command ``put`` has stored its postings, and the matrix has the size ``assumed``.
 
-        ``answer`` is the cell's answer to the command ``put``. ``assumed`` is the size that the command assumed.
+        ``answer`` is the cell's answer to the command.
         """
         pair, member = put.place.pair, answer.member
         if member is None or answer.is_in(CellState.CLOSED):

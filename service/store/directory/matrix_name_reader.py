@@ -1,4 +1,7 @@
-"""Reader of the names with an AV-pair (attribute and value), which workers list in lookup directories in memory."""
+"""Reader of the names of channels with an AV-pair (attribute and value).
+
+Workers list these names in lookup directories in memory.
+"""
 
 from collections.abc import Hashable, Sequence
 from heapq import nlargest
@@ -24,10 +27,10 @@ class MatrixNameReader:
         self._names: LRUCache[NameKey, str] = LRUCache(_CACHED_NAMES)
 
     async def names_of(self, pair: Pair, max_count: int, known_mark: Hashable) -> NamesOfPair | None:
-        """Return up to ``max_count`` names with an AV-pair, the best first; None if they have not changed.
+        """Return the ``max_count`` best names with an AV-pair, those with the greatest weights first.
 
-        ``known_mark`` is the mark of the result that the caller has; None if the caller has no result. Raises
-        :class:`service.errors.CellsUnavailable`.
+        ``known_mark`` is the ``mark`` of the caller's last result; None if there is none. If no name or weight has
+        changed since, the result is None. Raises :class:`service.errors.CellsUnavailable`.
         """
         weights = await self._directory.weights_of(pair)
         mark = hash(frozenset(weights.items()))

@@ -79,7 +79,7 @@ class SavedSearches(RedisRepository):
         await self._redis.call("DEL", keys.saved_searches(uid))
 
     async def restore(self, packed: Sequence[bytes]) -> None:
-        """Write saved searches from a backup, encoded as in users' lists, to their buckets."""
+        """Write saved searches from a backup to their buckets. ``packed`` has them as they are stored for users."""
         for watch in (msgspec.msgpack.decode(each, type=SavedSearch) for each in packed):
             await self._write(watch.id, watch.condition)
 

@@ -31,15 +31,15 @@ SHARD_WORDS: Final = 200
 WORD_TTL_S: Final = 2 * 86_400
 """Time after which a word expires; channels are registered again every two hours, and entries once a day."""
 _LATEST_WORDS: Final = 5_000
-"""Maximum length of the list of an hour's new words; a copy that misses some has them when it is read anew."""
+"""Maximum length of the list of an hour's new words. Words beyond it reach a copy when it is completely read again."""
 _MAX_WORD_BYTES: Final = 64
 """Maximum length of a word with its stem in UTF-8: longer values do not fit into listpacks."""
 _REPEAT_S: Final = 6 * 3600
 """Time for which a process does not add a word again."""
 _UPDATE_S: Final = 60.0
-"""Time after which a copy reads the words that are new."""
+"""Interval at which a process adds the new words to its copy."""
 _RELOAD_S: Final = 3600.0
-"""Time after which a copy is read anew, without the words that have expired."""
+"""Interval at which a process completely reads its copy again, without the words that have expired."""
 
 
 class StoredVocabulary:

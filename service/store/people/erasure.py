@@ -1,9 +1,11 @@
 """Erasure of a user: deletes all data about the user, except usage counts and restrictions by admins.
 
 The user is added to a list first and removed from it last, so that :meth:`Erasure.resume` can continue after a crash.
-For a day one number remains, the greatest ``seq`` (counter of changes) of all users who were erased: see ``SEQ_FLOOR``.
-For ``ERASURES_KEPT_DAYS`` days the user's id, which is a hash, remains with the time of the erasure, so that a backup
-from before is not restored without erasing the user again (:mod:`service.store.client.erasure_file`).
+
+For a day, one number remains: the greatest ``seq`` (counter of a user's changes) of all erased users. The changes of
+users who return get greater numbers than that, so that late repetitions of earlier changes do not affect them. For
+``ERASURES_KEPT_DAYS`` days, the user's id, which is a hash, remains with the time of the erasure: when an older backup
+is restored, the user is erased again (:mod:`service.store.client.erasure_file`).
 
 Two kinds of data outlive erasure, because users could lift their own limits otherwise. Usage counts expire within a
 day. Restrictions by admins (address, suspension, maximum number of subscriptions) expire after
@@ -25,7 +27,7 @@ from service.store.subscriptions.subscriptions import Subscriptions
 
 _PAGE = 1_000
 _FLOOR_TTL_S = 86_400
-"""Far longer than a late replay of the end of a subscription can take."""
+"""How long the greatest ``seq`` of erased users is kept: far longer than a change may be repeated late."""
 
 RESTRICTIONS_KEPT_DAYS: Final = 180
 """How long restrictions outlive an erased user; if the user returns, they do not expire."""
@@ -109,8 +111,8 @@ class Erasure:
     async def _remove_from_stream(self, stream: str, uid: UserId) -> None:
         """Remove the entries about a user from a stream.
 
-        An entry of a notification stream may name several users. It is added again without this user, because repeated
-        notifications have no effect.
+        An entry of a notification stream may name several users. It is replaced by a new entry for the other users.
+        That they are notified again has no effect.
         """
         async for entry_id, fields in self._entries(stream):
             users = fields.get(b"u", b"").decode().split()

@@ -1,4 +1,7 @@
-"""Home addresses of users: the address of the bot to which each user wrote first, which alone writes to the user."""
+"""Home addresses of users. A user's home address is that of the bot to which the user wrote first.
+
+Only this bot writes to the user.
+"""
 
 from collections.abc import Sequence
 from typing import Final

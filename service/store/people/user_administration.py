@@ -72,7 +72,7 @@ class People:
         ]
 
     async def _read(self, uid: UserId) -> Person | None:
-        """Return a user without the blocked domain; None for an unknown user."""
+        """Return a user, with ``blocked_domain`` left empty; None for an unknown user."""
         replies = await self._redis.call_many(
             [
                 ("HMGET", keys.user(uid), "jid", "receipts"),

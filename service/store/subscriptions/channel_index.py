@@ -32,17 +32,18 @@ class ChannelIndex:
 
     Every method may raise :class:`service.errors.StoreUnavailable` and can then be repeated.
 
-    Adding a subscriber writes to two slots: first the entry, then the channel's counter of joins. Four properties
-    follow.
+    Adding a subscriber writes to two slots: first the entry, then the channel's counter of joins. This order has four
+    consequences.
 
-    - No subscriber is missed (guarantee I1): the delivery of a version finds every entry that was written before the
-      version. A subscriber is not entitled to earlier versions.
-    - No version is delivered twice (guarantee I2): the user's slot records the last delivered version, beginning with
-      the channel's version before the subscription.
-    - A deleted channel keeps no subscriber. For a user who joins too late, the entry is removed and the caller is
-      informed. A user who joined in time is found when the subscriptions are ended once more after the deletion.
-    - A channel with subscribers does not become dormant: if a user joins after the subscribers were counted, the count
-      is not used.
+    - No subscriber is missed (guarantee I1): the fan-out of a version finds every entry that was written before the
+      version. Later subscribers are not entitled to the version.
+    - No version is delivered twice (guarantee I2): the user's slot records the last version that was queued for the
+      subscription. For a new subscription, this is the channel's version before it.
+    - A deleted channel keeps no subscriber. If the channel was deleted before the join is counted, the entry is removed
+      and the caller is informed. An entry from before the deletion is found when the channel's subscriptions are ended
+      once more after the deletion.
+    - A channel with subscribers does not become dormant (unpolled). A count of its subscribers is used only if no user
+      has joined since, by the counter of joins.
     """
 
     def __init__(self, redis: RedisClient, keyspaces: KeyspaceStore, layout: KeyLayout) -> None:
@@ -91,10 +92,10 @@ class ChannelIndex:
         return [counts.get(cid, 0) for cid in cids]
 
     async def _count_at_leaves(self, sites: Mapping[ChannelId, str]) -> dict[ChannelId, int]:
-        """Return the numbers of entries of channels, by channel, as far as they can be read in one round trip.
+        """Return the numbers of entries of channels, by channel, for those that can be read in one round trip.
 
-        Left out are channels whose leaf (a key group that is not split) is not cached, or is moving. ``sites`` has the
-        registrable domain of each channel.
+        A channel is left out if its leaf (a key group that is not split) is not cached, or is moving to another
+        keyspace. ``sites`` maps each channel to its registrable domain.
         """
         leaves, probes = dict[ChannelId, bytes](), list[tuple[Probe, bytes]]()
         for cid, site in sites.items():
@@ -141,8 +142,9 @@ class ChannelIndex:
     async def divide(self, cid: ChannelId, cursor: str, count: int) -> dict[str, str]:
         """Divide the entries of a channel into key groups with about equally many entries.
 
-        Return the cursor of the first page of each key group by the group's label. The whole channel is divided into
-        ``count`` groups, rounded up to a power of two, but at most one per key. Groups before ``cursor`` are left out.
+        Return the cursor of the first page of each key group by the group's label. ``count`` is the number of groups
+        into which the whole channel is divided. It is rounded up to a power of two, but limited to the number of the
+        channel's keys. Groups that end before ``cursor`` are left out.
         """
         (site,) = await self._sites([cid])
         if site is None:
@@ -159,9 +161,10 @@ class ChannelIndex:
     ) -> tuple[list[tuple[UserId, int]], str]:
         """Return up to ``count`` entries of a channel, and the cursor of the next page.
 
-        The cursor "" stands for the first page, and is returned with the last page. An entry is a pair (user id,
-        ``seq`` of the user's change). The pages contain each user who is subscribed throughout all calls. With
-        ``label``, the label of a key group that :meth:`divide` has returned, they contain its entries only.
+        An entry is a pair (user id, ``seq`` of the user's change). The cursor "" stands for the first page, and is
+        returned with the last page. A user who is subscribed from the first to the last of these calls is on one of the
+        pages. ``label`` restricts the pages to the entries of one key group from :meth:`divide`, given by its label; ""
+        stands for all entries.
         """
         (site,) = await self._sites([cid])
         if site is None:
@@ -215,9 +218,10 @@ class ChannelIndex:
             pass
 
     async def _run_query(self, query: PrefixQuery, channel: KeyGroup) -> tuple[Record, ...]:
-        """Execute the next request of ``query``, and return the records that it has found.
+        """Send the next request of ``query`` to a keyspace; return the records that it has found.
 
-        ``channel`` is the key group of the channel whose entries the query reads.
+        ``channel`` is the key group of the channel whose entries the query reads. The records are counted there
+        as deliveries, to balance load.
         """
         request = query.request
         if isinstance(request, ReadDonor):

@@ -1,6 +1,7 @@
 """Loads of key groups, in deliveries per second, which the worker that balances a keyspace measures (CLASH §VI.A).
 
-Loads may be lost. A rate is stored by key group, not by leaf, with the time of its measurement, and decays from then on
+Loads may be lost. A rate is stored for the key group of a channel, not for a leaf (a key group that is not split), so
+that the load of each half of a leaf is known. It is stored with the time of its measurement, and decays from then on
 (:class:`service.clash.split_merge_policy.DeliveryRate`).
 """
 
@@ -26,9 +27,9 @@ Rates = Mapping[KeyGroup, DeliveryRate]
 
 
 class LeafLoads(NamedTuple):
-    """Numbers of subscriptions (``sizes``) and present loads of leaves, by keyspace and leaf.
+    """Numbers of subscriptions (``sizes``) and ``loads`` of leaves at present, by keyspace and leaf.
 
-    ``peak_loads`` has the greater of the present and the long-term load of each leaf.
+    A leaf is a key group that is not split. ``peak_loads`` has the greater of each leaf's present and long-term load.
     """
 
     sizes: dict[Keyspace, dict[KeyGroup, int]]

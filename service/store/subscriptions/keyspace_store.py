@@ -4,9 +4,9 @@ A keyspace plays the part of a CLASH server: it has a server table of key groups
 key group that is not split. ``service.clash`` decides; this module stores. Each method of :class:`KeyspaceStore` is
 atomic, in one slot.
 
-A server table is read, changed by a pure function, and written if it has not changed since. A script decides only the
-common case of ``AcceptObject`` (the request to accept a key): a leaf that is not moving. In every other case the script
-returns the table.
+To change a server table, a process reads it, computes the new table by a pure function, and writes it if the table has
+not changed since. A script decides only the common case of ``AcceptObject`` (the request to accept a key): a leaf that
+is not moving. In every other case the script returns the table, and the process decides.
 
 The records of a keyspace are stored in pages, sorted by position. A record has 28 bytes, big-endian; the first 24 are
 its position:
@@ -15,9 +15,9 @@ its position:
 size  content
 ====  ===================================================================================
 4     identifier key, unsigned
-8     first bytes of the channel id; together with 24 bits of the key they identify it
+8     first bytes of the channel id, which with 24 bits of the key identify the channel
 12    user id
-4     unsigned: twice the seq, plus 1 for a tombstone; of two, the greater is the newer
+4     2 · seq, plus 1 for a tombstone, unsigned; the record with the greater one is newer
 ====  ===================================================================================
 
 The seq is the number of the user's change. A tombstone is the record of a subscription that has ended. ``Record.id`` is
@@ -148,8 +148,9 @@ _EMPTY_PAGE = Page((), complete=True)
 class KeyspaceStore:
     """All keyspaces. Calls in one iteration of the event loop share a round trip.
 
-    Every method may raise :class:`service.errors.StoreUnavailable`. For arguments or data that do not fit this store,
-    it raises :class:`service.errors.UnknownKeyspace` or :class:`service.errors.BadKey` and changes nothing.
+    Every method may raise :class:`service.errors.StoreUnavailable`. It raises :class:`service.errors.UnknownKeyspace`
+    for a keyspace that does not exist, and :class:`service.errors.BadKey` for a key or record of the wrong size; then
+    it changes nothing.
     """
 
     def __init__(self, redis: RedisClient, keyspaces: Keyspaces, bits: int) -> None:
@@ -187,7 +188,8 @@ class KeyspaceStore:
     async def write(self, probe: Probe, record: Record) -> AcceptObjectReply:
         """Write ``record`` to a keyspace if the keyspace accepts the key of ``probe``; return the keyspace's answer.
 
-        The record is a subscription, or a tombstone, which records the end of a subscription.
+        ``probe`` is a request to a keyspace to accept a key (CLASH's AcceptObject). ``record`` is a subscription, or a
+        tombstone, which states that a subscription has ended.
         """
         check_key(record.key, self.bits)
         return (await self._accept(probe, "write", pack_record(record)))[0]
@@ -195,7 +197,8 @@ class KeyspaceStore:
     async def count(self, probe: Probe, prefix: bytes) -> tuple[AcceptObjectReply, int]:
         """Return a keyspace's answer to ``probe``, and the number of subscriptions to one channel in the keyspace.
 
-        ``prefix`` is the :func:`channel_prefix` of the channel.
+        ``probe`` is a request to a keyspace to accept a key (CLASH's AcceptObject). ``prefix`` is the
+        :func:`channel_prefix` of the channel.
         """
         found, (number,) = await self._accept(probe, "count", prefix)
         return found, number
@@ -203,9 +206,10 @@ class KeyspaceStore:
     async def count_at_leaves(self, pairs: Sequence[tuple[Probe, bytes]]) -> list[tuple[bytes | None, int]]:
         """Count the subscriptions to channels, given as pairs (probe, :func:`channel_prefix` of the channel).
 
-        Return, for each pair in order, the label of the leaf (a key group that is not split) with the probe's key, and
-        the number of the channel's subscriptions in the keyspace. The label is None if the keyspace does not have the
-        leaf, or the leaf is moving; then the caller needs :meth:`count`.
+        A probe names a keyspace and a key, whose leaf (the key group that contains it and is not split) is sought
+        there. Return, for each pair in order, the label of this leaf, and the number of the channel's subscriptions in
+        the keyspace. The label is None if the keyspace does not have the leaf, or the leaf is moving; then the caller
+        needs :meth:`count`.
         """
         replies = await self._redis.call_many(
             [
@@ -234,10 +238,10 @@ class KeyspaceStore:
         return counts
 
     async def read_leaf(self, request: ReadLeaf) -> tuple[AcceptObjectReply, Page]:
-        """Return a keyspace's answer to the probe of ``request``, and a page of records of the key's leaf.
+        """Return a keyspace's answer to the probe (AcceptObject) in ``request``, and a page of records of a leaf.
 
-        The leaf is the key group that contains the key and is not split. The page is empty if the keyspace does not
-        accept the key.
+        The leaf is the key group that contains the probe's key and is not split. The page is empty if the keyspace does
+        not accept the key.
         """
         low, high = range_bounds(request.prefix, request.after)
         found, pages = await self._accept(request.probe, "read", low, high, request.count)
@@ -280,10 +284,10 @@ class KeyspaceStore:
         return [(fields, self._table(keyspace, fields)) for keyspace, fields in found]
 
     def _table(self, keyspace: Keyspace, fields: Fields) -> ServerTable:
-        """Return the server table of a keyspace from the fields of its Redis hash.
+        """Return the server table of a keyspace from ``fields``, those of its Redis hash.
 
-        Without fields, the keyspace of the root (the group of all keys) has the root's table, and other keyspaces have
-        an empty table.
+        ``fields`` is empty before the first write. Then the root, which is the group of all keys, belongs to the
+        keyspace ``_root``, and the tables of other keyspaces are empty.
         """
         if fields:
             return from_fields(keyspace, fields, self.map, self.bits)
@@ -302,7 +306,8 @@ class KeyspaceStore:
     async def _accept(self, probe: Probe, operation: str, *arguments: Value) -> tuple[AcceptObjectReply, list[Any]]:
         """Run ``scripts/keyspace_OPERATION.lua``, which begins with CLASH's AcceptObject for the key of ``probe``.
 
-        Return the keyspace's answer to AcceptObject, and the script's other results.
+        Return the keyspace's answer to AcceptObject, and the rest of the script's reply, which depends on the
+        operation.
         """
         check_key(probe.key, self.bits)
         if probe.proof is not None:
@@ -320,7 +325,7 @@ class KeyspaceStore:
             await self._write_table(fields, table)
 
     async def _apply_proof(self, keyspace: Keyspace, proof: Move) -> None:
-        """Apply ``proof``, the move by which another keyspace gave a key group to this one, to the server table."""
+        """Enter ``proof``, the move by which another keyspace gave a key group to this one, into the server table."""
         while True:
             ((fields, before),) = await self._read_tables([keyspace])
             after = apply_proof(before, proof)
@@ -344,9 +349,10 @@ class KeyspaceStore:
         return move_steps.StepDone()
 
     async def _drop_tombstones(self, fields: Fields, after: ServerTable, leaf: KeyGroup) -> bool:
-        """Replace a server table and drop the first tombstones of a leaf, atomically.
+        """Replace a server table by ``after``, and delete the first tombstones of a leaf, atomically.
 
-        Returns False if the leaf may have more tombstones, or if the table has changed since ``fields`` were read.
+        A tombstone is the record of a subscription that has ended. ``fields`` are the table's fields as they were read.
+        Returns False if the leaf may have more tombstones, or if the table has changed since it was read.
         """
         changed = table_changes(fields, after)
         done, *dropped = await self._run(
@@ -382,7 +388,7 @@ def _parse_page(reply: Sequence[Any], count: int) -> Page:
 
 
 async def run_move(keyspaces: KeyspaceStore, first: Step) -> AsyncIterator[tuple[Step, str | None]]:
-    """Run ``first``, a step of a move, and all steps that follow.
+    """Run the step ``first`` of a move, which splits or merges a key group, and all steps that follow.
 
     Yields each step, and the kind of the move that it has completed: "split", "merge", or None if it has completed
     none. An interrupted move is continued with :func:`service.clash.move_steps.resume_step`. Raises

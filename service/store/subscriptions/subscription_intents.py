@@ -1,8 +1,8 @@
 """Intents: records of changes of subscriptions that are not complete yet, by which a crash is repaired (guarantee I5).
 
-A change writes an intent together with the user index, in one script. Then the change is completed in the channel
-index, and the intent is deleted. If a process dies in between, another process completes the change from the intent
-(:meth:`SubscriptionIntents.replay`).
+A change writes an intent together with the user index (the user's list of subscriptions), in one script. Then the
+change is completed in the channel index (the lists of channels' subscribers), and the intent is deleted. If a process
+dies in between, another process completes the change from the intent (:meth:`SubscriptionIntents.replay`).
 """
 
 import asyncio
@@ -35,9 +35,10 @@ class SubscriptionIntents:
         self._outbox = outbox
 
     async def replay(self, min_age_s: float = _INTENT_TIMEOUT_S) -> int:
-        """Complete changes of subscriptions that a crash interrupted (I5, I8); return the number of affected users.
+        """Complete changes of subscriptions that a crash interrupted (guarantees I5 and I8).
 
-        A change that began less than ``min_age_s`` seconds ago may still be in progress and is left alone.
+        A change that began less than ``min_age_s`` seconds ago may still be in progress and is left alone. Return the
+        number of users for whom changes were completed.
         """
         now_ms = time.time() * 1000
         listed = await self._redis.call("ZRANGE", keys.USERS_WITH_INTENTS, 0, -1, "WITHSCORES")
@@ -49,9 +50,9 @@ class SubscriptionIntents:
         return len(left)
 
     async def begin(self, uid: UserId) -> float:
-        """Add a user to the list of users who may have intents, before any other write of a change.
+        """Add a user to the list of users who may have intents; return the timestamp of the addition.
 
-        Return the timestamp of the addition.
+        This has to precede all other writes of a change, so that :meth:`replay` finds the change.
         """
         stamp = unique_timestamp()
         await self._redis.call("ZADD", keys.USERS_WITH_INTENTS, stamp, uid)

@@ -1,8 +1,10 @@
 """Subscriptions of users.
 
-A change is acknowledged when the user index and the channel index have it, and completed after a crash (guarantee I5).
-The user index, in the user's slot, is authoritative. A change writes it together with an *intent*, then updates the
-channel index, then deletes the intent (:mod:`service.store.subscriptions.subscription_intents`).
+The *user index* lists a user's subscriptions, in the user's slot, and is authoritative. The *channel index* lists the
+subscribers of each channel. A change writes the user index together with an *intent*, a note of what the channel index
+lacks, then updates the channel index, then deletes the intent. After a crash, changes are completed from their intents
+(:mod:`service.store.subscriptions.subscription_intents`). A change is acknowledged when both indexes have it (guarantee
+I5).
 """
 
 import asyncio
@@ -42,10 +44,11 @@ class Subscriptions:
     async def subscribe(
         self, jid: str, cid: ChannelId, max_subscriptions: int | None = None
     ) -> tuple[Subscription, bool]:
-        """Subscribe a user to a channel or its successor, durably; return the subscription and whether it is new.
+        """Subscribe a user to a channel, durably; return the subscription and whether it is new.
 
-        ``max_subscriptions`` is the user's maximum, None for no maximum; a maximum that an admin has set replaces it.
-        Raises :class:`LimitReached`, and :class:`NotSubscribed` if the channel does not exist.
+        If the channel has moved, the user is subscribed to its successor. ``max_subscriptions`` is the user's maximum,
+        None for no maximum; a maximum that an admin has set replaces it. Raises :class:`LimitReached` at the maximum,
+        and :class:`NotSubscribed` if the channel does not exist.
         """
         uid = keys.user_id(jid)
         stamp, floor, channel = await asyncio.gather(
@@ -95,8 +98,8 @@ class Subscriptions:
     async def _register_user(self, uid: UserId) -> int:
         """Register a user; return the number that the ``seq`` (counter of changes) of a new user has to exceed.
 
-        A user may return after erasure. Changes from before the erasure, which may be repeated late, must not affect
-        the new data.
+        The user may return after erasure, while changes from before the erasure may still be repeated late. They have
+        no effect, because their ``seq`` is less than that of new changes.
         """
         _, floor = await self._redis.call_many([("SADD", keys.USERS, uid), ("GET", keys.SEQ_FLOOR)])
         return int(floor or 0)
@@ -111,8 +114,9 @@ class Subscriptions:
     async def move(self, cid: ChannelId, successor: ChannelId, joins_at: int) -> None:
         """Turn all subscriptions to a channel into subscriptions to its successor.
 
-        The call is idempotent and has to be repeated after a crash. A subscription keeps its number, and queued items
-        stay queued. Every version of the successor after ``joins_at`` is queued once for each of the moved subscribers.
+        The subscribers join at the successor's version ``joins_at``: every later version is queued once for each of
+        them. A subscription keeps its number, and queued items stay queued. The call is idempotent and has to be
+        repeated after a crash.
         """
         async for entries in self._index.pages(cid):
             for first in range(0, len(entries), _CONCURRENT_MOVES):

@@ -1,7 +1,8 @@
-"""Records of the user index: the fields of a user's subscriptions in Redis, as the scripts write them.
+"""Records of the user index, the list of a user's subscriptions in Redis, as scripts write them.
 
-See ``scripts/user_index.lua``. A record has the number, the ``seq``, the last version that was queued, the time of the
-subscription and, during a pause, the version after which versions are withheld.
+A record has the number of the subscription, the ``seq`` of the user's last change of it, the last version that was
+queued for it, the time when it began, and during a pause the last version before the pause. The format is documented in
+``scripts/user_index.lua``.
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
