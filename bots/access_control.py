@@ -12,9 +12,9 @@ class AccessControl:
     def __init__(self, store: Store, settings: Settings, rooms: Container[str]) -> None:
         """Create the access control.
 
-        ``settings`` states who may use the bot: everybody, only ``allowed_users`` (bare JIDs and domains), or these and
-        invited users. ``rooms`` are the rooms that the bot has joined; they may use it, because a user with access has
-        invited the bot.
+        ``settings.who_may_use`` states who may use the bot: everybody, only ``settings.allowed_users`` (bare JIDs and
+        domains), or these and all users who redeemed an invitation code. ``rooms`` are the rooms that the bot has
+        joined. They may use the bot, because a user with access has invited it.
         """
         self._invitations = store.invitations
         self._who = settings.who_may_use

@@ -35,7 +35,7 @@ class Bot:
     ) -> None:
         """Create the parts; nothing runs before :meth:`run`.
 
-        ``session`` is the name of this process's XMPP session, because several processes can log in to one account.
+        ``session`` is the name of the XMPP session, which distinguishes the processes that log in to one account.
         """
         self.connection = Connection(settings, session, self._on_event)
         self.connection.answers_presence = lambda: assigned_users.is_leader
@@ -82,7 +82,10 @@ class Bot:
             await self._replies.close()
 
     async def _publish_profile(self) -> None:
-        """Publish the bot's profile once per session, until cancelled. Only the bot of an account publishes one."""
+        """Publish the profile of the bot's account once per XMPP session, until cancelled.
+
+        A component publishes no profile.
+        """
         while True:
             await self._is_profile_due.wait()
             self._is_profile_due.clear()

@@ -27,15 +27,17 @@ MANAGERS_FACTOR: Final = 3
 """The owners and admins of a room may together send as many commands as this many users."""
 COMMAND_LIMITS: Final = {"command": 1}
 FORM_LIMITS: Final = {"form": 1}
-"""Opening a form is counted separately from the command that it stands for."""
+"""Rate limits for opening a form, as :meth:`CommandRateLimiter.count_command` takes them. Forms have a limit of their
+own; the commands that are executed through them count towards the limit on commands."""
 _WINDOW_S: Final = 60.0
 _MAX_NOTIFIED: Final = 10_000
 
 
 class CommandPermission(msgspec.Struct, frozen=True):
-    """The permission to execute a command, with the state of its sender.
+    """The permission to execute a command; ``user`` is the stored state of the sender.
 
-    Without access to the bot (``is_admitted``), only a few commands may be executed.
+    If ``is_admitted`` is false, the sender has no access to the bot, and may execute only a few commands such as
+    `help`.
     """
 
     user: UserState
@@ -72,10 +74,10 @@ class CommandRateLimiter:
     ) -> CommandPermission | CommandRefused:
         """Count a command against rate limits; return the permission to execute it, or the reason why it is refused.
 
-        ``jid`` is the bare JID of the sender, or of the room in which the command was sent. ``limits`` maps the name of
-        each rate limit to a factor, by which the limit of one user is multiplied. A room has a limit that its occupants
-        share, which also stops an occupant who joins again under many nicks. ``occupant_user_id`` is the user id of the
-        sender in a room that shows JIDs, else "". Raises StoreUnavailable.
+        ``jid`` is the bare JID of the sender, or of the room in which the command was sent. ``limits`` maps names of
+        rate limits to factors. Each limit allows as many commands per minute as a single user may send, times its
+        factor. Occupants of a room share a limit, which also stops an occupant who joins again under many nicks.
+        ``occupant_user_id`` is the user id of the sender in a room that shows JIDs, else "". Raises StoreUnavailable.
         """
         if occupant_user_id and await self._users.suspended_users([occupant_user_id]):
             return CommandRefused("", self._per_minute)
@@ -92,9 +94,9 @@ class RefusalNotices:
     """The notices of refused commands: only the first command beyond a rate limit gets a reply."""
 
     def __init__(self) -> None:
-        """Create the notices; nobody has been notified."""
+        """Create the notices of a process that has notified nobody yet."""
         self._notified: LRUCache[tuple[str, str], bool] = LRUCache(_MAX_NOTIFIED)
-        """The sessions and the rate limits that they exceed, once the user has been notified."""
+        """The pairs (session, rate limit) for which a notice was sent."""
 
     def text(self, session: str, refused: CommandRefused, translator: Translator) -> str:
         """Return the reply to a command that was refused because of a rate limit or a suspension; "" if it gets none.
@@ -107,7 +109,7 @@ class RefusalNotices:
         return refused.text(translator)
 
     def on_permitted(self, session: str, limits: Iterable[str]) -> None:
-        """Notify the user again when a later command exceeds one of these limits, because a command was within them."""
+        """Record that a command was within these limits; the next command beyond one of them gets a reply again."""
         for name in limits:
             self._notified.pop((session, name), None)
 
@@ -115,7 +117,8 @@ class RefusalNotices:
 def message_limits(message: MessageReceived) -> dict[str, int]:
     """Return the names of the rate limits that apply to ``message``, with the factor of each.
 
-    A user's commands per minute are multiplied by this factor (see :meth:`CommandRateLimiter.count_command`).
+    A limit allows as many commands per minute as a single user may send, times its factor. In a room, one limit is for
+    the sender, and another is shared by all guests, or by all owners and admins.
     """
     if not message.occupant_id:
         return COMMAND_LIMITS

@@ -1,4 +1,4 @@
-"""The program ``coronet bot``: one :mod:`bots.cluster.process` and :mod:`bots.maintenance`."""
+"""The program ``coronet bot``: runs a bot process (:mod:`bots.cluster.process`) and periodic maintenance."""
 
 from bots.cluster.process import create_process
 from bots.maintenance import maintain

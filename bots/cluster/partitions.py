@@ -5,11 +5,11 @@ by a hash of their ids, and each process serves the users of the partitions that
 addresses instead (components), each user has one of them as home address, and is served by the process that serves this
 address.
 
-A process holds its partitions by leases in the store (:mod:`service.store.coordination.partition_leases`). It serves a
-partition while it holds the lease. It *drains* a partition, that is, finishes its work, before it returns the lease,
-and also if another process has taken over the partition, because at most one process may work for a partition
-(guarantee I2). If the process is stopped for longer than the lease lasts, another process may have taken over its
-partitions; :meth:`AssignedUsers.is_lease_valid` is then False.
+A process holds its partitions by leases in the store (:mod:`service.store.coordination.leases`), and serves a partition
+while it holds the lease. To *drain* a partition is to finish the work that has begun for it, without beginning more. A
+process drains a partition before it returns the lease, and when another process has taken over the lease, because at
+most one process may work for a partition (guarantee I2). If a process is stopped for longer than the lease lasts,
+another process may have taken over its partitions; :meth:`AssignedUsers.is_lease_valid` is then False.
 """
 
 import enum
@@ -42,7 +42,8 @@ class AssignedUsers:
         """Create a set without partitions.
 
         ``address`` is the bare JID of this bot. ``addresses`` are all addresses among which users are divided; empty
-        means that there is only this address. Users whose home address is none of them belong to the first address.
+        means that there is only this address. The home address of each user is read from ``inbound_log``. Users whose
+        home address is none of ``addresses`` belong to the first address.
         """
         self._home_addresses = home_addresses
         self._clock = clock
@@ -70,11 +71,14 @@ class AssignedUsers:
         return self._clock.monotonic_s() < self._valid_until_s
 
     def includes(self, user_id: UserId) -> bool:
-        """Return whether a user is in one of the assigned partitions, even if another address is the user's home."""
+        """Return whether a user is in one of the assigned partitions.
+
+        In contrast to :meth:`select`, this method does not check that the bot's address is the user's home address.
+        """
         return partition_of(user_id) in self.partitions
 
     async def select(self, user_ids: Collection[UserId]) -> list[UserId]:
-        """Return those of ``user_ids`` that are assigned to this bot, in the same order. Raises StoreUnavailable."""
+        """Return the users among ``user_ids`` whom this bot serves, in the same order. Raises StoreUnavailable."""
         included = [user_id for user_id in user_ids if self.includes(user_id)]
         if len(self._addresses) == 1 or not included:
             return included
@@ -124,5 +128,5 @@ class Partitions(msgspec.Struct, frozen=True):
         return self.after_heartbeat(frozenset(), 0, ())
 
     def after_draining(self, numbers: Collection[int]) -> "Partitions":
-        """Return the states after all work for the partitions with these numbers has ended."""
+        """Return the states after all work for the partitions with these numbers has ended: these are DRAINED."""
         return Partitions({**self.states, **dict.fromkeys(numbers, PartitionState.DRAINED)})

@@ -31,7 +31,7 @@ class Takeover:
     """Recovers the work of failed processes of the bot's account."""
 
     def __init__(self, store: Store, xmpp: XmppClient, intake: Intake) -> None:
-        """Create a recovery.
+        """Create an object that recovers the work of failed processes.
 
         The archive is read through ``xmpp``, and users' messages are stored through ``intake``.
         """
@@ -61,9 +61,10 @@ class Takeover:
             _log.warning("session termination failed", session=session)
 
     async def _apply_archive(self, since_s: float) -> AsyncIterator[Sequence[MessageReceived]]:
-        """Update batches and replies from the archive since ``since_s`` (Unix s).
+        """Read the account's archive from ``since_s`` (Unix s) on, and yield the users' messages on each page.
 
-        Yield users' messages page by page.
+        Before a page is yielded, the batches and replies whose messages or receipts are on it are marked as sent or
+        complete.
         """
         async for page in read_archive(self._xmpp, since_s):
             await self._complete_batches(page)

@@ -155,7 +155,10 @@ def parse_entry_count(words: str) -> int:
 
 
 def truncate_input(text: str) -> str:
-    """Return the text without surrounding white space and slash, cut to the maximum length for its command."""
+    """Return the text without surrounding white space and leading slashes, cut to the maximum length.
+
+    The maximum length is ``MAX_LIST_CHARS`` for the command `import`, and ``MAX_COMMAND_CHARS`` for other text.
+    """
     line = text[:MAX_LIST_CHARS].strip().lstrip("/").strip()
     verb = line[:_MAX_VERB_CHARS].split(maxsplit=1)[:1]
     return line if verb and VERB_OF.get(verb[0].lower()) == "import" else line[:MAX_COMMAND_CHARS].rstrip()
@@ -173,7 +176,7 @@ def _target(words: str) -> SubscriptionTarget:
 
 
 def _selector(words: str) -> str:
-    """Return the words after the URL, which are a CSS selector.
+    """Return the words after the URL at the beginning of ``words``; they are a CSS selector.
 
     If a comma follows the URL, the words are prose, and the result is "".
     """

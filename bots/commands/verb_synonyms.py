@@ -55,7 +55,7 @@ _SYNONYMS: Final[dict[str, tuple[str, ...]]] = {
 }
 
 VERB_OF: Final = {word: verb for verb, others in _SYNONYMS.items() for word in (verb, *others)}
-"""The verb of each word that begins a command."""
+"""Maps each word that can begin a command, a verb or a synonym of it in any language, to the verb."""
 
 _MIN_GUESSABLE_CHARS: Final = 4
 GUESSABLE_WORDS: Final = sorted(
@@ -98,4 +98,4 @@ COMMAND_OF_REACTION: Final = {
     **dict.fromkeys(("▶", "⏯"), "resume"),
     **dict.fromkeys(("❓", "❔"), "why"),
 }
-"""The command of each emoji in a reaction, without variation selectors."""
+"""The command that each emoji stands for in a reaction. The emojis are without variation selectors."""

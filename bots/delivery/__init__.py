@@ -1,5 +1,9 @@
 """Delivery of the users' outboxes: decides which items are sent to whom and when, sends and resends them.
 
+A user's *outbox* is the queue of items that are still to be sent. An *item* refers to changes of one channel. To
+*claim* items is to move them from the outbox into a *batch*, which is sent as one message and is *in flight* until it
+is complete.
+
 - ``outbox_consumer``: handles events, and starts *bursts*, which send to users who are due; the interface for the bot
 - ``scheduler``: decides about the order of users, without I/O; with ``message_rate_limit``, ``bounce_backoff`` and
   ``resend_policy``

@@ -1,6 +1,7 @@
 """The content of messages: renders batches of outbox items from the channels' logs.
 
-A body is rendered once per language and presentation, however many users receive it.
+A body is rendered once per language and presentation (titles and templates that users have chosen), however many users
+receive it.
 """
 
 from collections import Counter, defaultdict
@@ -26,17 +27,18 @@ from service.users.preferences import NO_PREFERENCES, PreferencesByNumber, effec
 MAX_CACHED_BODIES: Final = 512
 """Maximum number of cached bodies, each of at most about 4 kB."""
 MAX_VERSIONS: Final = 100
-"""Maximum number of versions read for one item. After a longer pause, the latest are rendered, the others counted."""
+"""Maximum number of versions read for one item, which refers to many versions after a long pause. The latest versions
+are rendered; for the others, the message states only their number."""
 
 _Items = tuple[OutboxItem, ...]
-"""Items without the time they were queued, which differs between users."""
+"""Items with ``queued_s`` set to 0, so that equal items of different users have the same cached body."""
 
 
 class ItemVersions(msgspec.Struct, frozen=True):
-    """The versions of an outbox item, as the changes (deltas) of each version, oldest first.
+    """The changes (delta) in each of the versions that an outbox item refers to, oldest first.
 
-    The changes of a channel's first version are left out. ``missing_count`` is the number of versions that are no
-    longer in the channel's log, or exceed ``MAX_VERSIONS``.
+    The first version of a channel is left out, because its entries are older than the channel and not news.
+    ``missing_count`` is the number of versions that are no longer in the channel's log, or exceed ``MAX_VERSIONS``.
     """
 
     deltas: tuple[Delta, ...]
@@ -57,8 +59,9 @@ async def load_versions(channels: Channels, item: OutboxItem) -> ItemVersions:
 def select_changes(item: OutboxItem, deltas: Sequence[Delta]) -> list[Delta]:
     """Return the deltas of an item, reduced to the changes that belong to the item.
 
-    ``deltas`` are the changes of the item's versions. Either the new entries or the edits belong to the item. In
-    addition, the item states the positions of changes that are left out; positions are counted through all deltas.
+    ``deltas`` are the changes in the versions that ``item`` refers to. If ``item.edits`` is true, only the edits in
+    them belong to the item, otherwise only the other changes. Changes at the positions in ``item.omitted`` do not
+    belong to it. The position of a change is its index among the changes of all deltas.
     """
     selected, first = [], 0
     for delta in deltas:
@@ -84,9 +87,10 @@ Presentations = Mapping[ChannelId, Presentation]
 
 
 class Body(msgspec.Struct, frozen=True):
-    """The payload of a message as XML; "" if nothing of its batch is left to send.
+    """The content of a message, rendered from a batch.
 
-    ``detected_s`` are the times at which its changes were detected (Unix s), and ``traces`` their trace ids.
+    ``xml`` is the content, or "" if nothing of the batch is left to send. ``detected_s`` are the times (Unix s) at
+    which the changes in the batch were detected, and ``traces`` are the trace ids of these changes.
     """
 
     xml: str
@@ -188,9 +192,10 @@ class BatchRenderer:
 def find_duplicates(
     deltas: Sequence[Delta], left_out: Sequence[tuple[ChannelId, Change]]
 ) -> dict[EntryKey, list[ChannelId]]:
-    """Return, for each entry of ``deltas``, the other channels whose copies of it are in ``left_out``.
+    """Return, for each entry of ``deltas``, the other channels that have a copy of it in ``left_out``.
 
-    ``left_out`` are the changes that are not sent to the user, each with its channel.
+    ``left_out`` are the changes that are not sent to the user, each with its channel. A copy is an entry that has an
+    article hash in common with the other. Entries without a copy are absent from the result.
     """
     entry_by_mark = {
         mark: (delta.channel, change.entry.key)

@@ -1,9 +1,11 @@
 """Sender of batches of notifications: claims, renders, sends and records them for several users at a time.
 
-A batch gets its message id when it is claimed. It is complete when its receipt arrives, or, for users whose client
-sends no receipts, when the XMPP server has acknowledged it. Until then it is in flight: a later session, or the process
-that takes over, finds the batch in the store and sends it again under the same id (guarantee I2). This process does the
-same when the user comes online with an additional client.
+To *claim* a batch is to move items from a user's outbox into it; the batch gets its message id then. A batch is
+*complete* when its receipt arrives. If the user's client sends no receipts, it is complete when the XMPP server has
+acknowledged it. Between claim and completion, a batch is *in flight*.
+
+A later session, or the process that takes over, finds the batches in flight in the store, and sends them again under
+the same ids (guarantee I2). This process also sends them again when the user comes online with an additional client.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -95,9 +97,9 @@ class BatchSender:
         selections = await self._selector.select(ready, wall_s)
         for user_id, selection in selections.items():
             self._scheduler.set_next_item(user_id, now_s + selection.next_due_s - wall_s)
-        ready = await self._defer(ready, selections)
+        ready = await self._select_available(ready, selections)
         rules = {
-            user_id: ClaimRules(selection.suppressions, frozenset(selection.spaced))
+            user_id: ClaimRules(selection.suppressions, frozenset(selection.interval_channels))
             for user_id, selection in selections.items()
         }
         claimed = await self._store.outbox.claim(list(ready), MAX_ITEMS, self._clock.wall_s(), rules)
@@ -120,8 +122,10 @@ class BatchSender:
     async def complete(self, **pairs: Sequence[tuple[UserId, MessageId]]) -> None:
         """Record the progress of batches in the store; if the store is unavailable, wait and retry.
 
-        ``pairs`` are the keyword arguments ``acked``, ``done`` and ``received`` of ``Outbox.complete``, each with pairs
-        (user id, message id). If the progress of a sent batch were not recorded, the batch would be sent twice.
+        Each keyword argument in ``pairs`` is a list of pairs (user id, message id). ``acked`` are batches that the
+        server has acknowledged and whose receipts are awaited. ``done`` are batches that are complete without a
+        receipt. ``received`` are batches whose receipts have arrived. If the progress of a sent batch were not
+        recorded, the batch would be sent twice.
         """
         await retry_while_unavailable(lambda: self._store.outbox.complete(**pairs))
 
@@ -137,7 +141,7 @@ class BatchSender:
             return resends
         wall_s = self._clock.wall_s()
         in_flight = await self._store.outbox.in_flight(recovering)
-        remaining_s = await self._resends_remaining_s(in_flight, recipients)
+        remaining_s = await self._resend_delays_s(in_flight, recipients)
         for user_id, batches in in_flight.items():
             is_undeliverable = any(
                 self._scheduler.is_undeliverable(user_id, batch.claimed_s, wall_s) for batch in batches
@@ -154,13 +158,13 @@ class BatchSender:
                 await self._store.outbox.count_retry(user_id, [batch.message_id for batch in again])
         return resends
 
-    async def _resends_remaining_s(
+    async def _resend_delays_s(
         self, in_flight: Mapping[UserId, Sequence[Batch]], recipients: Mapping[UserId, Recipient]
     ) -> Mapping[UserId, float]:
-        """Return the seconds until acknowledged batches may be sent again; users without such a delay are absent.
+        """Return, by user, the seconds until acknowledged batches may be sent again; users without a delay are absent.
 
-        Quiet hours and presence delay resends. Digests do not, because a batch was due before it was sent the first
-        time. ``in_flight`` are the batches that were sent and are not complete.
+        Quiet hours, and the absence of the user, delay such batches. Digests do not, because the batches were due
+        before they were sent for the first time. ``in_flight`` are the batches that were sent and are not complete.
         """
         user_settings, since_s = {}, {}
         for user_id, batches in in_flight.items():
@@ -172,12 +176,14 @@ class BatchSender:
 
     # New batches.
 
-    async def _defer(
+    async def _select_available(
         self, ready: Mapping[UserId, Recipient], selections: Mapping[UserId, Selection]
     ) -> dict[UserId, Recipient]:
-        """Return the users who may be sent messages now; defer the others to the end of quiet hours or their digest.
+        """Return the users who get new batches now, out of the users in ``ready``.
 
-        ``ready`` are the users who may get new batches, and ``selections`` the decisions about their items.
+        Users whose quiet hours, digests or presence forbid messages now are left out, and deferred until messages are
+        allowed. Users without a due item are left out, too. ``selections`` has the decisions about the items of users
+        with mutes, filters or notification intervals.
         """
         user_settings = {
             user_id: each.user_settings for user_id, each in ready.items() if each.user_settings.has_delivery_delays

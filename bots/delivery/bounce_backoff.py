@@ -16,14 +16,16 @@ _NO_RECIPIENT: Final = frozenset(
 """Stanza error conditions (RFC 6120 §8.3.3) that a later attempt is unlikely to change."""
 _BACK_OFF_S: Final = (30.0, 3_600.0)
 _BACK_OFF_WITHOUT_RECIPIENT_S: Final = (600.0, 43_200.0)
-"""The first and the longest back-off after a bounce with such a condition; each is twice the one before."""
+"""The first and the longest back-off after a bounce with a condition in ``_NO_RECIPIENT``. Each back-off is twice as
+long as the previous one."""
 
 
 def back_off_s(condition: str, bounces: int, jitter: float) -> float:
     """Return the seconds for which nothing is sent to a user after a bounce.
 
     ``condition`` is the name of the stanza error (RFC 6120 §8.3.3). ``bounces`` is the number of the user's bounces in
-    a row before this one. ``jitter``, in [0, 1), is random, and spreads retries over the second half of the wait.
+    a row before this one. ``jitter`` is a random number in [0, 1), which spreads retries: the full back-off is
+    multiplied by ``(1 + jitter) / 2``.
     """
     first_s, longest_s = _BACK_OFF_WITHOUT_RECIPIENT_S if condition in _NO_RECIPIENT else _BACK_OFF_S
     doubled_s: float = first_s * 2**bounces

@@ -1,12 +1,13 @@
 """Corrections (XEP-0308): finds the earlier message that a batch of edits replaces.
 
-A batch of edits replaces the newest message that contains one of the edited entries, if that message is among the
-user's last 20, all its entries are still in the channels' logs, and the user still subscribes to its channels. The
-whole earlier text is sent again with the entries' present state; edits of entries of other messages are included in it.
+A batch of edits replaces the newest message that contains one of the edited entries. The message must be among the last
+20 to the user, all its entries must still be in the channels' logs, and the user must still subscribe to its channels.
+The correction has the whole text of the earlier message, with the entries' present state. If the batch has further
+edits, of entries in other messages, the correction contains them, too.
 
-If no message can be corrected, the batch remains a short message "Edited: …"; this also ends a chain of corrections
-that has become too long. Clients without support for corrections show a correction as a new message, so its text must
-be understandable by itself.
+If no message can be corrected, the batch is sent as a short message "Edited: …". This also happens if the correction
+would have more than ``MAX_ITEMS_CORRECTED`` items. Clients without support for corrections show a correction as a new
+message, so its text must be understandable by itself.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +22,7 @@ from service.store import Store
 from service.store.delivery.outbox import Batch, MessageId, OutboxItem, SentMessage
 
 MAX_ITEMS_CORRECTED: Final = 40
-"""Maximum number of items of a message with all its corrections."""
+"""Maximum number of items of a message together with all its corrections."""
 MAX_CACHED_ITEMS: Final = 512
 """Maximum number of items whose entry keys are cached."""
 
@@ -64,7 +65,10 @@ class CorrectionFinder:
         return None
 
     async def _entries_of(self, items: Sequence[OutboxItem]) -> _EntryKeys | None:
-        """Return the keys of all entries in these items; None if a version is no longer in its channel's log."""
+        """Return the keys of all entries in these items; None if some of them can no longer be read.
+
+        An item refers to versions of a channel, and the channel's log may have dropped some of them.
+        """
         entries: set[tuple[ChannelId, str]] = set()
         for each in items:
             item = msgspec.structs.replace(each, queued_s=0.0)  # differs between users

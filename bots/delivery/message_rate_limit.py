@@ -22,9 +22,10 @@ class MessageRateLimit(msgspec.Struct, frozen=True):
     interval_s: float
 
     def after_message(self, full_at_s: float, item_count: int, now_s: float) -> float:
-        """Return the new state of a user's limit after a message of ``item_count`` items; ``full_at_s`` is the old one.
+        """Return the state of a user's rate limit after a message of ``item_count`` items.
 
-        Times are monotonic s.
+        ``full_at_s`` is the state before the message. The state is the time (monotonic s) at which the user's allowance
+        is full again.
         """
         slowdown = min(max(1.0, item_count / ITEMS_AT_USUAL_RATE), MAX_SLOWDOWN)
         return max(full_at_s, now_s) + slowdown * self.interval_s

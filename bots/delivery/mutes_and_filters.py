@@ -1,9 +1,11 @@
-"""Mutes, filters and unwanted edits: which queued items are not sent to a user, or without some of their changes.
+"""Mutes, filters and unwanted edits: which queued items, or which of their changes, are not sent to a user.
 
 Items whose notification interval has not passed are left for later (:mod:`bots.delivery.notification_intervals`).
-The decision is made just before a batch is claimed, so a change of settings applies at once. It is passed to the claim:
-a suppressed entry does not suppress its copies in other channels, stays suppressed in every attempt, and an item that
-is queued between decision and claim is not claimed.
+
+The decision is made just before a batch is claimed, that is, before items are moved from the outbox into a message. A
+change of settings therefore applies at once. The claim then applies the decision: a suppressed entry stays suppressed
+whenever the batch is sent again, and does not suppress its copies in other channels. An item that is queued between
+decision and claim is not claimed.
 """
 
 import asyncio
@@ -31,7 +33,8 @@ from service.users.preferences import (
 )
 
 MAX_PAGES: Final = 10
-"""Maximum number of pages of ``MAX_DUE_ITEMS`` items that are searched for due items; later items have to wait."""
+"""Maximum number of pages, of ``MAX_DUE_ITEMS`` items each, that are read from an outbox to find due items. Items on
+later pages wait until those before them are sent."""
 MAX_CACHED_ITEMS: Final = 256
 """Maximum number of items whose changes are cached in the form that filters read."""
 
@@ -97,7 +100,7 @@ class ItemSelector:
         for queued in queue:
             if selection.is_full:
                 return
-            if not selection.take(queued, now_s):
+            if not selection.count_if_due(queued, now_s):
                 selection.suppressions[queued.id] = "later"
             elif queued.item.channel == ANNOUNCEMENTS:
                 selection.suppressions[queued.id] = ()  # mutes and filters are about channels
@@ -124,11 +127,13 @@ def suppressed_positions(
     *,
     edits: bool,
 ) -> tuple[int, ...] | None:
-    """Return the positions of the changes that must not be delivered; None if no change may be delivered.
+    """Return the positions of an item's changes that must not be delivered; None if nothing of it may be delivered.
 
-    ``versions`` are the deltas of one outbox item, each with the texts of its changes from :func:`build_subjects`.
-    Positions count through the changes of all deltas, from 0. The item has only the edits of these deltas if ``edits``
-    is true, otherwise only the other changes. Notices are not filtered, but a muted subscription delivers none.
+    The item is an element of the user's outbox, for subscription ``number``. It refers to one or more versions of a
+    channel: only to the edits in them if ``edits`` is true, otherwise only to the other changes. ``versions`` has the
+    changes (delta) of each version, with the texts that :func:`build_subjects` returns for them. The position of a
+    change is its index among the changes of all deltas. Notices about the channel, for example that it has moved, are
+    not filtered, but a muted subscription delivers none.
     """
     both = (preferences.get(number, NO_PREFERENCES), preferences.get(FOR_ALL, NO_PREFERENCES))
     if any(each.muted for each in both) or (edits and not are_edits_enabled(preferences, number)):

@@ -16,18 +16,19 @@ from service.store.delivery.outbox import ANNOUNCEMENTS, QueuedItem, Suppression
 from service.users.preferences import effective_interval_s
 
 DIGEST_TOLERANCE_S: Final = 600
-"""Subtracted from the interval between messages of a user with digests, so that the digest that follows a slightly late
-one is not too early."""
+"""Time subtracted from the notification interval of a user who receives digests. Without it, if a daily digest is sent
+slightly late, an interval of one day would exclude items from the next digest."""
 MAX_DUE_ITEMS: Final = 100
 """Maximum number of a user's due items examined before a claim. If all are suppressed, the user is scheduled again."""
 
 
 def earliest_send_s(queued_s: float, last_message_s: float | None, interval_s: float) -> float:
-    """Return the earliest time (Unix s) at which an item of a channel may be sent to a user.
+    """Return the earliest time (Unix s) at which an item may be sent to a user.
 
-    The item, which was queued at ``queued_s``, waits until ``interval_s`` seconds have passed since ``last_message_s``,
-    the time of the channel's last message to the user (None if there was none). An item that was queued before that
-    message, but did not fit into it, does not wait. The interval does not affect how often the channel is polled.
+    An item is an element of the user's outbox, and refers to changes of one channel. It was queued at ``queued_s``. It
+    waits until ``interval_s`` seconds have passed since ``last_message_s``, the time of the last message to the user
+    about this channel (None if there was none). An item that was queued before that message, but did not fit into it,
+    does not wait. The interval does not affect how often the channel is polled.
     """
     if last_message_s is None or queued_s <= last_message_s:
         return queued_s
@@ -38,11 +39,14 @@ class Selection(msgspec.Struct):
     """The decision about one user's oldest items. Times are Unix s.
 
     - ``recipient``: the user's settings.
-    - ``last_sent_s``: the time of the last items sent to the user, for each channel with a notification interval.
-    - ``suppressions``: the items, or the changes in them, that are not sent now, by the items' ids in the queue.
-    - ``spaced``: the channels with a notification interval.
+    - ``last_sent_s``: the time of the last items sent to the user, for each channel with a notification interval
+      (minimum time between messages).
+    - ``suppressions``: for each item, by its id in the queue, what is not sent now: the positions of some changes, or
+      all.
+    - ``interval_channels``: the channels with a notification interval.
     - ``since_s``: the time when the first due item became due; None if no item is due.
-    - ``next_due_s``: the time when the next item that is too early now is due; infinity if there is no such item.
+    - ``next_due_s``: the earliest time when an item that an interval delays becomes due; infinity if no item is
+      delayed.
     - ``due_count``: number of due items.
     - ``numbers``: the numbers of the user's subscriptions, by channel.
     """
@@ -50,7 +54,7 @@ class Selection(msgspec.Struct):
     recipient: Recipient
     last_sent_s: Mapping[ChannelId, float]
     suppressions: Suppressions = {}
-    spaced: set[ChannelId] = set()
+    interval_channels: set[ChannelId] = set()
     since_s: float | None = None
     next_due_s: float = inf
     due_count: int = 0
@@ -61,18 +65,21 @@ class Selection(msgspec.Struct):
         """Whether the limit on due items is reached; the user may then have more items, which were not examined."""
         return self.due_count == MAX_DUE_ITEMS
 
-    def take(self, queued: QueuedItem, now_s: float) -> bool:
-        """Return whether an item is due, that is, its channel's notification interval has passed; count due items."""
+    def count_if_due(self, queued: QueuedItem, now_s: float) -> bool:
+        """Return whether an item is due, that is, the notification interval of its channel has passed.
+
+        A due item is counted. For any other item, the time when it becomes due is recorded in ``next_due_s``.
+        """
         channel_id = queued.item.channel
-        is_spaced = not queued.item.matches and channel_id != ANNOUNCEMENTS
-        spacing_s = 0.0
-        if is_spaced:
-            spacing_s = effective_interval_s(self.recipient.preferences, self.numbers[channel_id])
+        can_have_interval = not queued.item.matches and channel_id != ANNOUNCEMENTS
+        interval_s = 0.0
+        if can_have_interval:
+            interval_s = effective_interval_s(self.recipient.preferences, self.numbers[channel_id])
             if self.recipient.user_settings.digest is not None:
-                spacing_s = max(0.0, spacing_s - DIGEST_TOLERANCE_S)
-        due_s = earliest_send_s(queued.queued_s, self.last_sent_s.get(channel_id), spacing_s)
-        if spacing_s > 0:
-            self.spaced.add(channel_id)
+                interval_s = max(0.0, interval_s - DIGEST_TOLERANCE_S)
+        due_s = earliest_send_s(queued.queued_s, self.last_sent_s.get(channel_id), interval_s)
+        if interval_s > 0:
+            self.interval_channels.add(channel_id)
         if due_s > max(now_s, queued.queued_s):
             self.next_due_s = min(self.next_due_s, due_s)
             return False

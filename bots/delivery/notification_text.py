@@ -1,10 +1,14 @@
 """The text of a notification: renders a batch of deltas as one message.
 
-For a feed the text has ``*Channel title*``, then for each entry its title, link and at most 300 characters of its
-summary, in the publisher's order, and the saved searches that it matched, if any. Up to five entries of a channel are
-shown in full; the others by title after "and 12 more". An edited entry is marked as such and, in a correction, keeps
-its place. For a page the text has the lines that changed: ``+`` added, ``-`` removed, ``~`` replaced. If a text
-exceeds the size of one message (4 kB), all channels are shown more and more briefly, but each keeps its place.
+For a feed, the text begins with ``*Channel title*``. The entries follow in the publisher's order, each with its title,
+its link, at most 300 characters of its summary, and the saved searches that it matched. Up to five entries of a channel
+are shown in full; "and 12 more" and the titles of the others follow. An edited entry is marked as such. In a
+correction, it keeps its place.
+
+For a page, the text has the lines that changed: ``+`` added, ``-`` removed, ``~`` replaced.
+
+If a text exceeds the size of one message (4 kB), it is rendered with less detail, in several steps, until it fits. All
+channels remain in their places.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,8 +42,8 @@ _SIGNS: Final = {"addition": "+", "omission": "-", "replacement": "~"}
 class _ChannelUpdate(msgspec.Struct):
     """The changes of one channel that a notification shows.
 
-    ``entries`` has the last state of each entry by key, even if the entry changed several times. ``missing_count`` is
-    the number of changes that are no longer in the channel's log.
+    ``entries`` has the last state of each entry by key, even if the entry changed several times. ``lines`` are the
+    changed lines of a page. ``missing_count`` is the number of versions that are no longer in the channel's log.
     """
 
     entries: dict[str, Change] = {}

@@ -144,7 +144,12 @@ class OutboxConsumer:
             self._scheduler_changed.set()
 
     def on_presence(self, event: UserPresence) -> None:
-        """Change the schedule of a user who came online, was active, or went offline."""
+        """Update the schedule of a user whose presence has changed.
+
+        A user who is online ends the back-off after a bounce, and a user who is neither away nor busy ends a deferral.
+        If the user came online with an additional client, the batches whose receipts are awaited are recovered. For a
+        user who went offline, the scheduler stops waiting for receipts.
+        """
         user_id = keys.user_id(event.jid)
         now_s = self._clock.monotonic_s()
         if not event.is_online:
@@ -246,10 +251,11 @@ class OutboxConsumer:
     async def _find_recoveries(
         self, partitions: Collection[int], *, is_new: bool
     ) -> tuple[list[UserId], list[UserId], list[str]]:
-        """Return newly assigned users, users with batches that may be lost, and JIDs whose presence is unknown.
+        """Return newly assigned users, users with batches that may be lost, and JIDs whose presence must be probed.
 
-        In a new session (``is_new``), every batch in flight may be lost. Otherwise, these are the batches of users in
-        the newly assigned ``partitions`` that the server acknowledged before this session.
+        In a new session (``is_new``), every batch in flight may be lost, and the presence of all users is unknown.
+        Otherwise, only users in the newly assigned ``partitions`` are examined. Their batches may be lost if the server
+        acknowledged them before this session.
         """
         waiting = await self._assigned_users.select(await self._store.outbox.waiting_users())
         if is_new:

@@ -13,8 +13,8 @@ from service.observability.tracing import TRACING
 from service.store.delivery.outbox import MessageId
 
 MAX_AWAITED: Final = 20
-"""Maximum number of receipts awaited from one user, which limits the batches that a later session sends again. After as
-many batches without any receipt, no further receipts are awaited until one arrives."""
+"""Maximum number of receipts awaited from one user, which limits the batches that a later session sends again. After
+this number of messages without any receipt, no receipts are awaited for further messages until one arrives."""
 _MAX_TIMED: Final = 10_000
 """Maximum number of messages whose time until the receipt is measured."""
 
@@ -29,10 +29,10 @@ class ReceiptTracker:
         self._sent: FIFOCache[MessageId, tuple[float, Sequence[str]]] = FIFOCache(_MAX_TIMED)
 
     def on_sending(self, message_id: MessageId, traces: Sequence[str], now_s: float) -> None:
-        """Start the timer of a message.
+        """Start the timer that measures the time from sending a message until its receipt.
 
-        Call this before the message is sent: its receipt can precede the acknowledgement. ``traces`` are the trace ids
-        of the changes in the message.
+        Call this before the message is sent, because its receipt can arrive before the server's acknowledgement.
+        ``traces`` are the trace ids of the changes in the message.
         """
         self._sent[message_id] = now_s, traces
 
@@ -53,9 +53,9 @@ class ReceiptTracker:
     def expect(self, user_id: UserId, message_id: MessageId, *, is_resend: bool) -> list[MessageId] | None:
         """Await the receipt of a message; return the older messages whose receipts are no longer awaited.
 
-        The result is None if this receipt is not awaited either, because the client has sent no receipt for too long.
-        ``is_resend`` states that the message was sent before, so that it does not count again as a message without a
-        receipt.
+        The older messages are those that exceed ``MAX_AWAITED``. The result is None if the receipt of this message is
+        not awaited either, because the user has sent no receipt for as many messages. ``is_resend`` states that the
+        message was sent before; it is then not counted again.
         """
         if not is_resend:
             if self._unanswered[user_id] >= MAX_AWAITED:

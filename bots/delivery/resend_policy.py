@@ -1,11 +1,14 @@
 """The policy on resends: when batches that were sent to a user, and may be lost, are sent again.
 
-A recovery is pending while it is unknown whether batches in flight have arrived: after a start, a lost session, a
-bounce. No new batch is claimed before the recovery is finished, so order is kept. Batches that the server has not
-acknowledged are sent again at once. Batches that it has acknowledged may be lost in the server: without a receipt they
-are sent again 10 s after the user is seen online, or after 15 s if their presence is unknown. When a user comes online
-with an additional client, acknowledged batches may be in a session that nobody reads: without a receipt they are sent
-again after 5 s. Every resend has the same message id (guarantee I2).
+A *recovery* is the examination of a user's batches in flight (sent, but not complete). It is required when it is
+unknown whether they have arrived: after a start, a lost session, or a bounce. No new batch is claimed before the
+recovery is finished, so that messages keep their order. Every resend has the same message id (guarantee I2).
+
+- Batches that the server has not acknowledged are sent again at once.
+- Batches that the server has acknowledged may be lost in the server. Without a receipt, they are sent again 10 s after
+  the user is seen online, or after 15 s if the user's presence is unknown.
+- When a user comes online with an additional client, acknowledged batches may be in a session that nobody reads.
+  Without a receipt, they are sent again after 5 s.
 """
 
 import math
@@ -20,11 +23,11 @@ from service.store.delivery.outbox import Batch
 RECEIPT_TIMEOUT_S: Final = 10.0
 """Time that a user who was seen online may take to send the receipts of acknowledged batches."""
 RECEIPT_TIMEOUT_IF_UNSEEN_S: Final = 15.0
-"""The same time for a user whose presence is unknown. A failed attempt to connect and the longest pause after it take
-15 s, so that delivery recovers within 30 s after a session is lost."""
+"""Time that a user whose presence is unknown may take to send the receipts of acknowledged batches. A failed attempt to
+connect and the longest pause after it take 15 s, so that delivery recovers within 30 s after a session is lost."""
 RECEIPT_TIMEOUT_AT_RETURN_S: Final = 5.0
-"""The same time after a user came online with an additional client. The client gets the messages that its server has
-stored at once, so that only the receipts have to travel."""
+"""Time that a user who came online with an additional client may take to send the receipts of acknowledged batches. The
+server sends the messages that it has stored to the new client at once, so only the receipts have to travel."""
 
 
 class Recovery(IntEnum):
@@ -34,9 +37,9 @@ class Recovery(IntEnum):
     UNACKNOWLEDGED = 1
     """The batches that the server has not acknowledged."""
     ALL_AT_RETURN = 2
-    """All batches in flight, only because the user came online with an additional client."""
+    """All batches in flight, because the user came online with an additional client. No other reason requires it."""
     ALL = 3
-    """All batches in flight."""
+    """All batches in flight, because a session was lost or a message bounced."""
 
 
 class ResendState(msgspec.Struct):
@@ -77,7 +80,11 @@ class ResendState(msgspec.Struct):
         self.require_full(now_s + RECEIPT_TIMEOUT_IF_UNSEEN_S)
 
     def on_send_failed(self) -> None:
-        """Require recovery after sending failed: of all batches, if acknowledged ones were being sent again."""
+        """Require recovery after sending to the user failed.
+
+        If acknowledged batches were being sent again, all batches in flight are recovered, otherwise only the
+        unacknowledged ones.
+        """
         self.require()
         if self.resending_acked:
             self.recovery = Recovery.ALL

@@ -1,16 +1,17 @@
 """The scheduler of deliveries: decides which user is sent to next, and when.
 
-It performs no I/O, and times (monotonic s) are arguments.
+It performs no I/O and reads no clock; times (monotonic s) are arguments.
 
-Work for one user is serialized by a lock: at most one burst sends to a user, or one command changes what may be sent.
-Besides the lock, each user has
+Work for one user is serialized by a lock. The lock is held by a burst that sends to the user, or by a command that
+changes what may be sent. Besides the lock, each user has
 
 - a rate limit (:mod:`bots.delivery.message_rate_limit`);
-- a *next item time*: an item that is too early now, because of a notification interval, is due then;
+- a *next item time*: the time when the next item that a notification interval delays becomes due;
 - a *deferral*: nothing is sent before the end of quiet hours, or before the next digest. A deferral ends when batches
   in flight have to be recovered, so that a digest that was sent does not wait for the next digest;
-- a *back-off* after a bounce (:mod:`bots.delivery.bounce_backoff`), until the user is seen online;
-- a pending *recovery* while it is unknown whether batches in flight have arrived (:mod:`bots.delivery.resend_policy`).
+- a *back-off*: after a bounce, nothing is sent for some time, or until the user is seen online
+  (:mod:`bots.delivery.bounce_backoff`);
+- a pending *recovery*, while it is unknown whether batches in flight have arrived (:mod:`bots.delivery.resend_policy`).
 """
 
 import heapq
@@ -38,7 +39,7 @@ class _UserState(msgspec.Struct):
     rate_s: float = -math.inf  # GCRA's theoretical arrival time
     back_off_until_s: float = -math.inf
     deferred_until_s: float = -math.inf
-    next_item_s: float = math.inf  # from when queued items may be sent that are too early now
+    next_item_s: float = math.inf  # when the next item that an interval delays becomes due
 
 
 class DeliveryScheduler:
@@ -205,9 +206,10 @@ class DeliveryScheduler:
         user.ready, user.deferred_until_s = True, until_s
 
     def set_next_item(self, user_id: UserId, due_s: float) -> None:
-        """Schedule the next examination of a user's queued items, at which the next delayed item becomes due.
+        """Schedule the next examination of a user's queued items.
 
-        ``due_s`` is infinity if no item is delayed.
+        ``due_s`` (monotonic s) is the time when the next item that a notification interval delays becomes due; infinity
+        if no item is delayed.
         """
         self._state(user_id).next_item_s = due_s
 

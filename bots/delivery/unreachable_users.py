@@ -13,15 +13,15 @@ from service.store import Store
 from service.store.delivery.outbox import Batch
 
 GIVE_UP_AFTER_S: Final = 14 * 86_400.0
-"""Age of a batch from which on a further bounce makes it undeliverable."""
+"""Age of a batch, in seconds since its claim, at which it becomes undeliverable if the user's messages still bounce."""
 _log = structlog.get_logger()
 
 
 async def suspend_unreachable_user(store: Store, user_id: UserId, batches: Sequence[Batch]) -> None:
     """Suspend all subscriptions of a user whose messages have bounced for 14 days.
 
-    ``batches`` are the user's batches in flight. They become dead letters; their items count as withheld, and are
-    summarized after the suspension.
+    The ``batches`` in flight are moved to the dead letters, a list for admins. Their items count as withheld by the
+    suspension; when it ends, the user gets a summary of withheld items.
     """
     (jid,) = await store.users.jids([user_id])
     if jid:

@@ -1,7 +1,9 @@
-"""Dispatcher of commands: executes one command of a user by requests, and returns the reply.
+"""Dispatcher of commands: executes one command of a user, and returns the reply.
 
-The only state between two commands is the last reply, if it had a question; the caller keeps it. If a command is a
-reply or a reaction to a message of the bot, :mod:`bots.dialogue.message_references` decides what it is for.
+Commands read and change the user's data by *requests*, the methods of
+:class:`~bots.dialogue.request_handler.RequestHandler`. The only state between two commands is the last reply, if it had
+a question; the caller keeps it. If a command is a reply or a reaction to a message of the bot,
+:mod:`bots.dialogue.message_references` decides what it is for.
 """
 
 from collections.abc import Awaitable, Callable, Mapping

@@ -64,7 +64,10 @@ class DryRun(ReadRequests):
         return is_subscribed
 
     async def pause(self, cids: tuple[ChannelId, ...], *, watches: bool) -> list[ChannelId]:
-        """Return the channels among ``cids`` that are not paused. Nothing is paused."""
+        """Return the channels among ``cids`` that are not paused. Nothing is paused.
+
+        ``watches`` states that all saved searches would be paused, too.
+        """
         subscriptions = await self._store.subscriptions.of_user(self._jid)
         awake = [each.channel for each in subscriptions if each.channel in cids and each.paused_version is None]
         self.effects.append(f"Pause {len(awake):,} subscriptions{_AND_WATCHES if watches else ''}.")
@@ -73,7 +76,7 @@ class DryRun(ReadRequests):
     async def resume(self, cids: tuple[ChannelId, ...], *, watches: bool) -> ResumeResult:
         """Return the paused channels among ``cids``, each with the number of its versions since it was paused.
 
-        With ``watches``, saved searches count as paused.
+        Nothing is resumed. If ``watches`` is true, the result states that saved searches would be resumed, too.
         """
         subscriptions = [each for each in await self._store.subscriptions.of_user(self._jid) if each.channel in cids]
         paused = {each.channel: each.paused_version for each in subscriptions if each.paused_version is not None}

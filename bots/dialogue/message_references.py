@@ -29,7 +29,7 @@ async def find_referenced_command(
 
     The result is None if the message makes no difference, because the command names a subscription itself or the
     message is unknown. It is a reply to the user if no command can be found, or if the user is asked which of several
-    channels is meant. ``execute`` executes a command, given the requests and the keyword argument ``command``.
+    channels is meant. ``execute(requests, command=...)`` executes a command; the answers to this question call it.
     """
     translator, template = requests.translator, incomplete_command_template(text)
     references = await requests.message_references(message_id) if template or is_reaction else None
@@ -59,10 +59,11 @@ async def find_referenced_command(
 
 
 def _command_about_no_channel(template: str, references: MessageReferences) -> Command | None:
-    """Return the command that refers to a message of the bot about no channel of the user; None if none applies.
+    """Return the command for a message that is about none of the user's channels; None if no command applies.
 
-    Such a message is an announcement, or was sent because of a saved search. ``template`` is the command that the user
-    sent, with ``#{}`` in place of a subscription number.
+    The user has replied to such a message, or reacted to it. It is an announcement, or was sent because of a saved
+    search. The result turns announcements off, or deletes the saved search. ``references`` states what the message is
+    about. ``template`` is the command that the user sent, with ``#{}`` in place of a subscription number.
     """
     if references.channels == (ANNOUNCEMENTS,) and template.startswith(("unsubscribe", "set #{} mute on")):
         return VerbCommand("announcements", words="off")

@@ -71,7 +71,7 @@ async def import_list(requests: Requests, command: VerbCommand) -> Reply:
 
 
 async def start_import(requests: Requests, outline: OpmlDocument) -> Reply:
-    """Queue the feeds of a list for import, and return the reply that the import has started."""
+    """Queue the feeds of the list ``outline`` for import, and return the reply that the import has started."""
     if outline.feeds:
         await requests.import_feeds(outline.feeds)
     return Reply(texts.import_started_text(len(outline.feeds), outline.problems, requests.translator))

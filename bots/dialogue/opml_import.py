@@ -25,7 +25,7 @@ from service.store.client.keys import user_id
 from service.users.preferences import Preferences
 
 MAX_PARALLEL: Final = 4
-"""Maximum number of feeds of one user, and of users, that are imported at the same time."""
+"""Maximum number of users whose feeds are imported at the same time, and of feeds of each user."""
 MAX_QUEUED_FEEDS: Final = 5_000
 """Maximum number of queued feeds of one user; a list has at most as many."""
 _CHECK_INTERVAL_S = 5.0
@@ -54,7 +54,7 @@ class OpmlImporter:
         self._tasks: dict[UserId, asyncio.Task[None]] = {}
 
     async def add(self, jid: str, feeds: tuple[OpmlSubscription, ...]) -> None:
-        """Store feeds to which to subscribe the user ``jid`` in the durable queue. Raises LimitReached."""
+        """Store ``feeds`` in the durable queue of feeds to import for the user ``jid``. Raises LimitReached."""
         queued = await self._store.import_queue.count(jid)
         if queued and queued + len(feeds) > MAX_QUEUED_FEEDS:
             raise LimitReached("Your last list is still being imported. Please send the next one when it's done.")

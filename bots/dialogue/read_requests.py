@@ -84,8 +84,8 @@ class ReadRequests:
     async def explain_polling(self, cid: ChannelId) -> PollExplanation:
         """Return how often a channel is polled and why.
 
-        Raises HostBlocked for a channel that an admin has blocked, AssignmentPending if the channel's owner has not
-        planned its polls yet, and NoWorker if no worker responds.
+        Raises HostBlocked for a channel that an admin has blocked, AssignmentPending if the worker that owns the
+        channel has not planned its polls yet, and NoWorker if no worker responds.
         """
         channel = await self._store.channels.get(cid)
         await self._store.blocked_hosts.check(host_of(channel.url) if channel else "")
@@ -130,9 +130,10 @@ class ReadRequests:
         return SearchAnswer(hits[: query.limit], () if own else public.corrections, has_more)
 
     async def discover(self, order: DiscoverOrder, language: str, topic: str, limit: int) -> DiscoverAnswer:
-        """Return up to ``limit`` public channels in this order, of a language and a topic unless they are "".
+        """Return up to ``limit`` public channels, sorted by ``order``.
 
-        Raises BadQuery for an invalid language or topic, and CellsUnavailable.
+        Only channels in ``language`` and with ``topic`` are returned; "" stands for all. Raises BadQuery for an invalid
+        language or topic, and CellsUnavailable.
         """
         answer = await self._services.search.discover(order, language, topic, limit)
         return msgspec.structs.replace(answer, hits=self._without_small_counts(answer.hits))

@@ -67,14 +67,18 @@ class RequestHandler(ReadRequests):
             return await self._store.subscriptions.unsubscribe(self._jid, cid)
 
     async def pause(self, cids: tuple[ChannelId, ...], *, watches: bool) -> list[ChannelId]:
-        """Pause channels, and all saved searches if ``watches``; return the channels that were not paused before."""
+        """Pause the delivery of channels; return the channels that were not paused before.
+
+        If ``watches`` is true, all saved searches of the user are paused, too.
+        """
         async with self._services.delivery.pause_user(self._jid):
             return await self._store.pauses.pause(self._jid, cids, saved_searches=watches)
 
     async def resume(self, cids: tuple[ChannelId, ...], *, watches: bool) -> ResumeResult:
-        """Resume channels, and all saved searches if ``watches``.
+        """Resume the delivery of channels; return what was withheld during the pause.
 
-        Return the numbers of versions of channels and of matches of saved searches withheld during the pause.
+        If ``watches`` is true, all saved searches of the user are resumed, too. The result has the number of versions
+        of each channel, and the number of matches of saved searches.
         """
         return await self._store.pauses.resume(self._jid, cids, saved_searches=watches)
 

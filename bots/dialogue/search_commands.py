@@ -33,7 +33,7 @@ NEW_AT_ONCE: Final = 3
 PREVIEW_DAYS: Final = 3
 """Number of days for which entries can be found."""
 MANY_MATCHES_PER_DAY: Final = 30
-"""Matches of a search per day above which the user has to confirm that it is saved."""
+"""If a search has more matches per day, it is saved only after the user has confirmed this."""
 PREVIEW_EXAMPLES: Final = 3
 
 _NEW_WORDS: Final = frozenset(("new", "newest", "latest", "neu", "neue", "nouveau", "nouveaux", "nuevo", "nuevos"))
@@ -44,9 +44,10 @@ _LANGUAGE_FIELDS: Final = frozenset(("lang", *(each for each, name in FIELD_SYNO
 
 
 async def find(requests: Requests, command: VerbCommand) -> Reply:
-    """Search for channels, and for entries if no channel matches and the query can be applied to entries.
+    """Search for channels, or for entries if no channel has all words of the query.
 
-    Channels with only some of the words are shown if no entry has all of them.
+    Entries are not searched if the query has conditions for channels only. They are shown if one of them has all words,
+    or if no channel was found. Otherwise, the channels that have some of the words are shown.
     """
     text = command.words
     if not text.strip():
@@ -69,14 +70,18 @@ def _suggest_subscribing(url: str, translator: Translator) -> Reply:
 
 
 def _has_all_words(answer: SearchAnswer) -> bool:
-    """Return whether a result has all words of the query."""
+    """Return whether at least one of the results has all words of the query."""
     return any(not hit.lacks_words for hit in answer.hits)
 
 
 def _results(
     requests: Requests, text: str, query: Query, answer: SearchAnswer, *, are_instead_of_channels: bool = False
 ) -> Reply:
-    """Return the reply that shows the first results of a search."""
+    """Return the reply that shows the first results of a search.
+
+    ``text`` is the query as the user wrote it, ``query`` the parsed query, and ``answer`` has its results.
+    ``are_instead_of_channels`` states that the results are entries because no channel was found.
+    """
 
     async def search(requests: Requests, limit: int) -> Sequence[SearchHit]:
         return (await requests.search(msgspec.structs.replace(query, limit=limit))).hits
@@ -104,7 +109,11 @@ class _Pages(msgspec.Struct, frozen=True):
     translator: Translator
 
     def show(self, hits: Sequence[SearchHit], shown_before: int = 0, *, has_more: bool) -> Reply:
-        """Return the reply that shows the hits after the first ``shown_before`` ones."""
+        """Return the reply that shows the hits after the first ``shown_before`` ones.
+
+        ``hits`` are all hits so far, including those that earlier replies have shown. ``has_more`` states whether the
+        search has further hits.
+        """
         options = {}
         for number, hit in enumerate(hits, 1):
             name = title(hit.channel)

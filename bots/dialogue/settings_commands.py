@@ -61,7 +61,10 @@ async def change_preferences(requests: Requests, command: VerbCommand) -> Reply:
 
 
 async def _interval_note(requests: Requests, subscription: SubscribedChannel, interval_s: int | None) -> str:
-    """Return the sentence about a new delivery interval; "" if it is not known at present how often the bot polls."""
+    """Return the sentence that compares a new delivery interval with the interval between polls of the channel.
+
+    The result is "" if the interval between polls is unknown at present.
+    """
     try:
         explanation = await requests.explain_polling(subscription.channel.id)
     except CoronetError:

@@ -70,7 +70,10 @@ async def _subscribe(requests: Requests, command: SubscribeCommand, url: str) ->
 
 
 def _offer_page(url: str, settings: InitialSettings, translator: Translator) -> Reply:
-    """Ask whether to monitor the page at ``url``, which has no feed."""
+    """Ask whether to monitor the page at ``url``, which has no feed.
+
+    ``settings`` are the settings for the new subscription.
+    """
     text = translator.gettext(
         "There's no feed at {url}. Shall I monitor the page itself and let you know when it changes? (`yes` or `no`)",
         url=one_line(url, 300),
@@ -80,7 +83,10 @@ def _offer_page(url: str, settings: InitialSettings, translator: Translator) -> 
 
 
 def _offer_feeds(feeds: Sequence[FeedLink], settings: InitialSettings, translator: Translator) -> Reply:
-    """Ask to which of the feeds of a page to subscribe."""
+    """Ask to which of the feeds of a page to subscribe.
+
+    ``settings`` are the settings for the new subscription.
+    """
     untitled = translator.gettext("Feed")
     options = {
         str(number): Option(

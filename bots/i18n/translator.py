@@ -3,8 +3,9 @@
 The code contains every sentence in English, as an argument of :meth:`Translator.gettext` or
 :meth:`Translator.ngettext`, or of :func:`gettext_noop` if the sentence is a constant that is translated later. ``make
 words`` extracts these arguments into the catalogs in ``bots/catalogs``. Placeholders are named: ``{title}``. A sentence
-is never put together from parts, because parts cannot be translated. A placeholder stands where its value fits whatever
-the value's gender and case. Dates, numbers and lists are formatted as the Unicode CLDR defines for the language.
+is never put together from parts, because parts cannot be translated. Sentences are worded so that a value fits into its
+placeholder whatever its grammatical gender and case. Dates, numbers and lists are formatted as the Unicode CLDR defines
+for the language.
 """
 
 from collections.abc import Sequence
@@ -30,9 +31,11 @@ SOURCE_LANGUAGE: Final = "en"
 LANGUAGES: Final = (SOURCE_LANGUAGE, "de", "fr", "es")
 _UNITS_S: Final = (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
 _THRESHOLD: Final = 1.5
-"""A duration is rounded to a multiple of a unit from this number of units on."""
+"""Minimum number of units for which a duration is stated in this unit: 85 minutes are stated in minutes, 95 minutes in
+hours."""
 _SINGLE_UNIT_TOLERANCE: Final = 0.02
-"""A frequency that differs by less than this fraction from one unit is stated as once per unit."""
+"""If an interval differs from one unit by less than this fraction of the unit, its frequency is stated as once per
+unit."""
 _LOCALES: Final = {SOURCE_LANGUAGE: "en_GB"}
 """Locales that differ from their language. British English has a 24-hour clock, as the commands do."""
 

@@ -2,8 +2,9 @@
 
 While no process is connected, the account's server stores messages: as offline messages (XEP-0160), which arrive in the
 next session, and in the archive (XEP-0313), which also has the messages that a failed process received and did not
-store. Therefore each session of an account first reads the archive, from the time up to which all messages are stored,
-and only then stores the messages that arrive in the session. A component has no archive.
+store. Therefore each session of an account first stores the messages in the archive, and only then the messages that
+arrive in the session. It reads the archive from the *checkpoint* on, the time up to which all messages are stored. A
+component has no archive.
 """
 
 import asyncio
@@ -39,13 +40,13 @@ class SyncState(enum.Enum):
     CATCHING_UP = enum.auto()
     """The archive is being read."""
     COMPLETE = enum.auto()
-    """All messages sent before the queued ones are stored."""
+    """All messages are stored that were sent before those in the queue."""
     INCOMPLETE = enum.auto()
     """There has been no session, or the archive could not be read; the next session tries again."""
 
 
 class CatchUp:
-    """The progress of storing all messages to one bot's address, with the checkpoint up to which they are stored."""
+    """Stores the archived messages of one bot's address, and records up to which time all messages are stored."""
 
     def __init__(
         self,
@@ -98,7 +99,7 @@ class CatchUp:
         _log.info("message archive fetched", lookback_s=round(now_s - since_s), new=new_count)
 
     async def write_checkpoint(self, *, is_idle: bool) -> None:
-        """Store, every few seconds, the time up to which all messages to the bot are stored.
+        """Store the checkpoint, the time up to which all messages to the bot are stored, every few seconds.
 
         ``is_idle`` states that no received message waits to be stored.
         """

@@ -130,7 +130,7 @@ class Intake:
             await self._catch_up.write_checkpoint(is_idle=not self._queue and not self._store_lock.locked())
 
     async def _store(self, messages: Sequence[MessageReceived]) -> int:
-        """Store messages, acknowledge the new ones, and pass them to the responsible bots.
+        """Store messages, send receipts for the new ones, and pass them to the bots that serve their senders.
 
         Return the number of new messages.
         """
@@ -172,7 +172,10 @@ class Intake:
             after_id = await retry_while_unavailable(partial(self._handle_notices, after_id))
 
     async def _handle_notices(self, after_id: str) -> str:
-        """Handle the notices of other bots after the notice with the id ``after_id``; return the id of the last one."""
+        """Handle the notices of other bots after the notice with the id ``after_id``; return the id of the last one.
+
+        A notice states that another bot has received a message or an ad-hoc command of a user.
+        """
         notices = await self._bot_messages.read_notices(after_id)
         assigned = await self._pass_unanswered({each.uid for each in notices.values()})
         own = {ident: each for ident, each in notices.items() if each.uid in assigned}

@@ -12,7 +12,8 @@ from service.store.delivery.inbound_log import MAX_UNANSWERED
 
 _MAX_QUEUED: Final = 10_000
 _MAX_QUEUED_PER_SITE: Final = 5_000
-"""Maximum for the users of one site (registrable domain), so that no server fills the queue with invented JIDs (I7)."""
+"""Maximum number of queued messages from the users of one site (registrable domain), so that no server fills the queue
+with invented JIDs (guarantee I7)."""
 
 
 class IntakeQueue:

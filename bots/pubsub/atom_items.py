@@ -26,7 +26,7 @@ _MAX_NAMES: Final = 10
 _MAX_TITLE_CHARS: Final = 300
 _MAX_LINK_CHARS: Final = 2_000
 _MAX_FUTURE_S: Final = 86_400.0
-"""Publication dates further ahead of the detection are ignored."""
+"""A publication date is ignored if it is more than this time after the detection of the entry."""
 
 
 class NodeItem(msgspec.Struct, frozen=True):

@@ -4,10 +4,11 @@ Only the bot that serves the first partition of the first address publishes. Wor
 all channels and nodes are scanned periodically, so that a lost report only delays the update. One request is sent at a
 time, so that a slow service does not delay deliveries to users (guarantee I7).
 
-The stored position of a node advances once the service has all versions up to it; an interrupted step is repeated.
-Before an item is published, the publisher queries whether the service has the same item, because subscribers are
-notified of each publication. The position is stored before the node is created, so that the node is deleted in any case
-when the channel ceases to be public (guarantee I10).
+The store has the *position* of each node: the last version of the channel that the service has, and the title of the
+node. The position is advanced after the versions are published, so that an interrupted step is repeated. Before an item
+is published, the publisher queries whether the service has the same item, because subscribers are notified of each
+publication. The first position is stored before the node is created, so that the node is deleted in any case when the
+channel ceases to be public (guarantee I10).
 """
 
 import asyncio
@@ -36,7 +37,8 @@ from service.store.client.keys import REGISTRY_BUCKETS
 
 MAX_ITEMS_PER_S: Final = 10
 MAX_INITIAL_ITEMS: Final = 20
-"""Maximum number of items of a new node, or of one whose next versions the channel's log has dropped."""
+"""Maximum number of items published on a new node. The same maximum applies if the channel's log no longer has the
+versions after the node's position."""
 REFUSAL_PAUSE_S: Final = 600.0
 """Time for which a node is not updated after the service has refused it."""
 _INITIAL_VERSIONS: Final = 30
@@ -231,8 +233,8 @@ class NodePublisher:
     async def _next_items(self, channel: Channel, version: int) -> tuple[list[Delta], list[NodeItem]]:
         """Return the changes (deltas) of some versions after ``version``, oldest first, and the items to publish.
 
-        For a new node (version 0), and if some of the deltas are no longer in the channel's log, the result begins with
-        the latest versions instead.
+        The result consists of the latest versions instead if the node is new (``version`` is 0), or if the channel's
+        log no longer has some of the deltas.
         """
         last = min(channel.version, version + _VERSIONS_PER_STEP)
         deltas = await self._store.channels.deltas(channel.id, version + 1, last) if version else []

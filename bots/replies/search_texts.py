@@ -139,8 +139,9 @@ def _numbered(
 ) -> str:
     """Return a text with the hits after the first ``shown_before`` ones, numbered from the very first one.
 
-    ``part`` is the number of hits above a heading, and the heading. Below the hits are ``hints``, a line each, and the
-    offer to subscribe, unless the user is subscribed to all of them already.
+    The text begins with the line ``head``. ``part`` is a pair (n, heading): the heading is inserted after the first n
+    hits; None if there is no heading. Below the hits are ``hints``, a line each, and the offer to subscribe, unless the
+    user is subscribed to all of them already. ``has_more`` states whether the search has further hits.
     """
     if shown_before == len(hits):
         return translator.gettext(NO_MORE_RESULTS)
@@ -279,7 +280,7 @@ def _alternatives(query: Query, text: str, translator: Translator) -> list[str]:
 
 
 def _or_hints(query: Query, text: str, translator: Translator) -> list[str]:
-    """Return a sentence about OR if the query has this word in small letters."""
+    """Return the sentence that OR has to be written in capital letters, if ``text`` contains "or"; else nothing."""
     if not _LOWERCASE_OR.search(text) or any(len(group) > 1 for group in query.all_of):
         return []
     command = f"find {_LOWERCASE_OR.sub(' OR ', text)}"

@@ -23,7 +23,8 @@ def preferences_text(
 ) -> str:
     """Return the settings of one subscription, or of all subscriptions if ``target`` is None.
 
-    If the command has changed the settings, ``note`` is a line to add, or "". Otherwise ``note`` is None.
+    ``note`` is None if the command only shows the settings. If the command has changed them, ``note`` is a line to add
+    to the text, or "" for no such line.
     """
     rows = _settings(preferences, translator, for_all=target is None)
     if note is not None:

@@ -24,7 +24,8 @@ from service.users.preferences import Preferences
 NO_SUBSCRIPTIONS: Final = gettext_noop("You have no subscriptions. Send me the address of a site or feed to start.")
 _MAX_PROBLEMS = 10
 _NOTABLE_SPEED: Final = 1.5
-"""Factor between polls at this hour and the average of the week from which on a reply mentions the difference."""
+"""A reply mentions the present poll rate if it is at least this many times the average of the week, or if the average
+is at least this many times the present rate."""
 
 _REASON_OF_CONSTRAINT: Final = {
     BindingConstraint.NONE: gettext_noop(
@@ -44,7 +45,8 @@ _REASON_OF_CONSTRAINT: Final = {
         "There aren't enough checks for all channels right now, so it gets fewer than usual."
     ),
 }
-"""The sentences without placeholders; :func:`_reason` has the others."""
+"""For each constraint on the polls, the sentence that states it. Constraints whose sentence has placeholders are
+absent; :func:`_reason` has their sentences."""
 
 
 def subscribed_text(

@@ -26,7 +26,8 @@ _MAX_QUEUED: Final = 1_000
 
 MAX_ROOMS: Final = 1_000
 MAX_ROOMS_PER_SITE: Final = 500
-"""Maximum number of rooms on the servers of one site (registrable domain), and of rooms to which its users invited."""
+"""Maximum number of rooms on the servers of one site (registrable domain), and maximum number of rooms to which the
+users of one site have invited the bot."""
 MAX_ROOMS_PER_INVITER: Final = 50
 
 
@@ -40,7 +41,10 @@ class InvitationQuotas:
         """Number of queued invitations that are not in the store, by site of their senders."""
 
     def try_queue(self, sender: str) -> bool:
-        """Count an invitation that waits in the queue; return False if too many of all users or of a site wait."""
+        """Count an invitation that waits in the queue; return False if it must be dropped.
+
+        It must be dropped if too many invitations wait in total, or too many from the site of ``sender``.
+        """
         site = site_of_jid(sender)
         if self._queued.total() >= _MAX_QUEUED or self._queued[site] >= _MAX_QUEUED_PER_SITE:
             return False
@@ -82,8 +86,9 @@ class InvitationQuotas:
 def has_space(room: str, inviter: str, inviters: Mapping[str, str]) -> bool:
     """Return whether the bot may have one more room.
 
-    ``inviters`` maps each of its rooms to the inviter, "" if the inviter is unknown. The number of rooms is limited
-    in total, per site of the room, per site of the inviter, and per inviter.
+    ``room`` is the address of the new room, and ``inviter`` the user who has invited the bot. ``inviters`` maps each
+    room that the bot has to its inviter; "" means that the inviter is unknown. The number of rooms is limited in total,
+    per site of the room, per site of the inviter, and per inviter.
     """
     if len(inviters) >= MAX_ROOMS:
         return False

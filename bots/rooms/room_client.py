@@ -364,7 +364,7 @@ class RoomClient:
     async def _confirm(self, action: room_membership.ConfirmRoom) -> None:
         """Begin to serve a room that has admitted the bot; leave it if its inviter or an owner is suspended.
 
-        The room is stored, and the bot greets it when it serves it for the first time.
+        The room is stored. If the bot has not served the room before, it sends a greeting to the room.
         """
         room, record, users = action.room, action.record, action.responsible_users
         if await self._quotas.is_any_suspended({*users, user_id(room)} if action.is_new else users):

@@ -43,7 +43,8 @@ INVITATION_TIMEOUT_S: Final = 60.0
 """Time after which an invitation to an address that does not respond is dropped."""
 _MIN_RETRY_S, _MAX_RETRY_S = 15.0, 3_600.0
 _FINAL_CONDITIONS: Final = frozenset(("forbidden", "registration-required", "gone", "item-not-found", "not-allowed"))
-"""Conditions with which an established room refuses for good. For new rooms, every refusal is final."""
+"""Error conditions after which the bot does not try again to join an established room (one that has admitted it
+before). A room that has never admitted the bot is not tried again after any refusal."""
 _MANAGER_AFFILIATIONS: Final = ("owner", "admin")
 
 
@@ -118,7 +119,7 @@ class RoomPhase(Enum):
     ADMITTED = auto()
     """The room has admitted the bot; the responsible users are being checked."""
     INSIDE = auto()
-    """The room is confirmed; messages in it count."""
+    """The room is confirmed, and the bot handles messages in it."""
 
 
 class _RoomMembership:

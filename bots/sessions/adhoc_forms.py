@@ -100,10 +100,10 @@ _FIELDS: Final[dict[str, tuple[Field, ...]]] = {
     "forget": (),
     "help": (),
 }  # fmt: skip
-"""The form fields of each command, in the order of its arguments; the other commands have ``_WORDS``.
+"""The form fields of each command, in the order of its arguments. A command that is absent here has one field for all
+its arguments as text (``_WORDS``).
 
-A command with the field ``_SUBSCRIPTIONS`` is executed once for each subscription that the user selects.
-"""
+A command with the field ``_SUBSCRIPTIONS`` is executed once for each subscription that the user selects."""
 
 
 async def command_form(verb: str, translator: Translator, requests: ReadRequests) -> Form:

@@ -46,9 +46,10 @@ _log = structlog.get_logger()
 
 
 class _Session:
-    """The queued messages of one session, each with its entry of the inbound log, and the task that answers them.
+    """The queued messages of one session, and the task that answers them.
 
-    A message that is not stored has an entry with the id "".
+    Each message is queued together with its entry in the inbound log, where it is stored until it is answered. A
+    message that is not stored has an entry with the id "".
     """
 
     def __init__(self) -> None:
@@ -198,9 +199,10 @@ class ChatSessions:
 
 
 def _reply_stanzas(message: MessageReceived, entry: UnansweredMessage, reply: Reply) -> tuple[str, ...]:
-    """Return the stanzas of the reply to a message.
+    """Return the stanzas of the reply to a message; none if the reply has no text.
 
-    In a room, the reply begins with the nick of the occupant who sent the message.
+    ``entry`` is the message's entry in the inbound log. In a room, the reply begins with the nick of the occupant who
+    sent the message.
     """
     if not reply.text:
         return ()

@@ -15,11 +15,11 @@ from service.store.people.users import UserState
 
 
 async def record_activity(services: BotServices, known: UserState, tag: str) -> UserState:
-    """Record that a user with access to the bot has written, and return the user's state from before.
+    """Record that a user with access to the bot has written; return the user's state before this message.
 
-    ``known`` is the user's stored state, and ``tag`` the language of the user's client (RFC 5646). A new user is
-    marked as welcomed, and deliveries to an unreachable user are resumed. The returned state still states that the user
-    was new or unreachable.
+    ``known`` is the user's stored state, and ``tag`` the language of the user's client (RFC 5646). A new user is marked
+    as welcomed, and deliveries to an unreachable user are resumed. The result still states whether the user was new or
+    unreachable before, but has the new language.
     """
     jid, store = known.jid, services.store
     if not known.welcomed:

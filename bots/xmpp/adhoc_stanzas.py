@@ -81,8 +81,9 @@ def response(
 ) -> str:
     """Return the payload of the response to a request: the next form, or the end of the command.
 
-    ``node`` is the name of the command, and ``session`` the id of its session. ``note`` is the result of the command,
-    or an error message if ``is_failed``.
+    ``node`` is the name of the command, and ``session`` the id of its session. ``status`` is "executing" if ``form``,
+    the next form, follows; otherwise "completed" or "canceled". ``note`` is the result of the command, or an error
+    message if ``is_failed``.
     """
     content = "<actions execute='complete'><complete/></actions>" if form is not None else ""
     if note:

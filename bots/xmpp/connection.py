@@ -162,7 +162,10 @@ class Connection:
         return await self._send_request(to, kind, content)
 
     def _send_request(self, to: str, kind: str, content: str) -> ResponseFuture:
-        """Send a request with a random id; return its future response, which only ``to`` can complete."""
+        """Send a request with a random id, and return its future response.
+
+        Only a response from the address ``to`` completes the future.
+        """
         ident = secrets.token_hex(8)
         response: ResponseFuture = asyncio.get_running_loop().create_future()
         self._requests[ident] = (to, response)

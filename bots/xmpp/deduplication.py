@@ -16,7 +16,8 @@ MAX_AGE_S: Final = 86_400.0
 MAX_CLOCK_SKEW_S: Final = 10.0
 """Maximum difference between the clocks of the XMPP server, of Redis and of this process."""
 ID_REUSE_AFTER_S: Final = 1_800.0
-"""Age from which on a message with the same id and text is another one: some clients restart their ids per session."""
+"""Time after which a message with the same sender, id and text is a new message and no duplicate. Some clients use the
+same ids again in each session."""
 
 STANZA_ID: Final = "{urn:xmpp:sid:0}stanza-id"
 
@@ -25,18 +26,20 @@ _DELAYS: Final = ("{urn:xmpp:delay}delay", "{jabber:x:delay}x")
 
 _ARCHIVE_KEY_PREFIX: Final = "a "
 _KEY_WINDOW_S: Final = 10.0
-"""Messages without any id are duplicates if they arrive within the same window and have the same text."""
+"""Length of the time windows for messages without any id. Two of them are duplicates if they have the same sender and
+text and their times are in the same window."""
 _UNKNOWN_TIME_S: Final = 1.0
 """Unix time of a delay stamp that cannot be parsed: long ago."""
 
 
 def dedup_key(stanza: Element, account: str, now_s: float) -> str:
-    """Return a key that identifies a message to an account in all sessions that receive it.
+    """Return a key by which an account recognizes the same message in all sessions that receive it.
 
     ``account`` is the bare JID of the account, and ``now_s`` the current time (Unix s). The key is the message's id in
-    the account's archive, which only the account's own server can set (XEP-0359). For a message without
-    this id, the key is a hash of the sender, the text and the sender's message id. If the sender gave no message id,
-    the hash contains the time instead; for a delayed message, this is the time when the server stored it.
+    the account's archive, which only the account's own server can set (XEP-0359). For a message without this id, the
+    key is a hash of the sender, the text and the sender's message id. If the sender gave no message id, the hash
+    contains the time instead, in windows of ``_KEY_WINDOW_S`` seconds. The time is ``now_s``, or, for a delayed
+    message, the time when the server stored it.
     """
     archive_ids = (each.get("id", "") for each in stanza.iterfind(STANZA_ID) if each.get("by") == account)
     archive_id = next(archive_ids, "")

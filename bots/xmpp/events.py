@@ -136,12 +136,15 @@ class MessageBounced(msgspec.Struct, frozen=True):
 
 
 class UserPresence(msgspec.Struct, frozen=True):
-    """A change of a user's presence: at least one client is online, or the last one went offline."""
+    """A change of a user's presence, or another sign that the user is online.
+
+    ``is_online`` states whether at least one client is online; otherwise the last client went offline.
+    """
 
     jid: str
     is_online: bool = True
     is_free: bool | None = None
-    """Whether at least one client is neither away nor busy; None if the event is not about presence."""
+    """Whether at least one client is neither away nor busy; None if the event only shows that the user is online."""
     is_new_client: bool = False
     """Whether the client that caused the event was not known to be online before."""
 

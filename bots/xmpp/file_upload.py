@@ -13,7 +13,7 @@ from service.errors import CoronetError, UploadRefused
 from service.net.http_upload_client import HttpUploadClient as Files
 
 UPLOAD_TIMEOUT_S: Final = 25.0
-"""For the whole upload, discovery included, because a user is waiting."""
+"""Time limit for a whole upload, including the discovery of the service, because a user is waiting."""
 _DISCOVERY_TIMEOUT_S: Final = 5.0
 _MAX_SERVICES: Final = 20
 _MAX_SIZE_DIGITS: Final = 18

@@ -1,7 +1,7 @@
 """The ids of the messages that the bot sends.
 
-Each id begins with the user id of its recipient, so that a receipt can only concern messages to its sender. In ids of
-batches, a dash follows; in ids of all other messages, a dot follows.
+Each id begins with the user id of the recipient. The bot accepts a receipt from a user only if the message id in it
+begins with the id of this user. In ids of batches, a dash follows; in ids of all other messages, a dot follows.
 """
 
 import secrets

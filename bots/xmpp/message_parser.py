@@ -154,10 +154,11 @@ def _parse_text_message(stanza: Element, sent_s: float, *, is_groupchat: bool) -
 
 
 def _parse_text(stanza: Element) -> tuple[str | None, str, bool]:
-    """Return the text, the id of the message that is replied to, and whether this is a reaction.
+    """Return the text of a message, the id of the message that it replies or reacts to, and whether it is a reaction.
 
-    The text is None if there is none, and the id "" if the message is no reply. A shared file (XEP-0066) is an OPML
-    list if the body is empty, the URL, or "import"; the bot cannot use other files.
+    The text is None if the message has none, and the id is "" if it is no reply. A shared file (XEP-0066) is taken for
+    an OPML list, and the text is the command to import it, if the body is empty, repeats the URL, or is "import". The
+    bot ignores other files.
     """
     reactions, body = stanza.find(_REACTIONS), stanza.findtext("{*}body")
     if reactions is not None:

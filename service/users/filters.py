@@ -1,7 +1,8 @@
-"""Filters of subscriptions: rules over words, phrases and regular expressions (RE2), by which entries are delivered.
+"""Filters of subscriptions: rules that decide which entries are delivered.
 
-A change is allowed if no deny rule matches and, if there are allow rules, at least one of them matches. Words are
-normalised as in the channel directory; matching a regular expression takes time linear in the text.
+A rule denies or allows the entries that match a condition: words, a phrase, or a regular expression (RE2). A change is
+allowed if no deny rule matches and, if there are allow rules, at least one of them matches. Words match regardless of
+case and accents. Matching a regular expression takes time linear in the text.
 """
 
 from collections.abc import Iterable, Sequence
@@ -49,7 +50,11 @@ def is_allowed(rules: Sequence[FilterRule], subject: SearchableEntry) -> bool:
 
 
 def build_subjects(changes: Iterable[Change]) -> tuple[SearchableEntry, ...]:
-    """Return, for each change, the texts that filter rules examine: title, summary, tags, a page's previous text."""
+    """Return, for each change, an entry with the texts that filter rules examine.
+
+    The result keeps the title of the entry. Its summary consists of the entry's summary, the previous text if the
+    change replaced one, and the entry's tags.
+    """
     subjects = []
     for change in changes:
         parts = (change.entry.summary, change.before, *change.entry.tags)
@@ -75,9 +80,9 @@ def parse_condition(text: str) -> Condition:
     return PhraseCondition(found) if quoted else AnyWord(tuple(dict.fromkeys(found)))
 
 
-def format_condition(test: Condition) -> str:
+def format_condition(condition: Condition) -> str:
     """Return a condition in the syntax that :func:`parse_condition` reads."""
-    match test:
+    match condition:
         case AnyWord(found):
             return " ".join(found)
         case PhraseCondition(found):

@@ -1,8 +1,8 @@
 """A user's preferences for notifications of subscriptions: mute, title, edits, template, filters, interval.
 
-A user has preferences for each subscription, by its number, and preferences for all subscriptions (``FOR_ALL``). A
-change is delivered if the mutes and filters of both allow it. For edits, template and interval, the preferences for the
-subscription override those for all.
+A user has preferences for each subscription, stored under its number, and preferences for all subscriptions, stored
+under ``FOR_ALL``. A change is delivered if the mutes and filters of both allow it. For edits (whether edited entries
+are delivered), template and interval, the preferences for the subscription override those for all.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,8 @@
-"""Quiet hours and digests: when a user's quiet hours end, and when the next digest is sent. Times are arguments.
+"""Quiet hours and digests: when a user's quiet hours end, and when the next digest is sent.
 
-Quiet hours and digests use local time in the user's zone (PEP 495). A local time that daylight saving skips in spring
-means one hour later. A local time that is repeated in autumn means its first occurrence.
+The functions read no clock; times are arguments. Quiet hours and digests use local time in the user's zone (PEP 495). A
+local time that daylight saving skips in spring means one hour later. A local time that is repeated in autumn means its
+first occurrence.
 """
 
 from collections.abc import Iterator

@@ -35,30 +35,34 @@ def selection(
 
 def test_the_first_item_after_the_interval_is_due_and_its_channel_is_recorded() -> None:
     for each in (selection(None), selection(MIDNIGHT_S - 2 * HOUR_S)):
-        assert each.take(item(NEWS, MIDNIGHT_S), MIDNIGHT_S)
-        assert (each.since_s, each.next_due_s, each.spaced) == (MIDNIGHT_S, inf, {NEWS})
+        assert each.count_if_due(item(NEWS, MIDNIGHT_S), MIDNIGHT_S)
+        assert (each.since_s, each.next_due_s, each.interval_channels) == (MIDNIGHT_S, inf, {NEWS})
 
 
 def test_an_item_within_the_interval_waits_and_items_of_other_channels_do_not() -> None:
     selected = selection(MIDNIGHT_S)
-    assert not selected.take(item(NEWS, MIDNIGHT_S + 10), MIDNIGHT_S + 60)
-    assert selected.take(item(BLOG, MIDNIGHT_S + 20), MIDNIGHT_S + 60)
-    assert (selected.since_s, selected.next_due_s, selected.spaced) == (MIDNIGHT_S + 20, MIDNIGHT_S + HOUR_S, {NEWS})
-    assert selected.take(item(NEWS, MIDNIGHT_S + 10), MIDNIGHT_S + HOUR_S)
+    assert not selected.count_if_due(item(NEWS, MIDNIGHT_S + 10), MIDNIGHT_S + 60)
+    assert selected.count_if_due(item(BLOG, MIDNIGHT_S + 20), MIDNIGHT_S + 60)
+    assert (selected.since_s, selected.next_due_s, selected.interval_channels) == (
+        MIDNIGHT_S + 20,
+        MIDNIGHT_S + HOUR_S,
+        {NEWS},
+    )
+    assert selected.count_if_due(item(NEWS, MIDNIGHT_S + 10), MIDNIGHT_S + HOUR_S)
 
 
 def test_an_item_queued_before_the_last_message_is_due_at_once() -> None:
-    assert selection(MIDNIGHT_S).take(item(NEWS, MIDNIGHT_S - 1), MIDNIGHT_S + 1)
+    assert selection(MIDNIGHT_S).count_if_due(item(NEWS, MIDNIGHT_S - 1), MIDNIGHT_S + 1)
 
 
 def test_an_item_does_not_wait_because_the_clock_of_the_store_is_ahead() -> None:
-    assert selection(None).take(item(NEWS, MIDNIGHT_S + 5), MIDNIGHT_S)
+    assert selection(None).count_if_due(item(NEWS, MIDNIGHT_S + 5), MIDNIGHT_S)
 
 
 def test_an_interval_for_all_subscriptions_does_not_apply_to_saved_searches() -> None:
     selected = selection(MIDNIGHT_S, number=FOR_ALL)
-    assert not selected.take(item(NEWS, MIDNIGHT_S + 10), MIDNIGHT_S + 60)
-    assert selected.take(item(NEWS, MIDNIGHT_S + 10, MatchedSearch(1, "tag=python", (0,))), MIDNIGHT_S + 60)
+    assert not selected.count_if_due(item(NEWS, MIDNIGHT_S + 10), MIDNIGHT_S + 60)
+    assert selected.count_if_due(item(NEWS, MIDNIGHT_S + 10, MatchedSearch(1, "tag=python", (0,))), MIDNIGHT_S + 60)
 
 
 @pytest.mark.parametrize(
@@ -69,16 +73,16 @@ def test_a_digest_sent_a_little_late_does_not_delay_the_next_by_a_round(
 ) -> None:
     selected = selection(MIDNIGHT_S + 30, UserSettings(digest=digest), interval_s=interval_s)
     due_s = MIDNIGHT_S + interval_s
-    assert selected.take(item(NEWS, MIDNIGHT_S + 60), due_s)
+    assert selected.count_if_due(item(NEWS, MIDNIGHT_S + 60), due_s)
     assert selected.since_s is not None
     assert next_digest_s(digest, "UTC", selected.since_s) == due_s
-    assert not selected.take(item(NEWS, MIDNIGHT_S + 60), due_s - HOUR_S)
+    assert not selected.count_if_due(item(NEWS, MIDNIGHT_S + 60), due_s - HOUR_S)
 
 
 def test_a_selection_is_full_after_the_maximum_of_due_items() -> None:
     selected = selection(MIDNIGHT_S)
     for number in range(MAX_DUE_ITEMS):
         assert not selected.is_full
-        selected.take(item(NEWS, MIDNIGHT_S + 1), MIDNIGHT_S + 1)
-        selected.take(item(BLOG, MIDNIGHT_S + number), MIDNIGHT_S + 1)
+        selected.count_if_due(item(NEWS, MIDNIGHT_S + 1), MIDNIGHT_S + 1)
+        selected.count_if_due(item(BLOG, MIDNIGHT_S + number), MIDNIGHT_S + 1)
     assert selected.is_full
