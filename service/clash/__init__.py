@@ -6,9 +6,9 @@ transitions, and ``workers.key_group_balancer`` its decisions.
 Load-aware hashing (CLASH §III-V): an identifier key has N bits, ordered by significance so that subscriptions that
 belong together share a prefix. The first d bits of a key, padded with zeros, are the *virtual key* of a *key group* of
 depth d; SHA-1 and Map give the group's *keyspace* (a server in the paper). The active groups are the leaves of a binary
-tree, so each key is in exactly one. A split adds a bit: the left child keeps its virtual key and therefore its
-keyspace, the right child's is computed anew. No process knows the whole tree: each keyspace has a ``ServerTable`` of
-its own groups, and clients search for depths.
+tree, so each key is in exactly one active group. A split adds a bit: the left child keeps its virtual key and therefore
+its keyspace, the right child's is computed anew. No process knows the whole tree: each keyspace has a ``ServerTable``
+of its own groups, and clients search for depths.
 
 - ``key_groups``    identifier keys, key groups, and the map from a virtual key to its keyspace
 - ``server_table``  a keyspace's table, and its form in a Redis hash
@@ -19,13 +19,15 @@ its own groups, and clients search for depths.
 - ``split_merge_policy``  the load of a group, and which groups to split and merge
 
 Deviation: *moves are live* (the paper leaves the transfer of state open). A keyspace gives a group away in one write,
-which commits the move; from then on the taker accepts keys of the group, and clients that are redirected there bring
-the proof. Nothing is frozen and no write is refused: what was written before the commit follows in pages, and records
-state which of two versions is newer (docs/decisions/0018).
+which commits the move. From then on, the keyspace that receives the group accepts its keys. A client that still asks
+the former keyspace is redirected, and presents the move to the new one as a *proof* that the group was given away.
+Nothing is frozen and no write is refused. The records that were written before the commit follow in pages; each has a
+number that tells which of two versions is newer (docs/decisions/0018).
 
-Deviation: prefix matches ignore groups that are being given back, which would violate Theorem 1 (§V.B), and bits beyond
-a group's depth; a table without entries answers -1, because the root has depth 0.
+Deviation: a *prefix match*, the number of leading bits that a key shares with the groups of a table, ignores groups
+that are being returned in a merge, which would violate Theorem 1 (§V.B). It also ignores bits beyond a group's depth.
+For a table without groups it is -1, because the root has depth 0.
 
-Deviation: the parent's keyspace asks the right child's for a merge, and that one may decline; in the paper the child
-announces it.
+Deviation: for a merge, the parent's keyspace asks the right child's keyspace to return the right child, and that
+keyspace may decline. In the paper, the child's server announces the merge.
 """

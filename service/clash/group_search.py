@@ -10,8 +10,9 @@ each answer narrows:
 Deviation: the first guess may be a hint, the depth of a cached leaf group. The next guesses are then the depths next to
 the hint, in doubling steps, because a group that has split or merged usually did so by one or two bits. After that, and
 without a hint, the guess is the middle of the bounds. A keyspace that has given the group away redirects the search to
-the keyspace that takes it, with a proof. While groups move, the answers of two keyspaces can contradict each other: the
-search then starts again.
+the keyspace that receives it. The next probe then contains the group's move as a *proof*, by which the receiving
+keyspace accepts the group even if it has not been informed yet. While groups move, the answers of two keyspaces can
+contradict each other: the search then starts again.
 
 :class:`DepthCache` is a client's cache of leaf groups (§V.C and §VI.A).
 """
@@ -27,7 +28,10 @@ from service.errors import KeyGroupMoving
 
 
 class DepthCache:
-    """A client's cache of leaf groups. A new group replaces the groups that it overlaps."""
+    """A client's cache of *leaf groups*, which are the key groups that are not split.
+
+    A new group replaces the cached groups that it overlaps.
+    """
 
     def __init__(self) -> None:
         self._starts: list[int] = []
@@ -90,8 +94,8 @@ class DepthSearch:
     def __init__(self, key: int, bits: int, keyspaces: KeyspaceMap, depths: DepthCache) -> None:
         """Start a search for a key of ``bits`` bits.
 
-        ``depths`` is the client's cache of leaf groups, from which the first guess is taken and to which the result is
-        added. Raises :class:`BadKey` if the key is longer.
+        ``keyspaces`` maps key groups to keyspaces. ``depths`` is the client's cache of leaf groups, from which the
+        first guess is taken and to which the result is added. Raises :class:`BadKey` if the key is longer.
         """
         check_key(key, bits)
         self._key, self._bits, self._keyspaces, self._depths = key, bits, keyspaces, depths

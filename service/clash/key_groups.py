@@ -146,7 +146,7 @@ def _first_bits(text: str, count: int) -> int:
 HASH_BITS = 160
 
 Keyspace = int
-"""The number of a keyspace, from 0."""
+"""The number, from 0, of a keyspace: a part of the store that holds a set of key groups (a server in the paper)."""
 
 
 class KeyspaceMap(Protocol):
@@ -173,7 +173,10 @@ class Keyspaces(msgspec.Struct, frozen=True):
         return hash_key(group) * self.count >> HASH_BITS
 
     def point(self, keyspace: Keyspace) -> str:
-        """Return a keyspace's point in the id space of nodes: the least hash of its share, as 40 hex digits."""
+        """Return the id of a keyspace in the id space of nodes, as 40 hex digits.
+
+        It is the least hash of the keyspace's share. The node nearest to this id balances the keyspace's load.
+        """
         return f"{-(-(keyspace << HASH_BITS) // self.count):040x}"
 
     def check(self, keyspace: Keyspace) -> None:

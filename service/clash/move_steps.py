@@ -7,12 +7,13 @@
 Each step is carried out in one of two keyspaces: in that of the parent group, or in that of its right child (the
 child). The *donor* is the keyspace that the records leave, the *taker* the one that receives them.
 
-``*`` is the commit: the donor accepts keys before it, the taker after it. If the balancer fails to carry out the next
-step, a client's proof makes a keyspace the taker. The state of a move is entirely in the tables. After a failure, the
-balancer's successor reads its keyspace's table, continues with :func:`resume_step`, and repeats steps without effect.
+``*`` is the commit: before it, the donor accepts keys of the group that moves, and after it the taker. The taker is
+informed by the balancer's next step. If the balancer fails to carry out this step, a redirected client informs the
+taker by its proof (the move). The state of a move is entirely in the tables. After a failure, the balancer's successor
+reads its keyspace's table and continues with :func:`resume_step`. It may repeat steps, which changes nothing.
 
-Each step names its move by number, so that it changes nothing when it is repeated, or arrives late from a balancer that
-no longer serves the keyspace.
+Each step names its move by number. It therefore changes nothing if it is repeated, or if it arrives late from a
+balancer that no longer serves the keyspace.
 """
 
 from collections.abc import Callable
@@ -142,7 +143,7 @@ class GiveResult(msgspec.Struct, frozen=True):
 class FetchedRecords(msgspec.Struct, frozen=True):
     """Answer to :class:`Fetch`: some of the records that are still to be moved.
 
-    ``records`` is empty if none are left, or if the keyspace is no longer the donor of this move.
+    ``records`` is empty if none are left, or if the keyspace no longer gives away the records of this move.
     """
 
     records: tuple[Record, ...]
@@ -206,11 +207,11 @@ def apply(table: ServerTable, step: Step, keyspaces: KeyspaceMap) -> ServerTable
 def filled_leaf(step: Step, after: ServerTable) -> KeyGroup | None:
     """Return the leaf group whose last records have arrived with this step; None if the step completes no leaf.
 
-    ``after`` is the table after the step. The tombstones (records of deletions) in the leaf are no longer needed then.
-    The result for a repeated step is the same.
+    ``after`` is the table after the step. The leaf's tombstones (records of deletions) are no longer needed once the
+    leaf is complete. A repeated step has the same result.
 
-    The end of a split completes no leaf in the keyspace that gave the records: a part of another split may be arriving
-    there.
+    The last step of a split completes no leaf in the keyspace that gave the records away. Records of another split may
+    still be arriving there.
     """
     if isinstance(step, Settle) or (isinstance(step, Finish) and step.move.kind is MoveKind.MERGE):
         leaf = step.move.leaf

@@ -7,11 +7,11 @@ reader that has crashed resumes from its saved position. A leaf that is still be
 donor) is read after the donor. Records are copied before they are deleted, so a record that the donor no longer has is
 in the leaf by then.
 
-Records are ordered by key and id; a group is a range of records. Each record has ``seq``, the number of its
-subscriber's change. Of two versions of a record, the version with the greater number is newer, wherever and in whatever
-order they meet. Records can therefore be copied, even twice, during writes. A deletion in a leaf that is still being
-filled leaves a record that is not ``present`` (a tombstone), because an older version of the record may still arrive;
-once the leaf is filled, tombstones are dropped.
+Records are ordered by key and id; a group is a range of records. Each record has ``seq``, a number that grows with each
+change by its subscriber. Of two versions of a record, the version with the greater number is newer, whichever arrives
+first. Records can therefore be copied, even twice, while they are written. A deletion in a leaf that is still being
+filled leaves a *tombstone*, a record that is not ``present``, because an older version of the record may still arrive.
+Once the leaf is filled, tombstones are dropped.
 """
 
 import msgspec
@@ -22,7 +22,7 @@ from service.clash.server_table import Move
 from service.clash.table_transitions import Accepted, AcceptObjectReply
 
 Position = tuple[int, str]
-"""A key and an id: the place of a record in the order, and of a reader."""
+"""A place in the order of records: a key and an id. A reader's position is the place up to which it has read."""
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
@@ -55,16 +55,16 @@ class Page(msgspec.Struct, frozen=True):
 
 
 def newer(one: Record, other: Record) -> Record:
-    """Return the version of a record with the greater ``seq``, of two versions; if equal, a tombstone is newer."""
+    """Return the newer one of two versions of a record: that with the greater ``seq`` or, if equal, the tombstone."""
     return max(one, other, key=lambda record: (record.seq, not record.present))
 
 
 def merge_pages(earlier: Page, later: Page) -> Page:
-    """Return a page of a leaf that is still being filled: the union of the pages of both keyspaces with its records.
+    """Return a page of a leaf that is still being filled, from one page of each of the two keyspaces with its records.
 
     ``earlier`` is a page of the donor, the keyspace that the records leave. ``later`` is a page of the leaf, read
-    afterwards. A record that was copied in between is in both pages and is returned once. The result ends with the last
-    record of the incomplete page that ends first.
+    afterwards. A record that was copied in between is in both pages and is returned once. Records behind the end of an
+    incomplete page are not known yet. The result therefore ends where the first of the incomplete pages ends.
     """
     end = min((page.records[-1].position for page in (earlier, later) if not page.complete), default=None)
     found: dict[Position, Record] = {}

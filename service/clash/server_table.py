@@ -90,9 +90,9 @@ class MoveStage(StrEnum):
 class Move(msgspec.Struct, frozen=True):
     """The move of a right child from one keyspace to another.
 
-    ``keyspace`` is the keyspace of the parent group. It carries out the move, and numbers its moves: this is its move
-    ``number``. ``child`` is the other keyspace, and ``group`` is the right child. A client presents the move as a proof
-    to the keyspace that receives the right child.
+    ``keyspace`` is the keyspace of the parent group, which carries out the move. ``number`` is the number of this move
+    among the moves of that keyspace. ``child`` is the other keyspace, and ``group`` is the right child. A client
+    presents the move as a proof to the keyspace that receives the right child.
     """
 
     number: int

@@ -50,8 +50,8 @@ class HalfLives(msgspec.Struct, frozen=True):
     def for_interval(cls, interval_s: float) -> "HalfLives":
         """Return the half-lives for rates that are measured every ``interval_s`` seconds.
 
-        Deliveries to a large channel take several intervals, and deliver to any one leaf group in only one of these.
-        About three intervals are therefore needed to measure a rate.
+        A delivery to a large channel takes several intervals, but reaches a given leaf group in only one of them. About
+        three intervals are therefore needed to measure a rate.
         """
         return cls(3 * interval_s, 15 * interval_s)
 
@@ -92,10 +92,12 @@ def split_rates(
 ) -> tuple[dict[KeyGroup, float], dict[KeyGroup, float]]:
     """Divide the delivery rates of a keyspace when ``group`` moves to another keyspace; return (moving, staying).
 
-    ``rates`` are the delivery rates of the prefixes in the keyspace. ``moving`` are the rates of the prefixes that move
-    with the group. ``staying`` are the changed rates of the others; a rate of 0 means that the prefix is to be removed.
-    A prefix that contains the group is divided: the group's share of the rate moves, and the rest stays as rates of the
-    prefix's other parts.
+    ``rates`` are the delivery rates of the prefixes in the keyspace. ``moving`` has the rates of the prefixes that move
+    with the group. ``staying`` has the new rates of those other prefixes whose rates change; a rate of 0 means that the
+    prefix is to be removed.
+
+    If a prefix contains the group, the group's share of its rate moves. The rest is divided among the prefixes that
+    make up the prefix without the group.
     """
     going: dict[KeyGroup, float] = {}
     staying: dict[KeyGroup, float] = {}

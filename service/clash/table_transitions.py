@@ -78,9 +78,9 @@ def settle(table: ServerTable, move: Move) -> ServerTable:
 def merge(table: ServerTable, group: KeyGroup) -> ServerTable:
     """Merge the halves of a group if both are in this keyspace; otherwise plan to take back its right child.
 
-    Return ``table``, that of the group's keyspace, after this step. In the second case, it only has the plan, until the
-    right child's keyspace has returned the right child. Raises :class:`MoveRefused` if the halves are not leaves with
-    all their records, or if this keyspace has another move.
+    Return ``table``, that of the group's keyspace, after this step. A plan changes no group; the merge takes place when
+    the right child's keyspace has returned the right child. Raises :class:`MoveRefused` if the halves are not leaves
+    with all their records, or if this keyspace has another move.
     """
     _check_idle(table, group)
     entry = table.entries.get(group)
@@ -183,7 +183,7 @@ def _is_latest(table: ServerTable, move: Move) -> bool:
 
 
 NO_PREFIX_MATCH = -1
-"""The prefix match of a table without entries: the true depth may be 0."""
+"""The prefix match that a keyspace without groups replies: the key's true depth is at least -1 + 1 = 0."""
 
 
 class Accepted(msgspec.Struct, frozen=True):
@@ -249,8 +249,8 @@ def pending_move(table: ServerTable, leaf: KeyGroup) -> Move | None:
 def _departing_move(table: ServerTable, key: int) -> Move | None:
     """Return the move that is taking the key's group to another keyspace; None if there is none.
 
-    The keyspace that receives the group has the whole group as a leaf, or will have it when a client presents the move
-    as a proof: it cannot split the group before all records have arrived.
+    Clients can be redirected to that keyspace at any time: the whole group is a leaf there, or becomes one when a
+    client presents the move as a proof. The group cannot be split there before all its records have arrived.
     """
     if table.move is not None and key in table.move.group and is_giving(table, table.move):
         return table.move

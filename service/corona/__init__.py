@@ -6,9 +6,9 @@ A pure package: events in, effects out, and the time is an argument. It imports 
 The n nodes nearest to a channel's id poll the channel every τ seconds each, evenly spaced, and share the updates that
 they find, so that an update is detected after τ/(2n) on average (Corona §3.1). The numbers n of all channels are the
 solution of one optimisation problem (Honeycomb, §3.2): minimise Σ weight/n at bounded load, or the load at bounded
-delay. A channel's weight follows from its subscribers and the optimisation goal, cost is the cost of one poll, and
-least and most bound n. The solution is n = clip(c·√(weight/cost), least, most) with one number c, the scale, on which
-the fleet has to agree.
+delay. A channel's weight, its importance, follows from the number of its subscribers and from the optimisation goal.
+Its cost is the load that one of its polls causes. Its least and most are the bounds of n. The solution is n =
+clip(c·√(weight/cost), least, most) with one number c, the scale, on which the fleet has to agree.
 
 - ``fleet_policy``      the optimisation goals and the constraints, as admins set them
 - ``optimizer``         the package that computes c and n, and explains the results
@@ -23,7 +23,8 @@ the fleet has to agree.
 - ``plan_table``        the numbers of these plans, as arrays
 - ``assignment_digests``  digests by which owners and members confirm that they agree
 - ``channel_owner``     the owner of channels: assigns polling sets and stores versions
-- ``polling_set_member``  a member of polling sets: polls as assigned and sends candidates to owners
+- ``polling_set_member`` a member of polling sets: polls as assigned and sends candidates (the changes that its polls
+  find) to owners
 - ``node_protocol``     owner and member of one node together
 - ``events``, ``messages``  inputs and outputs of a node, and the messages between nodes
 

@@ -2,10 +2,11 @@
 
 Nodes with d leading digits in common form a subtree of the ring. A subtree's *aggregate* summarises the channels that
 its nodes own. The aggregate of the deepest subtree around a node, which contains only the node, is its own. The
-aggregate of each larger one is the sum of the next smaller one and its siblings, each of which is received from a
-contact in the routing rows (§3.1): row i holds, for each digit but the node's own, the nearest of the nodes that share
-i digits with it and have that digit next. Each node therefore counts exactly once in the fleet's aggregate, that of the
-subtree of no digits.
+aggregate of each larger subtree is the sum of the next smaller one around the node and the siblings of that one. The
+node receives the aggregate of each sibling from a *contact*, which is a node of the sibling in its routing table
+(§3.1). Row i of this table has a contact for each digit but the node's own: the nearest of the nodes that share i
+digits with the node and have that digit next. Each node therefore counts exactly once in the fleet's aggregate, that of
+the subtree of no digits.
 
 In each tick a node sends every aggregate that has changed to the nodes that have this node as a contact; after as many
 ticks as there are rows, all nodes have the same fleet aggregate, to the last bit. Aggregates are soft state: the digest
@@ -36,7 +37,7 @@ from service.overlay.id_space import BITS, digit, from_hex, shared_digits
 from service.overlay.ring import RingView
 
 BASE = 16
-"""The paper's base b: three routing rows for a thousand nodes."""
+"""The base of the digits of ids, b in the paper. With it, a thousand nodes need three routing rows."""
 
 _ROUNDING_S = 1e-6
 
@@ -79,7 +80,7 @@ class _SiblingAggregate:
 class _SentAggregate:
     aggregate: Aggregate
     at_s: float
-    """When it was sent or confirmed last."""
+    """Monotonic time in seconds at which the aggregate was last sent or confirmed."""
 
 
 class Aggregation:
@@ -99,10 +100,9 @@ class Aggregation:
     ) -> None:
         """Create the state of the node ``node_id``; other nodes' aggregates expire after ``soft_state_ttl_s`` seconds.
 
-        ``base`` is the number of values of a digit. ``join`` adds aggregates in place of :func:`combine`: a simulation
-        of many nodes in one process caches sums, which are equal for all nodes of a subtree, or uses the paper's bins.
-        ``validate`` is called in place of :func:`is_valid`: a simulation caches its results, because one aggregate is
-        sent to many nodes.
+        ``base`` is the base of the digits of ids. ``join`` is called in place of :func:`combine` to add aggregates, and
+        ``validate`` in place of :func:`is_valid`. A simulation of many nodes in one process replaces both by functions
+        that cache their results, or that add aggregates as in the paper.
         """
         self.own: Aggregate | None = None
         """The aggregate of the node's own channels, which the caller sets whenever these change.
@@ -135,7 +135,8 @@ class Aggregation:
     def on_message(self, sender: NodeId, message: SummaryMessage, now_s: float) -> list[Send]:
         """Process another node's message, and return the messages to send in reply.
 
-        An invalid message is ignored, and so is a summary from a node that is not a contact of this node.
+        An invalid message is ignored, and so is one about a subtree that is not a sibling of a subtree around this
+        node.
         """
         match message:
             case Summary():
@@ -149,7 +150,7 @@ class Aggregation:
         return []
 
     def _store(self, sender: NodeId, summary: Summary, now_s: float) -> None:
-        """Store the aggregate in ``summary``, which ``sender`` has sent, if the sender is a contact of this node."""
+        """Store the aggregate in ``summary``, which ``sender`` has sent, if it is valid and of a sibling subtree."""
         place, aggregate = self._place(sender, summary.digits), summary.aggregate
         if place is None:
             return
@@ -160,9 +161,10 @@ class Aggregation:
             self._siblings[place] = _SiblingAggregate(sender, aggregate, now_s)
 
     def _renew(self, sender: NodeId, message: SummaryConfirmation, now_s: float) -> bool:
-        """Renew the aggregate that ``sender`` confirms; return False if this node has another aggregate, or none.
+        """Renew the aggregate that ``sender`` confirms; return False if this node has to request it.
 
-        Return True for a confirmation of a node that is no contact, which is ignored.
+        It has to be requested if this node has another aggregate of the subtree, or none. A confirmation that is not
+        about a sibling subtree is ignored, and the result is True.
         """
         place = self._place(sender, message.digits)
         if place is None:
@@ -199,9 +201,11 @@ class Aggregation:
         return Send(node, Summary(row + 1, aggregate))
 
     def _place(self, sender: NodeId, digits: int) -> tuple[int, int] | None:
-        """Return the routing row and the digit of the subtree that a message of ``sender`` with ``digits`` is about.
+        """Return the routing row and the digit of the sibling subtree whose aggregate ``sender`` sends or confirms.
 
-        The result is None if ``sender`` is not this node's contact for a subtree of so many digits.
+        This subtree consists of the nodes whose ids have the first ``digits`` digits of the sender's id. It is a
+        sibling if this node's id has all of these digits except the last. Otherwise, or if the sender is not on the
+        ring, the result is None.
         """
         if sender == self._node_id or sender not in self._view:
             return None
@@ -242,8 +246,8 @@ class Aggregation:
 def summary_recipients(view: RingView, node_id: NodeId, base: int) -> tuple[tuple[NodeId, ...], ...]:
     """Return, for each routing row, the nodes that have ``node_id`` as a contact in that row.
 
-    A row is a number of leading digits, of base ``base``, that two nodes have in common. A node's contact for another
-    digit in the next place is the node nearest to the node's own id with that digit.
+    Row i of a node is about the nodes that share exactly i leading digits, of base ``base``, with it. For each value of
+    the next digit, its contact is the node nearest to it among the nodes with this value.
     """
     branchings = view.branchings(node_id)
     if branchings is None:

@@ -2,8 +2,9 @@
 
 Assignments hardly ever change. Instead of repeating them, an owner sends each member one number, the XOR of the 64-bit
 fingerprints of all its assignments. If the member has another number, it answers with the digests of *buckets*, into
-which channels are divided by their ids, and the owner sends the assignments of the buckets that differ. A change of one
-assignment changes two numbers, however many assignments there are.
+which channels are divided by their ids, and the owner sends the assignments of the buckets that differ. If one
+assignment changes, two numbers are updated, however many assignments there are: the digest of all assignments, and that
+of one bucket.
 
 Two sets of assignments that differ have the same digest with a probability of 2⁻⁶⁴.
 """
@@ -39,7 +40,7 @@ def version_fingerprint(channel: ChannelId, version: int) -> int:
 
 
 def bucket_of(channel: ChannelId, buckets: int) -> int:
-    """Return the number of the channel's bucket, if there are ``buckets`` of them, a power of two."""
+    """Return the number of the channel's bucket if channels are divided into ``buckets`` (a power of two) buckets."""
     return int(channel[-_BUCKET_DIGITS:], 16) % buckets
 
 
@@ -76,7 +77,10 @@ class AssignmentDigests:
         return min(MAX_BUCKETS, 1 << ((self.count - 1) // _CHANNELS_PER_BUCKET).bit_length()) if self.count else 1
 
     def by_bucket(self, buckets: int) -> list[int]:
-        """Return the digests of all buckets, if there are ``buckets`` of them, a power of two up to ``MAX_BUCKETS``."""
+        """Return the digest of each bucket if all channels are divided into ``buckets`` buckets.
+
+        ``buckets`` is a power of two up to ``MAX_BUCKETS``.
+        """
         digests = [0] * buckets
         for bucket, digest in self._by_bucket.items():
             digests[bucket % buckets] ^= digest
@@ -89,7 +93,10 @@ def encode_digests(digests: list[int]) -> bytes:
 
 
 def decode_digests(encoded: bytes) -> tuple[int, ...] | None:
-    """Return the digests that :func:`encode_digests` has encoded; None if their number is no number of buckets."""
+    """Return the digests that :func:`encode_digests` has encoded; None if ``encoded`` is malformed.
+
+    It is malformed, too, if the number of digests is not a possible number of buckets (:func:`is_bucket_count`).
+    """
     buckets, rest = divmod(len(encoded), _DIGEST_BYTES)
     return None if rest or not is_bucket_count(buckets) else unpack(f">{buckets}Q", encoded)
 

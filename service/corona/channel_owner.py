@@ -1,13 +1,13 @@
 """A node as the owner of channels: assigns their polling sets and stores members' candidates as versions.
 
 Ownership follows from the ring's version alone, so assignments carry that version and members trust the newest. Storing
-versions, which must not go wrong with an outdated ring, is fenced by the channel's epoch in the store
-(docs/guarantees.md).
+versions must not go wrong with an outdated ring. It is therefore fenced by the channel's epoch in the store, the number
+of its last change of ownership (docs/guarantees.md).
 
 A channel's epoch and version are *unknown* until the store has answered :class:`~service.corona.events.TakeOwnership`;
-then the channel is *idle*, or *publishing* while a candidate is being stored. A refusal, or a candidate with a newer
-base than the owner's version, makes the epoch unknown again. The schedules are computed by
-:class:`~service.corona.polling_plans.PollingPlans`.
+then the channel is *idle*, or *publishing* while a candidate (the changes that a poll found) is being stored. The epoch
+becomes unknown again if the store refuses a candidate, or if a candidate was compared with a newer version than the
+owner's. The schedules are computed by :class:`~service.corona.polling_plans.PollingPlans`.
 """
 
 from collections.abc import Iterable, Iterator
@@ -48,20 +48,20 @@ _SCHEDULE_BATCH = 1_000
 """Number of channels whose schedules are computed together, which bounds the memory for it and the messages' size."""
 
 UNKNOWN_EPOCH = 0
-"""The epoch of a channel whose state has not been loaded yet; real ones start at 1."""
+"""The epoch of a channel whose state has not been loaded yet. The epochs of loaded channels start at 1."""
 
 
 class _OwnedChannel(msgspec.Struct, gc=False):
     last_wanted_s: float
     """Monotonic time of the last evidence that the channel is to be polled, from the registry or a member."""
     requested_s: float
-    """When the last request to the store was issued."""
+    """Monotonic time in seconds at which the last request to the store was issued."""
     subscribers: int
     members: tuple[NodeId, ...] = ()
     are_members_current: bool = False
-    """Whether no change of the ring since ``members`` was computed concerns them."""
+    """Whether ``members`` is still the polling set: no change of the ring since it was computed affects it."""
     fingerprints: tuple[int, ...] = ()
-    """The fingerprints of the members' assignments as they were last sent, with the present version."""
+    """The fingerprints of the assignments that ``members`` were sent last, updated to the channel's present version."""
     epoch: int = UNKNOWN_EPOCH
     version: int = 0
     candidate: tuple[NodeId, Candidate] | None = None
@@ -77,8 +77,9 @@ class _OwnedChannel(msgspec.Struct, gc=False):
     def base_of(self, version: int, digest: bytes) -> VersionBase | None:
         """Return the :class:`VersionBase` of ``version``, which members need for their next polls.
 
-        ``digest`` identifies the version's content. The result is None if members have to load the base from the store:
-        this node did not store the version, or the version is more than a change of entries.
+        ``digest`` identifies the version's content. The result is None if members have to load the base from the store.
+        This is so if this node did not store the version, or if the version is the channel's first one, or a notice (a
+        message about the channel), or does not follow directly upon the version with which the poll was compared.
         """
         if self.candidate is None or version != self.version:
             return None
@@ -283,9 +284,10 @@ class OwnerProtocol:
             yield self._take_ownership_again(event.channel, owned, now_s)
 
     def on_bucket_digests(self, member: NodeId, message: BucketDigests) -> Iterator[Effect]:
-        """Send ``member`` all its assignments in the buckets in which its reported digests differ from this node's.
+        """Send ``member`` its assignments in the buckets for which its digests differ from this node's.
 
-        Nothing is sent if the two nodes have different rings, because their polling sets differ as well then.
+        A bucket is a group of channels. ``message`` has the member's digests. Nothing is sent if the two nodes have
+        different rings, because their polling sets differ as well then.
         """
         held = decode_digests(message.digests)
         if held is None or message.ring_version != self._view.version or member not in self._view:
@@ -406,7 +408,10 @@ class OwnerProtocol:
         return Assignment(channel, rank, schedule, owned.version, owned.subscribers, limits)
 
     def _set_version(self, channel: ChannelId, owned: _OwnedChannel, version: int) -> None:
-        """Set the channel's version, also in its assignments' fingerprints, as members do when it is announced."""
+        """Set the channel's version, and update the fingerprints of its assignments accordingly.
+
+        Members do the same when the version is announced to them, so that the digests of both sides remain equal.
+        """
         if version != owned.version:
             change = version_fingerprint(channel, owned.version) ^ version_fingerprint(channel, version)
             owned.version = version

@@ -41,8 +41,8 @@ class ListedChannel(msgspec.Struct, frozen=True, gc=False):
 class ChannelsChanged(msgspec.Struct, frozen=True):
     """Changes in the store's registry: channels of this node that were created or listed, or whose subscribers changed.
 
-    The changes were read after ``requested_s`` (monotonic time). A channel for which a later event or message has
-    requested polls is kept, even if it is unwanted here.
+    The changes were read after ``requested_s`` (monotonic time). A channel that is unwanted in this event is kept
+    nevertheless if a later event or message has requested polls of it.
     """
 
     requested_s: float
@@ -52,8 +52,9 @@ class ChannelsChanged(msgspec.Struct, frozen=True):
 class ChannelsListed(msgspec.Struct, frozen=True):
     """A batch of the answer to :class:`ListOwnedChannels`.
 
-    ``requested_s`` is that of the request. ``complete`` is true in the last batch. All batches together contain at
-    least all channels that this node owns. ``total`` is the number of these channels; 0 if it is not known yet.
+    ``requested_s`` is the monotonic time at which the list was requested. ``complete`` is true in the last batch. All
+    batches together contain at least all channels that this node owns. ``total`` is the number of these channels; 0 if
+    it is not known yet.
     """
 
     requested_s: float
@@ -98,7 +99,7 @@ class CandidateFound(msgspec.Struct, frozen=True):
 
 
 class LimitObserved(msgspec.Struct, frozen=True):
-    """A poll of this node, attempted or made, has shown a limit that the publisher or failures set for the channel."""
+    """A poll, made or tried by this node, has shown a limit that the publisher or failures set for the channel."""
 
     limit: PollingLimit
 
@@ -197,11 +198,11 @@ class StopPolling(msgspec.Struct, frozen=True):
 
 
 class UpdateBase(msgspec.Struct, frozen=True):
-    """Compare the channel's polls with another version from now on.
+    """Compare the channel's polls with another version, the new *base*, from now on.
 
-    The other version is that of ``announcement`` if the announcement contains its base, otherwise the store's current
-    version. The content that the last poll fetched is compared with the new version once more. If it still differs, the
-    difference is a new candidate: two members may have found different changes of the same version.
+    The new base is loaded from ``announcement``; if this is None, it is the store's current version. The content that
+    the last poll fetched is compared with the new base once more. If it still differs, the difference is a new
+    candidate: two members may have found different changes of the same version.
     """
 
     channel: ChannelId

@@ -13,7 +13,7 @@ SECONDS_PER_MINUTE = 60.0
 SECONDS_PER_HOUR = 3600.0
 
 PositiveNumber = Annotated[float, msgspec.Meta(ge=1e-3, le=1e9)]
-"""Bounds that exclude meaningless settings and keep the arithmetic finite."""
+"""A number from 0.001 to 10⁹. These bounds exclude meaningless settings and keep the arithmetic finite."""
 
 
 class Goal(StrEnum):
@@ -58,12 +58,15 @@ class Levels(StrEnum):
 class FleetObjective(msgspec.Struct, frozen=True):
     """The optimisation goal and its constraints, which admins can change while the fleet runs.
 
-    All goals except Fast distribute ``demand_factor`` times the demand of all channels
-    (``node_allocation.channel_demands``). From 1 on, all public channels can be polled as often as politeness allows,
-    so that nothing is left to optimise. Fast minimises the load at a mean delay of ``delay_s`` per subscription.
-    ``budget_polls_per_minute`` limits the whole fleet under any goal; None means no limit. No channel's mean wait
-    exceeds ``longest_wait_s``, unless the limits of publishers require it, or the polls for it would take more than a
-    quarter of this budget. ``levels`` restricts the numbers of polls to whole polling levels.
+    All goals except Fast distribute ``demand_factor`` times the *demand*, which is the load of the polls that the
+    subscribers of all channels justify (``node_allocation.channel_demands``). With a factor of 1 or more, all public
+    channels can be polled as often as politeness allows, and nothing is left to optimise. Fast minimises the load at a
+    mean delay of ``delay_s`` seconds per subscription. ``budget_polls_per_minute`` limits the whole fleet under any
+    goal; None means no limit.
+
+    No channel's mean wait, the time from an update to its detection, exceeds ``longest_wait_s`` seconds. Exceptions are
+    channels whose publishers' limits require a longer wait, and all channels if the polls for the longest wait would
+    take more than a quarter of the budget. ``levels`` restricts the numbers of polls to whole polling levels.
     """
 
     goal: Goal = Goal.FAIR
@@ -102,13 +105,17 @@ class FleetPolicy(msgspec.Struct, frozen=True):
     """The polling policy, identical on all nodes of a fleet.
 
     ``poll_interval_s`` is τ, the interval in seconds at which one node polls a channel. ``maintenance_interval_s`` is
-    the time after which owners confirm their assignments. ``max_polls_per_hour`` limits the fleet's polls of one public
-    channel, however many subscribers it has, and ``polls_per_hour_for_one_subscriber`` the polls of a public channel
-    with one subscriber (:meth:`most_polls_per_hour`). ``most_polls_per_node`` is the most polls that one node makes of
-    a channel per τ, unless the channel's longest wait requires more; in the paper it is 1. ``site_requests_per_s``
-    limits the polls of all public channels of one site, unless admins have set another rate for the site. With
-    ``weekly_rhythm``, polls follow the learnt rhythm of each channel. ``affordable_wait_s`` is the lower bound of the
-    longest wait that follows from the fleet's budget (``node_allocation.affordable_policy``), or 0 without a budget.
+    the time after which owners confirm their assignments.
+
+    ``max_polls_per_hour`` limits the fleet's polls of one public channel, however many subscribers it has.
+    ``polls_per_hour_for_one_subscriber`` limits the polls of a public channel with one subscriber
+    (:meth:`most_polls_per_hour`). ``most_polls_per_node`` is the most polls that one node makes of a channel per τ,
+    unless the channel's longest wait requires more; in the paper it is 1. ``site_requests_per_s`` limits the polls of
+    all public channels of one site, unless admins have set another rate for the site.
+
+    With ``weekly_rhythm``, polls follow the learnt rhythm of each channel. ``affordable_wait_s`` is the shortest mean
+    wait of all channels that the fleet's budget can pay for (``node_allocation.affordable_policy``), or 0 without a
+    budget. It replaces the objective's longest wait if that is shorter.
     """
 
     poll_interval_s: float
@@ -152,6 +159,7 @@ DEFAULT_POLICY = FleetPolicy(
 )
 """The policy of a fleet with the default settings.
 
-A node polls a channel up to four times per τ, that is, a publisher sees one address at most every 225 s: with one poll,
-as in Corona §3.1, a fleet of a single worker would poll all channels equally often, whatever its budget.
+A node polls a channel up to four times in τ = 900 s, so a publisher sees requests from one address at most every 225 s.
+With one poll per τ, as in Corona §3.1, a fleet of a single worker would poll all channels equally often, whatever its
+budget.
 """

@@ -1,9 +1,10 @@
 """One node's solution for the fleet's scale c, from which all channels' polling rates follow (Corona §3.2-3.3).
 
-A node solves for c while it has the aggregates of all nodes. If some of them have been missing for the lifetime of soft
-state, the node solves for c without them. After a change of the ring, c is frozen for one maintenance interval, because
-channels that change owners are in no aggregate until their new owners have acquired them: all polling sets would change
-and soon change back. While neither the aggregates nor the policy change, c is not computed again.
+A node solves for c while it has the aggregates (summaries of their channels) of all nodes. If some of these have been
+missing for the lifetime of soft state, the node solves for c without them. After a change of the ring, c is frozen,
+that is, kept unchanged, for one maintenance interval. Channels that change owners are in no aggregate until their new
+owners have acquired them: without the freeze, all polling sets would change and soon change back. While neither the
+aggregates nor the policy change, c is not computed again.
 """
 
 from collections.abc import Sequence
@@ -19,22 +20,27 @@ from service.model import ChannelId, NodeId
 from service.overlay.ring import RingView
 
 LEVEL_TOLERANCE = 1e-4
-"""Relative change of the scale from which schedules follow it at once if only whole polling levels are allowed: then a
-small change can move many channels by a level.
+"""Relative change of the scale from which all schedules follow it at once, if only whole polling levels are allowed.
+
+A small change of the scale can then move many channels by a level.
 """
 GAP_TOLERANCE = 0.01
 """Relative deviation of the time between polls up to which a schedule is kept, so that members need not replan for
 every new subscriber of any channel.
 """
 SUMMARY_TOLERANCE = 1e-3
-"""Relative change of a node's polls from which the node's aggregate is computed again.
+"""Relative change of the polls of a node's channels from which the node's aggregate, their summary, is computed again.
 
-The fleet's load can exceed the budget by this share, a tenth of ``GAP_TOLERANCE``, until then.
+Until then, the fleet's load can exceed the budget by this share, a tenth of ``GAP_TOLERANCE``.
 """
 
 
 class FleetScale:
-    """The scale c, with the ring, policy and aggregates from which it is solved. ``now_s`` is monotonic time."""
+    """The *scale* c, the factor with which the polling rates of all channels grow, as one node computes it.
+
+    The inputs are the ring, the policy and all nodes' aggregates (summaries of their channels). ``now_s`` is monotonic
+    time in seconds.
+    """
 
     def __init__(self, node_id: NodeId, policy: FleetPolicy) -> None:
         self.policy = policy
@@ -79,7 +85,7 @@ class FleetScale:
         self._frozen_until_s = None
 
     def on_ring_changed(self, view: RingView, now_s: float) -> None:
-        """Adopt the ring ``view``, and freeze the scale for one maintenance interval from ``now_s``."""
+        """Adopt the ring ``view``, and freeze the scale (keep it unchanged) for one maintenance interval."""
         if self.scale is not None and self._frozen_until_s is None:
             self._frozen_until_s = now_s + self.policy.maintenance_interval_s
         self._view, self._wedges, self.is_current = view, None, False
@@ -133,9 +139,10 @@ class FleetScale:
         return True
 
     def choices(self, channels: Sequence[ChannelId], levels: Levels) -> LevelChoices | None:
-        """Return the wedge sizes of these channels, from which their polling sets are chosen.
+        """Return, for each of these channels, the numbers of nodes that poll it at the polling levels 0, 1, 2, ….
 
-        The result is None if ``levels`` are continuous.
+        A channel's polling set is chosen among these (the wedges of the paper). The result is None if ``levels`` are
+        continuous.
         """
         if not levels.are_whole:
             return None
@@ -144,7 +151,10 @@ class FleetScale:
         return self._wedges.choices(channels)
 
     def _apply_policy(self, policy: FleetPolicy) -> None:
-        """Adopt ``policy``, with a longest wait for which its budget suffices given the fleet's channels."""
+        """Adopt ``policy``; increase its longest wait if the budget cannot pay for that of the objective.
+
+        The necessary polls depend on the fleet's number of channels.
+        """
         fleet = self.aggregation.fleet()
         channels = round(fleet.channels * self.nodes / fleet.nodes)
         policy = node_allocation.affordable_policy(policy, channels)

@@ -86,8 +86,9 @@ class BucketDigests(msgspec.Struct, frozen=True, tag=True):
 class Unassign(msgspec.Struct, frozen=True, tag=True):
     """Owner to member: stop polling this channel.
 
-    ``ring_version`` is the version of the owner's ring; a member that has been assigned by a newer one ignores the
-    message. ``last_poll_s`` is the fleet time of a last poll that the member still makes; 0.0 if there is none.
+    ``ring_version`` is the version of the owner's ring. A member ignores the message if the channel was assigned to it
+    by a newer ring. ``last_poll_s`` is the fleet time of one last poll that the member still makes; 0.0 if it makes
+    none.
     """
 
     ring_version: int
@@ -189,19 +190,22 @@ class ChannelRemoved(msgspec.Struct, frozen=True, tag=True):
 
 
 CONTINUOUS, MIXED = 0, -1
-"""Bases of an :class:`Aggregate` without whole polling levels."""
+"""Values of ``Aggregate.base`` if numbers of polls are continuous, and if nodes have different bases."""
 
 
 class Aggregate(msgspec.Struct, frozen=True, array_like=True):
     """A summary of the channels that ``nodes`` nodes of the fleet own.
 
     ``demand`` is the load that the subscribers of these channels would cause by polling on their own, as the cost of
-    all polls per τ. ``clusters`` are tradeoff clusters as encoded by ``service.corona.optimizer.tradeoff_clusters``.
+    all polls per τ. ``channels`` is the number of summarised channels.
 
-    If only whole polling levels are allowed, ``base`` is their base, and ``steps`` are the steps between them as
-    encoded by ``service.corona.optimizer.polling_levels``; ``clusters`` describe the channels' polls below their first
-    step. The base is ``CONTINUOUS`` if numbers of polls are continuous, and ``MIXED`` if nodes differ. ``channels`` is
-    the number of summarised channels.
+    ``clusters`` are tradeoff clusters: sums of channels whose costs grow similarly with the fleet's scale, as encoded
+    by ``service.corona.optimizer.tradeoff_clusters``. If numbers of polls are continuous, they describe all polls, and
+    ``base`` is ``CONTINUOUS``.
+
+    If only whole polling levels are allowed, ``base`` is the number base of the levels. ``steps`` then describe the
+    changes of channels from one level to the next, as encoded by ``service.corona.optimizer.polling_levels``, and
+    ``clusters`` the channels' polls below their first step. If nodes differ, ``base`` is ``MIXED``.
     """
 
     nodes: Annotated[int, msgspec.Meta(ge=1)]
@@ -224,10 +228,11 @@ class Summary(msgspec.Struct, frozen=True, tag=True):
 
 
 class SummaryConfirmation(msgspec.Struct, frozen=True, tag=True):
-    """The sender's last :class:`Summary` with these ``digits`` is still valid; sent each maintenance interval.
+    """The sender's last :class:`Summary` with this number of ``digits`` is still valid; sent each maintenance interval.
 
-    ``digest`` is :func:`aggregate_digest` of that summary's aggregate. A receiver that has another aggregate, or none,
-    sends a :class:`SummaryRequest`.
+    The summary is that of the nodes that have their first ``digits`` digits in common with the sender. ``digest`` is
+    :func:`aggregate_digest` of its aggregate. A receiver that has another aggregate, or none, sends a
+    :class:`SummaryRequest`.
     """
 
     digits: int
@@ -235,7 +240,10 @@ class SummaryConfirmation(msgspec.Struct, frozen=True, tag=True):
 
 
 class SummaryRequest(msgspec.Struct, frozen=True, tag=True):
-    """A request to the receiver to send its :class:`Summary` with these ``digits`` again."""
+    """A request to the receiver to send its :class:`Summary` with this number of ``digits`` again.
+
+    The summary is that of the nodes that have their first ``digits`` digits in common with the receiver.
+    """
 
     digits: int
 
@@ -244,7 +252,10 @@ SummaryMessage = Summary | SummaryConfirmation | SummaryRequest
 
 
 class SiteShare(msgspec.Struct, frozen=True, array_like=True):
-    """The channels of one ``site`` that one node owns, summarised as encoded tradeoff ``clusters``."""
+    """A summary of the channels of one ``site`` that one node owns.
+
+    ``clusters`` are sums of these channels, as encoded by ``service.corona.optimizer.tradeoff_clusters``.
+    """
 
     site: Site
     clusters: bytes
@@ -260,9 +271,9 @@ class SiteShares(msgspec.Struct, frozen=True, tag=True):
 
 
 class SiteScale(msgspec.Struct, frozen=True, array_like=True):
-    """The scale at which the channels of ``site`` use up its request budget.
+    """The scale (factor of the polling rates) at which the channels of ``site`` use up the site's request budget.
 
-    See :func:`service.corona.optimizer.allocation_solver.apply_site_scales`.
+    See ``allocation_solver.apply_site_scales``.
     """
 
     site: Site
@@ -270,7 +281,10 @@ class SiteScale(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SiteScales(msgspec.Struct, frozen=True, tag=True):
-    """Site coordinator to the owners of the sites' channels, when changed and each maintenance interval: the scales."""
+    """Site coordinator to the owners of the sites' channels: the scales that limit the polls of these channels.
+
+    The message is sent when a scale has changed, and each maintenance interval.
+    """
 
     scales: tuple[SiteScale, ...]
 

@@ -124,8 +124,9 @@ class NodeProtocol:
         """Adopt the ring ``view``, and take over the channels that this node polls and that it owns on this ring.
 
         The registry walk, which reads all channels in the store, finds this node's other new channels. A node that has
-        just joined requests the walk at once, any other node at its next tick, because a change of the ring already
-        causes enough work and few of the channels that only the walk finds are polled.
+        just joined requests the walk at once. Any other node requests it at its next tick, because a change of the ring
+        already causes enough work. This delay matters little, because few of the channels that only the walk finds are
+        being polled.
         """
         self.plans.on_ring_changed(view, now_s)
         yield from self._owner.on_ring_changed(view, fleet_s)

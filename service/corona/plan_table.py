@@ -30,11 +30,12 @@ class PlanTable:
     The fields of :class:`~service.corona.optimizer.node_allocation.ChannelFactors` are columns, with the values last
     computed for each channel. The other columns:
 
-    - ``planned_interval_s``: like ``publisher_interval_s``, but a pause counts as one of τ at most.
+    - ``planned_interval_s``: like ``publisher_interval_s``, but a pause that is longer than τ counts as a pause of τ.
     - ``site``: the number of the channel's site, the place of its name in ``sites``.
     - ``paused_until_s``: the end of the channel's pause, in fleet time; 0 for none.
-    - ``rate``, ``set_size``: polls per τ, and the number of nodes that make them, by the present scale and ring.
-    - ``gap_s``, ``size``: those of the channel's schedule; 0 if it has none.
+    - ``rate``, ``set_size``: the polls per τ that follow from the present scale and ring, and the number of nodes for
+      them.
+    - ``gap_s``, ``size``: the time between polls and the number of nodes in the channel's schedule; 0 if it has none.
     - ``slowest``, ``fastest``: the lowest and the highest speed of the schedule's clock in any hour of the week.
     - ``recorded_gap_s``: the time between polls that was last recorded in the channel's history; 0 for none.
     """

@@ -56,7 +56,7 @@ _LEAST_REVIEWED = 16
 _ROWS_PER_CHECK = 8_192
 """Number of channels that are compared with their schedules at once, which bounds the memory for it."""
 _CLOCK_JUMP_S = 1.0
-"""Change of the difference between fleet time and monotonic time from which all schedules are examined."""
+"""All schedules are examined if fleet time minus monotonic time changes by more seconds than this."""
 
 
 class _ChannelPlan(msgspec.Struct, gc=False):
@@ -72,7 +72,7 @@ class _ChannelPlan(msgspec.Struct, gc=False):
 
 
 class PollingPlans:
-    """The plans of one node's own channels.
+    """The plans of one node's own channels: the inputs of each channel's polling rate, and the resulting schedule.
 
     ``now_s`` is monotonic time and ``fleet_s`` fleet time (Unix seconds of the store's clock), both in seconds.
     """
@@ -149,7 +149,7 @@ class PollingPlans:
         return changed
 
     def on_ring_changed(self, view: RingView, now_s: float) -> None:
-        """Adopt the ring, and freeze the fleet's scale for a maintenance interval."""
+        """Adopt the ring, and keep the fleet's scale unchanged (frozen) for a maintenance interval."""
         self._fleet.on_ring_changed(view, now_s)
         self._sites.on_ring_changed(view)
         self._is_aggregate_current = False
@@ -176,7 +176,8 @@ class PollingPlans:
         of channels that this node owns or is about to own; None if it is unknown yet.
 
         Summaries that have changed are sent in each call, the others are confirmed once per maintenance interval. With
-        ``is_maintenance``, which is true in one call per maintenance interval, channels are reviewed.
+        ``is_maintenance``, which is true in one call per maintenance interval, the factors of some channels are read
+        again, so that all are read once in ``REVIEW_INTERVAL_S``.
         """
         if is_maintenance:
             self._choose_reviewed(now_s, fleet_s)
@@ -224,7 +225,7 @@ class PollingPlans:
         return frozenset(self._outdated)
 
     def add_channel(self, taken: OwnershipTaken, subscribers: int, previous_schedule: PollingSchedule | None) -> None:
-        """Add the channel of the event ``taken``; of a channel that is present, replace the fields of the event.
+        """Add the channel of the event ``taken``; if it is present, replace its state by that in the event.
 
         ``subscribers`` is the channel's number of subscribers. ``previous_schedule`` is the schedule of its previous
         owner; None if this node does not know it.
@@ -320,7 +321,7 @@ class PollingPlans:
         self._owned = owned
         self._review(fleet_s)
         outdated = [channel for channel in channels if channel in self._outdated]
-        clocks = dict(zip(outdated, self._speeds(outdated), strict=True)) if outdated else {}
+        clocks = dict(zip(outdated, self._choose_speeds(outdated), strict=True)) if outdated else {}
         interval_s = self._policy.poll_interval_s
         for channel in channels:
             plan = self._plans[channel]
@@ -407,7 +408,11 @@ class PollingPlans:
         )
 
     def _choose_reviewed(self, now_s: float, fleet_s: float) -> None:
-        """Mark channels as stale: those whose pauses have ended, and the next ones in the periodic review of all."""
+        """Mark channels as stale, that is, as channels whose factors have to be read again.
+
+        These are the channels whose pauses have ended, and the next ones in the periodic review of all channels. If the
+        fleet's clock has jumped, all schedules are marked as outdated.
+        """
         ahead_s = fleet_s - now_s
         if abs(ahead_s - self._ahead_s) > _CLOCK_JUMP_S:
             self._outdated.update(self._plans)
@@ -422,7 +427,10 @@ class PollingPlans:
         self._reviewed_s = now_s
 
     def _review(self, fleet_s: float) -> None:
-        """Read the factors of stale channels again, and find the channels whose schedules no longer fit."""
+        """Read the factors of stale channels again, and mark channels as outdated whose schedules no longer fit.
+
+        A channel is marked as stale when an event or the periodic review requires that its factors are read again.
+        """
         stale = [channel for channel in self._stale if channel in self._plans]
         self._stale.clear()
         if stale:
@@ -470,7 +478,8 @@ class PollingPlans:
     def _compare_schedules(self, rows: NDArray[np.intp]) -> None:
         """Compute the polls per τ of the channels in these rows, and mark those as outdated whose schedule differs.
 
-        The comparison is that of :meth:`_fit_schedule` and :meth:`_speeds`.
+        A schedule differs if :meth:`_fit_schedule` would revise it, or if its clock violates the bounds of the
+        channel's polls in some hour of the week.
         """
         interval_s, nodes, table = self._policy.poll_interval_s, self._nodes, self._table.rows
         for start in range(0, len(rows), _ROWS_PER_CHECK):
@@ -509,8 +518,9 @@ class PollingPlans:
     def _summarise(self, owned: int) -> Aggregate | None:
         """Return the aggregate of this node's channels; ``owned`` is their number once the node has taken over all.
 
-        The channels taken over so far are repeated in place of the others. If only they counted, a fleet that starts
-        would divide its whole budget among its first channels. The result is None if there are no channels yet.
+        Until then, the channels taken over so far are repeated up to this number, and so stand for the others. If they
+        counted only once, a fleet that starts would divide its whole budget among its first channels. The result is
+        None if there are no channels yet.
         """
         known, rows = len(self._table.channels), None
         if known < owned:
@@ -531,7 +541,11 @@ class PollingPlans:
         return table
 
     def _update_present_speeds(self, fleet_s: float) -> None:
-        """Use the speeds of the present hour in shares and, if the fleet has a budget per minute, in the table."""
+        """Update what depends on the present hour: how often channels with a weekly rhythm are polled in it.
+
+        This concerns the shares (summaries of channels) of sites whose budget may be exceeded. If the fleet has a
+        budget per minute, it also concerns the column ``present_speed`` of the table.
+        """
         # The hours of this time and of the time when changed schedules apply, counted since the epoch.
         until_s = fleet_s + min(self._policy.soft_state_ttl_s, weekly_rhythm.HOUR_S)
         hours = fleet_s // weekly_rhythm.HOUR_S, until_s // weekly_rhythm.HOUR_S
@@ -546,18 +560,21 @@ class PollingPlans:
             self._drift = inf
 
     def _present_speeds(self, plans: Iterable[_ChannelPlan], hours: tuple[float, float]) -> list[float]:
-        """Return the greater of the speeds of each plan's clock in two ``hours`` since the epoch; 1.0 for real time."""
+        """Return, for each plan, the greater of the speeds of its schedule's clock in two ``hours``.
+
+        The speed is 1.0 for a schedule by real time. The hours are numbers of hours since the Unix epoch.
+        """
         clocks = (plan.schedule.clock if plan.schedule else None for plan in plans)
         return [
             1.0 if clock is None else max(clock.speed(hour * weekly_rhythm.HOUR_S) for hour in hours)
             for clock in clocks
         ]
 
-    def _speeds(self, channels: Sequence[ChannelId]) -> Sequence[bytes]:
-        """Return the encoded speeds of the clock by which each channel's polls are evenly spaced; b"" for real time.
+    def _choose_speeds(self, channels: Sequence[ChannelId]) -> Sequence[bytes]:
+        """Choose the clock by which each channel's polls are evenly spaced; return the encoded speeds of each clock.
 
-        Write the slowest and the fastest speed of each clock into the table. The bounds of each channel's polls hold in
-        every hour of the week.
+        They are b"" for real time. By a clock, the bounds of the channel's polls hold in every hour of the week. The
+        slowest and the fastest speed of each clock are written into the table.
         """
         plans = [self._plans[channel] for channel in channels]
         found = [plan.schedule.speeds if plan.schedule else b"" for plan in plans]
@@ -605,7 +622,10 @@ class PollingPlans:
         self._stale.update(self._table.channels[row] for row in rows.tolist())
 
     def _update_crowded_sites(self) -> None:
-        """Find the sites whose budget may be exceeded, and stop exchanging shares about the others."""
+        """Find the *crowded* sites, those whose budget may be exceeded.
+
+        Shares (summaries of a site's channels) are no longer exchanged about other sites.
+        """
         self._can_crowd_change = False
         rows, sites = self._table.rows, self._table.sites
         most = np.bincount(rows["site"], node_allocation.polite_sizes(self._policy, rows), len(sites)).astype(
@@ -624,7 +644,11 @@ class PollingPlans:
         self._crowded = crowded
 
     def _update_shares(self) -> None:
-        """Recompute this node's shares of the crowded sites whose channels, or their present speeds, have changed."""
+        """Recompute this node's shares, its summaries of its channels of each crowded site.
+
+        A site is crowded if its budget may be exceeded. Only the shares of sites whose channels, or the present speeds
+        of these, have changed are recomputed.
+        """
         for site in self._outdated_shares & self._crowded:
             rows = self._table.rows_of_site(site)
             table: FactorTable = self._table.rows[rows]
@@ -643,9 +667,10 @@ class PollingPlans:
         return self._fleet.policy
 
     def _choices(self, rows: NDArray[np.intp] | None, levels: Levels) -> LevelChoices | None:
-        """Return the wedge sizes of the channels in these rows, from which their polling sets are chosen.
+        """Return, for the channels in these rows, the numbers of nodes that poll each at the polling levels 0, 1, 2, ….
 
-        ``rows`` of None stands for all channels. The result is None if ``levels`` are continuous.
+        The polling sets are chosen among these. ``rows`` of None stands for all channels. The result is None if
+        ``levels`` are continuous.
         """
         channels = self._table.channels
         return self._fleet.choices(channels if rows is None else [channels[row] for row in rows.tolist()], levels)
@@ -653,9 +678,10 @@ class PollingPlans:
     def _rates_and_set_sizes(self, table: FactorTable, rows: NDArray[np.intp]) -> tuple[Floats, NDArray[np.intp]]:
         """Return the polls per τ of the channels in these rows, and the numbers of nodes that make them.
 
-        ``table`` is a copy of the rows. Channels with a schedule keep its rate while the fleet's scale is unknown or
-        has not been solved for the policy's levels. With whole levels, they also keep it until the scale has been
-        solved for the present ring, on which wedges have other sizes.
+        ``table`` is a copy of the rows. A channel keeps the rate of its schedule while the fleet's scale is unknown or
+        has not been solved for the policy's levels. If only whole levels are allowed, it also keeps this rate after a
+        change of the ring, on which the levels have other numbers of nodes, until the scale has been solved for the new
+        ring.
         """
         interval_s = self._policy.poll_interval_s
         choices = self._choices(rows, self._fleet.applied_levels)

@@ -2,10 +2,10 @@
 
 Times are *fleet time*: seconds of the store's clock, which all nodes read.
 
-The nodes of a polling set take turns, τ/n apart, according to the channel's :class:`PollingSchedule`. Deviation: the
-paper waits a random time in (0, τ), which gives gaps of mean τ/(n+1) but a mean wait of the same length, twice that of
-even spacing. Schedules of different channels start at different times, so that the polls of one node are spread over τ
-as well.
+The nodes of a polling set take turns, τ/n apart, according to the channel's :class:`PollingSchedule`. Deviation: in the
+paper, each node waits a random time in (0, τ). An update is then detected after τ/(n+1) on average, up to twice the
+τ/(2n) of even spacing. Schedules of different channels start at different times, so that the polls of one node are
+spread over τ as well.
 
 The number n of polls per τ may be any real number (see ``allocation_solver``): the next whole number of nodes take
 turns, each polling slightly less often than every τ; below 1, a single node polls every τ/n. When n or the ring
@@ -29,13 +29,16 @@ ROUNDING_S = 2e-6
 """Times closer than this are the same poll; Unix times have a resolution of a quarter of a microsecond."""
 
 CLOCK_ROUNDING_S = 1e-4
-"""Tolerance as ``ROUNDING_S``, for times of weekly clocks: their conversion from and to real time rounds more."""
+"""Replaces ``ROUNDING_S`` for times that weekly clocks show, because their conversion to real time rounds more."""
 
 HANDOVER_S = 3.0
 """Time within which all nodes of a polling set learn about a new schedule, unless messages are lost."""
 
 OWNER_BITS = 24
-"""Leading bits of a channel's id that determine its owner; an owner's channels have most of them in common."""
+"""Number of leading bits of a channel's id that do not influence when a new schedule begins.
+
+They determine the channel's owner, so that an owner's channels have most of them in common.
+"""
 
 
 def polling_set_size(polls_per_interval: float, nodes: int) -> int:
@@ -179,8 +182,9 @@ def revised_schedule(
     in the polling set), or is moved forward to between one and two new gaps from now. Thus no sequence of changes
     postpones the channel's next poll, and two polls are never closer than the shorter of the gaps before and after.
 
-    A poll that is moved forward is due after one gap plus the fraction of the current gap that is left, which differs
-    between channels. With exactly one gap, all channels that an owner speeds up at once would be polled in step.
+    A poll that is moved forward is due (1 + f) new gaps from now, where f (at most 1) is the fraction of the current
+    gap that is left. The fraction differs between channels. Without it, all channels that an owner speeds up at once
+    would be polled in step.
 
     If the next poll is due within ``HANDOVER_S`` and its node leaves the polling set, the poll cannot be reassigned:
     one of the two nodes may receive the change too late, and then neither or both of them poll. With

@@ -2,12 +2,12 @@
 
 Assignments are soft state. In each maintenance interval, an owner sends the digest of all its assignments to this node
 (:mod:`service.corona.assignment_digests`), which renews them. If the digest differs, messages were lost, repeated or
-reordered, and this node asks the owner for the assignments in the buckets that differ, if both have the same ring.
-Assignments are renewed nevertheless, so that a difference which cannot be repaired does not stop all of an owner's
-polls.
+reordered. If both nodes have the same ring, this node then asks the owner for the assignments in the buckets (groups of
+channels) that differ. Assignments are renewed nevertheless, so that a difference which cannot be repaired does not stop
+all of an owner's polls.
 
-A lost candidate loses no entry: until a version is confirmed, polls compare with the base version, and the next one
-finds the same change again.
+A *candidate* is the changes that a poll has found. A lost candidate loses no entry: until the owner has announced a new
+version, polls are compared with the former version, and the next poll finds the same changes again.
 """
 
 from collections.abc import Iterable, Iterator
@@ -61,7 +61,7 @@ class _MemberAssignment(msgspec.Struct, gc=False):
     instruction: StartPolling
     version: int
     assigned_s: float
-    """When the owner last sent this assignment."""
+    """Monotonic time in seconds at which the owner's last message with this assignment was received."""
     fingerprint: int = 0
     """The assignment's fingerprint in the owner's digests; 0 while the node only makes its last poll."""
     last_poll_s: float = inf
@@ -79,9 +79,10 @@ class _PendingCandidate(msgspec.Struct):
 
 
 class MemberProtocol:
-    """The half of a node's protocol that polls channels as their owners assign them, and sends candidates to owners.
+    """The half of a node's protocol that polls channels as their owners assign them.
 
-    ``now_s`` is monotonic time in seconds.
+    It sends candidates, which are the changes that polls have found, to the channels' owners. ``now_s`` is monotonic
+    time in seconds.
     """
 
     def __init__(self, node_id: NodeId, policy: FleetPolicy) -> None:
@@ -143,8 +144,8 @@ class MemberProtocol:
         """Start polling the assigned channels, or poll them by their new schedules.
 
         ``sender`` is the channels' owner. An assignment is ignored if this node's ring is newer than the owner's and
-        excludes this node from the polling set. If the message contains whole buckets, this node stops polling all
-        other channels of the owner in these buckets.
+        excludes this node from the polling set. If the message contains whole buckets (groups into which an owner's
+        channels are divided), this node stops polling all other channels of the owner in these buckets.
         """
         owner, ring_version = self._owner(sender, now_s), message.ring_version
         for assignment in message.assignments:
@@ -176,9 +177,10 @@ class MemberProtocol:
             yield from self._drop_unlisted(owner, message)
 
     def on_digest(self, sender: NodeId, message: AssignmentDigest, now_s: float) -> Iterator[Effect]:
-        """Renew the assignments by the owner ``sender``; request the assignments of buckets whose digests differ.
+        """Renew the assignments by the owner ``sender``; reply with digests by bucket if the owner's digest differs.
 
-        If both nodes have the same ring, assignments of channels that the owner no longer owns are not renewed.
+        A bucket is a group of channels. The owner answers with the assignments in the buckets whose digests differ. If
+        both nodes have the same ring, assignments of channels that the owner no longer owns are not renewed.
         """
         if sender not in self._view and message.ring_version <= self._view.version:
             return
@@ -319,10 +321,10 @@ class MemberProtocol:
         assignment.fingerprint = after
 
     def _detach_lost_channels(self, node: NodeId, owner: _OwnerRecord, renewed_s: float) -> None:
-        """Move the assignments of channels that ``node`` no longer owns on this node's ring to another owner record.
+        """Detach the assignments of channels that ``node`` does not own on this node's ring from its record ``owner``.
 
-        ``owner`` is the record of ``node``. The moved assignments expire three maintenance intervals after
-        ``renewed_s`` unless the present owners assign the channels.
+        They are moved to a new record of a former owner, and expire three maintenance intervals after ``renewed_s``
+        (monotonic time in seconds) unless the present owners assign the channels.
         """
         others = [
             (channel, assignment)
@@ -337,7 +339,10 @@ class MemberProtocol:
                 assignment.owner = former
 
     def _drop_unlisted(self, owner: _OwnerRecord, message: Assign) -> Iterator[Effect]:
-        """Stop polling the owner's channels in the buckets of ``message`` that the message does not contain."""
+        """Stop polling the owner's channels that are in the buckets of ``message`` but not among its assignments.
+
+        A bucket is a group into which an owner's channels are divided.
+        """
         assigned, buckets = {each.channel for each in message.assignments}, frozenset(message.buckets)
         surplus = [
             channel

@@ -31,15 +31,20 @@ from service.overlay.ring import RingView
 POLL_BUDGET_SHARE = 0.9
 """Share of a site's request budget that polls are planned for; the rest is for redirects and new subscriptions."""
 CLUSTERS_PER_SITE = 64
-"""Maximum number of clusters for one owner's channels of a site."""
+"""Maximum number of tradeoff clusters in one owner's share, which summarises its channels of a site."""
 SCALE_TOLERANCE = 1e-4
-"""Relative change of a site's scale from which its channels' polls follow it."""
+"""Relative change of a site's scale (the factor of its channels' polling rates) from which its channels' polls follow
+it.
+"""
 _TTL_INTERVALS = 2
-"""Maintenance intervals after which shares and scales expire. Other soft state lives longer, but c depends on these."""
+"""Number of maintenance intervals after which shares and scales expire.
+
+Other soft state lives longer, but outdated shares and scales would distort the scale of the whole fleet.
+"""
 _CACHED_SOLUTIONS = 4_096
 """Number of cached solutions of :func:`_solve_scale`."""
 _MAX_IMBALANCE = 4
-"""An owner is assumed to have at least the mean number of a site's channels per owner divided by this."""
+"""Assumed limit of the mean number of a site's channels per owner, as a multiple of the number that one owner has."""
 
 
 class _OwnerShare(msgspec.Struct):
@@ -83,7 +88,10 @@ class SiteBudgets:
         return before != rates
 
     def on_ring_changed(self, view: RingView) -> None:
-        """Adopt the ring; drop shares of nodes that have left it, and of sites that another node coordinates now."""
+        """Adopt the ring, and drop the shares (owners' summaries of their channels of a site) that are no longer valid.
+
+        These are the shares of nodes that have left the ring, and those of sites that another node coordinates now.
+        """
         self._view = view
         self._unsent = set(self._own)
         self._shares = {
@@ -105,8 +113,9 @@ class SiteBudgets:
     def find_crowded(self, numbers: Mapping[Site, int], own_polls: Floats) -> set[Site]:
         """Return the *crowded* sites, those whose budget all nodes' channels of the site may together exceed.
 
-        ``numbers`` has the index of each site in ``own_polls``, and ``own_polls`` an upper bound of the polls per τ of
-        this node's channels of the site. Index 0 is that of channels without a site.
+        ``own_polls`` has an upper bound of the polls per τ of this node's channels of each site. ``numbers`` has the
+        index of each site in ``own_polls``; index 0 is that of channels without a site. The polls of other nodes are
+        estimated from those of this node.
         """
         budgets = np.full(len(own_polls), self._budget(""))
         for site in self._rates.keys() & numbers.keys():
@@ -116,9 +125,10 @@ class SiteBudgets:
         return {sites[number] for number in np.flatnonzero(is_crowded) if number}
 
     def set_share(self, site: Site, problem: AllocationProblem | None) -> None:
-        """Set this node's share of a site: ``problem`` has the node's channels of the site, without the site's bound.
+        """Set this node's *share* of a site: the summary of its channels of the site, for the site's coordinator.
 
-        None removes the share, so that nothing is exchanged about the site.
+        ``problem`` has these channels, not yet limited by the site's budget. None removes the share, so that nothing is
+        exchanged about the site.
         """
         if problem is None:
             self._own.pop(site, None)
@@ -143,7 +153,10 @@ class SiteBudgets:
             yield Send(coordinator, SiteShares(tuple(shares)))
 
     def on_shares(self, sender: NodeId, message: SiteShares, now_s: float) -> None:
-        """Store the shares in an owner's message, received at ``now_s``, of the sites that this node coordinates."""
+        """Store the shares (summaries of an owner's channels by site) in ``message``, which was received at ``now_s``.
+
+        Shares of sites that this node does not coordinate are ignored.
+        """
         if sender not in self._view:
             return
         for share in message.shares:
@@ -152,9 +165,10 @@ class SiteBudgets:
                 known.clusters, known.received_s = share.clusters, now_s
 
     def on_scales(self, sender: NodeId, message: SiteScales, now_s: float) -> list[Site]:
-        """Store the scales in a coordinator's message, received at ``now_s``; return the sites whose scale has changed.
+        """Store the sites' scales in a coordinator's message; return the sites whose scale has changed.
 
-        A scale that hardly differs is not stored, so that the polls of all channels of the site stay as they are.
+        ``now_s`` is the time of receipt. A site's scale limits the polls of its channels. A scale that hardly differs
+        is not stored, so that the polls of all channels of the site stay as they are.
         """
         changed = []
         for update in message.scales:
@@ -168,7 +182,10 @@ class SiteBudgets:
         return changed
 
     def expire(self, now_s: float) -> list[Site]:
-        """Drop scales and shares that have not been repeated; return the sites whose scale is unknown from now on."""
+        """Drop sites' scales and owners' shares (summaries of their channels) that have not been repeated in time.
+
+        Return the sites whose scale is unknown from now on.
+        """
         expired = [site for site, known in self._scales.items() if not self._is_fresh(known.received_s, now_s)]
         for site in expired:
             del self._scales[site]
@@ -213,6 +230,10 @@ def _site_point(site: Site) -> str:
 
 @lru_cache(_CACHED_SOLUTIONS)
 def _solve_scale(shares: tuple[bytes, ...], budget: float) -> float:
-    """Return the scale at which the channels in these encoded shares need at most ``budget`` polls per τ."""
+    """Return the scale at which the channels that ``shares`` summarise need at most ``budget`` polls per τ.
+
+    ``shares`` are the owners' summaries of their channels of one site, encoded. The result is ``UNBOUNDED_SCALE`` if
+    the channels' most polls do not exceed the budget.
+    """
     together = merge([clusters for share in shares if (clusters := decode(share)) is not None])
     return UNBOUNDED_SCALE if float(together.most_cost.sum()) <= budget else together.scale_for_budget(budget)

@@ -19,7 +19,7 @@ from service.corona.weekly_rhythm import DAY_S, HOUR_S, learn_rhythm, publishing
 from service.model import Delta
 
 SHORTEST_UPDATE_INTERVAL_S = 10.0
-"""Lower bound of estimates, in seconds, at which log u is still positive."""
+"""Lower bound of estimates u of update intervals, in seconds; the formula of Fair-Log needs a positive log u."""
 
 LONGEST_UPDATE_INTERVAL_S = 90 * 86_400.0
 """Upper bound of estimates, in seconds; a channel that has been silent for longer may still resume."""
@@ -28,17 +28,18 @@ DEFAULT_UPDATE_INTERVAL_S = 86_400.0
 """Prior estimate for a channel without history, with the weight of one update."""
 
 MEMORY_UPDATES = 64.0
-"""Evidence decays to 1/e after this many updates, or the time in which they are expected."""
+"""The weight of an observation in the estimate decays to 1/e in the time of this many updates, observed or expected."""
 
 RECENT_UPDATES = 16.0
-"""``MEMORY_UPDATES`` for recent evidence, which shows whether the publisher's rate has changed."""
+"""``MEMORY_UPDATES`` for the recent observations, which show whether the publisher's rate has changed."""
 
 CHANGE_FACTOR = 4.0
-"""If recent evidence differs from all evidence by this factor, only the recent evidence is kept."""
+"""If the update rate of recent observations differs from that of all by this factor, only the recent ones are kept."""
 
 SILENCE_FACTOR = 6.0
-"""A silence of this many intervals raises the estimate at once; a Poisson process is silent for so long in 1 of 400
-cases, and one that publishes three entries at a time in 1 of 7.
+"""A silence of this many update intervals lengthens the estimate at once.
+
+A Poisson process is silent for so long in 1 of 400 cases, and one that publishes three entries at a time in 1 of 7.
 """
 
 
@@ -129,7 +130,10 @@ class UpdateHistory(msgspec.Struct, frozen=True, gc=False, array_like=True):
         )
 
     def observed_s(self, fleet_s: float) -> float:
-        """Return the time from ``since_s`` to ``fleet_s`` by the channel's publishing clock, in seconds."""
+        """Return the time from ``since_s`` to ``fleet_s`` by the channel's publishing clock, in seconds.
+
+        This clock runs faster in the hours of the week in which the channel usually publishes more.
+        """
         clock = publishing_clock(self.rhythm)
         return fleet_s - self.since_s if clock is None else clock.shown_s(fleet_s) - clock.shown_s(self.since_s)
 
@@ -170,9 +174,9 @@ def history_after_delta(updates: UpdateHistory, delta: Delta, fleet_s: float) ->
 def _update_times_s(delta: Delta, since_s: float, fleet_s: float) -> list[float]:
     """Return the time of each update in a delta, in Unix seconds.
 
-    The time is the entry's publication date if that is at most an hour before ``since_s``, the time of the last delta,
-    and not after the detection; otherwise it is the time of the detection. The latter is clipped to the time between
-    ``since_s`` and ``fleet_s``, when the delta was stored.
+    An entry's time is its publication date if this is plausible: not earlier than an hour before ``since_s``, the time
+    of the last delta, and not later than the detection. Otherwise it is the time of the detection, as is the time of a
+    change of a page. The detection is taken to be between ``since_s`` and ``fleet_s``, when the delta was stored.
     """
     earliest_s, detected_s = since_s - HOUR_S, min(max(delta.detected_s, since_s), fleet_s)
     times_s = []

@@ -14,8 +14,9 @@ mean 1. :func:`weight_factors` returns this square, by which the channel's weigh
 hours and channels alike, and its scale c is constant over the week.
 
 *Estimation.* Each of the 31 factors is a count of entries divided by the time observed; both decay exponentially. Prior
-counts keep the rhythms of channels with few entries even or close to a typical day: a publisher is taken to be either
-even, or to have one of 24 days with a night, and a weekend on one of seven places or none.
+counts keep the rhythms of channels with few entries close to a typical one. A publisher is taken to publish either
+evenly over the day, or by one of 24 typical days with a night, which differ in the hour of the night. Likewise, it has
+either no weekend, or a weekend on one of the seven pairs of successive days.
 
 A clock's speed is the product of the two factors, within a lower and an upper bound. Over a whole week, a clock neither
 gains nor loses time: at the begin of each week, which is that of a Unix day divisible by 7 (a Thursday), it shows the
@@ -63,23 +64,23 @@ _EMPTY = bytes(RHYTHM_BYTES)
 _REAL_TIME = bytes(SPEEDS_BYTES)
 
 MEMORY_S = 8 * WEEK_S
-"""Evidence decays to 1/e in this time."""
+"""Time in seconds in which the weight of a counted entry, and of observed time, decays to 1/e."""
 LONGEST_AGE_S = 10 * MEMORY_S
-"""Age in which evidence has decayed to nothing."""
+"""Age in seconds at which the weight of an entry, or of observed time, has decayed to almost nothing (e⁻¹⁰)."""
 OVERDISPERSION = 1.5
 """Entries per independent event, because publishers release several entries at a time."""
 PRIOR_PER_HOUR = 3.0
 PRIOR_PER_DAY = 36.0
 EVEN_SHARE = 0.3
-"""Prior probability that a publisher has no typical day, and that it has no weekend."""
+"""Prior probability that a publisher publishes evenly over the day, and also that it has no weekend."""
 TYPICAL_DAY = 1.2
-"""Logarithm of the rate of a typical day's busiest hour, relative to its mean; that of the quietest is the negative."""
+"""Natural logarithm of a typical day's rate in its busiest hour; over the day, the logarithm follows a cosine."""
 WEEKEND_DAYS, WEEKEND_RATE = 2, 0.5
 MOST_OCTAVES = 4.0
-"""Bound of the logarithm of a factor."""
+"""Greatest absolute value of a factor's binary logarithm."""
 
 MOST_ENTRIES = 1e6
-"""Bound of a count, which keeps the arithmetic finite."""
+"""Greatest number of entries that is counted for an hour or a day, which keeps the arithmetic finite."""
 
 STEP_TOLERANCE = 2
 """Difference of speeds, in steps of a sixteenth of an octave, up to which clocks count as similar."""
@@ -103,9 +104,11 @@ def hourly_speeds(steps: NDArray[np.int8]) -> NDArray[np.float64]:
 
 
 class WeeklyClock:
-    """A clock with the speeds that ``speeds`` encodes, in ``SPEEDS_BYTES`` or ``FACTORS`` bytes.
+    """A clock whose speed depends on the hour of the week.
 
-    Its time grows strictly with real time. Both are in seconds since the Unix epoch.
+    ``speeds`` has signed bytes, each a logarithm in sixteenths of an octave: the factors for the 24 hours of the day
+    and the 7 days of the week and, optionally, the lowest and the highest product of these. The clock's time grows
+    strictly with real time. Both are in seconds since the Unix epoch.
     """
 
     __slots__ = ("_begins_s",)
@@ -186,8 +189,8 @@ def weight_factors(rates: Steps) -> Floats:
 def polling_speeds(rates: Steps, lowest: Floats, highest: Floats) -> Steps:
     """Return the speeds of each channel's polling clock, shape (M, 33).
 
-    A clock runs at √λ(t), where λ is the rhythm, within bounds that hold in each hour and keep the mean speed. If no
-    such speeds keep the bounds, the row is all zeros, which is real time.
+    A clock runs at √λ(t), where λ is the rhythm. Where this speed, relative to the mean, is outside the bounds in some
+    hour, it is clipped. If no clipping keeps the bounds, the row is all zeros, which is real time.
 
     Args:
         rates: The factors of M rhythms.
@@ -230,11 +233,11 @@ def _extremes(speeds: Steps) -> tuple[Floats, Floats]:
 
 
 def _bounded(speeds: Steps, lowest: Floats, highest: Floats) -> Steps:
-    """Return the speeds with added bounds of the products, so that clocks run between ``lowest`` and ``highest``.
+    """Return the speeds, clipped to two limits per clock so that each clock runs between ``lowest`` and ``highest``.
 
-    A lower upper bound makes the clock slower on average, a higher lower bound makes it faster. First the highest
-    upper bound is taken with which no hour is faster than ``highest``, then the lowest lower bound with which none is
-    slower than ``lowest``.
+    These bounds are relative to a clock's mean speed, which depends on the limits: a lower upper limit makes the clock
+    slower on average, a higher lower limit makes it faster. First the greatest upper limit is chosen with which no hour
+    is faster than ``highest``, then the least lower limit with which no hour is slower than ``lowest``.
     """
     found = speeds.copy()
     products = _products(_EXP2[speeds])
@@ -259,7 +262,10 @@ def _bounded(speeds: Steps, lowest: Floats, highest: Floats) -> Steps:
 
 
 def _products(factors: Floats) -> Floats:
-    """Return the products of the factors of the hours and days, for the hours of the week, shape (M, 168)."""
+    """Return, for each hour of the week, the product of the factors of its hour of the day and its day, shape (M, 168).
+
+    ``factors`` has a row for each of M clocks: the factors of the 24 hours, then those of the 7 days.
+    """
     products = factors[:, HOURS:FACTORS, None] * factors[:, None, :HOURS]
     return np.asarray(products.reshape(-1, HOURS_OF_WEEK))
 
@@ -270,9 +276,10 @@ def _bounded_mean(products: Floats, least: Floats, most: Floats) -> Floats:
 
 
 def _last_within(count: int, fits: Callable[[NDArray[np.int64]], NDArray[np.bool_]]) -> NDArray[np.int64]:
-    """Return for each of ``count`` clocks the last step for which ``fits`` is true.
+    """Return, for each of ``count`` clocks, the last step from -127 to 127 for which ``fits`` is true.
 
-    ``fits`` maps an array with one step per clock to booleans. It must be true up to some step, and false beyond.
+    A step is a logarithm in sixteenths of an octave. ``fits`` maps an array with one step per clock to booleans. It
+    must be true up to some step, and false beyond.
     """
     low, high = np.full(count, _LEAST_STEP), np.full(count, _MOST_STEP)
     while (low < high).any():
@@ -324,8 +331,9 @@ def _decode(rhythms: Sequence[bytes]) -> NDArray[np.void]:
 def count_entries(row: NDArray[np.int64], published_s: Floats, now_s: float, rows: int) -> Floats:
     """Return an array of shape (``rows``, 31) with the number of entries in each hour of the day and day of the week.
 
-    ``row`` has the row in which each entry counts, and ``published_s`` its publication time. An entry counts as 1 if it
-    was published at ``now_s``, and less the older it is.
+    Each row of the result stands for a channel. ``row`` has the row to which each entry belongs, and ``published_s``
+    the time at which it was published, in Unix seconds. An entry counts as 1 if it was published at ``now_s``, and less
+    the older it is.
     """
     counts = np.zeros((rows, FACTORS))
     weight = np.exp((published_s - now_s) / MEMORY_S)
@@ -384,7 +392,7 @@ def _posterior_rates(counts: Floats, observed_s: Floats, typical: Floats, prior:
 
     ``counts`` and ``observed_s`` have the entries and the seconds observed in each slot. A publisher is taken to follow
     one of the rows of ``typical``, which have the mean 1. The first row, even rates, has the prior probability
-    ``EVEN_SHARE``.
+    ``EVEN_SHARE``. ``prior`` is the weight of the typical rates, as a number of observed events in each slot.
     """
     events = counts / OVERDISPERSION
     total = events.sum(axis=1, keepdims=True)

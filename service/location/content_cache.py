@@ -1,8 +1,8 @@
 """The content of a channel at one version, its digest, and a worker's cache of contents.
 
 A client obtains the digest from the channel's owner or from the store, so that it can verify a copy that any other
-worker sends. Two versions of a channel have the same content and digest if one of them only adds a notice; for the
-location of copies they are one document.
+worker sends. Two versions of a channel have the same content and digest if one of them only adds a notice, a message
+about the channel itself; for the location of copies they are one document.
 """
 
 import zlib

@@ -7,9 +7,9 @@ filter has it. A bit is cleared when this condition ceases.
 
 These deviations put a document at distance i into row i, whatever the order of messages:
 
-- A node accepts a source's bits from one neighbour, the source's *parent*, which only a neighbour with a shorter path
-  replaces. The paper drops each update by its number, so that two neighbours can each conclude that the other one
-  suffices.
+- A node accepts a source's bits from one neighbour only, the source's *parent*. Only a neighbour with a shorter path to
+  the source replaces the parent. In the paper, a node drops each update whose number it knows, so that two neighbours
+  can each conclude that the other's path suffices.
 - Bits from a parent are forwarded even if the same bits have been sent before. The paper forwards changes only; a bit
   of two sources is then missing at nodes that dropped the update of one source as redundant, or that ignore it.
 - Paths are not discarded periodically but corrected when they become invalid: a node that loses a parent sends
@@ -36,7 +36,8 @@ from service.model import NodeId
 
 NO_ROW = 1 << 30
 MAX_SOURCES = 4096
-"""Maximum number of sources whose parents are stored; messages that exceed it are refused."""
+"""Maximum number of sources (nodes whose documents cause updates) that a node stores; messages about more are refused.
+"""
 
 
 class Filtering(StrEnum):
@@ -114,7 +115,10 @@ class LocationNode:
         return [] if link is None else self._retract(neighbour, link.received)
 
     def reshape(self, shape: FilterShape) -> list[SendToNeighbour]:
-        """Adopt a greater shape and announce it to all neighbours; a shape that is not greater is ignored."""
+        """Adopt ``shape`` for all filters, and announce it to all neighbours, if it is greater than the present one.
+
+        Shapes are ordered by their generation first. A shape that is not greater is ignored.
+        """
         if shape <= self.shape:
             return []
         self.own = LocalFilter(shape, self.own.documents)

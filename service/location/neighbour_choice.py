@@ -157,8 +157,8 @@ class Neighbourhood:
     def _on_decline(self, peer: NodeId) -> list[Effect]:
         """Process a peer's refusal: remove the link, and send no further requests unless ``peer`` is the anchor.
 
-        The anchor has refused a ``REQUEST`` that was sent before it became the anchor. It accepts ``ANCHOR``, which is
-        sent next.
+        If the peer is the anchor (the nearest peer with a lesser id), it has refused a ``REQUEST`` that was sent before
+        it became the anchor. The request ``ANCHOR``, which it has to accept, is sent next.
         """
         self._requested.discard(peer)
         self._dependents.discard(peer)

@@ -87,7 +87,7 @@ class RingView:
         return nearer < count
 
     def nodes_with_bits(self, mask: int, bits: int) -> Iterator[NodeId]:
-        """Yield the nodes whose ids have the same bits as ``bits`` where ``mask`` has ones, in the order of ``ids``."""
+        """Yield the nodes whose ids equal ``bits`` in all bits that are 1 in ``mask``, in the order of ``ids``."""
         points = self.points
         ranges = [(0, len(points))] if points else []
         while ranges:
@@ -166,7 +166,7 @@ class RingChange:
     left: frozenset[NodeId]
 
     def concerns(self, point: ChannelId | NodeId, count: int) -> bool:
-        """Return whether the ``count`` nodes nearest to ``point`` may have changed, or the node that follows them.
+        """Return whether the change may affect the ``count`` nodes nearest to ``point``, or the next nearest node.
 
         If many nodes have joined or left, the result is always True.
         """

@@ -1,7 +1,7 @@
 """The Honeycomb optimiser: the number of polls of each channel (Corona §3.2), as a real number.
 
-A channel has a weight w and a cost s of one poll; n is the number of its polls per τ by all nodes together. If n is
-below 1, one node polls every τ/n.
+A channel has a weight w and a cost s of one poll. Its *size* n is the number of its polls per τ by all nodes together.
+If n is below 1, one node polls every τ/n.
 
 The problem is to minimise Σ w/n subject to Σ s·n ≤ B, or the converse, with least ≤ n ≤ most for each channel. By the
 method of Lagrange the optimum is n = clip(c·√(w/s), least, most) with one c for all channels, so that a fleet only has
@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 from service.corona.optimizer.objectives import Floats
 
 UNBOUNDED_SCALE = inf
-"""The scale of a site whose budget does not bind."""
+"""The scale of a site whose channels do not use up its request budget, so that it limits none of them."""
 
 
 class AllocationProblem(NamedTuple):
@@ -60,7 +60,7 @@ class AllocationProblem(NamedTuple):
 
 
 def sizes(problem: AllocationProblem, scale: float) -> Floats:
-    """Return the polls per τ at this scale of each channel of ``problem``, shape (M,).
+    """Return the size of each channel of ``problem`` at this scale, in polls per τ; shape (M,).
 
     A negative scale, down to -1, reduces all channels below their least: -0.3 leaves them at 70 % of it.
     """
@@ -81,11 +81,13 @@ def apply_site_scales(problem: AllocationProblem, scales: Floats) -> AllocationP
         problem: M channels.
         scales: The scale of each channel's site, shape (M,), at least -1; ``UNBOUNDED_SCALE`` for no reduction.
 
-    A site's scale is the scale at which the site's channels use up exactly its request budget. Deviation: the paper
-    bounds only the total. A budget for each site has an optimum of the same form, in which a channel's scale is the
-    lesser of its site's and the fleet's. A site's budget is therefore a lower ``most`` for each of its channels,
-    whatever the fleet's scale is. This is exact if all polls of a site's channels cost the same. If the channels' least
-    exceeds the site's budget, all are reduced in proportion.
+    A site's scale is the scale at which the site's channels use up exactly its request budget. With a budget for each
+    site, the optimal scale of a channel is the lesser of its site's and the fleet's. A site's scale therefore amounts
+    to a lower ``most`` of each of its channels, whatever the fleet's scale is. This is exact if all polls of a site's
+    channels cost the same. If the budget does not suffice for the least of the site's channels, all of them are reduced
+    in proportion.
+
+    Deviation: the paper bounds only the total.
     """
     bound = np.isfinite(scales)
     if not bound.any():
@@ -136,12 +138,13 @@ def scale_for_delay(
         problem: The channels; with Fast's weights the delay is that of a subscription.
         delay_s: The bound on the mean delay Σ w·D/Σ w in seconds, with D = τ/(2n).
         poll_interval_s: τ, in seconds.
-        total_weight: Σ w of the summarised channels, if ``problem`` consists of clusters, whose weights differ from it.
+        total_weight: Σ w, to be given if each channel of ``problem`` is a cluster: its weight is not a sum of weights.
 
     If the delay is unattainable within ``most``, the result is the least scale at which all bounded channels reach
-    their most. If the delay is satisfied with all channels at their least, the result is a scale at which they are at
-    their least. Channels that may not be polled at all are ignored. The delay is satisfied up to rounding (10⁻¹²). If
-    there is a budget too, the lesser of the two scales is to be used: it satisfies the budget, and the delay if the
+    their most. If the least of all channels suffices for the delay, the result is a scale at which no channel has more.
+    Channels that may not be polled at all are ignored. The delay is satisfied up to rounding (10⁻¹²).
+
+    If there is a budget too, the lesser of the two scales is to be used: it satisfies the budget, and the delay if the
     budget allows it.
 
     Raises:

@@ -1,8 +1,8 @@
 """A node's part in the optimisation: its own channels as a problem, and the scale c from the fleet's aggregate (§3.2).
 
-The scale c follows from the tradeoff clusters of the whole fleet. A channel's number n of polls per τ follows from c
-and the channel's exact factors. Nodes therefore have to agree on one number only, and coarse clusters cause only small
-errors.
+The scale c follows from the tradeoff clusters of the whole fleet, which are sums of similar channels. A channel's
+number n of polls per τ follows from c and the channel's own, exact factors, such as its number of subscribers. Nodes
+therefore have to agree on one number only, and coarse clusters cause only small errors.
 """
 
 from collections.abc import Iterable
@@ -24,7 +24,10 @@ POLL_COST = 1.0
 """Cost of a poll, equal for all channels: publishers count requests, and most responses have no body."""
 
 LONGEST_WAIT_SHARE = 0.25
-"""Most of a budget in polls per minute that longest waits may take; the rest is spent where updates are expected."""
+"""The greatest share of a budget in polls per minute that is spent on keeping all channels within the longest wait.
+
+The rest is spent where updates are expected.
+"""
 
 DIGITS = 6
 """Decimals to which sizes are rounded, so that a rounding error above three polls does not become a fourth node."""
@@ -45,17 +48,17 @@ class ChannelFactors(NamedTuple):
     update_interval_s: float
     private: bool
     site_scale: float = UNBOUNDED_SCALE
-    """The scale of the channel's site; see ``allocation_solver.apply_site_scales``."""
+    """The scale of the channel's site, which limits its polls; see ``allocation_solver.apply_site_scales``."""
     longest_wait_s: float = 0.0
-    """The longest wait that admins set for this channel; 0 for the objective's."""
+    """The longest mean wait for an update's detection that admins set for this channel; 0 for the objective's."""
     shortest_interval_s: float = 0.0
-    """The shortest interval that admins set for this channel; 0 for none."""
+    """The shortest interval between polls that admins set for this channel; 0 for none."""
     publisher_interval_s: float = 0.0
-    """The shortest interval that the publisher, or the failures of polls, allow now; 0 for none."""
+    """The shortest interval between polls that the publisher, or the failures of polls, allow now; 0 for none."""
     weight_factor: float = 1.0
-    """The factor of the channel's mean delay due to polls that follow its rhythm (``weight_factors``)."""
+    """The mean delay with polls that follow the channel's weekly rhythm, divided by the mean delay with even polls."""
     present_speed: float = 1.0
-    """The channel's polls per time relative to their mean over the week, if the problem is that of the present hour."""
+    """How often the channel is polled in the present hour, relative to its mean over the week; 1 to ignore the hour."""
 
 
 FACTORS_ROW = np.dtype(
@@ -72,8 +75,9 @@ def factor_table(channels: Iterable[ChannelFactors], count: int) -> FactorTable:
 def allocation_problem(policy: FleetPolicy, nodes: int, channels: FactorTable) -> AllocationProblem:
     """Return the optimisation problem of these channels on a ring of ``nodes`` nodes, within their sites' budgets.
 
-    Sizes are polls per τ as the mean over a week. Costs are those of the present hour, in which a channel that follows
-    its rhythm is polled ``present_speed`` times as often. The weights have this factor too, so that it changes no size.
+    Sizes are polls per τ on average over the week. Costs are those of the present hour: a channel that follows its
+    weekly rhythm is polled ``present_speed`` times as often as on average, and costs as much more. Its weight is
+    multiplied by ``present_speed`` as well, so that the hour changes no size.
     """
     found = weights(
         policy.objective.goal, _subscribers(channels), channels["update_interval_s"], policy.poll_interval_s
@@ -87,10 +91,11 @@ def allocation_problem(policy: FleetPolicy, nodes: int, channels: FactorTable) -
 class UpperBounds(NamedTuple):
     """The upper bounds of the polls per τ of M channels, without the request budgets of sites; each has shape (M,).
 
-    ``channel_interval`` follows from the shortest intervals that admins have set for the channels, ``publisher`` from
-    the present limits of publishers and failed polls, ``channel_budget`` from the limit on polls of a public channel
-    (:meth:`FleetPolicy.most_polls_per_hour`), and ``nodes`` from the number of nodes: a node polls a channel at most
-    ``FleetPolicy.most_polls_per_node`` times per τ, unless the longest wait requires more polls.
+    - ``channel_interval`` follows from the shortest intervals that admins have set for the channels.
+    - ``publisher`` follows from the present limits of publishers and failed polls.
+    - ``channel_budget`` is the limit on polls of a public channel (:meth:`FleetPolicy.most_polls_per_hour`).
+    - ``nodes`` follows from the number of nodes. A node polls a channel at most ``FleetPolicy.most_polls_per_node``
+      times per τ, unless the longest wait requires more polls.
     """
 
     channel_interval: Floats
@@ -130,7 +135,7 @@ def channel_demands(policy: FleetPolicy, nodes: int, channels: FactorTable) -> F
     Each subscriber justifies one poll per τ, as their own reader would make (§3.2). The demand of a public channel is
     bounded by politeness (:meth:`FleetPolicy.most_polls_per_hour`) and by the number of ``nodes``. The demand of a
     private channel has no upper bound, and is at least the number of polls that one node makes. Sites' budgets and
-    bounds of single channels do not change the demand, so that other channels get the polls that these withhold.
+    bounds of single channels do not change the demand, so that the polls that they prevent are spent on other channels.
     """
     subscribers = _subscribers(channels)
     private = np.maximum(subscribers, policy.most_polls_per_node)
@@ -170,11 +175,11 @@ def own_aggregate(
 
 
 def affordable_policy(policy: FleetPolicy, channels: int) -> FleetPolicy:
-    """Return the policy with a longest wait for which its budget suffices, for a fleet of ``channels`` channels.
+    """Return the policy with the shortest mean wait that its budget can pay for, in a fleet of ``channels`` channels.
 
-    The polls that the longest wait requires may take at most ``LONGEST_WAIT_SHARE`` of a budget in polls per minute. If
-    they take more, the shortest wait that satisfies this condition replaces the objective's longest wait. Longest waits
-    that admins have set for single channels do not change.
+    The polls that keep all channels within a longest wait may take at most ``LONGEST_WAIT_SHARE`` of a budget in polls
+    per minute. The shortest wait that satisfies this condition is ``affordable_wait_s`` of the result. It replaces the
+    objective's longest wait if that is shorter. Longest waits that admins have set for single channels do not change.
     """
     objective = policy.objective
     if objective.budget_polls_per_minute is None:
@@ -193,8 +198,9 @@ def solve_scale(policy: FleetPolicy, nodes: int, fleet: Aggregate) -> float | No
     """Return the scale at which the fleet's channels reach the objective; None if there are no channels.
 
     ``fleet`` summarises the channels of the nodes that it covers, and ``nodes`` is the number of nodes on the ring. If
-    ``fleet`` covers fewer nodes, the channels get the covered nodes' share of the objective's budget. Polls that
-    longest waits require are made although they exceed the demand, but not beyond the objective's budget.
+    ``fleet`` covers fewer nodes, the channels get the covered nodes' share of the objective's budget. The polls that
+    longest waits require are made even if they exceed the demand (the polls that subscribers justify), but not beyond
+    the objective's budget.
     """
     clusters, steps = decode(fleet.clusters), decode_steps(fleet.steps)
     if clusters is None or steps is None or not len(clusters.rise):

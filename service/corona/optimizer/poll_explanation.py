@@ -25,7 +25,9 @@ from service.corona.weekly_rhythm import delay_factors
 from service.model import ChannelId, NodeId
 
 ROUNDING = 1e-6
-"""A relative difference below this counts as equal, because c comes from clusters in single precision."""
+"""Relative difference up to which two numbers count as equal: the scale is inexact, because clusters have single
+precision.
+"""
 
 
 class BindingConstraint(StrEnum):
@@ -47,7 +49,7 @@ class BindingConstraint(StrEnum):
     NODES = "nodes"
     """Lowered to the most polls that the fleet's nodes make of one channel."""
     CHANNEL_BUDGET = "channel-budget"
-    """Lowered to the publisher's, or the settings', limit for one channel."""
+    """Lowered to the most polls that the settings allow for one public channel with its number of subscribers."""
     HOST_BUDGET = "host-budget"
     """Lowered to the channel's share of its site's request budget."""
     FLEET_BUDGET = "fleet-budget"
@@ -59,7 +61,7 @@ LIMIT_CONSTRAINTS = {
     LimitReason.FAILURE: BindingConstraint.FAILURE,
     LimitReason.PAUSE: BindingConstraint.PAUSE,
 }
-"""The constraint that each kind of limit is."""
+"""The constraint that corresponds to each kind of limit."""
 
 
 class PollingTurn(msgspec.Struct, frozen=True):
@@ -84,14 +86,14 @@ class PollExplanation(msgspec.Struct, frozen=True):
     time from an update to its detection, ``update_interval_s`` the estimated mean time between updates, and
     ``interval_s`` the time between two polls of one node. ``turns`` are the nodes' parts in the schedule.
 
-    ``nodes`` of the fleet's ``ring_nodes`` nodes poll the channel: those of polling level ``level``. It is a whole
-    number if the policy allows whole levels only. Level 0 is the whole ring, and ``highest_level`` is the level of one
-    node (:mod:`service.corona.optimizer.polling_levels`).
+    ``nodes`` of the fleet's ``ring_nodes`` nodes poll the channel: those of polling level ``level``. The level is a
+    whole number if the policy allows whole levels only. Level 0 is the whole ring, and ``highest_level`` is the level
+    of one node (:mod:`service.corona.optimizer.polling_levels`).
 
     ``publisher_interval_s`` is the shortest interval between polls that the publisher, or the failures of polls, allow
-    now, and ``limit_reason`` its reason; 0.0 and None if there is none. It may be longer than the channel's polls need.
-    ``paused_until_s`` is the end of a pause in fleet time, or 0.0 if the channel is not paused. ``subscribers`` is the
-    channel's number of subscribers.
+    now, and ``limit_reason`` its reason; 0.0 and None if there is none. They are stated even if another constraint
+    determines the number of polls. ``paused_until_s`` is the end of a pause in fleet time, or 0.0 if the channel is not
+    paused. ``subscribers`` is the channel's number of subscribers.
 
     A channel that follows its weekly rhythm (:mod:`service.corona.weekly_rhythm`) is polled ``present_speed`` times as
     often at this hour as on average over the week. ``size`` and ``interval_s`` are these averages.
@@ -155,7 +157,7 @@ def binding_constraints(
         scale: The fleet's scale.
         choices: The channels' polling levels; None if numbers of polls are continuous.
         reason: Function that returns, for a row number of ``channels``, the kind of the publisher's limit of that
-            channel; None counts as a hint.
+            channel: a hint (the interval that the publisher requests), failed polls or a pause. None counts as a hint.
     """
     if scale < 0:
         return [BindingConstraint.FLEET_BUDGET] * len(channels)

@@ -17,8 +17,8 @@ exact unless c lies between the starts or ends of its own channels, so the error
 thousandth each.
 
 The paper's bins are :func:`summarise` with ``log_bins=16``. The paper's nodes send a set of clusters for each level;
-one set suffices here, because the cost at each level follows from w and s. There, channels whose size cannot change
-(orphans, §4) form one *slack* cluster, which only reduces the budget left for the others.
+one set suffices here, because the cost at each level follows from w and s. In the paper's bins, channels whose size
+cannot change (orphans, §4) form one *slack* cluster, which only reduces the budget left for the others.
 """
 
 from collections.abc import Sequence
@@ -39,20 +39,24 @@ MAX_SIZE = 1e9
 BUDGET_MARGIN = 2e-4
 """Share of a budget that is kept in reserve for the approximation error of clusters of several lines.
 
-Where channels reach their most, a cluster overestimates their cost, by concavity; where they leave their least, it
-underestimates it by up to 10⁻⁵ (3·10⁻⁴ with bounds of all sizes). Rounding of numbers on the wire and of sizes, and the
+A cluster overestimates the cost of its channels where they reach their most. It underestimates it where they leave
+their least, by up to 10⁻⁵ (3·10⁻⁴ with bounds of all sizes). Rounding of numbers on the wire and of sizes, and the
 random number of polls within a few hours, add errors of about 10⁻⁵.
 """
 
 _ROW = np.dtype([("lines", "<u4"), ("weight", "<f4"), ("rise", "<f4"), ("least_cost", "<f4"), ("most_cost", "<f4")])
 _EXACT_MARGIN = 5e-7
-"""``BUDGET_MARGIN`` for clusters of one line, because of rounding on the wire; multiplied by √K for K clusters."""
+"""Replaces ``BUDGET_MARGIN`` if all K clusters are exact: this number times √K is kept in reserve for rounding on the
+wire.
+"""
 
 _IDENTICAL_DIGITS = 6
-"""Decimals of log₂ of a start or end at which two count as identical: 4·10⁻⁷, several times the rounding on the wire.
+"""Decimals to which log₂ of the starts and ends of clusters are rounded before they are compared.
+
+It changes a start or end by at most 4·10⁻⁷ of its value, several times the rounding on the wire.
 """
 _CLUSTERS_PER_SINGLETON = 16
-"""At most one cluster in this many is reserved for a single channel."""
+"""One in this many clusters, at most, is reserved for a single heavy channel."""
 _CLASSES = 32
 _CLASSES_PER_DOUBLING = 8
 _CAPPING_ROUNDS = 8
@@ -175,7 +179,7 @@ def decode(raw: bytes) -> TradeoffClusters | None:
 
 
 def pack_columns(row: np.dtype[np.void], columns: Sequence[Floats]) -> NDArray[np.void]:
-    """Return these columns, each of the same length, as rows of a wire format."""
+    """Return these columns, each of the same length, as rows of the structured type ``row``, a wire format."""
     rows = np.empty(len(columns[0]), dtype=row)
     for name, column in zip(row.names or (), columns, strict=True):
         rows[name] = column
@@ -183,7 +187,7 @@ def pack_columns(row: np.dtype[np.void], columns: Sequence[Floats]) -> NDArray[n
 
 
 def unpack_columns(row: np.dtype[np.void], raw: bytes, most: int) -> list[Floats] | None:
-    """Return the columns that :func:`pack_columns` has packed, or None if ``raw`` is invalid.
+    """Return the columns that :func:`pack_columns` has packed with the type ``row``, or None if ``raw`` is invalid.
 
     It is invalid if its length is wrong, if it has more than ``most`` rows, if a number is negative, infinite or NaN,
     or if the first number of a row is zero.
@@ -198,10 +202,10 @@ def unpack_columns(row: np.dtype[np.void], raw: bytes, most: int) -> list[Floats
 
 
 def _reduce(clusters: TradeoffClusters, limit: int, log_bins: int) -> TradeoffClusters:
-    """Return at most ``limit`` clusters, each the sum of some of these.
+    """Return at most ``limit`` clusters, each the sum of one or more of ``clusters``.
 
-    If ``log_bins`` is not 0, the result is that many bins of equal width in log(w/s), as in the paper, and the slack
-    cluster of channels whose size is fixed.
+    If ``log_bins`` is not 0, there are that many clusters instead, one for each of as many bins of equal width in
+    log(w/s), as in the paper. One more, the slack cluster, has the channels whose size is fixed.
     """
     if not len(clusters.rise):
         return clusters
@@ -301,8 +305,8 @@ def _cap_mass(mass: Floats, limit: int) -> Floats:
 def _ratio_classes(clusters: TradeoffClusters, mass: Floats, limit: int) -> NDArray[np.intp]:
     """Return the class of each cluster; clusters with similar ratios of least to most are in the same class.
 
-    ``mass`` is the mass of each cluster, by which classes are joined if there are more than ``limit``. Clusters without
-    weight are a class of their own.
+    ``mass`` has each cluster's importance. If there are more than ``limit`` classes, neighbouring ones are joined to
+    classes of about equal mass. Clusters without weight are a class of their own.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         doublings = np.log2(clusters.least_cost / clusters.most_cost)
