@@ -68,7 +68,11 @@ def make_snippet(text: str, is_hit: Callable[[str], bool] | None = None) -> Snip
 
 
 def _window(line: str, hits: list[tuple[int, int, str]]) -> tuple[int, int]:
-    """Return the begin and the end (exclusive) of the part of ``line`` to show, around most different ``hits``."""
+    """Return the begin and the end (exclusive) of the part of ``line`` to show.
+
+    It is the part with the most different words of the query. ``hits`` has the begin, the end (exclusive) and the
+    folded word of each occurrence of a word of the query.
+    """
     if len(line) <= MAX_SNIPPET_CHARS:
         return 0, len(line)
     room = MAX_SNIPPET_CHARS - 2 * len(_ELLIPSIS)
