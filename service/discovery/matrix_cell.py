@@ -120,9 +120,9 @@ class MarkFilled(msgspec.Struct, frozen=True):
 
 
 class CloseCell(msgspec.Struct, frozen=True):
-    """Command to close an open or filling cell, if the size recorded in it has an earlier epoch than ``size``.
+    """Command to close an open or filling cell, if the size recorded in it is older than ``size``.
 
-    The cell's postings are deleted unless ``keep`` is true.
+    The older size is the one with the earlier epoch. The cell's postings are deleted unless ``keep`` is true.
     """
 
     place: CellAddress

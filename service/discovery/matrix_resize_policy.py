@@ -64,7 +64,10 @@ class RedisNodes(msgspec.Struct, frozen=True):
 
 
 def limits_on_node(limits: MatrixLimits, busy: float) -> MatrixLimits:
-    """Return the thresholds of the cells on a node with the processor utilisation ``busy`` (0 to 1)."""
+    """Return the thresholds of the cells on a node with the processor utilisation ``busy`` (0 to 1).
+
+    Above a utilisation of a half, the thresholds of registrations and queries fall; that of names does not change.
+    """
     share = max(_LEAST_THRESHOLD_SHARE, min(1.0, (1 - busy) / (1 - _HALF_BUSY)))
     return msgspec.structs.replace(
         limits, registrations_s=limits.registrations_s * share, queries_s=limits.queries_s * share
@@ -125,7 +128,10 @@ def _spreadable(load: CellLoad, nodes: RedisNodes) -> CellLoad:
 
 
 def _is_superfluous(request: ResizeRequest, placement: "_Placement", limits: MatrixLimits) -> bool:
-    """Return whether the other cells stay below half of ``limits`` if the part is removed that ``request`` names."""
+    """Return whether the part of the matrix that ``request`` would remove is superfluous.
+
+    It is if the cells that take over its load have less than half of the load ``limits`` then.
+    """
     if request.kind is ResizeKind.DEC_P:
         last = request.place.partition
         return all(

@@ -178,7 +178,10 @@ def _keys_of(condition: Condition) -> tuple[str, ...]:
 
 
 def _rarest_part(phrase: Sequence[str]) -> str:
-    """Return two consecutive words of a phrase: the longest, which is presumably the rarest, and a neighbouring one."""
+    """Return the two consecutive words of a phrase that are presumably the rarest: the longest one and a neighbour.
+
+    A phrase of one word is returned unchanged.
+    """
     word = max(phrase, key=lambda word: (len(word), word))
     at = max(min(phrase.index(word), len(phrase) - 2), 0)
     return " ".join(phrase[at : at + 2])
