@@ -7,7 +7,7 @@ from collections.abc import Coroutine
 from typing import Any, Final
 
 CANCEL_RETRY_S: Final = 3.0
-"""Time after which a cancellation is repeated: ``wait_for`` of Python 3.11, also inside drivers, can swallow one."""
+"""Seconds after which a cancellation is repeated: Python 3.11's ``wait_for``, which drivers use, can swallow one."""
 
 
 async def run_until_stopped(work: Coroutine[Any, Any, None]) -> None:

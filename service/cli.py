@@ -362,11 +362,13 @@ def _use_store(
     *,
     must_be_stopped: bool,
 ) -> _Result:
-    """Run ``use`` with the effective settings and return its result.
+    """Run ``use`` with the settings of one Coronet, and return its result.
 
-    The settings are those of the ``coronet up`` with the state directory ``state``, or else those of this process with
-    ``config`` as settings file. A private Redis of a ``coronet up`` that is not running is started for the call. If it
-    is running and ``must_be_stopped``, :class:`service.errors.UserError` is raised.
+    With ``state``, the settings are those of the ``coronet up`` that has this state directory. If that ``coronet up``
+    is not running, its private Redis is started for the call. If it is running and ``must_be_stopped`` is true,
+    :class:`service.errors.UserError` is raised.
+
+    Without ``state``, the settings are those of this process, with ``config`` as settings file.
     """
     from service import settings  # noqa: PLC0415 - see module docstring
     from service.embedded.private_redis import PrivateRedis  # noqa: PLC0415 - same
@@ -386,9 +388,10 @@ def _use_store(
 
 
 def _environment(config: Path | None, state: Path | None) -> Mapping[str, str]:
-    """Return the environment variables to read settings from.
+    """Return the environment variables from which settings are read.
 
-    They are those of the ``coronet up`` in ``state``, or else those of this process with ``config`` as settings file.
+    With ``state``, they are those of the ``coronet up`` that has this state directory. Without it, they are those of
+    this process, with ``config`` as settings file.
     """
     from service.embedded.state_directory import load_environment  # noqa: PLC0415 - see module docstring
     from service.settings import environment  # noqa: PLC0415 - same

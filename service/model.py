@@ -173,10 +173,10 @@ class Channel(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A URL that Coronet monitors, as a feed or as a page.
 
     ``private`` means that the publisher's address was not public when the channel was created, which only the settings
-    ``allowed_networks`` and ``allow_private`` allow. Other channels are fetched from public addresses only.
-    ``listed`` means that an admin wants the channel polled even without subscribers. ``dormant`` means that no node
-    polls it; the content found at its next poll is recorded without notifications. ``condition`` is the state in the
-    last notice to subscribers; it is empty if the channel works. ``moved_to`` is the channel that replaces it.
+    ``allowed_networks`` and ``allow_private`` allow. Other channels are fetched from public addresses only. ``listed``
+    means that an admin wants the channel polled even without subscribers. ``dormant`` means that no node polls the
+    channel; when polling resumes, the content found first is recorded without notifications. ``condition`` is the state
+    in the last notice to subscribers; it is empty if the channel works. ``moved_to`` is the channel that replaces it.
     ``language`` is the publisher's unvalidated language tag, such as ``en-GB``.
     """
 

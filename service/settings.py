@@ -171,7 +171,8 @@ class Settings(BaseModel):
 
     poll_interval_s: float = Field(default=900.0, ge=1.0)
     """Corona's τ in seconds: the time between two polls of a channel by the same node. n nodes that take turns poll it
-    n times as often. Only if a fleet has too few nodes for the polls of a channel, a node makes up to four per τ."""
+    n times as often. If a fleet has too few nodes for the polls that a channel needs, a node polls it up to four times
+    per τ."""
     goal: Goal = Goal.FAIR
     """What the distribution of polls over channels optimises. ``fair`` (default) minimises the mean detection delay per
     notification, so that rarely updated channels are polled less; ``lite`` that per subscription; ``fair-sqrt`` and
@@ -181,10 +182,10 @@ class Settings(BaseModel):
     """Number of workers that take turns to poll a channel. ``continuous``: any number. ``2``, ``4``, ``16``: whole
     polling levels of this base, as in the paper: all workers, a half, a quarter or a sixteenth of them, and so on."""
     demand_factor: float = Field(default=0.45, gt=0)
-    """Number of polls that the fleet makes for each that is in demand. In demand is what the subscribers of a channel
-    would make with readers of their own, one per subscriber and τ, as far as ``max_polls_per_hour`` and
-    ``polls_per_hour_for_one_subscriber`` allow it. From 1 on, all public channels are polled as often as these allow,
-    and the goal has no effect."""
+    """Polls that the fleet makes, as a multiple of the demand. The demand for a channel is one poll per subscriber and
+    τ, as if each subscriber had a feed reader, limited by ``max_polls_per_hour`` and
+    ``polls_per_hour_for_one_subscriber``. From 1 on, all public channels are polled as often as these limits allow, and
+    the goal has no effect."""
     budget_polls_per_minute: float | None = Field(default=None, gt=0)
     """Maximum polls per minute of the whole fleet; when it is scarce, channels with the most benefit come first.
     Default: no maximum."""
@@ -223,7 +224,8 @@ class Settings(BaseModel):
     """Seconds after its last lease renewal until a node is considered dead and its channels are taken over. A lower
     value detects failures sooner, but a busy or paused process can be expelled."""
     maintenance_interval_s: float = Field(default=10.0, ge=0.5)
-    """Seconds between two refreshes of soft state (polling assignments, channel ownership, intents) among workers."""
+    """Seconds between two refreshes of soft state by workers: polling assignments, channel ownership, unfinished
+    changes."""
 
     cluster_secret: SecretStr = SecretStr("")
     """Shared secret by which workers authenticate each other before they exchange cached content and soft state. Anyone
@@ -232,12 +234,13 @@ class Settings(BaseModel):
     """Size in bytes of each worker's in-memory cache of channel content, for itself and for other workers (default:
     16 MiB)."""
     near_rtt_s: float = Field(default=0.005, gt=0)
-    """Round-trip time in seconds up to which two workers are near each other. While some are farther, workers exchange
-    filters that show their cached content, most of them with near workers."""
+    """Round-trip time in seconds up to which two workers are near each other. While some workers are farther, workers
+    tell each other what they have in their caches (as attenuated Bloom filters), mostly those near them."""
 
     keyspace_capacity: float = Field(default=1000.0, gt=0)
-    """Maximum load of one part of the subscription index (a keyspace), in deliveries per second; 1,000 subscriptions
-    without deliveries count as one. A part above 90 % of it is split, a part below 54 % can be merged."""
+    """Maximum load of one part of the subscription index (a keyspace), in deliveries per second. In addition, each
+    1,000 subscriptions count as one delivery per second. A part above 90 % of the maximum is split; parts are merged if
+    the result stays below 70 %."""
 
     allow_private: bool = False
     """Allows feeds at loopback addresses. Only for trials and tests: any user could make a worker send requests to
@@ -296,7 +299,10 @@ class Settings(BaseModel):
         return self
 
     def policy(self) -> FleetPolicy:
-        """Return the policy with which a new fleet starts; admins can later replace its objective in the store."""
+        """Return the polling policy (goal, intervals and limits) with which a new fleet starts.
+
+        The goal and its parameters, the policy's ``objective``, can later be replaced by admins in the store.
+        """
         return FleetPolicy(
             poll_interval_s=self.poll_interval_s,
             max_polls_per_hour=self.max_polls_per_hour,

@@ -17,11 +17,11 @@ from service.net.health_endpoints import ReadinessCheck
 from service.settings import read_notify_socket
 
 _CHECK_INTERVAL_S: Final = 0.2
-"""Time between two readiness checks until the process is ready for the first time."""
+"""Seconds between two checks whether the process is ready, while it starts."""
 _STATUS_INTERVAL_S: Final = 5.0
 _LONGEST_SIGNAL_INTERVAL_S: Final = 5.0
 _START_EXTENSION_S: Final = 30
-"""Time by which each signal extends the start, during which Redis and the XMPP server may be unavailable."""
+"""Seconds by which each signal extends the start timeout; Redis and the XMPP server may be unavailable at first."""
 
 
 class SystemdNotifier:

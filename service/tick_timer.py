@@ -1,7 +1,7 @@
 """The timer that wakes up all periodic tasks of a process together.
 
-A process that has nothing to do mostly pays for waking up: 0.2 to 0.5 ms of processor time each time. Tasks that wake
-up at the same tick share that, and the commands that they send to the store share round trips.
+Each wake-up takes 0.2 to 0.5 ms of processor time, which is most of the cost of a process that has nothing to do. Tasks
+that wake up at the same tick share this cost, and their commands to the store share round trips.
 """
 
 import asyncio
@@ -42,10 +42,10 @@ class TickTimer:
             self._tick()
 
     async def sleep(self, interval_s: float = 0.0) -> None:
-        """Wait until the next tick whose number is a multiple of the number of ticks in ``interval_s`` seconds.
+        """Wait for the next tick whose number is a multiple of ``interval_s`` / (seconds per tick).
 
-        Tasks with the same interval therefore wake up together. The interval is rounded to at least one tick, so 0.0
-        stands for the next tick.
+        This quotient is rounded to a whole number of at least 1, so that 0.0 stands for the next tick. Tasks with the
+        same interval wake up together, because the ticks are numbered for all tasks.
         """
         ticks = max(1, round(interval_s / self.interval_s))
         awake: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -65,10 +65,10 @@ class TickTimer:
 
 
 def create_tick_timer(settings: Settings) -> TickTimer:
-    """Return a timer for the periodic tasks of a process, among them renewals of leases at each tick.
+    """Return a timer for all periodic tasks of a process.
 
-    There are at least three ticks in the duration of a lease, and at least four in the maintenance interval, which is a
-    multiple of the timer's interval.
+    Leases are renewed at each tick, so there are at least three ticks in the duration of a lease (``lease_ttl_s``). The
+    maintenance interval is a whole number of ticks, at least four.
     """
     interval_s = settings.maintenance_interval_s
     most = min(_LONGEST_INTERVAL_S, interval_s / _TICKS_PER_MAINTENANCE, settings.lease_ttl_s / _TICKS_PER_LEASE)

@@ -3,12 +3,16 @@
 A pure package: no clock, randomness or I/O; time and random numbers are arguments. The store's cells implement the
 commands of ``matrix_cell``, and ``service.store.directory`` runs the protocols.
 
-Gao & Steenkiste: a *content name* is a set of AV-pairs, and a query matches by subset. Each pair has a *matrix* of P
-partitions and R replicas of *cells*, the rendezvous points H(pair, p, r). A name is registered with each of its pairs,
-in one partition, in all replicas; a query is sent to one pair's matrix, to one replica of each partition. Matrices grow
-by doubling where cells are overloaded, and shrink by one; their *head node*, cell (0,0), keeps the size and serialises
-changes. All state is soft: refreshed, and expiring. Here a cell is a Redis key whose hash tag is the cell's address, so
-that Redis Cluster is the DHT below; workers do what a head node does.
+Gao & Steenkiste: a *content name* is a set of AV-pairs (attribute and value). A query is a set of AV-pairs, too, and
+matches the names that have all of them. Each AV-pair has a *matrix* of *cells*, with P partitions and R replicas; the
+cell of partition p and replica r is at the rendezvous point H(pair, p, r). A name is registered in the matrix of each
+of its pairs: in one partition, in all replicas. A query is sent to the matrix of one of its pairs: to one replica of
+each partition. An overloaded matrix doubles its partitions or its replicas; one with little load removes them one by
+one. Its *head node*, cell (0,0), keeps the size and makes one change at a time. All state is soft: it expires unless
+refreshed.
+
+Here a cell is a Redis key whose hash tag is the cell's address, so Redis Cluster has the role of the paper's DHT.
+Workers do what a head node does.
 
 - ``av_pairs``, ``content_names``  AV-pairs, and the content names of channels and entries
 - ``queries``               queries: their conditions and grammar; saved searches
@@ -29,7 +33,8 @@ that Redis Cluster is the DHT below; workers do what a head node does.
 - ``matrix_resizing``       the protocol that makes cells match the head's record
 - ``partial_lookup``        partial lookup: a directory kept in several servers' memory
 
-Deviation: *nothing is locked and nothing is refused* while a matrix changes. Records are merged (the newer one stays),
-cells accept only later epochs, and a client that finds a cell in another state than expected is redirected by the
-cell's answer; any step may be repeated, arrive late or be the last (docs/decisions/0023).
+Deviation: *nothing is locked and nothing is refused* while a matrix changes. Of two records of a name, the newer one
+stays. Changes of a matrix are numbered by *epochs*, and a cell accepts only later epochs than its own. If a client
+finds a cell in another state than expected, the cell's answer shows where to go on. Any step may therefore be repeated,
+arrive late or be the last (docs/decisions/0023).
 """

@@ -27,7 +27,7 @@ Values of dependent attributes contain no spaces, so that texts are unambiguous.
 
 MAX_VALUE_CHARS: Final = 100
 MAX_URL_CHARS: Final = 2000
-"""Maximum length of a URL, the value of one attribute; its pair contains a digest."""
+"""Maximum length of a URL that is the value of an attribute. The AV-pair has a digest of the URL instead."""
 
 KINDS: Final = ("feed", "page")
 STATUSES: Final = ("ok", "dead", "quarantined", "dormant")

@@ -1,11 +1,12 @@
-"""Rounds of commands to cells, the form of all protocols of matrices; and protocols that find the size of a matrix.
+"""The form of all protocols of matrices, rounds of commands to cells; and protocols that find the size of a matrix.
 
 A protocol is a generator (type ``Rounds``). It yields the commands of one round, which may be sent concurrently and
 arrive in any order. It then receives the answers in the order of the commands. A protocol has no other state, so it may
 be abandoned at any time.
 
-The size of a matrix is read from its head node, cell (0,0). If the head node has no record of it, the size is read from
-other cells, which exist in any matrix that is large enough (§IV.B.1).
+The size of a matrix is read from its head node, cell (0,0). If the head node has lost its record, the size is read from
+a few other cells, since each cell records it. Every matrix of more than one cell has at least one of these cells
+(§IV.B.1).
 """
 
 from collections.abc import Generator, Sequence

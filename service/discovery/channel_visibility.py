@@ -2,7 +2,7 @@
 
 A URL can be a secret that grants access. A URL that appears to contain one therefore keeps its channel out of the
 directory, even if an admin lists it and however many people subscribe: hiding a public channel is a nuisance, showing a
-private one does harm (guarantee I10).
+private one does harm (guarantee I10 in docs/guarantees.md).
 """
 
 import re
@@ -38,7 +38,10 @@ _USUAL_PAIRS: Final = frozenset(each[0] + second for each in _FOLLOWERS.split() 
 
 _MIN_TOKEN_CHARS = 12
 _MIN_CHUNK_CHARS = 3.0
-"""Mean length of runs of one character class: 1.6 in random letters and digits, 5 in names."""
+"""Minimum mean length of the runs of letters or of digits in a text that is no random token.
+
+The mean is 1.6 in random letters and digits, and 5 in names.
+"""
 _MAX_NUMBER_DIGITS = 14
 _MIN_USUAL_SHARE = 0.65
 _MAX_INCONCLUSIVE_PAIRS = 3

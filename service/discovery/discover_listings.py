@@ -1,8 +1,11 @@
 """Browsing without a query: the most popular and the newest public channels, by language and topic.
 
-Every working channel has the AV-pair ``WORKING``, and every channel that was added within the last ``NEW_S`` seconds
-has ``NEW``. The weight of an attribute's pair grows with the channel's number of subscribers, and that of ``NEW`` with
-its novelty. The names with the greatest weights of these pairs are therefore the most popular and the newest channels.
+Every working channel has the AV-pair ``WORKING`` (``status=ok``). Every channel that was added within the last
+``NEW_S`` seconds has the AV-pair ``NEW`` (``age=new``). Each pair has a weight in the channel's content name. The
+weight of ``NEW`` is greater for newer channels. The weight of all other attributes is greater for channels with more
+subscribers. The most popular channels are therefore the names with the greatest weights of ``WORKING``, and the newest
+channels are those with the greatest weights of ``NEW``.
+
 A listing reads more names than it shows, checks each channel again, and sorts the remaining ones by exact values.
 """
 
@@ -34,7 +37,7 @@ MAX_ATTRIBUTE_WEIGHT: Final = 64
 _MAX_LANGUAGES: Final = 8
 _MAX_TOPICS: Final = 12
 _WEIGHT_STEPS: Final = 3
-"""Weights for each doubling of the number of subscribers."""
+"""Amount by which the weight of a channel's attributes grows with each doubling of its number of subscribers."""
 
 
 class Facet(msgspec.Struct, frozen=True):
@@ -80,19 +83,20 @@ def novelty_weight(age_s: float) -> int:
 
 
 def attribute_weights(pairs: Iterable[Pair], subscribers: int, age_s: float) -> dict[Pair, int]:
-    """Return the weights of a channel's AV-pairs, except those of words, for listings of popular and new channels.
+    """Return the weights of a channel's AV-pairs, except those of words, by which listings select channels.
 
-    ``pairs`` are all pairs of the channel, ``subscribers`` is its number of subscribers, and ``age_s`` the time in
-    seconds since it was added.
+    The weight of ``NEW`` follows from ``age_s``, the time in seconds since the channel was added. All other weights
+    follow from ``subscribers``, its number of subscribers. ``pairs`` are all AV-pairs of the channel.
     """
     popularity, novelty = popularity_weight(subscribers), max(novelty_weight(age_s), 1)
     return {pair: novelty if pair == NEW else popularity for pair in pairs if attribute_of(pair) != "word"}
 
 
 def discover_pairs(order: DiscoverOrder, language: str = "", topic: str = "") -> tuple[Pair, ...]:
-    """Return the AV-pairs that channels in a listing in this order must have, for a language and topic unless empty.
+    """Return the AV-pairs that a channel must have to be in a listing in this order.
 
-    Raises :class:`service.errors.BadQuery` if the language or the topic is invalid.
+    If ``language`` or ``topic`` is not empty, the channel must have this language or topic. Raises
+    :class:`service.errors.BadQuery` if the language or the topic is invalid.
     """
     pairs = [WORKING]
     if order == "new":

@@ -1,9 +1,9 @@
 """Load-balancing matrices: sizes, the partition of a name, and the head node's record (Gao & Steenkiste §IV.A, §IV.C).
 
-A name's partition follows from its *draw*, a number that is computed from the name: with P partitions it is ``draw mod
-2^k`` for the smallest 2^k ≥ P, without its top bit if the result is not below P. That is linear hashing, and agrees
-with the paper's shrinking, in which partition p is merged into p - 2^(k-1). A name's possible partitions are therefore
-few, whatever sizes its matrix has had, and need not be stored.
+A name's partition p follows from its *draw*, a number that is computed from the name. With P partitions, let 2^k be the
+smallest power of two that is at least P. Then p = draw mod 2^k; if that is not below P, p = draw mod 2^k - 2^(k-1).
+This is linear hashing. It agrees with the paper's shrinking, which merges partition p into p - 2^(k-1). Whatever sizes
+a matrix has had, a name can therefore be in few partitions only, and these need not be stored.
 
 Deviation: the paper draws a new number for each registration; a changed name could then not be found and replaced.
 
@@ -12,10 +12,11 @@ consecutive. A row that is added can be chosen such that its cells are on other 
 (:mod:`service.discovery.matrix_resize_policy`). The matrix's size lists the rows, so that all processes compute the
 same addresses.
 
-A cell requests more partitions or replicas from the head node when its load reaches one of three thresholds, and fewer
-when its load is far below them. The head node carries out one request at a time: its record changes first, and then
-:mod:`service.discovery.matrix_resizing` makes the cells follow. Until that is complete the matrix is not *settled*, and
-requests are dropped. Deviation: requests are not queued, because a cell that is still overloaded repeats its request.
+A cell whose number of names, registrations per second or queries per second reaches a threshold asks the head node for
+more partitions or replicas. A cell with far less load asks for fewer. The head node carries out one request at a time.
+It changes its record first, and then :mod:`service.discovery.matrix_resizing` makes the cells match the record. Until
+they do, the matrix is not *settled*, and the head node ignores requests. Deviation: requests are not queued, because a
+cell that is still overloaded repeats its request.
 """
 
 from collections.abc import Iterable
@@ -41,8 +42,8 @@ class CellAddress(msgspec.Struct, frozen=True, order=True):
 class MatrixSize(msgspec.Struct, frozen=True, order=True):
     """The size of a matrix between two changes; a size with a greater ``epoch`` is newer.
 
-    ``epoch`` is the number of the change that resulted in this size, and ``partitions`` is P. ``rows`` has the number r
-    of each replica, in the order in which they were added; row 0 is always the first.
+    ``epoch`` counts the changes of the matrix up to this size, and ``partitions`` is P. ``rows`` has the number r of
+    each replica, in the order in which they were added; row 0 is always the first.
     """
 
     epoch: int = 0
@@ -87,7 +88,7 @@ def possible_partitions(draw: int, partitions: int) -> tuple[int, ...]:
 
 
 SECOND_ROWS = range(1, 9)
-"""The rows from which the second replica of a matrix is chosen, so that a search for the matrix's cells is short."""
+"""The rows from which the second replica of a matrix is chosen; its cells can be found by trying these few rows."""
 
 
 def cell_addresses(pair: PairKey, size: MatrixSize) -> list[CellAddress]:
@@ -98,8 +99,9 @@ def cell_addresses(pair: PairKey, size: MatrixSize) -> list[CellAddress]:
 def probe_addresses(pair: PairKey, limits: "MatrixLimits") -> tuple[CellAddress, ...]:
     """Return the cells from which to read the size of the matrix of ``pair`` if its head node was lost (§IV.B.1).
 
-    Partitions are numbered without gaps, the second replica is one of ``SECOND_ROWS``, and each cell knows the whole
-    size. Therefore, if any cell other than the head exists, at least one of the returned cells exists.
+    These are the partitions 1, 2, 4, … in row 0, up to the maximum in ``limits``, and partition 0 in ``SECOND_ROWS``.
+    At least one of them exists in any matrix of more than one cell: partitions are numbered without gaps, and the
+    second replica has one of these rows. Each cell knows the whole size.
     """
     down = (CellAddress(pair, 1 << bit) for bit in range((limits.partitions - 1).bit_length()))
     across = (CellAddress(pair, 0, row) for row in SECOND_ROWS if limits.replicas > 1)
@@ -123,8 +125,8 @@ class MatrixLimits(msgspec.Struct, frozen=True):
 
     A cell is overloaded if its number of ``names`` (the paper's T_CN), its ``registrations_s`` (T_reg, per second) or
     its ``queries_s`` (T_q, per second) reaches the threshold. A cell is superfluous if its load is below the share
-    ``low`` of the thresholds; up to a share of a half, merging two superfluous cells does not cause the next growth.
-    ``partitions`` and ``replicas`` are the maximum size.
+    ``low`` of the thresholds. ``low`` should be at most a half: with more, merging two superfluous cells could overload
+    the result. ``partitions`` and ``replicas`` are the maximum numbers of partitions and of replicas.
     """
 
     names: int = 4000
@@ -154,11 +156,12 @@ def fill_share(load: CellLoad, limits: MatrixLimits) -> float:
 
 
 def resize_requests(load: CellLoad, limits: MatrixLimits) -> tuple[ResizeKind, ...]:
-    """Return the changes of the matrix's size that a cell with this load requests, by the thresholds in ``limits``.
+    """Return the changes of the matrix's size that a cell with this load requests.
 
-    Deviation: a partition is superfluous only if *both* its rate of registrations and its number of names are low;
-    §IV.C.2 says either. Otherwise a partition full of names that are no longer refreshed would be merged with another
-    full partition.
+    The cell requests growth if its load reaches a threshold in ``limits``, and shrinking if it is below ``limits.low``
+    times the threshold. Deviation: it requests fewer partitions only if *both* its number of names and its rate of
+    registrations are low; in §IV.C.2, one of them suffices. Otherwise a partition full of names that are no longer
+    refreshed would be merged with another full partition.
     """
     kinds = []
     if load.names >= limits.names or load.registrations_s >= limits.registrations_s:
@@ -182,8 +185,10 @@ class RemovedPart(StrEnum):
 class Matrix(msgspec.Struct, frozen=True):
     """The record of a matrix, which is stored in its head node.
 
-    ``leaving`` is the part that is being removed, or None; this part still counts in ``size``. ``settled`` states
-    whether all cells match the record. The *expansion regions* are the parts that were added last: the partitions from
+    ``size`` is the matrix's size. ``leaving`` is the part that is being removed, or None; ``size`` includes it until
+    the removal is complete. ``settled`` states whether all cells match the record.
+
+    The partitions and the replicas that were added last are the *expansion regions*. They are the partitions from
     number ``new_partitions`` on, and the replicas from index ``new_replicas`` of ``size.rows`` on.
     """
 
@@ -197,7 +202,8 @@ class Matrix(msgspec.Struct, frozen=True):
 class ResizeRequest(msgspec.Struct, frozen=True):
     """A request of the cell ``place`` to the head node of its matrix to change the matrix's size as ``kind`` states.
 
-    With INC_R, ``new_rows`` are the rows to add; empty to double the replicas by the next numbers, as in the paper.
+    With the kind INC_R, ``new_rows`` are the rows of the replicas to add. If they are empty, the number of replicas is
+    doubled with the next row numbers, as in the paper.
     """
 
     kind: ResizeKind
@@ -264,9 +270,10 @@ def _region_begin(begin: int, length: int) -> int:
 
 
 def next_epoch(matrix: Matrix) -> Matrix:
-    """Return the record with the next epoch, for a pass of resizing (:mod:`service.discovery.matrix_resizing`).
+    """Return the matrix's record with the next epoch, not settled.
 
-    A pass opens cells in an epoch of its own.
+    A pass of resizing (:mod:`service.discovery.matrix_resizing`) opens cells in this epoch, a number that no other pass
+    has used. Cells can thereby ignore commands of other passes.
     """
     size = msgspec.structs.replace(matrix.size, epoch=matrix.size.epoch + 1)
     return msgspec.structs.replace(matrix, size=size, settled=False)

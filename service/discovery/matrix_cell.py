@@ -1,19 +1,19 @@
 """Commands of one cell of a matrix; each command is atomic in the cell's slot of Redis Cluster.
 
-A cell belongs to the matrix of one AV-pair. It has postings (:mod:`service.discovery.postings`) of names that contain
-the pair, and its *membership*: the cell's state in the matrix, and the matrix's size as the cell knows it. The cell
-(0,0) also has the matrix's record (:class:`service.discovery.matrix.Matrix`). All three are soft state and expire
-unless they are refreshed. A cell without membership is *absent*: it never existed or was lost.
+A cell belongs to the matrix of one AV-pair. It has postings (:mod:`service.discovery.postings`), records of the names
+that have the pair. It also has a *membership*: the cell's state in the matrix, and the matrix's size as the cell knows
+it. The *head*, cell (0,0), has the matrix's record (:class:`service.discovery.matrix.Matrix`), too. All three are soft
+state and expire unless they are refreshed. A cell without membership is *absent*: it never existed or was lost.
 
-Most matrices have one cell, and most of these have few names. Such a matrix has neither record nor membership: a head
-cell without membership is an open cell of a matrix of one cell, in epoch 0.
+Most matrices have one cell with few names. To save memory, such a matrix has neither record nor membership. An absent
+head therefore counts as an open cell that is the only one of its matrix, in epoch 0.
 
-All writes are merges: the valid one of two postings stays, and only later epochs are accepted. Commands may therefore
-be repeated, arrive late or never arrive. The order of commands to different cells matters only where the protocols
-state it.
+All writes are merges. Of two postings of a name, the one that expires later stays. Changes of a matrix's size are
+numbered by *epochs*; of two sizes, the one with the later epoch stays. Commands may therefore be repeated, arrive late
+or never arrive. The order of commands to different cells matters only where the protocols state it.
 
-The answer to every command is a :class:`CellAnswer`; a command is *done* or *not done* according to the answer's
-``done``.
+The answer to every command is a :class:`CellAnswer`. Its ``done`` states whether the command is *done*, which each
+command defines.
 """
 
 from collections.abc import Mapping
@@ -98,9 +98,10 @@ class SetSize(msgspec.Struct, frozen=True):
 
 
 class OpenCell(msgspec.Struct, frozen=True):
-    """Command to change the state of a cell to filling, if it is absent or was closed before the epoch of ``size``.
+    """Command to change the state of a cell to filling, if it is absent or was closed in an earlier epoch.
 
-    The cell keeps its postings.
+    The epoch of the closed cell, the number of its matrix's last change, is compared with that of ``size``. The cell
+    keeps its postings and records ``size``.
     """
 
     place: CellAddress
@@ -108,16 +109,20 @@ class OpenCell(msgspec.Struct, frozen=True):
 
 
 class MarkFilled(msgspec.Struct, frozen=True):
-    """Command to change a filling cell to open, if the matrix's size recorded in the cell has exactly this epoch."""
+    """Command to change a filling cell to open, because it has received all names of its partition.
+
+    ``epoch`` is the number of the matrix's change for which the cell was filled. If the size recorded in the cell has
+    another epoch, the command has no effect.
+    """
 
     place: CellAddress
     epoch: int
 
 
 class CloseCell(msgspec.Struct, frozen=True):
-    """Command to close an open or filling cell, if the size recorded in it has an earlier epoch than ``size``.
+    """Command to close an open or filling cell, if the size recorded in it is older than ``size``.
 
-    The cell's postings are deleted unless ``keep`` is true.
+    The older size is the one with the earlier epoch. The cell's postings are deleted unless ``keep`` is true.
     """
 
     place: CellAddress
@@ -196,9 +201,10 @@ class CellAnswer(msgspec.Struct, frozen=True):
 def merge_postings(
     existing: Mapping[NameKey, Posting], command: PutPostings, member: Membership | None, now_s: float
 ) -> tuple[dict[NameKey, Posting], bool]:
-    """Return the result of ``command`` in a cell: the postings to write, by name, and whether the command is done.
+    """Return the effect of ``command`` in a cell: the postings to write, by name, and whether the command is done.
 
-    ``existing`` are the cell's present postings by name, and ``member`` is the cell's membership; None if the cell is
+    The command is done if the cell then has all of the command's postings, or newer ones of the same names.
+    ``existing`` are the cell's present postings by name. ``member`` is the cell's membership, None if the cell is
     absent. ``now_s`` is a Unix time in seconds.
     """
     if member is None and command.place != head_address(command.place.pair):

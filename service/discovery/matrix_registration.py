@@ -1,11 +1,13 @@
 """The protocols that register a name in the matrices of its AV-pairs, and withdraw it (§IV.B.1).
 
-A name is registered in all replicas of one partition, including replicas that are added during the registration. The
-write to an absent replica is retried once after the writes to the others, because a replica that opens then is filled
-from these. A partition that refuses a name has been removed or is not open yet: the name is then stored in its merge
-target, the partition that takes over its names. Deviation: the paper
-draws a partition for each registration. Here it follows from the name, so that every process refreshes the name in the
-same partition, and no registration is refused while a matrix changes.
+A name is registered in all replicas of one partition, including replicas that are added during the registration. If a
+replica is absent, the write to it is repeated once, after the writes to the others. If it opens later than that, it is
+filled from the others, which have the name.
+
+A partition that refuses a name has been removed or is not open yet. The name is then stored in its merge target, the
+partition that takes over its names. Deviation: the paper draws a partition for each registration. Here the partition
+follows from the name, so that every process refreshes the name in the same partition, and no registration is refused
+while a matrix changes.
 """
 
 import msgspec

@@ -1,13 +1,16 @@
 """Decisions to resize a matrix by the loads of its cells and of the nodes of Redis that carry them (§IV.C).
 
-The paper's thresholds apply to a node, which may carry cells of many matrices. Here a node is a primary of a Redis
-Cluster, or the only Redis. A node also has other work, so its load is the utilisation of its processor. From a
-utilisation of a half on, the thresholds of the node's cells fall linearly, so that cells with less load request growth.
+A node is a primary of a Redis Cluster, or the only Redis; it may carry cells of many matrices. The paper compares the
+load of all these cells with thresholds. Here a node also has other work, so its load is the utilisation of its
+processor, and the thresholds are for single cells. Above a utilisation of a half, the thresholds of the node's cells
+fall linearly, so that cells with less load request growth.
 
-A replica is added only if the busiest node of the matrix's cells would have less load then. Which node carries a cell
-follows from the cell's address H(pair, p, r), so the row r is chosen among a few such that the load is even. If Redis
-has one node, replicas would only add writes, and partitions would not reduce its registrations: a matrix then grows
-only by the number of names.
+A replica is added only if the busiest node of the matrix's cells would have less load then. The address H(pair, p, r)
+of a cell determines its node. The row r of the new replica is therefore chosen, from a few, such that the load is
+spread evenly.
+
+If Redis has one node, more replicas would only add writes, and more partitions would not reduce the node's
+registrations. Such a matrix grows only by its number of names.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -41,7 +44,7 @@ _IDLE_ENOUGH = 0.3
 _LEAST_THRESHOLD_SHARE = 0.1
 _MAX_ROW = 63
 _MAX_PLACEMENTS = 1024
-"""Number of cells for which a node is computed to choose one row."""
+"""Maximum number of cells whose nodes are computed to choose one row, so that the choice is fast."""
 _WORTHWHILE = 0.5
 """A replica is added if it takes at least this share of the load that it could take from the busiest node."""
 
@@ -61,7 +64,10 @@ class RedisNodes(msgspec.Struct, frozen=True):
 
 
 def limits_on_node(limits: MatrixLimits, busy: float) -> MatrixLimits:
-    """Return the thresholds of the cells on a node with the processor utilisation ``busy`` (0 to 1)."""
+    """Return the thresholds of the cells on a node with the processor utilisation ``busy`` (0 to 1).
+
+    Above a utilisation of a half, the thresholds of registrations and queries fall; that of names does not change.
+    """
     share = max(_LEAST_THRESHOLD_SHARE, min(1.0, (1 - busy) / (1 - _HALF_BUSY)))
     return msgspec.structs.replace(
         limits, registrations_s=limits.registrations_s * share, queries_s=limits.queries_s * share
@@ -114,12 +120,18 @@ def choose_resize(
 
 
 def _spreadable(load: CellLoad, nodes: RedisNodes) -> CellLoad:
-    """Return the part of a cell's load that more cells could spread: without rates if there is only one node."""
+    """Return the part of a cell's load that more cells could take over.
+
+    With only one node of Redis, this is the number of names, because rates of events remain on the node.
+    """
     return load if len(nodes.busy) > 1 else CellLoad(load.names)
 
 
 def _is_superfluous(request: ResizeRequest, placement: "_Placement", limits: MatrixLimits) -> bool:
-    """Return whether the other cells stay below half of ``limits`` if the part is removed that ``request`` names."""
+    """Return whether the part of the matrix that ``request`` would remove is superfluous.
+
+    It is if the cells that take over its load have less than half of the load ``limits`` then.
+    """
     if request.kind is ResizeKind.DEC_P:
         last = request.place.partition
         return all(
@@ -203,8 +215,9 @@ class _Placement:
     def busiest(self, rows: Sequence[int]) -> float:
         """Return the load of the busiest node of the matrix's cells if the matrix had these rows, in events per second.
 
-        Replicas share the queries; each receives all registrations. A node's other work counts as far as the node's
-        utilisation exceeds ``_IDLE_ENOUGH``.
+        Events are queries, which the replicas share, and registrations, which each replica receives. A node's other
+        work is added as the number of events that would cost as much: its utilisation above ``_IDLE_ENOUGH``, without
+        this matrix's own load.
         """
         return self._busiest(rows)[0]
 

@@ -9,11 +9,11 @@ A *pass* of the protocol reads all cells and carries out the steps that are miss
 4. *Close* the cells that are being removed, copy their names to all replicas of the merge target (the partition that
    takes over the names), and only then delete the names.
 
-A pass may stop anywhere, and other passes may run concurrently: each pass opens cells in an epoch of its own, and these
-cells ignore commands of other passes.
+A pass may stop anywhere, and several passes may run concurrently. Each pass that opens cells gives the matrix a new
+*epoch* (change number) first, and these cells ignore commands of passes in other epochs.
 
-Deviation: growth of replicas and recovery of lost ones are the same steps. Members do not send their indices to the
-head node; the process that runs the pass reads them.
+Deviations: added replicas and lost replicas are filled by the same steps. In the paper, the member nodes report the
+partition and replica numbers of their cells to the head node; here the process that runs the pass reads all cells.
 """
 
 from collections.abc import Mapping, Sequence
@@ -143,9 +143,9 @@ def _filling_partitions(pair: PairKey, matrix: Matrix, cells: CellAnswers) -> li
 def _fill(column: CellAnswers, matrix: Matrix, page: int) -> Rounds[bool]:
     """Copy postings into the cells of a partition that are being filled; return False if another pass has to continue.
 
-    ``column`` has the partition's cells. Postings are copied from an open cell to the cells being filled, and from each
-    of these to all others, because a head cell that was lost may have stored names as if it were the only cell. A round
-    copies up to ``page`` postings.
+    ``column`` has the partition's cells. First, the postings of an open cell are copied to the cells being filled. Then
+    the postings of each cell being filled are copied to all other cells. The latter is for a head cell that was lost:
+    it may have stored names while it counted as the only cell of the matrix. A round copies up to ``page`` postings.
     """
     filling = [place for place, cell in column.items() if cell.is_in(CellState.FILLING)]
     opened = [place for place, cell in column.items() if cell.is_in(CellState.OPEN)]
@@ -194,16 +194,19 @@ def _move_last_partition(pair: PairKey, matrix: Matrix, page: int) -> Rounds[boo
 
 
 def _remove_last_replica(pair: PairKey, matrix: Matrix, _page: int) -> Rounds[bool]:
-    """Close the last replica of each partition and delete its names; return False if another pass has to continue."""
+    """Close the last replica of each partition and delete its postings; return False if another pass has to continue.
+
+    ``_page`` is not used; it makes the parameters those of :func:`_move_last_partition`.
+    """
     size = matrix.size
     places = [CellAddress(pair, partition, size.rows[-1]) for partition in range(size.partitions)]
     return (yield from _close(places, size, keep=False))
 
 
 def _close(places: Sequence[CellAddress], size: MatrixSize, *, keep: bool) -> Rounds[bool]:
-    """Close cells in the epoch after that of ``size``, and delete their records unless ``keep``.
+    """Close cells in the epoch (change number) after that of ``size``, and delete their postings unless ``keep``.
 
-    Return whether all of them are closed now; an absent cell counts as closed.
+    Return whether all of these cells are closed now; an absent cell counts as closed.
     """
     closing = msgspec.structs.replace(size, epoch=size.epoch + 1)
     answers = yield [CloseCell(place, closing, keep) for place in places]

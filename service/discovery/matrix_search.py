@@ -1,17 +1,19 @@
 """The protocol of queries: the selection of cells to read, and the merging of their postings (§IV.B.2).
 
-A query first reads the state of one cell of each pair's matrix, from which the number of names with the pair is
-estimated. The state contains the cell's postings if there are few. The clause with the fewest names is the *driver*
-(the paper's two-pass optimisation): the cells of its pairs are read whole. Only names in these cells can satisfy the
-query. Small matrices of other pairs are read whole, too; of large ones, only the postings of these names are read, in
-the partitions in which each name can be registered. If the driver has many names, a part of its partitions is read
-first, and the rest only if the query finds fewer names than requested.
+A query first reads the state of one cell of each AV-pair's matrix. From the cell's number of names, it estimates the
+number of all names with the pair. If the cell has few postings (records of names), they are part of the state.
+
+The clause with the fewest names is the *driver* (the paper's two-pass optimisation): all postings of its pairs are
+read, because only names with one of these pairs can satisfy the query. The other pairs' matrices are read whole if they
+are small. Of large ones, only the postings of the driver's names are read, from the partitions in which each name can
+be registered. If the driver has many names, a part of its partitions is read first, and the rest only if the query
+finds fewer names than requested.
 
 Cached sizes of matrices may be outdated; the answers of cells correct them. A replica that is not open may lack names.
-In this case all other replicas of the partition are read; if none is open, their combined postings count. Instead of a
-removed partition, its merge target is read, even if it was read before, because the names have moved there by then. All
-cells of a matrix know of new partitions before anything is stored in these. Any answer therefore states whether there
-are more partitions to read.
+In this case all other replicas of the partition are read; if none is open, the postings of all of them together count.
+The names of a partition that is being removed move to its merge target, another partition. The merge target is then
+read as well, or read again. All cells of a matrix know of new partitions before anything is stored in these. Any answer
+therefore states whether there are more partitions to read.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -31,13 +33,13 @@ MAX_ROUNDS = 64
 FIRST_POSTINGS = 20_000
 """Number of the driver's postings that are read first; more are read if they contain too few names that match."""
 MAX_POSTINGS = 250_000
-"""Number of postings of one pair after which no more of its partitions are read."""
+"""Number of postings read of one AV-pair from which on the other partitions of its matrix are left unread."""
 FIRST_NAMES = 4
-"""Names with optional pairs that are looked up first, per requested name; more are if too few of them match."""
+"""Names with optional pairs that are looked up first, per name requested; if too few match, more are looked up."""
 _ALWAYS_WHOLE = 1_000
 """Number of postings up to which a matrix is read whole."""
 _POSTINGS_PER_LOOKUP = 48
-"""Number of postings that a cell reads for the lookup of one name."""
+"""Cost of the lookup of one name in a cell: the number of postings that could be read whole in the same time."""
 _MOST_STATES = 64
 
 _NamesToRead = Mapping[int, "tuple[int, ...] | None"]
@@ -57,11 +59,12 @@ class PairClause(msgspec.Struct, frozen=True):
 class SearchOutcome(msgspec.Struct, frozen=True):
     """The names that satisfy a query: arrays with one row per name, the best first.
 
-    Names are ordered by the importance of the optional clauses that they satisfy, and then by score. ``scores`` are the
-    sums over all clauses of the clause's importance * factor * weight. ``weights`` and ``choices`` have one column for
-    each clause: factor * weight of the alternative that counts, and its index. ``total``, ``complete`` and
-    ``frequencies`` are those of :class:`service.discovery.search_candidates.Candidates`. ``sizes`` are the sizes of the
-    matrices that were read, and ``cells`` the numbers of cells read, by pair.
+    Names are ordered by the sum of importance * factor over the optional clauses that they satisfy, and then by score.
+    ``weights`` and ``choices`` have one column for each clause: the greatest factor * weight of the clause's
+    alternatives, and the index of that alternative. ``scores`` are the sums over all clauses of importance * this
+    weight. ``total``, ``complete`` and ``frequencies`` are those of
+    :class:`service.discovery.search_candidates.Candidates`. ``sizes`` has the size of each matrix that was read, and
+    ``cells`` the number of its cells that were read, both by AV-pair.
     """
 
     names: NameKeys
@@ -76,9 +79,11 @@ class SearchOutcome(msgspec.Struct, frozen=True):
 
 
 class PairQuery(msgspec.Struct, frozen=True):
-    """A query for the ``most`` best names that satisfy the clauses (at least one) and have no ``excluded`` pair.
+    """A query for the best names that satisfy its clauses and have none of the ``excluded`` pairs.
 
-    ``importance`` returns the importance of a clause from its index and the document frequencies of its alternatives.
+    ``clauses`` is not empty. ``most`` is the maximum number of names. ``importance`` returns the importance
+    of a clause; its arguments are the clause's index, and the document frequency (number of names) of each of its
+    alternatives.
     """
 
     clauses: Sequence[PairClause]
@@ -88,21 +93,25 @@ class PairQuery(msgspec.Struct, frozen=True):
 
 
 def search(
-    query: PairQuery, draw: int, now_s: float, cached_sizes: Mapping[PairKey, MatrixSize], read: "MatrixReaders"
+    query: PairQuery,
+    draw: int,
+    now_s: float,
+    cached_sizes: Mapping[PairKey, MatrixSize],
+    known_readers: "MatrixReaders",
 ) -> Rounds[SearchOutcome]:
     """Return the best names that satisfy a query.
 
-    ``draw`` is a random number of at least 32 bits, by which cells are chosen. ``now_s`` is a Unix time in seconds.
-    ``cached_sizes`` has known sizes of matrices. ``read`` has the readers of matrices from earlier, similar queries,
-    whose results are used again; readers of other matrices are added. Raises :class:`CellsUnavailable` if the cells
-    keep changing.
+    ``draw`` is a random number of at least 32 bits, which selects the partitions and replicas to read. ``now_s`` is a
+    Unix time in seconds. ``cached_sizes`` has the sizes of matrices, as far as they are known. ``known_readers`` has
+    the readers of earlier, similar queries, so that postings are not read again; readers of further matrices are added
+    to it. Raises :class:`CellsUnavailable` if the cells keep changing.
     """
     clauses, excluded = query.clauses, query.excluded
     pairs = dict.fromkeys((*(pair for clause in clauses for pair, _ in clause.alternatives), *excluded))
-    new = {pair: MatrixReader(pair, cached_sizes.get(pair), draw, now_s) for pair in pairs if pair not in read}
+    new = {pair: MatrixReader(pair, cached_sizes.get(pair), draw, now_s) for pair in pairs if pair not in known_readers}
     yield from run_together([reader.read_state() for reader in new.values()])
-    read.update(new)
-    readers = {pair: read[pair] for pair in pairs}
+    known_readers.update(new)
+    readers = {pair: known_readers[pair] for pair in pairs}
     importances = [
         query.importance(index, [readers[pair].frequency for pair, _ in clause.alternatives])
         for index, clause in enumerate(clauses)
@@ -133,8 +142,8 @@ def _collect(
 ) -> Rounds[tuple[NameKeys, bool]]:
     """Return names that satisfy ``clauses``, and whether these are all such names.
 
-    Cells are read until ``query.most`` names are found. If clauses are optional, names with the rarest of their pairs
-    are read first, because these have the best scores.
+    Cells are read until ``query.most`` names are found. If clauses are optional, names that have the rarest pairs of
+    these clauses are read first, because they have the best scores. ``importances`` has the importance of each clause.
     """
     first = FIRST_NAMES * query.most
     driver = _driver(clauses, readers, first)
@@ -262,16 +271,17 @@ class MatrixReader:
             self._looked_up = np.union1d(self._looked_up, names)
 
     def _read_cells(self, wanted: Callable[[MatrixSize], _NamesToRead]) -> Rounds[None]:
-        """Read partitions until an open replica, or all replicas, of each have been read.
+        """Read partitions: of each one an open replica, or all replicas if none is open.
 
-        ``wanted`` returns the partitions and names to read in a matrix of a given size.
+        ``wanted`` returns the partitions and names to read for a given size of the matrix. It is called again whenever
+        an answer shows another size.
         """
         received: dict[int, dict[int, CellAnswer]] = {}
         """The answers of the replicas that have been read, by partition and row."""
-        settled, targets = set(self._read), dict[int, tuple[int, ...] | None]()
+        finished, targets = set(self._read), dict[int, tuple[int, ...] | None]()
         for _ in range(MAX_ROUNDS):
             todo = {
-                number: names for number, names in {**wanted(self.size), **targets}.items() if number not in settled
+                number: names for number, names in {**wanted(self.size), **targets}.items() if number not in finished
             }
             if not todo:
                 return
@@ -287,28 +297,28 @@ class MatrixReader:
                 received.setdefault(command.place.partition, {})[command.place.replica] = answer
                 self._add(answer)
             for number in sorted(todo, reverse=True):
-                target = self._settle(number, received.get(number, {}), settled)
-                if todo[number] is None and number in settled:
+                target = self._finish_partition(number, received.get(number, {}), finished)
+                if todo[number] is None and number in finished:
                     self._read.add(number)
                 if target is not None:
-                    settled.discard(target)
+                    finished.discard(target)
                     self._read.discard(target)
                     received.pop(target, None)
                     targets[target] = todo[number] if targets.get(target, todo[number]) == todo[number] else None
         raise CellsUnavailable(f"The cells of {self._pair} kept changing while they were read. Ask again.")
 
-    def _settle(self, number: int, answers: Mapping[int, CellAnswer], settled: set[int]) -> int | None:
-        """Add partition ``number`` to ``settled`` if none of its other replicas has to be read.
+    def _finish_partition(self, number: int, answers: Mapping[int, CellAnswer], finished: set[int]) -> int | None:
+        """Add partition ``number`` to ``finished`` if none of its other replicas has to be read.
 
-        ``answers`` are the answers of its replicas by row. If the partition is being removed, return its merge target,
+        ``answers`` has the answers of its replicas by row. If the partition is being removed, return its merge target,
         the partition that takes over its names; otherwise None.
         """
         if not answers:
             return None
         if any(_is_open(answer, CellAddress(self._pair, number, row), self.size) for row, answer in answers.items()):
-            settled.add(number)
+            finished.add(number)
         elif not self._rows_to_read(number, answers):
-            settled.add(number)
+            finished.add(number)
             if number and any(answer.is_in(CellState.CLOSED) for answer in answers.values()):
                 return number - (1 << number.bit_length() - 1)
         return None
@@ -379,8 +389,9 @@ def _where(names: NameKeys, within: NameKeys) -> tuple[NDArray[np.int64], NDArra
 def _driver(clauses: Sequence[PairClause], readers: "MatrixReaders", most: int | None) -> PairClause:
     """Return the driver: the clause with the fewest names, all of whose names are read.
 
-    The optional clauses count as one clause. It has the alternatives of the rarest of them, until these have ``most``
-    names together, because names with only more frequent words are ordered behind these; all if ``most`` is None.
+    The optional clauses together count as one clause, because a name need satisfy only one of them. The rarest of them
+    are taken until they have ``most`` names together; names that satisfy only the others come last in the order of
+    results. If ``most`` is None, all optional clauses are taken.
     """
     rarest, count = dict[PairKey, float](), 0
     for clause in sorted((each for each in clauses if each.is_optional), key=lambda each: _frequency(each, readers)):
@@ -393,14 +404,14 @@ def _driver(clauses: Sequence[PairClause], readers: "MatrixReaders", most: int |
 
 
 def _first_share(driver: PairClause, readers: "MatrixReaders") -> float:
-    """Return the share of the driver's partitions to read first."""
+    """Return the share (0 to 1) of the driver's partitions to read first, with about ``FIRST_POSTINGS`` postings."""
     return min(1.0, FIRST_POSTINGS / max(1, _frequency(driver, readers)))
 
 
 def _order(
     names: NameKeys, clauses: Sequence[PairClause], readers: "MatrixReaders", importances: Sequence[float]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]:
-    """Return four arrays: the indices of ``names``, the best first; and the score, weights and choices of each name.
+    """Return four arrays: the indices of ``names`` in the order of results; and the names' scores, weights and choices.
 
     Weights and choices have one column per clause, as in :class:`SearchOutcome`.
     """
@@ -423,7 +434,10 @@ def _coverages(
     choices: NDArray[np.int64],
     importances: Sequence[float],
 ) -> NDArray[np.float64]:
-    """Return, for each name, the sum of importance * factor over the optional clauses that the name satisfies."""
+    """Return the coverage of each name: the sum of importance * factor over the optional clauses that it satisfies.
+
+    ``weights`` and ``choices`` are those of :class:`SearchOutcome`; ``importances`` has the importance of each clause.
+    """
     found = np.zeros(len(weights))
     for column, clause in enumerate(clauses):
         if clause.is_optional:
@@ -451,7 +465,11 @@ def _satisfying(
 def _weights(
     names: NameKeys, clauses: Sequence[PairClause], readers: Mapping[PairKey, MatrixReader]
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return, by name and clause, the greatest factor * weight of the clause's alternatives, and that one's index."""
+    """Return two arrays with one row per name and one column per clause.
+
+    The first has the greatest factor * weight of the clause's alternatives, the second the index of that alternative.
+    Both are 0 if the name has none of the alternatives.
+    """
     weights = np.zeros((len(names), len(clauses)))
     choices = np.zeros((len(names), len(clauses)), np.int64)
     for column, clause in enumerate(clauses):

@@ -4,9 +4,9 @@ A query for words and attributes is a conjunction of *clauses*. A clause is a di
 that stand for the same word, such as stems in several languages or words with one letter changed. Each alternative has
 a *factor* in (0, 1], the degree to which it corresponds to the text of the query.
 
-For each clause, a name's score is the maximum over the alternatives that it has of inverse document frequency * factor
-* weight. The weight (1-255) is that of the pair in the name, as it was registered. The name's total score is the sum
-over all clauses.
+The score of a name is the sum over all clauses of importance * max(factor * weight). The maximum is over those
+alternatives of the clause that the name has. The *weight* (1 to 255) states how well the pair describes the name; it is
+stored when the name is registered. The *importance* of a clause is the inverse document frequency of its pairs.
 """
 
 from collections.abc import Iterable, Mapping
@@ -59,12 +59,13 @@ class QueriedMatrix(msgspec.Struct, frozen=True):
 
 
 class Candidates(msgspec.Struct, frozen=True):
-    """The answer of a directory: the candidates with the best scores, best first, and how they were found.
+    """The answer of a directory: the names with the best scores, best first, and how they were found.
 
-    ``total`` is the number of names found before ``found`` was cut to the best ones. ``complete`` states whether
-    ``total`` counts all names that satisfy the query; otherwise there may be more, because not all cells were read.
-    ``frequencies`` has the document frequency of each AV-pair of the query: the approximate number of names that have
-    the pair. ``queried`` lists the matrices from which cells were read, and ``elapsed_s`` is the duration in seconds.
+    ``found`` has these names. ``total`` is the number of names from which they were selected. ``complete`` states
+    whether these are all names that satisfy the query; if it is false, there may be more, because not all cells were
+    read. ``frequencies`` has the document frequency of each AV-pair of the query: the approximate number of names that
+    have the pair. ``queried`` lists the matrices from which cells were read, and ``elapsed_s`` is the duration in
+    seconds.
     """
 
     found: tuple[CandidateName, ...]

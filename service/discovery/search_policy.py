@@ -16,7 +16,7 @@ from service.discovery.queries.query import PairCondition, Query
 from service.model import Channel, ChannelId
 
 OVERFETCH_FACTORS = (1.5, 40)
-"""Multiples of the limit that are requested, one after the other, because some results may not be public any more."""
+"""Candidates to read per result to show, since some may not be public; the second number if too few are."""
 MAX_NAMES = 1_000
 
 _CONTENT_PREFIXES = ("tag=", "author=", "generator=", "version=", "age=")
@@ -34,9 +34,10 @@ def channel_ids_of(names: Iterable[str]) -> list[ChannelId]:
 
 
 def can_match(query: Query, channel: Channel, domain: str, interval_s: float) -> bool:
-    """Return whether a channel may match a query; False is certain, although the channel's entries are not read.
+    """Return whether a channel may match a query, without reading the channel's entries.
 
-    ``domain`` is the registrable domain of the channel's URL, and ``interval_s`` its update interval in seconds.
+    False is certain. True only means that the channel's content has to be examined. ``domain`` is the registrable
+    domain of the channel's URL, and ``interval_s`` its update interval in seconds.
     """
     own = channel_attributes(channel, DeclaredMetadata(channel.language), domain, interval_s)
     required = (group[0] for group in query.all_of if len(group) == 1)

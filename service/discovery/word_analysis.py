@@ -30,7 +30,7 @@ MAX_WORD_CHARS: Final = 40
 _MIN_WORD_CHARS = 2
 _BEGINNING_CHARS = 4
 _REPLACED_CHARS = 2
-"""Maximum number of characters at the end of a stem that its words do not have ("cri" for "cry")."""
+"""Maximum number of characters at the end of a stem in which it differs from its words: "cri" is the stem of "cry"."""
 _CACHED_WORDS = 50_000
 
 INVISIBLE: Final = frozenset({0x200C, 0x200D, 0xAD})
@@ -84,8 +84,8 @@ _COMMON_WORDS_LIST: Final = (
 _COMMON_WORDS: Final = frozenset(_COMMON_WORDS_LIST.split())
 _MIN_EVIDENCE = 2
 """Least number of function words by which the language of a text is recognised."""
-_MIN_SHARE = 4
-"""A text in which every fourth word is a function word of a language is in that language, whatever is declared."""
+_DECISIVE_INTERVAL = 4
+"""Words per function word of a language from which on a text is not taken to be in that language against its tag."""
 
 
 def fold(text: str) -> str:
@@ -177,7 +177,7 @@ def text_language(text_words: Sequence[str], declared: str) -> str:
     if most < _MIN_EVIDENCE or primary in best:
         return primary
     # A text in another language than the product's (such as Dutch) also contains some of these words.
-    return best[0] if not primary or primary in LANGUAGES or most * _MIN_SHARE >= len(text_words) else primary
+    return best[0] if not primary or primary in LANGUAGES or most * _DECISIVE_INTERVAL >= len(text_words) else primary
 
 
 @lru_cache(_CACHED_WORDS)

@@ -3,8 +3,8 @@
 An entry is registered when it is published; the registration expires three days later. An edit replaces the AV-pairs
 (attributes and values) by which searches find the entry. On the entry's second day, the owner of the channel registers
 it once more from the channel's log (:meth:`EntryRegistrar.check`), in case a crash has prevented the first registration
-or Redis has lost a key. For 100,000 channels with 9 entries each, these are 3.5 entries a second, as many as are
-published.
+or Redis has lost a key. With 100,000 channels that publish 9 entries in three days, these are 3.5 registrations a
+second, in addition to as many of new entries.
 
 Every method can be repeated after a crash: registrations are idempotent, and the table of the channel's entries
 (:mod:`service.store.channels.public_entries`), which decides what is shown, changes last.
@@ -76,8 +76,8 @@ class EntryRegistrar:
 
         The entries in the second of their three days are registered, so that each entry is registered again once. All
         entries are registered if the channel has just become public, or its table of entries was lost. ``before`` is
-        the table that the caller has read; None if there was none. Return False if the stored table is no longer
-        ``before``; the stored table then remains unchanged.
+        the table as the caller has read it, or None if there was none. Return whether the new table was stored. If
+        another process has changed the table since, it remains unchanged, and the result is False.
         """
         after = EntryTable(checked_s=int(now_s))
         deltas = await self._recent_deltas(channel, now_s)
@@ -101,7 +101,10 @@ class EntryRegistrar:
         await self._public.replace(channel.id, before, None)
 
     async def _recent_deltas(self, channel: Channel, now_s: float) -> list[Delta]:
-        """Return the deltas of the last three days, oldest first; reading stops at ``MAX_ENTRIES`` changes."""
+        """Return the deltas (changes between two versions) of the last three days, oldest first.
+
+        Versions are read from the newest backwards, until their deltas have ``MAX_ENTRIES`` changes.
+        """
         recent: list[Delta] = []
         version, count = channel.version, 0
         while version > 0 and count < MAX_ENTRIES:

@@ -257,11 +257,12 @@ class Searcher:
     async def _candidates(
         self, expanded: ExpandedQuery, cached: MatrixReaders, limit: int
     ) -> AsyncIterator[tuple[Candidates, int]]:
-        """Yield pairs (best candidates, number of matches among them that is enough), with ever more candidates.
+        """Yield pairs (candidates, number of matches among them that suffices), with ever more candidates.
 
-        The first candidates are from a lookup directory in workers' memory, if there is one for the query's attributes;
-        words have none. The others are from the matrices. ``limit`` is the number of results to show, and ``cached``
-        has the parts of matrices that were read before.
+        The caller stops as soon as enough candidates match the query. The first candidates are from a lookup directory
+        in workers' memory, if there is one for the query's attributes; words have none. The others are from the
+        matrices. ``limit`` is the number of results to show, and ``cached`` has the parts of matrices that were read
+        before.
         """
         query, pairs = expanded.query, expanded.query.attributes
         first, *others = (min(int(factor * limit) + 1, MAX_NAMES) for factor in OVERFETCH_FACTORS)

@@ -1,9 +1,12 @@
 """A node's shares of directories, lookups in these shares, and the messages that nodes exchange about them.
 
 A *directory* has the names of one AV-pair, divided among servers, one server per node. A *share* is the part of a
-directory that one server stores. A *directory message* is all that one process sends to a node about directories at one
-time. An entry of a directory is a name with its weight, so that a name whose other pairs change stays the same entry.
-The other pairs of a name, which lookups for several pairs need, are read by each server for its own entries.
+directory that one server stores. A *letter* is a batch of updates and reports about directories that one process sends
+to a node.
+
+An entry of a directory consists of a name and the weight of the directory's pair in it, but not of the name's other
+pairs. A change of other pairs therefore does not change the entry. Lookups for several pairs need the other pairs, too;
+each server reads those of its own entries.
 """
 
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
@@ -108,7 +111,8 @@ def decode_message(payload: bytes) -> DirectoryMessage:
 class NamesOfPair(msgspec.Struct, frozen=True):
     """The names with an AV-pair: those with the greatest weights, best first, as (name, weight), and their number.
 
-    ``total`` is the number of all names with the pair. ``mark`` is a value that changes with the names.
+    ``total`` is the number of all names with the pair. ``mark`` is an opaque value; if it is unchanged, so are the
+    names.
     """
 
     best: Sequence[tuple[str, int]]
@@ -144,7 +148,7 @@ MAX_SILENT_ROUNDS = 3
 """Number of maintenance rounds without an update after which a share is dropped."""
 MIN_REREAD = 20
 REREAD_SHARE = 0.02
-"""Share of a server's names, but at least ``MIN_REREAD``, whose other pairs are read again in one round."""
+"""Fraction of a server's names whose other AV-pairs are read again in one round; at least ``MIN_REREAD`` names."""
 
 
 class _Share(msgspec.Struct):
@@ -237,7 +241,7 @@ class NodeShares:
     def unread_names(self, *, reread: bool) -> list[str]:
         """Return the names whose AV-pairs have not been read; with ``reread``, also the ones read longest ago.
 
-        Of the latter, the result has a share of ``REREAD_SHARE``, but at least ``MIN_REREAD`` names.
+        The latter are a fraction of ``REREAD_SHARE`` of the names in each share, but at least ``MIN_REREAD`` names.
         """
         wanted: dict[str, None] = {}
         for share in self._shares.values():

@@ -28,8 +28,8 @@ MAX_SERVERS = 14
 class LookupSteps:
     """All steps that a lookup can take; in each step, the client queries one more server.
 
-    In each step, the servers queried before are one of ``sets``. For each number of servers queried before, the
-    probabilities (``chance``) of the steps add up to 1.
+    ``sets`` has the sets of servers that can have been queried before a step. For each number of servers queried
+    before, the probabilities (``chance``) of the steps add up to 1.
     """
 
     sets: Floats
@@ -39,7 +39,7 @@ class LookupSteps:
     server: Ints
     """For each step, the number of the server that is queried."""
     chance: Floats
-    """For each step, its probability in a lookup that has not finished before."""
+    """For each step, its probability in a lookup that needs more entries at this point."""
 
 
 @cache
@@ -112,10 +112,11 @@ def coverage(placement: Bools) -> int:
 
 
 def lookup_costs(placement: Bools, steps: LookupSteps) -> Floats:
-    """Return the mean number of servers that a lookup queries (§4.2), indexed by target from 0 to the coverage.
+    """Return the mean number of servers that a lookup queries (§4.2), for each target.
 
-    The target is the number of entries that the lookup requests. The coverage is the number of distinct entries that
-    all servers store together. ``steps`` is the result of :func:`lookup_steps`.
+    The target is the number of entries that the lookup requests, and the index in the result. Targets are from 0 to the
+    coverage, the number of distinct entries that all servers store together. ``steps`` is the result of
+    :func:`lookup_steps`.
     """
     known = _union_sizes(placement, steps.sets)[steps.before]
     # A step is taken by all lookups whose target exceeds the number of entries found before.
@@ -125,11 +126,11 @@ def lookup_costs(placement: Bools, steps: LookupSteps) -> Floats:
 
 
 def fault_tolerances(placement: Bools) -> Ints:
-    """Return the largest number of servers, whichever they are, that can fail without making a lookup fail (§4.4).
+    """Return the largest k such that a lookup still succeeds whichever k servers fail (§4.4), for each target.
 
-    The result is indexed by target, the number of entries that the lookup requests, from 0 to the number of all
-    entries. It is -1 for targets above the number of distinct entries on all servers, because such lookups fail anyway.
-    The paper uses a heuristic; this function enumerates all sets of remaining servers.
+    The target is the number of entries that the lookup requests, and the index in the result, from 0 to the number of
+    all entries. The result is -1 for targets above the number of distinct entries on all servers, because such lookups
+    fail anyway. The paper uses a heuristic; this function enumerates all sets of remaining servers.
     """
     servers, entries = placement.shape
     left = subsets(servers)

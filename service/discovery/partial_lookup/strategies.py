@@ -102,11 +102,12 @@ def expected_coverage(strategy: Strategy, entries: int, servers: int) -> float:
 def expected_lookup_cost(strategy: Strategy, target: int, entries: int, servers: int) -> float:
     """Return the mean number of servers that a lookup of ``target`` entries contacts (§4.2).
 
-    A lookup that cannot find so many entries contacts all servers. The paper derives ceil(t·n/(h·y)) for Round-Robin-y,
-    and measures the costs of RandomServer-x and Hash-y. The formula for these two is ours: a lookup contacts another
-    server if k servers together store fewer than t entries, and the number of entries that they store is about normally
-    distributed. Of RandomServer-x, k servers store an entry with the probability 1 - (1 - x/h)^k, of Hash-y with
-    1 - (1 - k/n)^y.
+    A lookup that cannot find so many entries contacts all servers. Let t be ``target``, n ``servers``, and h
+    ``entries``. The paper derives ceil(t·n/(h·y)) for Round-Robin-y, and measures the costs of RandomServer-x and
+    Hash-y. The formula for these two is ours: 1 + P(1) + … + P(n-1), where P(k) is the probability that k servers
+    together store fewer than t distinct entries. The number of these entries is approximated by a normal distribution.
+    A given entry is on at least one of k servers with the probability 1 - (1 - x/h)^k for RandomServer-x, and 1 - (1 -
+    k/n)^y for Hash-y.
     """
     match strategy:
         case FullReplication():
@@ -125,10 +126,10 @@ def expected_lookup_cost(strategy: Strategy, target: int, entries: int, servers:
 
 
 def _chance_of_fewer(target: int, entries: int, missed: float, both_missed: float) -> float:
-    """Return the probability that servers store fewer than ``target`` of all entries.
+    """Return the probability that a set of servers stores fewer than ``target`` of the ``entries`` entries in total.
 
-    ``missed`` is the probability that the servers lack a given entry, ``both_missed`` that they lack both of two given
-    entries.
+    ``missed`` is the probability that a given entry is on none of the servers. ``both_missed`` is the probability that
+    two given entries are on none of them.
     """
     mean = entries * (1 - missed)
     variance = entries * missed * (1 - missed) + entries * (entries - 1) * (both_missed - missed**2)
@@ -157,9 +158,10 @@ def expected_overhead(strategy: Strategy, entries: int, servers: int) -> float:
     """Return the mean number of messages per add or delete, including the client's request (§6.4).
 
     The directory has ``entries`` entries on ``servers`` servers. The paper derives this number for Fixed-x and Hash-y.
-    For the other strategies, the result counts the messages of this implementation, which broadcasts. With
-    Round-Robin-y, an add needs y messages. A delete needs a broadcast, a report of the empty position, y messages to
-    fetch an entry for it, and y to store that entry there.
+    For the other strategies, the result counts the messages of this implementation. Full replication and RandomServer-x
+    send every update to all servers. With Round-Robin-y, an add takes y messages. A delete takes one message to each
+    server, one report of the empty position, y messages to fetch an entry for this position, and y messages to store it
+    there. Adds and deletes are taken to be equally frequent.
     """
     match strategy:
         case FullReplication() | RandomServer():
@@ -181,12 +183,12 @@ def failing_share(target: int, cushion: int, entries: int) -> float:
     """Return the share of time in which a server with this cushion has fewer than ``target`` entries (§6.2).
 
     A lookup requests ``target`` entries. The server stores at most ``target + cushion`` of the directory's ``entries``
-    entries.
+    entries; the cushion makes up for deletes.
 
-    Model: entries arrive one at a time, with any lifetime distribution, and the directory's size h is constant on
-    average. While the server has a free place, it stores each added entry. If it stores k entries, deletes of these are
-    k/h times as frequent as adds. This is a birth-death chain whose states below ``target`` fail. The paper measures
-    this share; the formula is ours.
+    Model: the directory's size h is constant on average, and entries may have any distribution of lifetimes. A server
+    that is not full stores each entry that is added. If it has k entries, one of them is deleted k/h times as often as
+    an entry is added. The number k is thus the state of a birth-death chain. The result is the probability of the
+    states below ``target``. The paper measures this share; the formula is ours.
     """
     most = min(target + cushion, entries)
     weight, weights = 1.0, [1.0]

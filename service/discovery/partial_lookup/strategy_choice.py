@@ -27,11 +27,11 @@ from service.discovery.partial_lookup.strategies import (
 )
 
 MIN_ENTRIES = 500
-"""Number of names from which on a pair may have a directory; the matrices find fewer names at less cost."""
+"""Minimum number of names of an AV-pair that has a directory; fewer names are found in its matrix at less cost."""
 MANY_UPDATES = 0.1
 """Updates per lookup above which the cost of updates decides, and below which the quality of answers does."""
 MAX_SHARE_ENTRIES = 1000
-"""Maximum entries per server, for strategies whose shares grow with h."""
+"""Maximum entries per server, for strategies whose shares grow with the number of entries in the directory."""
 
 
 class DirectoryMeasurements(msgspec.Struct, frozen=True):
@@ -54,21 +54,21 @@ class Rule(StrEnum):
     """The paper's rules of thumb for the choice of a strategy."""
 
     ALL_NEEDED = "all-needed"
-    """Each server stores all entries, because t·n/h copies of an entry are at least as many as there are servers."""
+    """Full replication is chosen, because lookups request so many entries that each server must store all of them."""
     FEW_UPDATES = "few-updates"
-    """Updates are rare: RandomServer-x and Round-Robin-y are fairer and need fewer servers per lookup."""
+    """Updates are rare: the choice is between RandomServer-x and Round-Robin-y, with fairer and cheaper lookups."""
     MANY_UPDATES = "many-updates"
-    """Updates are frequent: Fixed-x and Hash-y need fewer messages."""
+    """Updates are frequent: the choice is between Fixed-x and Hash-y, with fewer messages per update."""
     FITS = "fits"
-    """The shares are small enough: Round-Robin-y covers all entries and is fair."""
+    """Round-Robin-y is chosen, because it covers all entries, is fair, and gives no server too many entries."""
     TOO_MANY = "too-many"
-    """The shares would grow too large with h: RandomServer-x bounds them."""
+    """RandomServer-x is chosen: it limits the entries per server, of which Round-Robin-y would store too many."""
     FIXED_CHEAPER = "fixed-cheaper"
-    """x·n/h is less than y."""
+    """Fixed-x is chosen, because its updates need fewer messages on average than those of Hash-y."""
     HASH_CHEAPER = "hash-cheaper"
-    """x·n/h is at least y."""
+    """Hash-y is chosen, because its updates need at most as many messages on average as those of Fixed-x."""
     CUSHION = "cushion"
-    """The number of entries beyond t, for deletes."""
+    """Servers store some entries more than a lookup requests, so that deletes do not make lookups fail."""
 
 
 class ChoiceReason(msgspec.Struct, frozen=True):
@@ -132,11 +132,11 @@ def _for_many_updates(
 
 
 FORGETTING = 0.8
-"""Factor by which former lookups and updates count less at each reading, so that about the last five decide."""
+"""Factor by which the counts of earlier lookups and updates are multiplied at each reading of the directory's names."""
 STEADY_READINGS = 3
-"""Readings that must choose another kind of strategy before the entries are placed by it."""
+"""Number of successive readings that must choose another kind of strategy before the directory changes to it."""
 MAX_EXCESS = 2
-"""A strategy is replaced if its x or y exceeds the needed value by more than this factor."""
+"""All entries are placed again if x or y is greater than this factor times the value that the measurements require."""
 
 
 class Coordinator:
@@ -190,8 +190,10 @@ class Coordinator:
     def _decide_placement(self, present: Strategy, wanted: Strategy) -> bool:
         """Return whether all entries have to be placed again.
 
-        They have to be if a server has lost its share, or if ``wanted``, the result of the last reading, is of another
-        kind than ``present`` at several successive readings, or its x or y differs too much.
+        ``present`` is the strategy in use, and ``wanted`` the one that follows from the latest measurements. Entries
+        are placed again in three cases: a server has lost its share; ``wanted`` was of another kind at
+        ``STEADY_READINGS`` successive readings; or the present x or y is less than that of ``wanted``, or more than
+        ``MAX_EXCESS`` times as great.
         """
         if type(present) is not type(wanted):
             self._other_choices += 1

@@ -172,7 +172,10 @@ def _limit(text: str) -> int:
 
 
 def _take_kind(tokens: list[Token]) -> tuple[list[Token], ContentKind | None]:
-    """Return (the tokens without ``type:entry`` and ``type:channel``, the kind of content); the kind may be None."""
+    """Return (the other tokens, the kind of content that ``type:entry`` or ``type:channel`` requests).
+
+    The kind is None if the query has neither of these tokens.
+    """
     kinds: list[ContentKind] = []
     others = []
     for token in tokens:
@@ -244,7 +247,11 @@ def _date(value: str) -> date | None:
 def _conditions(
     tokens: list[Token], about: ContentKind
 ) -> tuple[tuple[tuple[Condition, ...], ...], tuple[Condition, ...]]:
-    """Return (the groups of alternatives, the excluded conditions); a result satisfies one condition of each group."""
+    """Return (the required groups of alternatives, the excluded conditions) that ``tokens`` stand for.
+
+    A result satisfies at least one condition of each group, and no excluded condition. ``about`` is the kind of content
+    that is searched.
+    """
     meant = [token for token in tokens if token.kind != "word" or words(token.value, include_common=True)]
     count = sum(token.kind != "or" and (token.kind != "word" or bool(words(token.value))) for token in meant)
     if count > MAX_CONDITIONS:
@@ -323,7 +330,10 @@ def _is_single(name: str) -> bool:
 
 
 def _parents(tokens: Iterable[Token]) -> dict[str, Pair]:
-    """Return the AV-pairs of a query's language and generator, by attribute; region and version depend on them."""
+    """Return the AV-pairs of the query's language and generator, by attribute.
+
+    The AV-pairs of regions depend on the language (``region=gb of lang=en``), and those of versions on the generator.
+    """
     found = {}
     for token in tokens:
         if token.is_excluded:

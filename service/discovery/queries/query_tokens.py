@@ -31,7 +31,7 @@ FIELD_SYNONYMS: Final = {
     }.items()
     for synonym in synonyms.split()
 }
-"""Other names of fields, folded, in all languages of the bot."""
+"""The name of a field (``tag``) by each of its synonyms in the languages of the bot (``schlagwort``), folded."""
 _FIELDS: Final = frozenset(("title", "site", "after", "limit", *ATTRIBUTES))
 _SUGGESTED_FIELDS: Final = "title, tag, author, lang, site, after"
 # Fields of other search engines, with the field that comes nearest; "" if there is none.
@@ -131,7 +131,10 @@ def _is_lowercase_or(token: Token) -> bool:
 
 
 def _is_main_field(name: str) -> bool:
-    """Return whether ``name`` before a colon and a space is a field whose value is missing, not a part of a title."""
+    """Return whether ``name``, before a colon and a space, is a common field that lacks its value.
+
+    Other words in this place are taken for a part of a title that was pasted.
+    """
     folded = fold(name)
     return FIELD_SYNONYMS.get(folded, folded) in ("title", "tag", "author", "lang", "site", "type", "after", "limit")
 

@@ -1,13 +1,21 @@
 """Saved searches (``watch``): an in-memory index that returns the searches which a new entry matches.
 
-The roles of the matrices are reversed: searches are stored, and the keys of each new entry are looked up in the index.
-A *key* is an AV-pair of the entry or a part of its text: ``word=`` and ``title=`` have the stems of its words and of
-its title's words; ``text=`` and ``title-text=`` have its words as written and each two consecutive ones, for phrases. A
-condition is satisfied by any of several keys: a word by its stems in all product languages. A search is stored under
-each key of its rarest condition and, at a second level, under each key of the next rarest one: the rarest may still be
-common, and the number of unsuccessful comparisons determines the cost of matching. Prefixes of words are keys, too; an
-entry has only the prefix keys that some search contains. Regular expressions have no key: each is matched against each
-entry, by RE2, in time linear in the text.
+The roles of the matrices are reversed: searches are stored, and the *keys* of each new entry are looked up in the
+index. The keys of an entry are:
+
+- its AV-pairs
+- ``word=`` and ``title=`` with the stem of each word of its text and of its title
+- ``text=`` and ``title-text=`` with each word as written and each two consecutive words, for phrases
+- ``begins=`` and ``title-begins=`` with a prefix of a word, only for prefixes that some search contains
+
+A condition has keys, too; an entry with any of them satisfies the condition. (A phrase of more than two words is
+compared with the text, too.) The keys of a word are its stems in all product languages.
+
+A search is stored under the keys of its rarest condition. Since even this condition may be common, there is a second
+level: below each of these keys, the search is stored under the keys of its next rarest condition. The cost of matching
+is the number of unsuccessful comparisons.
+
+Regular expressions have no key: each is matched against each entry, by RE2, in time linear in the text.
 """
 
 from collections import Counter
@@ -107,14 +115,17 @@ class SearchableEntry:
 
     @cached_property
     def _field_keys(self) -> list[tuple[set[str], set[str]]]:
-        """For each field, the title first: the stems of its words, and its words and pairs of consecutive words."""
+        """For each field, the title first: the stems of its words, and its texts for phrases."""
         fields = [self.title_words, *self._other_fields]
         language = text_language(list(chain.from_iterable(fields)), self._declared_language)
         return [_keys_of_words(field, language) for field in fields]
 
 
 def _keys_of_words(found: Sequence[str], language: str) -> tuple[set[str], set[str]]:
-    """Return the stems of the words ``found`` in a text, and these words and each two consecutive ones."""
+    """Return two sets for the words ``found`` in a text: their stems in ``language``, and the texts for phrases.
+
+    The latter are the words as written and each two consecutive words, joined by a space.
+    """
     parts = (part for word in found if "." in word for part in word_parts(word))
     return {stem(word, language) for word in (*found, *parts)}, {*found, *map(" ".join, pairwise(found))}
 
@@ -167,7 +178,10 @@ def _keys_of(condition: Condition) -> tuple[str, ...]:
 
 
 def _rarest_part(phrase: Sequence[str]) -> str:
-    """Return two consecutive words of a phrase: the longest, which is presumably the rarest, and a neighbouring one."""
+    """Return the two consecutive words of a phrase that are presumably the rarest: the longest one and a neighbour.
+
+    A phrase of one word is returned unchanged.
+    """
     word = max(phrase, key=lambda word: (len(word), word))
     at = max(min(phrase.index(word), len(phrase) - 2), 0)
     return " ".join(phrase[at : at + 2])
@@ -248,21 +262,25 @@ class KeyFrequencies:
 
 
 _MAX_PLACES: Final = 64
-"""Maximum number of combinations of keys of a search's two rarest conditions; with more, only one condition is used."""
+"""Maximum number of pairs of keys under which a search is stored; with more, only its rarest condition is used."""
 
 
 _MAX_UNSATISFIED: Final = 16
-"""Number of unsuccessful comparisons after which the keys of a search are chosen again."""
+"""Number of entries compared with a search in vain after which the keys that it is stored under are chosen again."""
 
 
 class _IndexedCondition:
     """A condition in the index, with the ids of the searches that have this condition.
 
-    - ``groups`` are the keys of each group of alternatives, ``none_of`` the keys of excluded conditions.
-    - ``places`` are the pairs of keys under which the condition is stored, ``others`` the groups without these keys.
-    - ``has_long_phrases`` states whether the condition has phrases of more than two words, which keys do not decide.
-    - ``is_decided`` states whether every entry with the two keys of a place satisfies the condition.
-    - ``unsatisfied`` counts the entries that had the two keys of a place, but did not satisfy the condition.
+    - ``groups`` has the keys of each required group of alternatives, and ``none_of`` the keys of all excluded
+      conditions.
+    - ``places`` has the pairs of keys under which the condition is stored: one key of its rarest group, and one of the
+      next rarest.
+    - ``others`` are the remaining groups, with which an entry has to be compared.
+    - ``has_long_phrases`` states whether the condition has phrases of more than two words, for which keys do not
+      suffice.
+    - ``is_decided`` states whether every entry that has both keys of a place satisfies the condition.
+    - ``unsatisfied`` counts the entries that had both keys of a place, but did not satisfy the condition.
     """
 
     __slots__ = (
@@ -283,7 +301,11 @@ class _IndexedCondition:
         self.choose_places(share)
 
     def choose_places(self, share: Callable[[str], float]) -> None:
-        """Choose the keys under which the condition is stored; ``share`` returns a key's share of all entries."""
+        """Choose the keys under which the condition is stored.
+
+        ``share`` returns the fraction of all entries that have a given key; the keys of the rarest conditions are
+        chosen.
+        """
         self.unsatisfied = 0
         first, *others = sorted(self.groups, key=lambda keys: (sum(map(share, keys)), sorted(keys)))
         second = others[0] if others and len(first) * len(others[0]) <= _MAX_PLACES else None
@@ -407,10 +429,10 @@ class SavedSearchIndex:
         return found
 
     def _hits(self, subject: SearchableEntry, misplaced: list[_IndexedCondition]) -> Iterator[set[SavedSearchId]]:
-        """Yield the ids of the searches with each condition that the entry satisfies.
+        """For each condition that the entry ``subject`` satisfies, yield the ids of the searches with this condition.
 
-        Add conditions whose keys are too frequent to ``misplaced``. Frequencies are only estimates when searches are
-        loaded, and become known with the entries.
+        Conditions with which too many entries were compared in vain are appended to ``misplaced``. Their keys are more
+        frequent than estimated, because little is known of frequencies when searches are loaded.
         """
         keys = subject.keys
         keys |= self._beginnings.keys_of(subject)

@@ -3,12 +3,15 @@
 A document is registered with the stems of its words in its own language. The language of a query is unknown, so a word
 of a query is expanded to its stems in all product languages. A prefix is expanded to the words of the vocabulary that
 begin with it. A word that no document has may be misspelt, so it is also expanded to similar words of the vocabulary,
-with lower factors. A *tolerant* expansion, for queries without results, adds similar words for all words. If a query
-has several words, these are *optional*: a result needs only one of them, and results with more of them come first.
+with lower factors. A *tolerant* expansion, for queries without results, adds similar words for words that documents
+have, too.
 
-Each group of alternatives of the query becomes a *clause*: a document has to have at least one of its pairs. Clauses
-are necessary conditions, unless they are optional: a phrase is represented by its words, and
-:meth:`ExpandedQuery.is_satisfied_by` checks the text.
+If a query has several words, these are *optional*: a result needs only one of them, and results with more of them come
+first.
+
+Each group of alternatives of the query becomes a *clause*: a document needs at least one of the clause's AV-pairs. A
+phrase becomes one clause for each of its words. Their order is not part of the clauses, so
+:meth:`ExpandedQuery.is_satisfied_by` compares the phrase with the text.
 """
 
 from collections.abc import Iterator, Sequence
@@ -40,10 +43,10 @@ MAX_PREFIX_STEMS: Final = 16
 """Maximum number of stems to which a prefix is expanded."""
 
 _FOREIGN_FACTOR = 0.8
-"""Factor of a stem in another language than the user's, in which the query is probably written."""
+"""Factor of a stem in another language than the user's, since most users search in their own language."""
 _PREFIX_FACTOR = 0.8
 _DISTANCE_FACTOR = 0.5
-"""Factor of a similar word for each wrong letter."""
+"""Factor of a similar word with one wrong letter; with two, the factor is its square."""
 
 
 class QueryWords(msgspec.Struct, frozen=True, dict=True):
@@ -170,9 +173,10 @@ def _is_word(condition: Condition) -> bool:
 def _clauses(
     group: tuple[Condition, ...], vocabulary: Vocabulary, similar: dict[str, tuple[SimilarWord, ...]], language: str
 ) -> Iterator[Clause]:
-    """Yield the clauses of a group of alternatives: one for each word of a group that is a single phrase, else one.
+    """Yield the clauses of a group of alternatives of the query.
 
-    ``similar`` has the similar words of misspelt words, and ``language`` is the user's language.
+    If the group is a single phrase, each of its words is a clause. Any other group is one clause. ``similar`` has the
+    similar words of misspelt words, and ``language`` is the user's language.
     """
     if len(group) == 1 and isinstance(group[0], PhraseCondition):
         for word in group[0].words:

@@ -18,7 +18,10 @@ from service.discovery.av_pairs import Pair
 from service.discovery.search_candidates import MAX_WEIGHT, CandidateName, Clause
 
 _DOCUMENTS: Final = 100_000
-"""Number of documents in the formula of importance. Deviation from BM25: a constant, because no process counts them."""
+"""Number of documents N in the importance of a clause, log(1 + N / document frequency).
+
+Deviation from BM25: N is a constant, because no process counts the documents.
+"""
 _MAX_POPULARITY: Final = 1_000
 """Number of subscribers from which on more subscribers do not raise the score."""
 _HALF_LIFE_S: Final = 24 * 3600.0
@@ -46,7 +49,8 @@ class RankingSignals(msgspec.Struct, frozen=True):
 class ScoreParts(msgspec.Struct, frozen=True):
     """The score of a document, ``total``, and its parts.
 
-    ``clauses`` has the relevance by clause; the total is their sum times 1 plus the other parts.
+    ``clauses`` has the relevance by clause. The total is sum(``clauses``) * (1 + ``as_written`` + ``language`` +
+    ``subscribers`` + ``recency``).
     """
 
     total: float

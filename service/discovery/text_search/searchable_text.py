@@ -2,9 +2,12 @@
 
 The text has *fields*, such as a title and a summary. A word of a short field, or of one that names the topic, describes
 the document better than a word of a long text. The weight of a stem follows BM25F (Robertson and Zaragoza, "The
-Probabilistic Relevance Framework: BM25 and Beyond", 2009, §3.4): the frequencies of the stem in all fields, multiplied
-by the fields' boosts and normalised by their lengths, are added, and their sum saturates. Deviation: the mean length of
-a field is a constant, because no process reads all documents.
+Probabilistic Relevance Framework: BM25 and Beyond", 2009, §3.4):
+
+- The frequency f of the stem is the sum over all fields of boost * occurrences / (1 - b + b * length / mean length).
+- The weight is f / (k1 + f) of the greatest weight.
+
+Deviation: the mean length of a field is a constant, because no process reads all documents.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -36,7 +39,7 @@ MAX_TITLE_STEMS: Final = 16
 _SATURATION = 1.2
 """k1 of BM25: the frequency at which a stem has half of the maximum weight."""
 _LENGTH_SHARE = 0.75
-"""b of BM25: how far frequencies are normalised by the length of a field."""
+"""b of BM25 (0 to 1): how much the length of a field reduces the frequencies of its words."""
 
 
 class TextField(msgspec.Struct, frozen=True):
@@ -159,7 +162,7 @@ class SearchableText:
         }
 
     def registered_words(self) -> dict[str, str]:
-        """Return the document's words with whose stems it is registered, each with its stem."""
+        """Return the words of the document whose stems are registered (:meth:`weights`), each with its stem."""
         weights = self.weights()
         found = {word: self.stem(word) for word in _distinctive(self.fields)}
         return {word: stemmed for word, stemmed in found.items() if stemmed in weights}

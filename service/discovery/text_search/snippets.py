@@ -29,10 +29,10 @@ class Snippet(msgspec.Struct, frozen=True):
 
 
 def best_snippet(texts: Sequence[str], is_hit: Callable[[str], bool], beginnings: Collection[str]) -> Snippet:
-    """Return the snippet of the text with the most occurrences of the query's words; of equal texts, of the first.
+    """Return the snippet of the text with the most occurrences of the query's words; the first of several such texts.
 
-    ``is_hit`` returns whether a folded word is one of the query's words. Without umlauts (:func:`without_umlauts`),
-    each such word begins with one of ``beginnings``.
+    ``is_hit`` returns whether a folded word is one of the query's words. ``beginnings`` has the beginnings of these
+    words, without umlauts (:func:`without_umlauts`); a text that contains none of them has no such word.
     """
 
     def count(text: str) -> int:
@@ -68,7 +68,11 @@ def make_snippet(text: str, is_hit: Callable[[str], bool] | None = None) -> Snip
 
 
 def _window(line: str, hits: list[tuple[int, int, str]]) -> tuple[int, int]:
-    """Return the begin and the end (exclusive) of the part of ``line`` to show, around most different ``hits``."""
+    """Return the begin and the end (exclusive) of the part of ``line`` to show.
+
+    It is the part with the most different words of the query. ``hits`` has the begin, the end (exclusive) and the
+    folded word of each occurrence of a word of the query.
+    """
     if len(line) <= MAX_SNIPPET_CHARS:
         return 0, len(line)
     room = MAX_SNIPPET_CHARS - 2 * len(_ELLIPSIS)

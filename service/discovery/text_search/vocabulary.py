@@ -86,10 +86,11 @@ class Vocabulary:
         return self._first_stems(found, most)
 
     def _with_similar_letters(self, word: str, length: int, most: int) -> Sequence[str]:
-        """Return the words of this length whose letters differ from those of ``word`` by at most ``most`` letters.
+        """Return the words of this length that may be similar to ``word``.
 
-        Words are compared as sets of letters. A wrong letter removes at most one letter from a word's set and adds at
-        most one, so that no similar word is left out. Letters are taken modulo 64.
+        Words are compared as sets of letters, which differ in at most ``most`` letters. A wrong letter removes at most
+        one letter from the set and adds at most one, so that two per wrong letter suffice to find all similar words.
+        Letters whose code points are equal modulo 64 count as equal.
         """
         words = self._by_length.get(length, [])
         letters = self._letters.get(length, _NO_LETTERS)
