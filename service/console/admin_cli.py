@@ -119,7 +119,10 @@ def _command(operation: Operation) -> str:
 
 
 def _callback(operation: Operation) -> Callable[..., ApiRequest]:
-    """Return a function from whose signature typer derives the command's arguments and options."""
+    """Return the function that typer calls for the operation's command; it returns the request for the parsed values.
+
+    typer derives the command's arguments and options from the function's signature.
+    """
     parameters = [
         _parameter(each.name, str, each.description, is_argument=each.place == "path") for each in operation.parameters
     ]

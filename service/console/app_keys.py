@@ -22,7 +22,7 @@ METRICS: Final = web.AppKey("metrics", MetricsScraper)
 OPML_PARSER_CLIENT: Final = web.AppKey("opml_parser_client", OpmlParserClient)
 TEMPLATES: Final = web.AppKey("templates", Environment)
 PRINCIPAL: Final = web.RequestKey("principal", Principal)
-"""The sender of the request; set by the authorization middleware on closed routes."""
+"""The sender of the request; set by the authorization middleware, except on routes that need no login."""
 CSRF: Final = web.RequestKey("csrf", str)
 """The CSRF token that forms of the page must send back."""
 

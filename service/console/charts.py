@@ -81,10 +81,10 @@ _WAIT_TICKS_S: Final = (
 
 
 def draw_wait_curves(waits_s: Sequence[float], changed_waits_s: Sequence[float] | None = None) -> Markup:
-    """Return the chart of the share of all subscriptions by mean detection delay.
+    """Return the chart of the share of subscriptions whose mean detection delay is at most the value on the x axis.
 
-    ``waits_s`` and ``changed_waits_s`` are the quantiles from 0 to 100 % of the delays at present and after a change of
-    the policy, in seconds.
+    ``waits_s`` are the quantiles of the present delays, in seconds, at even steps from 0 to 100 %. ``changed_waits_s``
+    are those after a change of the policy; None means that only the present curve is drawn.
     """
     curves = {"now": waits_s} if changed_waits_s is None else {"now": waits_s, "then": changed_waits_s}
     title = "Share of all subscriptions by mean detection delay"
@@ -117,7 +117,7 @@ def draw_wait_curves(waits_s: Sequence[float], changed_waits_s: Sequence[float] 
 
 
 def _wait_ticks(low: float, high: float) -> Iterator[float]:
-    """Yield the positions (s) of the labels on a logarithmic axis of waits.
+    """Yield the positions (s) of the labels on a logarithmic axis of detection delays.
 
     ``low`` and ``high`` are the ends of the axis as base-10 logarithms of seconds.
     """
@@ -134,13 +134,13 @@ _RATE_HEIGHT: Final = 150
 _RATE_TOP: Final = 14
 _RATE_BOTTOM: Final = _RATE_HEIGHT - 30
 _SCALE_MARGIN: Final = 1.5
-"""Factor by which the scale extends beyond the shortest and longest interval."""
+"""The y axis extends from the shortest interval divided by this factor to the longest interval times this factor."""
 _INTERVAL_TICKS_S: Final[Sequence[float]] = (1, 5, 15, 60, 300, 900, 3_600, 14_400, 43_200, 172_800, 604_800)
 _LABEL_DISTANCE: Final = 18
 
 
 def draw_poll_rate(poll_rates: Sequence[PollRate], now_s: float, zone: str) -> Markup | None:
-    """Return the chart of a channel's poll interval over time; None if no interval was recorded.
+    """Return the chart of a channel's poll interval (the inverse of its poll rate); None if no interval was recorded.
 
     ``poll_rates`` are the recorded intervals, oldest first. ``now_s`` is the Unix time at which the chart ends. The
     chart's title names the time of the first interval in the time zone ``zone``.
@@ -282,11 +282,13 @@ def wedge_arcs(
 ) -> Sequence[tuple[float, float]]:
     """Return the arcs of the ring that form the wedge of ``channel``: (start, end) as fractions of a turn.
 
-    The wedge contains the ids whose XOR distance from the channel's id is less than a radius r. It contains every node
-    of ``polling_set``, the nearest of ``nodes``, and no other node. The r with the fewest one bits is chosen: at a
-    whole level of base 2, r is a power of two, and the wedge is the arc of all ids with a common prefix (Corona §3.1).
-    For other numbers of nodes, the wedge has one arc for each one bit of r, or fewer if arcs adjoin. There are no arcs
-    if ``polling_set`` is empty.
+    The wedge contains the ids whose XOR distance from the channel's id is less than a radius r. Such a radius exists
+    because ``polling_set`` has the nearest of ``nodes``: their ids are in the wedge, and those of the other nodes are
+    not.
+
+    Of all possible radii, the one with the fewest one bits is used, because the wedge has one arc for each one bit of r
+    (fewer if arcs adjoin). If half of the nodes poll at each further level (base 2), r is a power of two. The wedge is
+    then one arc, which has all ids with a common prefix (Corona §3.1). There are no arcs if ``polling_set`` is empty.
     """
     target = from_hex(channel)
     polling = {from_hex(node) ^ target for node in polling_set}
@@ -318,9 +320,10 @@ def _arc_path(start: float, end: float, radius: float) -> str:
 
 
 def find_regions(nodes: Sequence[NodeInfo]) -> Iterator[tuple[NodeId, float, float]]:
-    """Yield the arcs of the ring that belong to each node, clockwise: (owner, start, end).
+    """Yield the arcs of the ring, clockwise: (owner, start, end).
 
-    Start and end are fractions of a turn, rounded to the chart's resolution.
+    The owner of an arc is the node that is responsible for the channels whose ids are in the arc. Start and end are
+    fractions of a turn, rounded to the chart's resolution.
     """
     view = RingView(0, tuple(sorted(nodes, key=lambda node: node.id)))
     segment = (1 << BITS) // _SEGMENTS

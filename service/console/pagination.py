@@ -47,9 +47,9 @@ def read_log_cursor(request: web.Request) -> str:
 def find_page_start(ids: Sequence[str], cursor: str) -> int:
     """Return the index in ``ids`` at which the requested page of a list begins.
 
-    ``cursor`` is the field ``next`` of the previous page; it consists of the last id of that page and the number of ids
-    before the next one. "" requests the first page. The page begins after that id, or at its former position if it no
-    longer exists. Raises :class:`UserError` for an invalid cursor.
+    ``cursor`` is the field ``next`` of the previous page, or "" for the first page. It has the form ``ID.COUNT``: ID is
+    the last id on the previous page, and COUNT is the number of ids up to and including it. The page begins after ID,
+    or at the index COUNT - 1 if ID is no longer in the list. Raises :class:`UserError` for an invalid cursor.
     """
     if not cursor:
         return 0

@@ -28,9 +28,9 @@ _MAX_TOTAL_BYTES = 16 * 1024 * 1024
 
 
 class PushReader:
-    """Reads the bodies of hubs' pushes into memory, one at a time per channel, up to a limit on their total size.
+    """Reads the bodies of hubs' pushes into memory, one at a time per channel.
 
-    ``size_bytes`` is the number of bytes in memory.
+    The bodies that are being read are limited to ``_MAX_TOTAL_BYTES`` in total. ``size_bytes`` is their present size.
     """
 
     def __init__(self) -> None:

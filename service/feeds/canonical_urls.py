@@ -68,8 +68,8 @@ def canonical_url(text: str) -> str:
 def redirect_target(base: str, location: str) -> str:
     """Return the absolute, validated target of a redirect from ``base`` with the Location header ``location``.
 
-    Tracking parameters are kept, because a publisher that redirects to a URL with them would redirect forever.
-    Raises :class:`BadUrl`.
+    Tracking parameters are kept: some publishers redirect every URL to one with these parameters, so that to remove
+    them would cause an endless loop. Raises :class:`BadUrl`.
     """
     location = location.strip(" \t")
     _reject_characters(location)
@@ -117,7 +117,7 @@ def without_selector(channel_url: str) -> str:
 
 
 def channel_id(canonical: str) -> ChannelId:
-    """Return the channel's id, a point in the overlay's id space: the SHA-1 of its canonical URL in hex."""
+    """Return the channel's id, the SHA-1 of its canonical URL in hex; it determines which nodes poll the channel."""
     return hashlib.sha1(canonical.encode(), usedforsecurity=False).hexdigest()
 
 
@@ -129,7 +129,10 @@ def host_of(url: str) -> str:
 
 @functools.lru_cache(_MAX_CACHED_HOSTS)
 def is_loopback(host: str) -> bool:
-    """Return whether ``host``, of a canonical URL, names this machine; requests also pass the address guard."""
+    """Return whether ``host``, the host of a canonical URL, is ``localhost`` or a loopback address.
+
+    Other names may also resolve to loopback addresses; the address guard checks these when a connection is made.
+    """
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:

@@ -15,14 +15,17 @@ from service.model import NodeId, Notice, PollResult
 
 DAY_S = 86_400.0
 MIN_OBSERVERS = 2
-"""Number of nodes that must have observed a symptom, if that many poll the channel."""
+"""A channel counts as moved or dead only if this number of nodes have observed the symptom, or all nodes that poll the
+channel if these are fewer."""
 PERMANENT_POLLS = 3
 PERMANENT_AFTER_S = DAY_S
-"""A permanent redirect or a 410 status is accepted after this many successive polls over this time."""
+"""A redirect or a 410 status counts as permanent after ``PERMANENT_POLLS`` successive polls that span at least this
+time."""
 DEAD_AFTER_S = 30 * DAY_S
 DEAD_POLLS = 30
-"""A channel with any other failure is dead after this time and this number of polls. The number is required because a
-fleet that was stopped for that time has polled only before and after."""
+"""A channel with the symptom ``FAILING`` is dead after this number of successive polls that span at least
+``DEAD_AFTER_S``. The time alone is not sufficient: a fleet that was stopped for that time has polled only before and
+after."""
 QUARANTINE_POLLS = 3
 
 HEALTHY = ""
@@ -41,8 +44,9 @@ _BUSY_STATUSES = frozenset({429, 503})
 class Evidence(msgspec.Struct, frozen=True, rename={"symptom": "charge"}):
     """Successive polls with the same symptom.
 
-    ``polls`` is their number, and ``nodes`` are the nodes that polled. ``first_s`` and ``last_s`` are the Unix times of
-    the first and the last poll. Polls with the symptom ``BUSY`` are not counted, and do not interrupt the succession.
+    ``polls`` is the number of these polls, and ``nodes`` are the nodes that made them. ``first_s`` and ``last_s`` are
+    the Unix times of the first and the last poll. Polls with the symptom ``BUSY`` (status 429 or 503, by which the
+    publisher requests a pause) are not counted, and do not interrupt the succession.
     """
 
     symptom: str
@@ -78,10 +82,11 @@ class PollReport(msgspec.Struct, frozen=True):
 
 
 def symptom_of(url: str, result: PollResult, permanent_url: str = "") -> str:
-    """Return the symptom of the channel ``url``: the class of the ``result`` of a poll.
+    """Return the symptom of the channel ``url``, one of the constants above, according to the ``result`` of a poll.
 
     ``permanent_url`` (canonical) is the target of the permanent redirects at the beginning of the redirect chain; ""
-    means that there were none. If the channel watches a part of a page, its selector is kept in the new URL.
+    means that there were none. A channel that has moved permanently has the symptom ``MOVED_PREFIX`` + URL. This URL is
+    ``permanent_url``, with the selector of ``url`` if the channel watches a part of a page.
     """
     if is_success(result):
         page, mark, selector = url.partition("#")

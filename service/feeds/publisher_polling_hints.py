@@ -44,8 +44,8 @@ def find_earliest_poll(headers: Mapping[str, str], hints: PollingHints, now_s: f
     """Return the earliest next poll of a channel at the Unix time ``now_s``.
 
     ``headers`` are those of a response with the status 200 or 304; their names are in lower case. ``hints`` are those
-    of the last document. The result is not before ``now_s``, and at most a day later, plus the skipped hours and days
-    that begin by then.
+    of the last document. A delay that they ask for is followed if it is at most a day, and ignored otherwise. If the
+    resulting time is in a skipped hour or on a skipped day, the result is the end of the skipped hours and days.
     """
     not_before_s, reasons = now_s, []
     for source, wait_s in _requested_waits(headers, hints, now_s):
@@ -74,7 +74,10 @@ def shortest_interval_s(hints: PollingHints) -> float:
 
 
 def skipped_s(hints: PollingHints, now_s: float) -> float:
-    """Return the seconds from ``now_s`` (Unix s) until ``hints`` allow polls by hour and day; 0.0 if they do now."""
+    """Return the seconds from ``now_s`` (Unix s) until the end of the skipped hours and days in ``hints``.
+
+    These are the hours and days of the week at which the publisher wants no polls. The result is 0.0 outside of them.
+    """
     return _end_of_skips(now_s, hints) - now_s
 
 

@@ -4,6 +4,8 @@ A request to the hub counts as failed until the hub verifies the intent (:func:`
 die at any moment: when the request is due again, it is repeated. In all states, the channel is polled as if it had no
 hub.
 
+The states and their transitions are below. A hub is *listed* if the channel's last document links to it.
+
 ::
 
     wanted ──request──▶ pending ◀──request, before the lease ends── verified
@@ -25,7 +27,7 @@ import msgspec
 from service.feeds.canonical_urls import web_link
 
 LEASE_S = 10 * 86_400
-"""The requested lease."""
+"""The length of a subscription in seconds that is requested from the hub; the hub may grant another length."""
 
 _DAY_S = 86_400.0
 _MIN_LEASE_S = 600.0
@@ -50,11 +52,14 @@ class HubTopic(msgspec.Struct, frozen=True):
 class HubState(msgspec.Struct, frozen=True, omit_defaults=True, rename={"target": "named", "next_target": "then"}):
     """A channel's subscription at a hub. Times are Unix seconds.
 
-    ``target`` is the hub and the topic. The hub signs its requests with ``secret``, and sends them to a callback URL
-    that contains ``token``; both are known only to this service and the hub. ``since_s`` is the time of the change to
-    ``status`` or of the last request. ``lease_until_s`` is the end of the subscription that the hub has granted; 0
-    means that there is none. ``failures`` is the number of requests that the hub did not verify. ``next_target`` is the
-    hub at which a new subscription begins after this one has ended.
+    - ``target`` is the hub and the topic.
+    - The hub signs its requests with ``secret``, and sends them to a callback URL that contains ``token``. Both are
+      known only to this service and the hub.
+    - ``status`` is the state in the diagram of this module.
+    - ``since_s`` is the time at which the status changed or the last request was sent, whichever is later.
+    - ``lease_until_s`` is the end of the subscription that the hub has granted; 0 means that there is none.
+    - ``failures`` is the number of requests that the hub did not verify.
+    - ``next_target`` is the hub at which a new subscription begins after this one has ended.
     """
 
     target: HubTopic

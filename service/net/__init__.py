@@ -9,7 +9,6 @@ known. An earlier check of the name could be bypassed by DNS rebinding, and a ch
   ``error_translation``; ``peer_client`` for requests between workers, signed by ``peer_request_signatures``;
   ``internal_clients`` for other requests to Coronet's processes; ``http_upload_client`` for files on XMPP servers.
 - Servers: ``http_server``, with ``client_address`` for clients behind proxies; ``health_endpoints``.
-- ``registrable_domains``, ``jid_domains``, ``publisher_networks``: the sites, domains and networks by which requests
-  and
-  users are counted.
+- Groups for limits and counts: ``registrable_domains`` groups hosts by site, ``publisher_networks`` publishers'
+  addresses by network, and ``jid_domains`` users by domain.
 """

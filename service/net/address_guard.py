@@ -155,7 +155,10 @@ class AddressGuard(NamedTuple):
         return None
 
     def create_socket(self, info: AddressInfo) -> socket.socket:
-        """Create a socket for aiohttp's connector; raise :class:`SocketRefused` for a refused address."""
+        """Create a socket for the address ``info``, for aiohttp's connector.
+
+        Raises :class:`SocketRefused` if the address or port is not allowed.
+        """
         family, kind, protocol, _, address = info
         if reason := self.refusal_reason(str(address[0]), int(address[1])):
             raise SocketRefused(reason)

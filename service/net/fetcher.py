@@ -85,13 +85,16 @@ def create_fetcher(settings: Settings) -> "Fetcher":
 class FetchResult(msgspec.Struct, frozen=True):
     """The result of a successful fetch.
 
-    ``body`` is None if it has not changed since the version that the validators identify: the status was 304, or the
-    bytes are equal. ``partial`` states that the body has only the entries that are new since that version (RFC 3229
-    with ``A-IM: feed``). ``url`` is the URL of the response. ``permanent_url`` (canonical) is the target of the
-    permanent redirects at the beginning of the redirect chain; None if there are none. ``headers`` are selected headers
-    with lower-case names. ``address`` is the publisher's IP address. ``private`` states that this address, or the
-    address of a server that redirected the request, is not public. ``links`` is only set if there is a body. ``took_s``
-    is the duration in seconds.
+    The validators are the ETag, the date and the hash of a version; by them the next request finds out whether the
+    document has changed. ``body`` is None if it has not changed since the version of the request's validators: the
+    status was 304, or the bytes are equal. ``partial`` states that the body has only the entries that are new since
+    that version (RFC 3229 with ``A-IM: feed``). ``links`` are the WebSub hubs in the ``Link`` headers; they are only
+    set if there is a body.
+
+    ``url`` is the URL of the response. ``permanent_url`` (canonical) is the target of the permanent redirects at the
+    beginning of the redirect chain; None if there are none. ``headers`` are selected headers with lower-case names.
+    ``address`` is the publisher's IP address. ``private`` states that this address, or the address of a server that
+    redirected the request, is not public. ``took_s`` is the duration in seconds.
     """
 
     status: int
@@ -111,10 +114,10 @@ class FetchResult(msgspec.Struct, frozen=True):
 class Fetcher:
     """Fetches URLs through a pool of persistent connections behind the address guard; an async context manager.
 
-    ``user_agent`` is ``Coronet/VERSION (+URL)``; the number of subscribers is added inside the parentheses.
-    ``guard`` decides about each connection. A redirect from a public address to an allowed network is refused.
-    ``total_s`` is the time limit of one fetch including its redirects, in seconds. The fetcher uses no cookies, no
-    proxies from the environment, and no DNS cache.
+    ``user_agent`` is ``Coronet/VERSION (+URL)``; the number of subscribers is added inside the parentheses. ``guard``
+    decides about each connection. A redirect from a public address to a private network is refused, even if the
+    operator has allowed this network. ``total_s`` is the time limit of one fetch including its redirects, in seconds.
+    The fetcher uses no cookies, no proxies from the environment, and no DNS cache.
     """
 
     def __init__(self, user_agent: str, guard: AddressGuard, total_s: float = TOTAL_S) -> None:
@@ -124,7 +127,11 @@ class Fetcher:
         self._bodies = BodyReader()
 
     async def __aenter__(self) -> Self:
-        """Open the connection pool, and if there are allowed networks, another one for requests to public addresses."""
+        """Open the connection pool.
+
+        If the operator has allowed private networks, also open a second pool, which connects only to public addresses.
+        Requests that must not reach these networks use the second pool.
+        """
         self._resolver: AbstractResolver = aiohttp.DefaultResolver()
         self._session = self._public_session = self._open_session(self._guard)
         if self._guard.allowed_networks:

@@ -42,7 +42,8 @@ MAX_PIPELINED_BYTES = 64 * 1024
 """Bytes of further requests that a client may send while one is handled."""
 
 _MAX_LINE_BYTES = 64 * 1024
-"""Longest request line; so long that for most URLs that are too long, the application responds, not aiohttp."""
+"""Longest request line that aiohttp accepts. Most requests with a longer URL than the application allows are still
+within this limit, so that the application answers them with its own message."""
 _MAX_HEADERS = 64
 _LINGER_S = 5.0
 
@@ -123,7 +124,10 @@ class HttpServer:
 
     @web.middleware
     async def _middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Determine the client of a request, pass the request to its connection, and refuse malformed requests."""
+        """Determine the client of a request and refuse malformed requests.
+
+        Also notify the request's :class:`_Connection` of its begin and end, for the deadlines.
+        """
         connection = self._open.get(request.protocol)
         if connection is None:  # has just been closed
             raise web.HTTPServiceUnavailable

@@ -1,6 +1,6 @@
 """HTTP and WebSocket clients for Coronet's own processes.
 
-Their addresses are configured or stored by Coronet, so that the address guard is not needed.
+The addresses of these processes are configured or stored by Coronet, so that the address guard is not needed.
 """
 
 import asyncio

@@ -11,7 +11,10 @@ def site_of_jid(jid: str) -> str:
 
 
 def domain_of_jid(jid: str) -> str:
-    """Return the domain of a bare or full JID in the form of hosts in canonical URLs; "" if it has no such form."""
+    """Return the domain of a bare or full JID in the form of hosts in canonical URLs (IDNA's ASCII form, lower case).
+
+    The result is "" if the domain cannot be encoded in IDNA.
+    """
     domain = jid.partition("/")[0].rpartition("@")[2].removesuffix(".")  # RFC 7622 §3.2
     try:
         return domain.lower() if domain.isascii() else idna.encode(domain, uts46=True).decode()

@@ -1,7 +1,7 @@
 """The client for requests between workers. Requests are signed, and limited in time and size.
 
-The recipients' addresses are those in the workers' leases. The address guard, which is for publishers, does not apply:
-workers mostly have private addresses.
+Each worker publishes its address with its lease, the entry in Redis that states that it is alive. The address guard,
+which is for publishers, does not apply: workers mostly have private addresses.
 """
 
 import secrets
@@ -20,7 +20,8 @@ from service.net.response_reader import read_at_most
 
 MAX_REQUEST_BYTES = 1024 * 1024
 REFUSED, RESTART_STREAM = 403, 409
-"""HTTP status codes: a refused request; a request to restart a stream, because the recipient lacks earlier messages."""
+"""HTTP status codes: 403 for a refused request, 409 for a message of a stream that the recipient cannot continue. A
+stream is the numbered sequence of messages from one worker to another; after 409 the sender begins a new stream."""
 _MAX_CONNECTIONS = 64
 _KEEP_ALIVE_S = 60.0
 _MAX_CACHED_PEERS = 4_096
@@ -38,7 +39,7 @@ class Peer(msgspec.Struct, frozen=True):
 
 @lru_cache(_MAX_CACHED_PEERS)
 def peer_of(info: NodeInfo) -> Peer | None:
-    """Return the worker process that runs the node ``info``; None if the process serves no HTTP."""
+    """Return the worker process that runs the node ``info``; None if the process has no HTTP server."""
     if not info.metrics_url:
         return None
     process = f"{info.metrics_url} {info.process or info.name}"
@@ -72,9 +73,9 @@ class PeerClient:
         """Send a request to ``peer``; return the body of its response.
 
         ``verb`` is the operation, the last part of the URL. Raises :class:`PeerUnreachable` if there is no response
-        within ``timeout_s``, and :class:`PeerProtocolError` if the response refuses the request, is larger than
-        ``max_bytes``, or has an invalid signature. The error's reason is ``stream`` if the peer asks to restart the
-        stream.
+        within ``timeout_s`` seconds, and :class:`PeerProtocolError` if the response refuses the request, is larger than
+        ``max_bytes``, or has an invalid signature. The error's reason is ``stream`` if ``peer`` cannot continue the
+        stream, the numbered sequence of messages to it, so that this worker must begin a new one.
         """
         nonce = secrets.token_hex(NONCE_BYTES)
         signature = self._signer.sign(peer.id, verb, body, nonce, self._fleet_s())

@@ -24,7 +24,8 @@ INVALID_NAME: Final = (
 
 _CONCURRENT_CHANGES = "Accounts are being changed by someone else at the same time. Try again."
 _MAX_ATTEMPTS = 5
-"""Maximum number of tries of an optimistic change of the accounts, while other requests change them, too."""
+"""Maximum number of tries to change an account; a try fails if another request changes the accounts at the same
+time."""
 
 
 _Changed = TypeVar("_Changed", bound=Account | None)

@@ -24,7 +24,7 @@ _SORT_KEYS: Final[Mapping[str, Callable[[ChannelCache, ChannelRow], Any]]] = {
     "failing": lambda _, row: row.failing_since_s or inf,
     "added": lambda _, row: -row.created_s,
 }
-"""Sort keys; channels with equal keys are sorted by title."""
+"""The functions that return a channel's sort key, by sort order; channels with equal keys are sorted by title."""
 
 
 class ChannelQuery(msgspec.Struct, frozen=True):

@@ -5,9 +5,9 @@ from typing import Literal
 from service.console.queries.channel_rows import ChannelRow
 
 State = Literal["polled", "failing", "paused", "blocked", "idle", "moved"]
-"""``failing``: the last poll failed. ``idle``: not polled, because it has no subscribers and is not listed.
-``paused``: paused by an admin. ``blocked``: an admin has blocked its host. ``moved``: replaced by another channel.
-"""
+"""``failing``: the last poll failed. ``idle``: not polled, because it has no subscribers and no admin has set it to be
+polled without subscribers. ``paused``: paused by an admin. ``blocked``: an admin has blocked its host. ``moved``:
+replaced by another channel."""
 
 
 def channel_state(row: ChannelRow, subscribers: int, now_s: float, *, is_blocked: bool) -> State:

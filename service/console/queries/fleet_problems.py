@@ -6,9 +6,9 @@ from typing import Final
 from service.console.formatting import count, is_success, outcome_label, percent
 
 _FAILURE_ALERT_SHARE: Final = 0.2
-"""Share of failed polls from which they are a problem."""
+"""If at least this share of the polls fails, a problem is shown."""
 _WAITING_ALERT_USERS: Final = 100
-"""Number of people with undelivered messages from which they are a problem."""
+"""If at least this number of people have undelivered messages, a problem is shown."""
 
 
 def list_problems(

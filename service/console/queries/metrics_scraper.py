@@ -29,7 +29,8 @@ _FINE_S: Final = 300.0
 _COARSE_S: Final = 30.0
 _RETENTION_S: Final = 3_600.0
 _LOAD_WINDOW_S: Final = 120.0
-"""The load of a process is computed over one to two windows of this length."""
+"""The load of a process is the mean over the last 120 to 240 s: it is computed from an old sample to the newest one,
+and the old sample is replaced by a later one whenever this time has passed."""
 _MAX_PROCESSES: Final = 500
 
 log = structlog.get_logger(__name__)
@@ -113,7 +114,7 @@ class MetricsScraper:
         self._sampled.set()
 
     async def watch(self) -> AsyncIterator[bytes]:
-        """Yield the rendered update after each sample, until the sampler is closed."""
+        """Yield the rendered update after each sample, until the scraper is closed."""
         self._watchers += 1
         self._watcher_joined.set()
         try:

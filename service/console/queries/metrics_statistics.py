@@ -11,7 +11,7 @@ _PREFIXES: Final = ("coronet_", "process_cpu_seconds_total", "process_resident_m
 _POLLS: Final = "coronet_polls_total"
 _MOVES: Final = "coronet_key_group_moves_total"
 MESSAGES: Final = "coronet_messages_total"
-"""Messages that the XMPP server has accepted."""
+"""The metric that counts the messages that the XMPP server has accepted."""
 DETECTION: Final = "coronet_detection_seconds"
 DELIVERY: Final = "coronet_delivery_seconds"
 RECEIPT: Final = "coronet_receipt_seconds"

@@ -11,7 +11,8 @@ from service.store.channels.admin_settings import AdministeredChannel
 
 _MISSED_INTERVALS = 3
 _MIN_SILENCE_S = 15.0
-"""A shorter time without a poll is not reported: other workers take over a dead worker's channels within two leases."""
+"""A shorter time without a poll is not reported. Within this time (12 s by default, two leases) other workers take over
+the channels of a dead worker."""
 
 
 class OverdueChannels:

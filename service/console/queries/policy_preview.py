@@ -1,8 +1,14 @@
 """Model of the effect of a polling policy on the current channels, computed with the workers' own optimizer.
 
-The figures follow Corona §3.1 and §3.2, with the workers' additions: limits by number of subscribers, publishers'
-polling hints, back-off of failing channels, budgets of sites, whole polling levels, and weekly rhythms. The model
-leaves out polls that fail or are late, and pauses of whole sites.
+The figures follow Corona §3.1 and §3.2, with the workers' additions:
+
+- limits on the number of polls by number of subscribers,
+- publishers' polling hints, and the back-off of failing channels,
+- limits on the requests to each site (a registrable domain with all its hosts),
+- whole polling levels: the number of nodes that poll a channel is that of a level,
+- weekly rhythms: channels are polled more often at the hours and days at which they publish more.
+
+The model leaves out polls that fail or are late, and pauses of whole sites.
 """
 
 from collections import Counter
@@ -33,8 +39,10 @@ class ChannelLoad(msgspec.Struct, frozen=True):
     """The properties of one channel that determine its poll rate.
 
     ``site`` is the site whose request budget the channel's polls use; "" if they use none. ``bounds`` are the channel's
-    own bounds on its poll rate. ``publisher_interval_s`` is the shortest interval that its publisher or its failures
-    allow now, and ``limit_reason`` the reason; 0.0 and None for none. ``rhythm`` is its weekly rhythm.
+    own bounds on its poll rate. ``publisher_interval_s`` is the shortest interval between polls that the publisher's
+    hints and the back-off after failures permit now; 0.0 means that any interval is permitted. ``limit_reason`` says
+    which of them determines it; None if neither does. ``rhythm`` is the channel's encoded weekly rhythm, its
+    publication rate by hour and day.
     """
 
     id: ChannelId
@@ -48,7 +56,10 @@ class ChannelLoad(msgspec.Struct, frozen=True):
     rhythm: bytes = b""
 
     def factors(self) -> ChannelFactors:
-        """Return the optimizer's input for this channel, as if it had no rhythm, and its site an unlimited budget."""
+        """Return the optimizer's input for this channel.
+
+        The channel's weekly rhythm and the request limit of its site are not included; the model adds them later.
+        """
         return ChannelFactors(
             self.subscribers,
             self.update_interval_s,
@@ -102,11 +113,13 @@ class SlowestChannel(msgspec.Struct, frozen=True):
 class _Solution(NamedTuple):
     """The optimum for all channels.
 
-    ``policy`` is the policy, completed with the maximum delay that its poll budget can pay for. ``size`` has the polls
-    of each channel in one poll interval, and ``delays_s`` its mean detection delay in seconds. A scale is the
-    optimizer's factor that fits polls into a budget: ``table`` has the optimizer's input for each channel, with the
-    scale of its site, and ``scale`` is the fleet's; None without channels. ``choices`` are the channels' polling
-    levels; None if any number of nodes may poll them.
+    - ``policy`` is the policy, completed with the longest mean delay for which its poll budget suffices.
+    - ``size`` is the number of polls of each channel in one poll interval of the policy.
+    - ``delays_s`` is the mean detection delay of each channel in seconds.
+    - ``table`` has the optimizer's input for each channel. This includes the scale of its site, the optimizer's factor
+      that fits the polls of the site into the site's request limit.
+    - ``scale`` is the factor that fits all polls into the fleet's budget; None without channels.
+    - ``choices`` are the polling levels that each channel can have; None if any number of nodes may poll a channel.
     """
 
     policy: FleetPolicy
@@ -134,9 +147,9 @@ class PolicyModel:
         self._solutions: dict[FleetPolicy, _Solution] = {}
 
     def solve(self, policy: FleetPolicy) -> _Solution:
-        """Return each channel's polls and detection delay under ``policy``, as the channel's owner computes them.
+        """Return each channel's polls and detection delay under ``policy``.
 
-        Solutions are cached.
+        The worker that owns a channel computes the same values. Solutions are cached.
         """
         if policy not in self._solutions:
             self._solutions[policy] = self._solve(node_allocation.affordable_policy(policy, len(self._channels)))

@@ -3,7 +3,11 @@
 Entries are the same article if they share an article hash. Each article hash covers two fields, because losing an entry
 is worse than repeating one: comments on an article, podcast episodes, posts in a thread and changelog entries share a
 link, a title or a text without being the same. A link to a site's front page and a short text ("Read more on our site")
-are not distinctive enough to be hashed. The outbox compares the hashes when it hands a version over for delivery.
+are not distinctive enough to be hashed.
+
+Article hashes are computed for each version of a channel (the set of changes that one poll has found). When the outbox,
+the queue of undelivered notifications, hands a version over for delivery, it leaves out the articles that the user has
+received from another channel.
 """
 
 import hashlib
@@ -17,7 +21,8 @@ ARTICLE_HASH_BYTES = 8
 
 
 MAX_HASHED_ARTICLES = 100
-"""Largest number of articles of a version with article hashes; further ones are delivered even if duplicates."""
+"""Only this many articles of a version, the first ones, get article hashes; later ones are delivered even as
+duplicates."""
 
 
 _MIN_DISTINCTIVE_CHARS = 100
@@ -49,7 +54,10 @@ def article_hashes(entry: Entry) -> tuple[bytes, ...]:
 
 
 def _distinctive_link(link: str) -> str:
-    """Return the normalized link with its fragment, or "" for a site's front page."""
+    """Return the link without scheme, ``www.`` and trailing slash, or "" for a link to a site's front page.
+
+    The fragment is kept.
+    """
     without_fragment, _, fragment = link.partition("#")
     normalized = normalize_link(without_fragment)
     return f"{normalized}#{fragment}" if "/" in normalized or fragment else ""

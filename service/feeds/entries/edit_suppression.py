@@ -38,8 +38,9 @@ def select_edits(
     ``is_edited`` states for each known entry of the document whether it differs from the previous version.
     ``counts_before`` are the edit counts of these entries, followed by the counts of recent entries that the document
     no longer lists. ``last_seen_days`` has, for each count, the day (since 1970) on which the entry was last seen.
-    ``quiet_until`` is that of the previous decision, and ``today`` is the number of days since 1970. Counts from before
-    the end of a quiet period start again at zero.
+    ``quiet_until`` is the last day of the quiet period that the previous decision returned; ``today`` is also a number
+    of days since 1970. After the end of a quiet period, in which no edits are reported, the counts of entries that were
+    last seen before its end start again at zero.
     """
     pairs = zip(counts_before, last_seen_days, strict=True)
     before = [0 if day <= quiet_until < today else count for count, day in pairs]

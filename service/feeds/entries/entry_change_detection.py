@@ -1,11 +1,13 @@
 """Detection of new and edited entries of a feed, and the state that it needs.
 
-:func:`detect_entry_changes` compares a document with the :class:`FeedState` of its channel. ``entry_identity``
-finds the known entry for each listed entry, and ``edit_suppression`` selects the edits that are reported.
+:func:`detect_entry_changes` compares a document, which is the content of a feed at one poll, with the
+:class:`FeedState` of its channel. ``entry_identity`` finds the known entry for each listed entry, and
+``edit_suppression`` selects the edits that are reported.
 
-- The state has the last max(4 times the largest document, 500) entries. Of the last 2,000 entries, it also has those
-  seen within 90 days. The entries seen least recently are dropped first. Entries of the current document are never
-  dropped, and an absent entry is not dropped for its absence: a feed may become empty and recover.
+- The state remembers entries that are no longer listed. It keeps at least the max(4 n, 500) entries that were seen most
+  recently, where n is the number of entries in the largest document so far. Beyond these it keeps entries seen within
+  90 days, up to 2,000 entries in all. No entry is dropped merely because it is not listed: a feed may become empty and
+  recover.
 - If a channel that was empty so far lists many entries, the feed was probably broken before, and most entries are not
   new. Entries dated before the first poll are not reported, and of the entries without a date only the first 3 are
   reported. To report all would flood subscribers; to report none would hide the first entry of a new blog.
@@ -48,13 +50,17 @@ _DAY_S = 86_400
 class FeedState(msgspec.Struct, frozen=True, array_like=True, tag="feed"):
     """The state by which changes to a feed are detected; it is stored with the channel and has at most 66 KiB.
 
-    ``first_poll_s`` is the Unix time of the first poll. ``rows`` are the known entries (see ``known_entries``). The
-    last rows are the entries of the previous document, in the same order as ``fingerprints`` and ``element_hashes``,
-    which are hashes of these entries. An element hash is zero for an entry without an XML element. ``excluded`` are the
-    fingerprints of that document's duplicates and empty entries. ``site`` is the :func:`site_hash` of its URLs.
-    ``largest_document`` is the number of entries in the largest document so far. ``are_ids_unstable`` states that the
-    publisher generates new ids at each request. Until the end of the day ``titles_quiet_until`` (days since 1970) no
-    edits of titles are reported, and until the end of the day ``texts_quiet_until`` no edits of texts.
+    - ``first_poll_s`` is the Unix time of the first poll.
+    - ``rows`` are the known entries (see ``known_entries``). The last rows are the entries of the previous document.
+    - ``fingerprints`` has for each of these last rows, in order, one hash of all fields of the entry.
+    - ``element_hashes`` has for each of these last rows, in order, one hash of the entry's XML; zero if the entry has
+      no XML element. It is empty if the XML was not hashed.
+    - ``excluded`` are the fingerprints of the previous document's duplicates and empty entries, which have no row.
+    - ``site`` is the :func:`site_hash` of the URLs of the channel and its site.
+    - ``largest_document`` is the number of entries in the largest document so far.
+    - ``are_ids_unstable`` states that the publisher generates new ids at each request.
+    - No edits of titles are reported until the end of the day ``titles_quiet_until`` (days since 1970), and no edits of
+      texts until the end of the day ``texts_quiet_until``.
 
     Raises ValueError (:class:`msgspec.DecodeError` while decoding) for lengths that do not fit together.
     """
@@ -78,13 +84,16 @@ class FeedState(msgspec.Struct, frozen=True, array_like=True, tag="feed"):
             raise ValueError("these are not a channel's rows and fingerprints")
 
     def previous_rows(self) -> dict[bytes, int]:
-        """Return the offsets in ``rows`` of the previous document's entries, by the entries' fingerprints."""
+        """Return the row offset of each entry of the previous document, by the entry's fingerprint.
+
+        An offset is the position in ``rows`` in bytes. A fingerprint is one hash of all fields of an entry.
+        """
         fingerprints = _split(self.fingerprints)
         offsets = range(len(self.rows) - len(fingerprints) * ROW_BYTES, len(self.rows), ROW_BYTES)
         return dict(zip(fingerprints, offsets, strict=True))
 
     def previous_document(self) -> PreviousDocument:
-        """Return the hashes by which the parser recognises and skips entries that are unchanged since this document."""
+        """Return the hashes by which the parser recognises entries that have not changed, in order to skip them."""
         # Not strict: the previous document may have been read without element hashes.
         pairs = zip(_split(self.element_hashes), _split(self.fingerprints), strict=False)
         fingerprints = {element_hash: known for element_hash, known in pairs if element_hash != NO_HASH}
@@ -95,8 +104,8 @@ class EntryChanges(msgspec.Struct, frozen=True):
     """The ``new`` and the ``edited`` entries of a document, oldest first, and the state to store.
 
     ``latest`` has up to 10 entries, newest first; it is empty except at the first poll. ``gap`` states that no entry of
-    the document is known although the channel has known entries. In this case polls were missed, and an archive may
-    have the entries in between.
+    the document is known although the channel has known entries. In this case entries were probably missed between two
+    polls. They may be in an older document to which the feed links, such as its archive (RFC 5005).
     """
 
     state: FeedState
@@ -173,8 +182,8 @@ def _select_edits(
 ) -> tuple[EditDecision, EditDecision]:
     """Return two decisions about edits: for titles and for texts.
 
-    ``known`` are the document's known entries by the offsets of their rows. ``candidates`` has the previous hashes of
-    these entries. ``today`` is the number of days since 1970.
+    ``known`` are the document's entries that were known before, by the offsets of their rows. ``candidates`` has the
+    hashes that these entries had in the previous document. ``today`` is the number of days since 1970.
     """
     pairs = [(item.hashes, candidates.hashes[offset]) if item.hashes else None for offset, item in known.items()]
     # Entries that are no longer listed show the edit rate, which matters only if an entry may have changed.
@@ -197,7 +206,8 @@ def _update_rows(
     """Return the rows of known entries after a document with the entries ``items``.
 
     The rows of these entries are moved or added to the end, in reverse order of the document. ``last_seen`` has, by row
-    offset, the edit counts to store. ``today`` is the number of days since 1970.
+    offset, the day and the edit counts to store for the entries that were known before. ``today`` is the number of days
+    since 1970.
     """
     listed = []
     for item in reversed(items):
@@ -222,7 +232,7 @@ def _newest_first(items: Sequence[DocumentEntry], *, now_s: float) -> list[Docum
 
 
 def _published_since(first_poll_s: float, items: Sequence[DocumentEntry], *, now_s: float) -> list[DocumentEntry]:
-    """Return the entries that are not clearly older than the first poll, with at most 3 entries without a date.
+    """Return the entries dated at most a day before the first poll or later, and at most 3 entries without a date.
 
     ``first_poll_s`` and ``now_s`` are Unix times.
     """

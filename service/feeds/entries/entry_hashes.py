@@ -40,7 +40,8 @@ _TYPOGRAPHY = (
 _PUNCTUATION = re.compile(f"[{re.escape(string.punctuation + _TYPOGRAPHY)}]+")
 
 CandidateKey = tuple[bytes, ...]
-"""A value that may identify an entry: the name of its kind, followed by one or two hashes."""
+"""A value that may identify an entry: one or two of its hashes, preceded by a tag for their fields, such as
+``b"id"``."""
 
 
 class EntryHashes(msgspec.Struct, frozen=True, array_like=True):
@@ -72,7 +73,7 @@ class EntryHashes(msgspec.Struct, frozen=True, array_like=True):
         return {self.id, self.target, self.body, self.title_date} - {NO_HASH}
 
     def contradicts(self, other: Self) -> bool:
-        """Return whether target, title and body of both entries differ.
+        """Return whether both entries have a target, and their targets, titles and bodies all differ.
 
         Such entries are different even if they have the same id.
         """
@@ -89,14 +90,19 @@ class EntryHashes(msgspec.Struct, frozen=True, array_like=True):
     def candidate_keys(self, *, with_ids: bool) -> tuple[CandidateKey, ...]:
         """Return the keys that may identify the entry, at least one, the most trustworthy first.
 
-        ``with_ids`` states whether the entry's id is used.
+        They are made of the entry's id if it has one, else of its target, else of its text and date. ``with_ids``
+        states whether ids can identify entries of this channel; if not, the id is ignored.
         """
         if self.has_only_text(with_ids=with_ids):
             return self.text_keys()
         return self._id_keys() if with_ids and self.id != NO_HASH else self._target_keys()
 
     def all_candidate_keys(self) -> tuple[CandidateKey, ...]:
-        """Return the keys that may identify the entry, including its keys without its id or its link."""
+        """Return the keys made of the entry's id, those made of its target, and those made of its text and date.
+
+        Known entries are found by all of these keys, because the entry in the new document may lack the id or the
+        target.
+        """
         ids = self._id_keys() if self.id != NO_HASH else ()
         targets = self._target_keys() if self.target != NO_HASH else ()
         return ids + targets + self.text_keys()
@@ -111,7 +117,7 @@ class EntryHashes(msgspec.Struct, frozen=True, array_like=True):
         return (b"place", self.target), *((b"place+", self.target, other) for other in others if other != NO_HASH)
 
     def text_keys(self) -> tuple[CandidateKey, ...]:
-        """Return the keys that may identify an entry by its text and date, if it has neither an id nor a target."""
+        """Return the key made of the entry's content and, if it has a date, the key made of its title and date."""
         return ((b"body", self.body), *(((b"dated", self.title_date),) if self.title_date != NO_HASH else ()))
 
 
@@ -185,7 +191,7 @@ def _date_s(entry: ParsedEntry) -> float | None:
 def _gist(body: str) -> str:
     """Return the letters of ``body`` without URLs and without ASCII words that contain a digit.
 
-    The result is reversed, because that is faster.
+    The result is in reverse order, because it is only hashed, and reversing it again would take time.
     """
     without_ends = _FROM_DIGIT.sub("\0", _URL.sub(" ", body.casefold()))
     words = _BACK_FROM_DIGIT.sub(" ", without_ends[::-1])

@@ -31,8 +31,8 @@ class DocumentEntry(NamedTuple):
 
     ``row_offset`` is the offset of the row of the known entry that it matches; None means that the entry is new.
     ``fingerprint`` is one hash of all fields that are read of the entry. ``element_hash`` is a hash of its XML element,
-    or zero if it has none. ``hashes`` is None if the entry is unchanged since the previous document; then ``key`` is ""
-    and ``entry`` may be empty.
+    or zero if it has none. ``key`` is the hex text of the hashes that identify the entry within its channel. If the
+    entry is unchanged since the previous document, ``hashes`` is None, ``key`` is "", and ``entry`` may be empty.
     """
 
     entry: ParsedEntry
@@ -62,9 +62,10 @@ def entries_by_fingerprint(
 ) -> dict[bytes, tuple[ParsedEntry, bytes]]:
     """Return the entries of ``feed`` in document order: a mapping from fingerprint to (entry, element hash).
 
-    A fingerprint is one hash of all fields of an entry, an element hash one hash of its XML. ``fingerprints`` maps the
-    element hashes of the previous document to fingerprints. The parser has skipped the entries with these element
-    hashes; in the result, each of them is an empty entry. ``homes`` are the addresses of the channel and its site
+    A fingerprint is one hash of all fields of an entry; an element hash is one hash of its XML. ``fingerprints`` maps
+    the element hashes of the previous document's entries to the fingerprints of these entries. The parser has skipped
+    the entries whose element hash is in this mapping. Therefore ``feed`` has only their element hashes, and the result
+    has an empty entry for each of them. ``homes`` are the addresses of the channel and its site
     (:func:`~service.feeds.entries.entry_hashes.own_urls`).
     """
     entries = iter(feed.entries)
@@ -89,8 +90,9 @@ def match_entries(
 
     ``entries`` is a result of :func:`entries_by_fingerprint`. ``homes`` are the addresses of the channel and its site
     (:func:`~service.feeds.entries.entry_hashes.own_urls`). ``previous_rows`` are the row offsets of the previous
-    document's entries by fingerprint. ``excluded`` are the fingerprints that were excluded from the previous document.
-    ``are_ids_unstable`` states that the channel generates new ids at each request.
+    document's entries by fingerprint. ``excluded`` are the fingerprints of the previous document's duplicates and empty
+    entries; entries with these fingerprints are excluded again. ``are_ids_unstable`` states that the channel generates
+    new ids at each request.
     """
     items = []
     for digest, (entry, element_hash) in entries.items():
@@ -114,8 +116,9 @@ def _identify(
 ) -> Iterator[DocumentEntry]:
     """Yield the entries with their keys and with the rows that they match.
 
-    Of several entries with the same key or row, only the first is yielded. ``candidates`` are the known entries that
-    may match. ``with_ids`` states whether the entries' ids are trusted.
+    A key is a hash, or a pair of hashes, that identifies the entry. Of several entries with the same key or row, only
+    the first is yielded. ``candidates`` are the known entries that may match. ``with_ids`` states whether the entries'
+    ids are trusted.
     """
     taken = {each.row_offset for each in items}
     present_hashes = [each.hashes for each in items if each.hashes]
@@ -144,8 +147,8 @@ def _identify(
 def _find_by_text(hashes: EntryHashes, candidates: CandidateRows, *, with_ids: bool) -> int | None:
     """Return the row offset of the known entry with the same title and content; None if there is no such entry.
 
-    The known entry is accepted only if ids and targets are equal, or if one of the two entries has none. ``with_ids``
-    states whether ids are compared.
+    The ids of both entries must be equal, unless one of the entries has no id. The same applies to the targets (links).
+    ``with_ids`` states whether ids are compared.
     """
     offset = candidates.last_offset.get(hashes.text_keys()[0])
     if offset is None or candidates.hashes[offset].title != hashes.title:

@@ -106,8 +106,9 @@ def trim_rows(rows: bytes, *, largest_document: int, today: int) -> bytes:
 class CandidateRows(NamedTuple):
     """The known entries that share a hash with an entry of the document, so that they may match it.
 
-    ``hashes`` has the hashes of these known entries by the offsets of their rows. By candidate key, ``counts`` has the
-    number of known entries with this key, and ``last_offset`` the row offset of the entry that was seen last.
+    ``hashes`` has the hashes of these known entries by the offsets of their rows. The other fields are by candidate
+    key, a value that may identify an entry: ``counts`` has the number of known entries with this key, and
+    ``last_offset`` the row offset of the known entry with this key that was seen last.
     """
 
     hashes: dict[int, EntryHashes]

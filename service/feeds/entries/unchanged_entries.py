@@ -1,8 +1,8 @@
 """Recognition of entries whose XML is unchanged since the channel's previous document, so that they are skipped.
 
 The *element hash* of an entry covers all input of the parser for this entry: its element with all content, and the base
-URL, the depth and the dialect of the element. An entry's fingerprint additionally depends on the URLs of the channel
-and its site, which are compared once per document (:func:`fingerprints.site_hash`).
+URL, the depth and the dialect of the element. An entry's fingerprint, the hash of all its fields, additionally depends
+on the URLs of the channel and its site. These are compared once per document (:func:`entry_hashes.site_hash`).
 """
 
 import hashlib
@@ -21,7 +21,8 @@ MAX_NAMESPACES = 500
 """Largest number of namespace declarations in a document for which element hashes are computed. lxml serializes an
 entry with all declarations that are in scope, and compares each of them with all others."""
 _MAX_SERIALIZED_RATIO = 8
-"""Largest ratio of the size of all serialized entries to the size of the document."""
+"""Largest ratio of the size of all serialized entries to that of the document; beyond it, no element hashes are
+computed."""
 
 
 class PreviousDocument(NamedTuple):

@@ -11,10 +11,11 @@ import msgspec
 from service.model import Change, Delta
 
 ArticleHashes = tuple[tuple[int, tuple[bytes, ...]], ...]
-"""The positions of articles among a version's changes, each with its hashes of 8 bytes.
+"""The articles among a version's changes: pairs (position in the changes, hashes of 8 bytes).
 
-The first hash identifies the entry within its channel: if the entry was not delivered, its edits are not either. The
-others are the article hashes, by which the same article is found in other channels (``duplicate_articles``).
+The first hash identifies the entry within its channel. By it, the edits of an entry that was not delivered are left
+out. The other hashes are the article hashes, by which the same article is found in other channels
+(``duplicate_articles``).
 """
 
 

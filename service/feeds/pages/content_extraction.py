@@ -1,10 +1,12 @@
 """The extraction of a web page's main content as lines of text; runs in the ``sandbox``.
 
-Unlike article extractors, which lose the price lists, tables and indexes that people watch, this extraction keeps all
-visible text except the parts that the page itself marks as boilerplate (navigation, header, footer, aside, form).
-``<main>``, or a single ``<article>``, is the content if it contains at least half of the remaining text. A landmark
-with more than half of all text is never boilerplate (some pages are entirely inside a ``<form>``), and if less than a
-tenth of the text would remain, all text is the content.
+Article extractors lose the price lists, tables and indexes that people watch. This extraction therefore keeps all
+visible text except *boilerplate*: the landmarks (elements with a role in the page) navigation, header, footer, aside
+and form.
+
+- A landmark with more than half of all text is not boilerplate: some pages are entirely inside a ``<form>``.
+- If ``<main>``, or a single ``<article>``, contains at least half of the text without boilerplate, it is the content.
+- If less than a tenth of all text would remain, all text is the content.
 """
 
 import re

@@ -6,7 +6,7 @@
   not move between the first two fetches. A volatile region that stays the same for a week stops being volatile.
 - Of a page that alternates between contents (A/B tests, rotating parts), the first appearance and the first
   disappearance of a line within a day are reported, so that an outage and its end are reported. Further ones are not.
-- While only volatile regions differ, the state stays the same for half a day, so that it need not be stored.
+- While only volatile regions differ, the state stays the same for half a day, so that it is not stored at each poll.
 """
 
 import hashlib
@@ -52,11 +52,16 @@ class LineToggles(msgspec.Struct, frozen=True, array_like=True):
 class PageState(msgspec.Struct, frozen=True, array_like=True, tag="page"):
     """The state by which changes to a page are detected; it is stored with the channel and has at most 1.2 MB.
 
-    ``lines`` are the page's lines, compressed. ``revision`` is the number of detected changes. The second fetch is
-    expected until the Unix time ``learning_until_s``, which is 0 after that fetch. ``volatile`` are the volatile
-    regions by their keys. ``recurring`` are the regions, by their keys, that have changed at every recent poll.
-    ``toggled`` has the hashes of lines that appeared or disappeared within a day, the latest at the end. ``seen_s`` is
-    the Unix time of the last poll, with a resolution of half a day.
+    A region is a part of the page: some words of a line, or some whole lines. Its key is a hash of the text that stays
+    the same around it (see ``volatile_text``).
+
+    - ``lines`` are the page's lines, compressed.
+    - ``learning_until_s`` is the Unix time until which the second fetch is expected; 0 after that fetch.
+    - ``revision`` is the number of detected changes.
+    - ``volatile`` are the regions, by key, whose changes are not reported.
+    - ``recurring`` are the regions, by key, that have changed at every recent poll and may become volatile.
+    - ``toggled`` has the hashes of lines that appeared or disappeared within a day, the latest at the end.
+    - ``seen_s`` is the Unix time of the last poll, with a resolution of half a day.
     """
 
     lines: bytes
@@ -71,7 +76,7 @@ class PageState(msgspec.Struct, frozen=True, array_like=True, tag="page"):
 class PageChanges(msgspec.Struct, frozen=True):
     """The changes of a page to report, in page order, and the state to store.
 
-    ``latest`` has a preview of the page as an entry.
+    ``latest`` is one entry with the title and the beginning of the page.
     """
 
     state: PageState
@@ -139,8 +144,8 @@ def _is_volatile(regions: VolatileRegions, new: PageVersion, hunk: Hunk) -> bool
 def _changed_keys(regions: VolatileRegions, old: PageVersion, new: PageVersion, hunks: Sequence[Hunk]) -> set[bytes]:
     """Return the keys of the regions that differ between the versions ``old`` and ``new`` of a page.
 
-    These are the regions of words in ``regions`` whose text differs, and one region of lines for each difference in
-    ``hunks``.
+    A region is a part of the page, either some words of a line or some whole lines. Of the regions of words, only those
+    in ``regions`` are compared. For each of the differences ``hunks``, its whole lines are a region.
     """
     before, after = old.lines_with_regions(regions), new.lines_with_regions(regions)
     words = {key for key, line in after.items() if line != before.get(key, line)}
@@ -159,9 +164,10 @@ def _state_without_change(
 
 
 def _with_change_times(regions: VolatileRegions, changed_keys: set[bytes], now_s: float) -> dict[bytes, VolatileRegion]:
-    """Return ``regions``; set the time of the last change to ``now_s`` (Unix s) for the keys in ``changed_keys``.
+    """Return ``regions`` (parts of a page) with the time of their last change set to ``now_s`` (Unix s).
 
-    A time is replaced only if it is more than half a day old, so that the state seldom changes.
+    Only the regions with ``changed_keys`` are modified, and of these only those whose last change is over half a day
+    ago, so that the state seldom changes.
     """
     return {
         key: msgspec.structs.replace(region, changed_s=now_s)
@@ -172,10 +178,11 @@ def _with_change_times(regions: VolatileRegions, changed_keys: set[bytes], now_s
 
 
 def _count_changes(before: VolatileRegions, changed: VolatileRegions, now_s: float) -> dict[bytes, VolatileRegion]:
-    """Return the regions that have changed at this poll, at ``now_s`` (Unix s), with the number of their changes.
+    """Return the regions that have changed at this poll, with the number of their successive changes.
 
-    ``before`` are the regions that had changed at every recent poll before this poll. A region whose first change was
-    over 10 hours ago is counted anew.
+    ``before`` are the regions that had changed at every recent poll, with the number of their changes until then.
+    ``changed`` are the regions that have changed at this poll, at ``now_s`` (Unix s). A region whose first counted
+    change is over 10 hours ago is counted from 1 again.
     """
     return {
         key: _merge(before[key], region)

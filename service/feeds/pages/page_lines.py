@@ -1,9 +1,10 @@
-"""The conversion of an HTML document to lines of text, each with the landmark that contains it.
+"""The conversion of an HTML document to lines of text, each with the :class:`Landmark` that contains it.
 
-A block element is a line. A table row is one line with `` | `` between its cells, unless it is long or contains other
-tables, that is, serves for layout. White space collapses, except for line breaks in ``pre``. Of links and images only
-the text (``alt``) is read, because their addresses contain session ids, sizes and signatures. Invisible content is
-omitted: scripts, templates, embedded content, and elements that are marked or styled as hidden.
+A block element is a line. A table row is one line with `` | `` between its cells. The exceptions are long rows, and
+rows that contain other tables, because such a table serves for layout. White space collapses, except for line breaks in
+``pre``. Of links and images only the text (``alt``) is read, because their addresses contain session ids, sizes and
+signatures. Invisible content is omitted: scripts, templates, embedded content, and elements that are marked or styled
+as hidden.
 """
 
 import re

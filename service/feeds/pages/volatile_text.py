@@ -43,9 +43,9 @@ _DATE_WORD = re.compile(
 class VolatileRegion(msgspec.Struct, frozen=True, array_like=True):
     """A region that is volatile or may become volatile: some words of a line, or some whole lines.
 
-    ``words`` are the indexes of the words in their line. ``lines`` is the maximum number of whole lines; 0 means a
-    region of words. The region has changed ``times`` times in succession, from ``since_s`` to ``changed_s`` (Unix
-    time).
+    For words of a line, ``words`` are their indexes in the line, and ``lines`` is 0. For whole lines, ``words`` is
+    empty, and ``lines`` is their largest number so far. The region has changed ``times`` times in succession, from
+    ``since_s`` to ``changed_s`` (Unix time).
     """
 
     words: tuple[int, ...]
@@ -99,7 +99,11 @@ class PageVersion:
         return _hash("lines", before, self.skeletons[end] if end < len(self.lines) else "")
 
     def stable_lines(self, regions: VolatileRegions) -> list[str]:
-        """Return the lines to compare, with relative ages and the words of ``regions`` blanked."""
+        """Return the lines to compare, without the parts that change by themselves.
+
+        Relative ages ("3 hours ago") and the words in ``regions`` are replaced by ``#``. Regions of whole lines are
+        kept.
+        """
         stable_lines = list(self.lines_without_ages)
         for index, region in self._find_regions(regions):
             stable_lines[index] = _blank_words(stable_lines[index], region.words)
@@ -150,10 +154,9 @@ def _skeleton(line: str) -> str:
 
 
 def _differing_regions(old: PageVersion, new: PageVersion, hunk: Hunk) -> Iterator[tuple[bytes, tuple[int, ...], int]]:
-    """Yield the regions in which the two sides of ``hunk`` differ.
+    """Yield the regions in which the old and new lines of ``hunk`` differ: (key, indexes of words, number of lines).
 
-    A region is given by its key, the indexes of its words, and its number of lines. A region of words has 0 lines, and
-    a region of lines has no words.
+    A region of words has 0 lines, and a region of whole lines has no words.
     """
     height = hunk.old_end - hunk.old_start
     if height != hunk.new_end - hunk.new_start:

@@ -338,7 +338,11 @@ def _person_name(walker: DocumentWalker, person: Element) -> str:
 
 
 def _on_ignored_parent(walker: DocumentWalker, element: Element, depth: int, *, parts: Collection[str]) -> None:
-    """Ignore an element with the children ``parts``. Its title still affects whether later titles are accepted."""
+    """Ignore an element, such as ``source`` or ``image``, whose children feedparser reads but no field uses.
+
+    ``parts`` are the names of the children that the element may have; another child raises :class:`FeedparserRequired`.
+    A title among the children still affects whether later titles are accepted.
+    """
     if "title" in parts:
         walker.title_depth = -1
     for part in element:

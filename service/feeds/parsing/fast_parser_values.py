@@ -143,8 +143,8 @@ def looks_like_html(text: str) -> bool:
 def read_text_construct(names: ElementNames, element: Element, default: str, *, may_be_xhtml: bool) -> tuple[str, str]:
     """Return the text of an element that may contain markup, and the text's media type (RFC 4287 §3.1).
 
-    ``default`` is the media type of an element without a ``type`` attribute. ``may_be_xhtml`` states whether the
-    element can contain XHTML.
+    ``names`` are feedparser's names of the document's elements. ``default`` is the media type of an element without a
+    ``type`` attribute. ``may_be_xhtml`` states whether the element can contain XHTML.
     """
     given = read_attributes(element)
     if not given:

@@ -61,7 +61,11 @@ def _within(name: str, head: str) -> str:
 
 
 def _update_period_s(period: object, frequency: object) -> float | None:
-    """Return the time between two updates: the period divided by its frequency (RSS 1.0, "Syndication" module)."""
+    """Return the seconds between two updates: period / frequency (RSS 1.0, "Syndication" module).
+
+    ``period`` is a word such as ``daily``. ``frequency`` is the number of updates in a period; None means 1. The result
+    is None if a value is missing or invalid.
+    """
     period_s = _PERIODS_S.get(period.strip().lower()) if isinstance(period, str) else None
     times = parse_count("1" if frequency is None else frequency, _MAX_FREQUENCY)
     return period_s / times if period_s and times else None

@@ -88,8 +88,8 @@ def confine() -> Confinement:
 def _filter_for(machine: str) -> list[tuple[int, int, int, int]] | None:
     """Return the seccomp filter for a machine architecture; None if its system calls' numbers are unknown here.
 
-    An instruction consists of its code, the numbers of instructions to skip if a comparison is true and if it is false,
-    and its operand.
+    The filter is a list of BPF instructions: (code, jump if true, jump if false, operand). A jump is the number of
+    instructions that are skipped after a comparison.
     """
     if machine not in _AUDIT_ARCH or sys.maxsize < 2**32:
         return None

@@ -8,7 +8,7 @@ from service.feeds.opml_writer import MAX_OPML_BYTES, OpmlDocument
 from service.feeds.sandbox.parser_client import ParserClient
 
 _MAX_PENDING_FILES = 8
-"""Files of up to 5 MiB that are held at once: one is parsed, the others wait or are being loaded."""
+"""Largest number of files, of up to 5 MiB each, that are being loaded, wait, or are being parsed at the same time."""
 _MAX_WAIT_S = 7.0
 _BUSY = "Other lists of feeds are being read. Try again in a minute."
 

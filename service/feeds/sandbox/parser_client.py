@@ -40,7 +40,7 @@ from service.observability.metrics import PARSE_KILLS, PARSER_WITHOUT_SECCOMP
 PARSE_TIMEOUT_S = 12.0
 """Longer than the process's own timer of 10 s, for a process whose timer does not run (stopped, or starved)."""
 _IDLE_TIMEOUT_S = 120.0
-"""A process takes about 41 MB, and 0.2 s of processor time to start."""
+"""A parser process without requests ends after this time. It takes 41 MB of memory, and a new one 0.2 s to start."""
 _PACKAGES = str(Path(service.__file__).parent.parent)
 _log = structlog.get_logger(__name__)
 _EXIT_REASONS = {
@@ -83,10 +83,10 @@ class ParserClient:
         return await self._request(ParseDocument(document, selector), ParserResponse[ParsedDocument])
 
     async def detect_changes(self, request: DetectChanges, timeout_s: float = PARSE_TIMEOUT_S) -> DetectionResult:
-        """Compare documents of a channel with its baseline and return the changes, after waiting for other requests.
+        """Compare documents of a channel with its baseline, the state after the last poll; return the changes.
 
-        Raises :class:`ParseKilled` if the comparison takes longer than ``timeout_s``, without the wait for other
-        requests. The other errors are those of :meth:`parse_document`.
+        The request waits until earlier requests have ended. Raises :class:`ParseKilled` if the comparison takes longer
+        than ``timeout_s``, not counting this wait. The other errors are those of :meth:`parse_document`.
         """
         return await self._request(request, ParserResponse[DetectionResult], timeout_s)
 

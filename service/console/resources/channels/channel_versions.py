@@ -1,4 +1,4 @@
-"""Versions of one channel: their list, and the entries at a version with the place where the copy was."""
+"""Versions of one channel: their list, and the entries at a version with the place where a copy of them was found."""
 
 from typing import Final
 
@@ -21,12 +21,12 @@ _VERSIONS_PER_PAGE: Final = 20
 
 
 class ContentView(msgspec.Struct, frozen=True):
-    """A channel's latest entries (newest first) at a version, and the place where the copy was found.
+    """A channel's latest entries (newest first) at a version, and the place where the copy of them was found.
 
-    ``source`` is ``cache`` for the cache of the requested worker, and ``near`` for the cache of another worker. Then
-    ``hops`` is that worker's distance according to the attenuated Bloom filters, and ``worker`` its name, or "" if
-    unknown. ``owner`` stands for the worker that is responsible for the channel, and ``store`` for the database.
-    ``publisher`` means that there was no copy and the content was fetched.
+    ``source`` is the place. ``cache`` is the cache of the requested worker, and ``near`` the cache of another worker.
+    For ``near``, ``hops`` is the other worker's distance according to the attenuated Bloom filters, and ``worker`` its
+    name, or "" if unknown. ``owner`` stands for the worker that is responsible for the channel, and ``store`` for the
+    database. ``publisher`` means that there was no copy and the content was fetched.
     """
 
     version: int
@@ -59,6 +59,6 @@ async def versions_page(request: web.Request) -> web.Response:
 
 
 async def content_page(request: web.Request) -> web.Response:
-    """Show a channel's content from the nearest copy, and that copy's location."""
+    """Show a channel's latest entries from the nearest copy of them, and the place of this copy."""
     channel = await read_requested_channel(request)
     return render(request, "channel_content.html", channel=channel, content=await get_content(request))

@@ -214,7 +214,7 @@ async def pause(request: web.Request) -> web.Response:
 
 
 async def _poll_results(store: Store, ids: Sequence[ChannelId]) -> dict[str, object]:
-    """Return statistics of the last recorded polls of the channels ``ids``, by the names of the template's values."""
+    """Return statistics of the last recorded polls of the channels ``ids``, by the names that the template uses."""
     results = [poll for polls in await store.channels.polls_of_many(ids, POLLS_KEPT) for poll in polls]
     statuses = Counter(poll.status for poll in results)
     return {

@@ -25,9 +25,10 @@ operation = OPERATIONS = Operations()
 
 
 class Matrix(msgspec.Struct, frozen=True):
-    """The matrix of an AV-pair, a grid of cells: each partition stores a part of the names, each replica a copy.
+    """The matrix of an attribute-value pair (AV-pair), in which the channels or entries with this pair are registered.
 
-    ``names`` are the numbers of names in each partition's first replica.
+    The matrix is a grid of cells: each partition stores a part of the names (of channels or entries), each replica a
+    copy. ``names`` are the numbers of names in each partition's first replica.
     """
 
     about: ContentKind

@@ -177,8 +177,9 @@ def estimate_polls_per_minute(
     """Return an estimate of the polls per minute of all channels over the last ``_WINDOW_S`` seconds, by outcome.
 
     ``channels`` is the number of all channels. ``sample`` has the recorded polls of some of them, chosen at random,
-    newest first. At most ``kept`` polls of a channel are recorded. If all of them are recent, the channel's rate is
-    computed over the time that they cover.
+    newest first. Only the last ``kept`` polls of a channel are recorded. If all recorded polls of a channel are within
+    the last ``_WINDOW_S`` seconds, earlier ones in this time may be missing. The channel's rate is then computed over
+    the time since the oldest recorded poll.
     """
     rates: dict[str, float] = {}
     for polls in sample:

@@ -23,18 +23,18 @@ operation = OPERATIONS = Operations()
 
 
 class ClauseScore(msgspec.Struct, frozen=True):
-    """The AV-pair of a search result that counted for a clause of the query, and its relevance."""
+    """The attribute-value pair (AV-pair) of a result that counted for a clause of the query, and its relevance."""
 
     pair: Pair
     relevance: float
 
 
 class ItemScore(msgspec.Struct, frozen=True):
-    """The score of a search result: the sum of the relevance of all clauses, times 1 + the other numbers.
+    """The score of a search result: ``total`` = c * (1 + as_written + subscribers + language + recency).
 
-    ``as_written`` stands for the share of the query's words that the result contains in the same form, ``subscribers``
-    for the channel's number of subscribers, ``language`` for a match with the user's language, and ``recency`` for the
-    age of an entry.
+    c is the sum of the relevance of all ``clauses``. ``as_written`` stands for the share of the query's words that the
+    result contains in the same form, ``subscribers`` for the channel's number of subscribers, ``language`` for a match
+    with the user's language, and ``recency`` for the age of an entry.
     """
 
     total: float

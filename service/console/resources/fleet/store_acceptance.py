@@ -1,4 +1,7 @@
-"""Acceptance of a store that has lost data or belongs to another fleet, which programs refuse until then."""
+"""Acceptance of a store that has lost data or belongs to another fleet.
+
+Programs refuse to use such a store until an admin accepts it.
+"""
 
 from aiohttp import web
 
