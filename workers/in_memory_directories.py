@@ -1,14 +1,18 @@
 """The lookup directories of a node: partial lookup of channels, with an in-memory directory per popular AV-pair.
 
-An AV-pair is an attribute with its value. A directory lists names that have the pair. All nodes of the ring are the
-servers of each directory, and each holds a *share*, which is a part of the names. The node nearest to the pair is
-server 0 and coordinates the directory: in each maintenance interval it reads the names from the pair's matrix, if they
-have changed, sends the changes to the other servers (:mod:`service.discovery.partial_lookup`), and announces the
-directory in the store. Bots and the console read the announcements and send their lookups to one server or a few
+An AV-pair is an attribute with its value. A directory lists the names of channels that have the pair. All nodes of the
+ring are the servers of each directory, and each holds a *share*, which is a part of the names. The node nearest to the
+pair's hash is server 0 and coordinates the directory. In each maintenance interval, this coordinator
+
+- reads the names, if they have changed, from the pair's matrix, where the store keeps all names with the pair,
+- sends the changes to the other servers (:mod:`service.discovery.partial_lookup`),
+- and announces the directory in the store.
+
+Bots and the console read the announcements and send their lookups to one server or a few
 (:mod:`service.store.directory.lookup_directory_client`). They report the numbers of their lookups to the coordinators.
 
-When the ring changes, the new coordinators place their directories on the new servers at the next maintenance; the old
-shares answer until then. Shares are soft state, and messages about them may be lost.
+When the ring changes, the new coordinators distribute their directories to the new servers at the next maintenance; the
+old shares answer until then. Shares are soft state, and messages about them may be lost.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Sequence
@@ -44,17 +48,21 @@ from service.store.directory.lookup_directory_client import DirectoryAnnouncemen
 from service.store.directory.matrix_name_reader import MatrixNameReader
 
 DISCOVER_PAIRS = (WORKING, NEW)
-"""The AV-pairs whose directories always exist, with their best names, for browsing without a query."""
+"""The AV-pairs of all working and of all new channels. Their directories always exist, because users browse in these
+lists without a query. They have only the names with the greatest weights."""
 MIN_LOOKUPS = 20.0
-"""Number of lookups of an AV-pair, halved at each maintenance, from which on the pair has a directory. A maintenance
-reads the directory's names, which costs about as much as a search in the matrices."""
+"""A pair gets a directory if it has at least so many lookups; the number is halved at each maintenance. With fewer
+lookups, a directory does not pay: a maintenance reads all its names, which costs as much as a search without it."""
 _MIN_LOOKUPS_TO_STAY = MIN_LOOKUPS / 4
 MAX_ENTRIES = 50_000
-"""Largest number of names in a directory. If more names have the AV-pair, the directory has the best."""
+"""Largest number of names in a directory. If more names have the AV-pair, the directory has those with the greatest
+weights."""
 NAMES_PER_READING = 10_000
-"""The names of a pair with so many names are read at every maintenance, twice as many at every second, and so on."""
+"""Number of names of a directory that are read per maintenance, on average: n names are read at every k-th maintenance,
+where k is n / ``NAMES_PER_READING``, rounded up."""
 TARGET_DECAY = 0.98
-"""Factor by which the greatest target (wanted entries) of former lookups decreases at each maintenance."""
+"""Factor by which a pair's target decreases at each maintenance. The target is the greatest number of entries that one
+lookup has requested."""
 _MAX_COUNTED_PAIRS = 1000
 _MAX_DESCRIBED = 2_000
 """Largest number of names whose AV-pairs are read in one request."""
@@ -68,13 +76,15 @@ SendMessages = Callable[[Sequence[tuple[NodeId, bytes]]], Awaitable[None]]
 
 class _Demand(msgspec.Struct):
     lookups: float = 0.0
-    """Halved at each maintenance."""
+    """Number of lookups of an AV-pair until the last maintenance; older lookups count less, because it is halved at
+    each maintenance."""
     recent: int = 0
     """Lookups since the last maintenance."""
     former: int = 0
     """Lookups between the two last maintenances."""
     target: float = 0.0
-    """The greatest number of entries requested by one lookup; decreases slowly."""
+    """The greatest number of entries that one lookup has requested; multiplied by ``TARGET_DECAY`` at each
+    maintenance."""
 
 
 class _Directory(msgspec.Struct):
@@ -82,13 +92,14 @@ class _Directory(msgspec.Struct):
 
     coordinator: Coordinator
     mark: Hashable = None
-    """A value that differs if the names have changed since the last reading."""
+    """A hash of the names and weights at the last reading, by which a change is recognised."""
     total: int = 0
     """Number of all names with the pair at the last reading."""
     rounds: int = 0
     """Maintenance rounds since the last reading."""
     number: int = 0
-    """Number of the next update to each server since the placement."""
+    """Sequence number of the next update. The first update after a placement has the number 0, and all servers get the
+    same numbers, by which they notice that an update was lost."""
 
 
 class InMemoryDirectories:
@@ -108,10 +119,11 @@ class InMemoryDirectories:
         random: Random,
         interval_s: float,
     ) -> None:
-        """Create the directories of the node ``node_id``, whose names ``names`` reads from the matrices.
+        """Create the directories of the node ``node_id``, without any share.
 
-        ``send`` sends messages to other nodes, ``random`` draws random numbers, and :meth:`maintain` is called every
-        ``interval_s`` seconds.
+        ``names`` reads the names with an AV-pair from the store, and ``announcements`` announces directories there.
+        ``send`` sends messages to other nodes, and ``random`` draws random numbers. The caller calls :meth:`maintain`
+        every ``interval_s`` seconds.
         """
         self._node_id = node_id
         self._names = names
@@ -127,7 +139,11 @@ class InMemoryDirectories:
 
     @property
     def coordinated(self) -> tuple[DirectoryChoice, ...]:
-        """The directories that this node coordinates: their measurements, strategies, and the reasons for these."""
+        """The directories that this node coordinates.
+
+        Each has its measurements (such as its number of entries and of updates per lookup), the partial lookup strategy
+        that follows from them, and the reasons for this strategy.
+        """
         return tuple(
             DirectoryChoice(pair, own.coordinator.measured, own.coordinator.choice)
             for pair, own in self._directories.items()
@@ -139,7 +155,10 @@ class InMemoryDirectories:
         return self._shares.names(pair)
 
     def on_ring_changed(self, ring: RingView) -> None:
-        """Set the nodes of ``ring`` as servers of all directories; shares stay until a directory is placed again."""
+        """Set the nodes of ``ring`` as servers of all directories.
+
+        This node keeps its share of a directory until the directory's coordinator sends a new one.
+        """
         self._ring = ring
         self._directories = {}
         self._demand = {pair: demand for pair, demand in self._demand.items() if self.is_coordinator(pair)}
@@ -149,7 +168,10 @@ class InMemoryDirectories:
         return self._coordinator_of(pair) == self._node_id
 
     def find(self, directory: str, pairs: Collection[str], limit: int) -> ShareMatches:
-        """Return up to ``limit`` names with all AV-pairs ``pairs`` from this node's share of the pair ``directory``."""
+        """Return up to ``limit`` names that have all of the AV-pairs ``pairs``.
+
+        The names are from this node's share of one directory; ``directory`` is the AV-pair that this directory lists.
+        """
         return self._shares.find(directory, pairs, limit)
 
     async def on_message(self, payload: bytes) -> None:
@@ -187,7 +209,8 @@ class InMemoryDirectories:
     def _needed_pairs(self) -> list[str]:
         """Return the AV-pairs whose directories this node has to coordinate; discard its other directories.
 
-        The numbers of lookups, which determine the pairs, are halved.
+        A pair needs a directory if it has many lookups. The numbers of lookups are halved here, and those since the
+        last call are added.
         """
         for demand in self._demand.values():
             demand.lookups = demand.lookups / 2 + demand.recent
@@ -251,9 +274,10 @@ class InMemoryDirectories:
         ]
 
     async def _read(self, pair: str, own: _Directory | None) -> NamesOfPair | None:
-        """Read the names of ``pair``, whose directory is ``own``; None if unchanged, or if the next reading is not due.
+        """Read the names of ``pair`` from its matrix; None if they are unchanged, or the next reading is not due.
 
-        Raises :class:`StoreUnavailable` or :class:`CellsUnavailable`.
+        ``own`` is the pair's directory; None if the directory does not exist yet. Raises :class:`StoreUnavailable` or
+        :class:`CellsUnavailable`.
         """
         if own is not None:
             own.rounds += 1
@@ -296,7 +320,10 @@ class InMemoryDirectories:
         return outgoing
 
     def _place_again(self, lost: ShareLost) -> None:
-        """Mark a directory for placement at the next maintenance, because a server has reported a missed update."""
+        """Distribute a directory anew at the next maintenance, because a server has missed an update.
+
+        ``lost`` is the server's report.
+        """
         own = self._directories.get(lost.pair)
         if own is not None and lost.term == PlacementTerm(self._ring.version, own.coordinator.placed):
             own.coordinator.is_placement_due = True

@@ -134,10 +134,10 @@ class KeyGroupBalancer:
         )
 
     async def _move(self, keyspace: Keyspace, step: Step, fleet_s: float) -> None:
-        """Complete a split or merge, and repeat it with other groups of the keyspace while the load requires it.
+        """Complete a split or merge in a keyspace, and then further splits or merges that its load requires.
 
-        ``step`` is the first step, and ``fleet_s`` is the fleet's common time (Unix s). For example, a key group may
-        still be too hot after a split.
+        For example, one half of a key group may still be too hot after a split. After a split, only splits follow, and
+        after a merge, only merges. ``step`` is the first step, and ``fleet_s`` is the fleet's common time (Unix s).
         """
         try:
             while await self._complete(keyspace, step, fleet_s):

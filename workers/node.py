@@ -274,7 +274,10 @@ class Node:
             plans.record_gaps(changed)
 
     async def _maintain_matrices(self) -> None:
-        """Adapt the directory's matrices to their load, and restore lost cells, if this node owns their AV-pairs."""
+        """Adapt the matrices of the search directory to their load, and restore lost cells (parts of a matrix).
+
+        This node maintains the matrices of the AV-pairs to which it is the nearest node.
+        """
         is_own, balancers = self.directories.is_coordinator, self._matrix_balancers
         await asyncio.gather(*(run_logged(balancer.maintain(is_own)) for balancer in balancers.values()))
         for about, balancer in balancers.items():
@@ -314,7 +317,11 @@ class Node:
         await self._store.node_inboxes.send([(node_id, message) for node_id in helpers])
 
     async def _load_objective(self) -> None:
-        """Load the objective, rates per site, bounds and blocked hosts; pass them to the protocol and the poller."""
+        """Load the admins' rules for polling; apply the blocked hosts, and pass the other rules to the protocol.
+
+        The rules are the objective (what the fleet optimises), request rates of sites, bounds on single channels'
+        polling intervals, and blocked hosts.
+        """
         objective, rates, self._bounds, blocked_hosts = await asyncio.gather(
             self._store.fleet_policy.get(),
             self._store.request_budgets.site_rates(),

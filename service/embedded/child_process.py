@@ -1,4 +1,4 @@
-"""Child processes: their start, readiness and stop, and servers that run in one.
+"""Child processes: their start, readiness check and stop, and a base class of servers that run as child processes.
 
 Every child runs in its own session and logs to a file. The kernel kills it when its parent dies for any reason
 (``PR_SET_PDEATHSIG``, prctl(2)). After a kill -9 of ``coronet up``, no child therefore keeps files in use that the next
@@ -36,7 +36,7 @@ class Program:
     argv: tuple[str, ...]
     log: Path
     is_ready: Callable[[], Awaitable[bool]]
-    """Returns whether the program serves requests; must not raise, or block for more than seconds."""
+    """Returns whether the program serves requests; must not raise, and must return within a few seconds."""
     environ: Mapping[str, str] | None = None
     """The child's complete environment; None means that of this process."""
 
@@ -131,8 +131,8 @@ def describe_exit(status: int) -> str:
 def child_environment(inherited: Mapping[str, str], overrides: Mapping[str, str]) -> dict[str, str]:
     """Return ``inherited`` with the variables in ``overrides`` replaced or added.
 
-    ``NAME_FILE`` names a file with the value of ``NAME``. An override of one of the two variables therefore removes the
-    other.
+    A secret can be given as ``NAME``, or as ``NAME_FILE``, the name of a file with the value. The two exclude each
+    other: if ``overrides`` has one of them, the other is removed from the inherited variables.
     """
     names = {name.removesuffix("_FILE") for name in overrides}
     return {name: value for name, value in inherited.items() if name.removesuffix("_FILE") not in names} | dict(
@@ -149,9 +149,9 @@ def open_log(path: Path) -> BinaryIO:
 
 
 class EmbeddedServer(abc.ABC):
-    """A server process that runs, without a supervisor, while an async context manager is open.
+    """A server that runs as a child process, and whose files are all in one directory.
 
-    All files of the server are in one directory.
+    The object is an async context manager, which starts the server and stops it at the end. No supervisor restarts it.
     """
 
     start_timeout_s = START_TIMEOUT_S
@@ -163,9 +163,9 @@ class EmbeddedServer(abc.ABC):
 
     @abc.abstractmethod
     async def program(self) -> Program:
-        """Create the server's files, and return the program that runs it with them.
+        """Create the server's files, and return the command that starts the server.
 
-        Raises :class:`OperationalError` if it cannot run.
+        Raises :class:`OperationalError` if the server cannot run on this machine.
         """
 
     @property

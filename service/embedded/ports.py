@@ -53,13 +53,19 @@ async def is_ready(port: int) -> bool:
 
 
 async def has_started(port: int) -> bool:
-    """Return whether the HTTP server at ``port`` is ready, or is only waiting for the operator to accept the store."""
+    """Return whether the HTTP server at ``port`` is ready, or waits only for a decision of the operator.
+
+    Programs wait if the store has lost data or belongs to another fleet, until the operator accepts it.
+    """
     status = await _readiness(port)
     return status[:1] == [b"200"] or status[:2] == [b"503", StoreIdentityMismatch.code.encode()]
 
 
 async def _readiness(port: int) -> list[bytes]:
-    """Return the words of the HTTP status of ``/readyz`` at ``port``; an empty list without a response in time."""
+    """Request ``/readyz`` at ``port``, and return the words of the status line after the HTTP version.
+
+    For example, the result is ``[b"200", b"OK"]``. It is empty if there is no response in time.
+    """
     return (await _first_line(port, b"GET /readyz HTTP/1.0\r\n\r\n") or b"").split()[1:]
 
 

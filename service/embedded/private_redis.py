@@ -15,8 +15,9 @@ _MIN_REWRITE_SIZE = "256mb"
 """Minimum size for a rewrite of the append-only file. A rewrite occupies a core for seconds, and a busy fleet would
 reach Redis's default of 64 MB every few seconds."""
 _BACKGROUND_RUNS_PER_S = "2"
-"""How often Redis does its background work. At Redis's default of 10, this work takes a third of the CPU time of
-an idle fleet's Redis. Work that is due while no command arrives, such as a sync of the log, begins up to 0.5 s late."""
+"""Redis's setting ``hz``: how often per second Redis does its background work. At the default of 10, this work takes a
+third of the CPU time of Redis in an idle fleet. At 2, work that is due while no command arrives, such as an fsync of
+the append-only file, begins up to 0.5 s late."""
 
 
 class PrivateRedis(EmbeddedServer):

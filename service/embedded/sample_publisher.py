@@ -258,10 +258,11 @@ def _item(entry: PublishedEntry) -> str:
 
 
 def is_unchanged_since(entries: Sequence[PublishedEntry], since_s: int) -> bool:
-    """Return whether a copy with the modification time ``since_s`` (whole Unix seconds) contains all entries.
+    """Return whether a client's copy of the feed certainly contains all entries.
 
-    If the two latest entries have the same second, a copy may lack one of them, and the result is False (RFC 9110
-    §8.8.2.2).
+    ``since_s`` is the copy's modification time, which the client sends as ``If-Modified-Since`` (whole Unix seconds).
+    If the two latest entries were published in that second, the copy may lack one of them, and the result is False (RFC
+    9110 §8.8.2.2).
     """
     newer = [entry for entry in entries if int(entry.published_s) >= since_s]
     return len(newer) <= 1 and all(int(entry.published_s) == since_s for entry in newer)

@@ -1,4 +1,7 @@
-"""Worker, bot and console in the process of ``coronet up --small``, with less than half the memory of own processes."""
+"""Worker, bot and console in the process of ``coronet up --small``.
+
+This takes less than half the memory of separate processes.
+"""
 
 import asyncio
 import contextlib
@@ -30,13 +33,14 @@ class SingleProcessFleet:
         self._task: asyncio.Task[None] | None = None
 
     async def load(self) -> None:
-        """Import the programs, which takes about a second, in a thread."""
+        """Import the programs in a thread, because this takes about a second."""
         self._kinds = await asyncio.to_thread(find_programs, *PROGRAMS)
 
     async def start(self, settings: Settings) -> None:
-        """Start the programs, and wait until all of them are ready or wait for the operator to accept the store.
+        """Start the programs, and wait until each is ready, or waits only for a decision of the operator.
 
-        Raises :class:`OperationalError` if one ends, or if they are not ready in time.
+        Programs wait if the store has lost data or belongs to another fleet, until the operator accepts it. Raises
+        :class:`OperationalError` if one ends, or if they are not ready in time.
         """
         output = self._output.enter_context(io.TextIOWrapper(open_log(self._log), "utf-8", line_buffering=True))
         self._output.enter_context(contextlib.redirect_stdout(output))

@@ -105,7 +105,11 @@ class LocalFleet:
         self._display.print_line(await self._greeting())
 
     async def wait(self) -> None:
-        """Wait until cancelled. Raises :class:`OperationalError` if a program in this process ends by itself."""
+        """Wait until cancelled.
+
+        With the option ``small``, some programs run in this process; raises :class:`OperationalError` if one of them
+        ends by itself. Programs in child processes are restarted by the supervisor.
+        """
         if self._in_process is not None:
             await self._in_process.wait()
         await asyncio.Event().wait()

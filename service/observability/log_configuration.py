@@ -1,4 +1,6 @@
-"""Logging configuration: one line per event on stderr, as JSON or readable text, with secrets redacted (I10).
+"""Logging configuration: one line per event on stderr, as JSON or readable text.
+
+Secrets are removed from all lines (guarantee I10: no secret appears in a log).
 
 Coronet's code logs with ``structlog.get_logger()``. Events that libraries log with :mod:`logging`, from level WARNING
 upwards, are written in the same format.

@@ -247,7 +247,10 @@ VERSIONS: Final = Info("coronet_versions", "Versions of Coronet, Python and the 
 
 
 class GaugeShare:
-    """One node's part of a gauge with one label; the gauge shows the sum over all nodes of the process."""
+    """The amount that one overlay node adds to a process's gauge.
+
+    A worker process can run several nodes, so the gauge shows the sum of their shares. The gauge has exactly one label.
+    """
 
     def __init__(self, gauge: Gauge) -> None:
         """Create a share that adds nothing to ``gauge`` yet."""
@@ -255,7 +258,7 @@ class GaugeShare:
         self._values: Mapping[str, float] = {}
 
     def set(self, values: Mapping[str, float]) -> None:
-        """Replace this share by ``values``, whose keys are values of the label."""
+        """Replace this share by ``values``, amounts by value of the label."""
         for label in {*self._values, *values}:
             self._gauge.labels(label).inc(values.get(label, 0.0) - self._values.get(label, 0.0))
         self._values = dict(values)

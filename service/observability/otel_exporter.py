@@ -60,7 +60,7 @@ class SpanExporter:
 class _FixedIdGenerator(RandomIdGenerator):
     """An id generator for spans whose next ids can be set.
 
-    ``next_ids`` are the trace id and the span id of the next span. If it is None, the ids are random.
+    ``next_ids`` are the trace id and the span id of the next span. If ``next_ids`` is None, the ids are random.
     """
 
     next_ids: tuple[int, int] | None = None

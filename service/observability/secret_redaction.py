@@ -1,4 +1,4 @@
-"""Redaction of secrets in logs and in other output (guarantee I10)."""
+"""Redaction: removes secrets from logs and other output (guarantee I10: no secret appears in a reply, log or page)."""
 
 import logging
 import re

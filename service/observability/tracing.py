@@ -1,8 +1,9 @@
 """Distributed tracing of changes, from the poll that detects a change to the receipts of its notifications.
 
-The trace id of a change is :attr:`service.model.Delta.trace_id`. Every process computes it from the delta, so that it
-is not transmitted. Each step is logged. If the extra ``otel`` is installed and OpenTelemetry's environment variables
-configure an exporter, each step is also exported as a span.
+A detected change is stored as a delta, the differences between two versions of a channel. Every process computes the
+trace id from the delta (:attr:`service.model.Delta.trace_id`), so no message contains it. Each step is logged. If the
+extra ``otel`` is installed and OpenTelemetry's environment variables configure an exporter, each step is also exported
+as a span.
 """
 
 import time

@@ -31,9 +31,10 @@ async def back_up(settings: Settings, file: IO[bytes]) -> str:
 
 @contextmanager
 def new_file(name: str) -> Iterator[IO[bytes]]:
-    """Open a new file (mode 0600) for writing, which is named ``name`` when the context ends; "-" is standard output.
+    """Open a new file (mode 0600) for writing; with the ``name`` "-", standard output instead.
 
-    Raises :class:`UserError` if the file cannot be written.
+    The file gets its name when the context ends without an error, so an incomplete file never has this name. Raises
+    :class:`UserError` if the file cannot be written.
     """
     if name == "-":
         yield sys.stdout.buffer

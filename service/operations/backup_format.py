@@ -34,7 +34,10 @@ _MAX_FRAME_BYTES: Final = 512 * 1024 * 1024
 
 
 class Header(msgspec.Struct, frozen=True, array_like=True, tag="coronet backup"):
-    """First frame: the version of the format, the version of Coronet that wrote it, and the store's origin."""
+    """First frame: the version of the format, the version of Coronet that wrote it, and ``origin``.
+
+    ``origin`` describes the store from which the backup was made, and when the backup began.
+    """
 
     format: int
     product_version: str
@@ -42,7 +45,10 @@ class Header(msgspec.Struct, frozen=True, array_like=True, tag="coronet backup")
 
 
 class Counts(msgspec.Struct, array_like=True):
-    """Numbers of users, channels and other keys in a backup. A user or channel may be counted twice."""
+    """Numbers of users, channels and other keys in a backup.
+
+    A user or channel that changed during the backup may be counted twice.
+    """
 
     users: int = 0
     channels: int = 0
@@ -56,7 +62,7 @@ class Counts(msgspec.Struct, array_like=True):
 
 
 class Footer(msgspec.Struct, frozen=True, array_like=True, tag="end"):
-    """Last frame: numbers of records, and the SHA-256 of all frames before, with their lengths."""
+    """Last frame: numbers of records, and the SHA-256 of all frames before it, including their length fields."""
 
     counts: Counts
     checksum: bytes
@@ -69,7 +75,10 @@ class BackupFileWriter:
     """Writes a backup to a binary file, frame by frame."""
 
     def __init__(self, file: IO[bytes], product_version: str, origin: BackupOrigin) -> None:
-        """Write the header to ``file``, which the caller closes after :meth:`finish`."""
+        """Write the header to ``file``, which the caller closes after :meth:`finish`.
+
+        ``product_version`` is this version of Coronet, and ``origin`` describes the store and the time of the backup.
+        """
         self._gzip = gzip.GzipFile(fileobj=file, mode="wb", compresslevel=_COMPRESSION_LEVEL, mtime=0)
         self._digest = hashlib.sha256()
         self.counts = Counts()

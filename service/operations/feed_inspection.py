@@ -41,7 +41,8 @@ class Item(msgspec.Struct, frozen=True):
 class Inspection(msgspec.Struct, frozen=True, rename={"kind": "type", "polling_hints": "wishes"}):
     """The result of inspecting a URL.
 
-    ``url`` is the final URL after redirects. A ``page`` has ``lines``, and may link to ``feeds``.
+    ``url`` is the final URL after redirects. A feed has ``entries``. A page has ``lines``, its text, and ``feeds``, the
+    feeds to which it links.
     """
 
     url: str
@@ -62,9 +63,10 @@ class Inspection(msgspec.Struct, frozen=True, rename={"kind": "type", "polling_h
 
 
 async def inspect(url: str, settings: Settings, selector: str = "") -> Inspection:
-    """Fetch and parse ``url`` once; of a page, only the elements that match the CSS selector ``selector``.
+    """Fetch and parse the feed or page at ``url`` once.
 
-    Raises the same :class:`CoronetError` as a subscription to ``url``.
+    If it is a page and ``selector`` is not "", only the elements that match this CSS selector are read. Raises
+    :class:`CoronetError` in the cases in which a subscription to ``url`` would fail.
     """
     async with create_fetcher(settings) as fetcher, ParserClient() as parser:
         fetched = await fetcher.fetch(canonical_url(url))
@@ -75,10 +77,11 @@ async def inspect(url: str, settings: Settings, selector: str = "") -> Inspectio
 
 
 def next_poll(settings: Settings, *, private: bool, retry_after_s: float | None, hint_s: float = 0.0) -> NextPoll:
-    """Return the earliest next poll of a channel that works, has one subscriber, and is polled by one node.
+    """Return the earliest time of the next poll, if the channel has one subscriber and is polled by one node.
 
-    ``retry_after_s`` is the response's Retry-After, or None; ``hint_s`` is the wait that the publisher's polling hints
-    request. ``private`` states that the publisher's address is private.
+    ``retry_after_s`` is the number of seconds in the response's header Retry-After, or None. ``hint_s`` is the number
+    of seconds that the publisher's polling hints, such as RSS's ``ttl``, ask clients to wait, or 0. ``private`` states
+    that the publisher's address is not public; polling hints and limits per hour do not apply to such publishers.
     """
     policy = settings.policy()
     interval_s, per_hour = policy.poll_interval_s / policy.most_polls_per_node, policy.most_polls_per_hour(1)

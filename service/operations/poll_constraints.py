@@ -1,7 +1,8 @@
-"""The constraints that determine how often channels are polled: their labels, the share of channels at each, advice.
+"""The constraints that determine how often channels are polled, such as a request limit.
 
-``coronet doctor`` and the console's page Policy show them. The policy's goal has an effect only while channels differ:
-if the same constraint determines the polls of nearly all channels, :func:`one_bound_warning` says what to change.
+This module has a label for each constraint, the shares of channels by constraint, and advice. ``coronet doctor`` and
+the console's page Policy show them. The policy's goal has an effect only while the constraints of channels differ: if
+the same constraint determines the polls of nearly all channels, :func:`one_bound_warning` says what to change.
 """
 
 from collections.abc import Mapping
@@ -10,7 +11,7 @@ from typing import Final
 from service.corona.optimizer.poll_explanation import BindingConstraint
 
 ONE_BOUND_SHARE: Final = 0.9
-"""Share of all channels at one constraint above which the warning says that the policy's goal has no effect."""
+"""Largest share of all channels with the same constraint for which there is no warning."""
 
 MIN_CHANNELS: Final = 10
 """Minimum number of channels for the warning: with fewer, a constraint that all share may be a coincidence."""
@@ -47,9 +48,9 @@ _ADVICE: Final = {
 
 
 def bound_shares(channels: Mapping[BindingConstraint, int]) -> dict[BindingConstraint, float]:
-    """Return the share of all channels at each constraint, largest first; empty if there are no channels.
+    """Return, for each constraint, the share of all channels whose polls it determines, largest first.
 
-    ``channels`` are the numbers of channels by the constraint that determines their number of polls.
+    ``channels`` maps each constraint to the number of these channels. The result is empty if there are no channels.
     """
     total = sum(channels.values())
     shares = {bound: count / total for bound, count in channels.items() if count}
@@ -57,10 +58,11 @@ def bound_shares(channels: Mapping[BindingConstraint, int]) -> dict[BindingConst
 
 
 def one_bound_warning(channels: Mapping[BindingConstraint, int]) -> str:
-    """Return a warning if more than ``ONE_BOUND_SHARE`` of the channels are at the same constraint, else "".
+    """Return a warning if more than ``ONE_BOUND_SHARE`` of the channels have the same constraint, else "".
 
-    The warning names the settings that can be changed. ``channels`` are the numbers of channels by constraint. There is
-    no warning if most channels are bound by no constraint, or if there are fewer than ``MIN_CHANNELS`` channels.
+    The warning says what the operator can change. ``channels`` maps each constraint to the number of channels whose
+    polls it determines. There is no warning if most channels have no constraint, or if there are fewer than
+    ``MIN_CHANNELS`` channels.
     """
     bound, share = next(iter(bound_shares(channels).items()), (BindingConstraint.NONE, 0.0))
     is_few = sum(channels.values()) < MIN_CHANNELS

@@ -36,7 +36,8 @@ from service.store.client.erasure_file import ERASURES_KEPT_DAYS, ErasureFile
 
 _RECORDS_PER_WRITE: Final = 100
 _STOP_TIMEOUT_S: Final = 10.0
-"""How long to wait for programs that have just been stopped: longer than the default lease of a process."""
+"""How long to wait for programs that have just been stopped. A killed program counts as running until its lease in
+Redis expires, which takes less than this by default."""
 _CHECK_INTERVAL_S: Final = 0.5
 _DAY_S: Final = 86_400
 
@@ -113,7 +114,10 @@ async def restore_backup(settings: Settings, file: IO[bytes], *, replace: bool, 
 
 
 def _check_header(header: Header) -> None:
-    """Raise :class:`UserError` if the backup has a newer schema, or is older than the lists of erased people."""
+    """Raise :class:`UserError` if the backup has a newer schema, or is too old.
+
+    Erasures of people are listed for ``ERASURES_KEPT_DAYS`` days. An older backup could restore people who were erased.
+    """
     if header.origin.schema > SCHEMA_VERSION:
         raise UserError(
             f"The backup was made by Coronet {header.product_version}, whose stored data (version "
@@ -140,7 +144,11 @@ async def _wait_until_stopped(store: Store) -> None:
 
 
 async def live_programs(store: Store) -> list[str]:
-    """Return descriptions of the programs that use the store now, according to their leases and the store's counter."""
+    """Return descriptions of the programs that use the store now.
+
+    Workers and bots have leases in the store. Other programs are noticed only because they increment the counter of the
+    store's identity at short intervals.
+    """
     now_s, ring = await store.ring.time_and_view()
     live = sorted({f"worker {node.name}" for node in ring.nodes})
     async for names in scan_keys(store.redis, keys.partition_leases("*")[0]):
@@ -154,9 +162,9 @@ async def live_programs(store: Store) -> list[str]:
 
 
 async def _erasures(store: Store, settings: Settings) -> tuple[dict[UserId, int], bool]:
-    """Return the Unix time at which each user was erased, and whether a list of erasures exists.
+    """Return the Unix time at which each user was last erased, and whether any list of erasures exists.
 
-    Erasures are listed in the store and in the erasure file.
+    One list is in the store, and one in the erasure file, which survives the loss of the store. Both are read.
     """
     found = await store.redis.call("ZRANGE", keys.ERASED_USERS, 0, -1, "WITHSCORES")
     erased = {uid.decode(): int(at_s) for uid, at_s in found}

@@ -312,9 +312,10 @@ class _Wizard:
         *,
         may_change: bool = False,
     ) -> bool:
-        """Repeat ``check`` with the settings of ``answers`` until it succeeds, or the user keeps or changes them.
+        """Run ``check`` with the settings of ``answers``, and show the results.
 
-        Return False if the user wants to change the answers, which ``may_change`` offers as a choice.
+        After a failure, the user chooses to check again, to keep the answers in spite of it, or, if ``may_change``, to
+        change them. Return False if the user wants to change the answers, otherwise True.
         """
         while True:
             results = asyncio.run(check(load({}, **values_of(answers))))

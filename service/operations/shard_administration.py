@@ -17,10 +17,11 @@ from service.store.subscriptions.keyspace_store import run_move
 
 
 class Shard(msgspec.Struct, frozen=True):
-    """One key group in the server table of one keyspace (CLASH): the subscriptions whose keys have the same prefix.
+    """One key group (CLASH): the subscriptions whose keys have the same prefix, which is ``label``, like ``01*``.
 
-    ``label`` is this prefix, like ``01*``. ``standing`` is the group's state, and ``right_keyspace`` is the keyspace of
-    its right half if it is split. ``load`` is in deliveries per second. A split group has no subscriptions itself.
+    ``keyspace`` is the place where the group is stored. ``standing`` is the group's state: ``active``, ``arriving``,
+    ``returning``, ``split`` or ``leaving``. A split group has no subscriptions itself: its left half is in the same
+    keyspace, and its right half in ``right_keyspace``. ``load`` is in deliveries per second.
     """
 
     label: str
@@ -62,9 +63,10 @@ class Shards(msgspec.Struct, frozen=True):
 
 
 async def read_shards(store: Store, settings: Settings) -> Shards:
-    """Return the server tables of all keyspaces in use, and their loads.
+    """Return the key groups of all keyspaces in use, and their loads.
 
-    Raises :class:`StoreUnavailable`, or :class:`BadKey` for an invalid table.
+    They are read from the keyspaces' server tables, which list the key groups of each (CLASH). Raises
+    :class:`StoreUnavailable`, or :class:`BadKey` for an invalid table.
     """
     tables = [table for table in await _tables(store) if table.entries]
     now_s, _ = await store.ring.time_and_view()
@@ -180,9 +182,9 @@ async def _tables(store: Store) -> list[ServerTable]:
 
 
 def _find_table(tables: Sequence[ServerTable], group: KeyGroup, standings: Sequence[GroupState]) -> ServerTable:
-    """Return the server table in which the group has one of the states ``standings``.
+    """Return the server table in which ``group`` has one of the states ``standings``.
 
-    Raises BadKey, whose text names similar labels.
+    Raises BadKey if there is none; the text names existing key groups with similar labels.
     """
     for table in tables:
         if table.state(group) in standings:
@@ -201,9 +203,9 @@ def _shared_prefix_length(one: str, other: str) -> int:
 
 
 async def _execute(store: Store, first: SplitGroup | MergeGroup) -> bool:
-    """Execute a move as a worker would, and return whether it completed.
+    """Execute a split or a merge as a worker would, and return whether it completed.
 
-    ``first`` is the move's first step. If this process crashes, a worker completes the move.
+    ``first`` is the first of its steps. If this process crashes, a worker executes the remaining steps.
     """
     kinds = [kind async for _, kind in run_move(store.keyspaces, first)]
     return kinds[-1] is not None

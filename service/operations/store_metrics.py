@@ -52,7 +52,7 @@ def memory_share(info: RedisInfo) -> float:
 
 
 def is_persistent(info: RedisInfo) -> bool:
-    """Return whether a Redis has an append-only file and could write it the last time."""
+    """Return whether a Redis has an append-only file, and its last write and last rewrite of the file succeeded."""
     written = (info.get("aof_last_write_status", "ok"), info.get("aof_last_bgrewrite_status", "ok"))
     return info.get("aof_enabled") == "1" and written == ("ok", "ok")
 

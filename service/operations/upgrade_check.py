@@ -22,10 +22,12 @@ def judge(
 ) -> UpgradeCheck:
     """Return whether a program can use the store's data, and whether a migration and a rolling restart are possible.
 
-    All versions are schema versions. ``stored`` is the version of the stored data; 0 if none is recorded.
-    ``stored_needs`` is the lowest version that a program must support to use this data. ``known`` is the highest
-    version that the program supports, which is the version it writes. ``needs`` is the lowest version that other
-    programs must support to use data that the program has written.
+    All parameters are schema versions.
+
+    - ``stored``: the version of the stored data; 0 if none is recorded
+    - ``stored_needs``: the lowest version that a program must support to use the stored data
+    - ``known``: the highest version that the program supports, which is the version it writes
+    - ``needs``: the lowest version that other programs must support to use data that the program has written
     """
     if stored_needs > known:
         line = (
@@ -52,9 +54,10 @@ def judge(
 
 
 async def check(settings: Settings) -> UpgradeCheck:
-    """Check the store. Nothing changes, except that expired leases end.
+    """Check whether this version can use the store, and list the programs that use it now.
 
-    Raises :class:`service.errors.StoreUnavailable`.
+    No data is changed, except that expired leases of workers are removed. Raises
+    :class:`service.errors.StoreUnavailable`.
     """
     store = open_store(settings, is_guarded=False)
     try:

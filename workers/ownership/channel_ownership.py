@@ -1,8 +1,9 @@
 """The owner role of a node: takes over and moves channels, stores their versions, and starts fan-outs.
 
 Writes that fail because the store is unavailable are repeated, by the protocol or at a later tick. Each write is
-idempotent: a repeated takeover only increments the epoch again, a repeated publication is refused because of its base
-version, and a repeated fan-out queues no message twice.
+idempotent. A repeated takeover only increments the channel's epoch again, the fencing token of its owner. A repeated
+publication is refused, because the version that it follows is no longer the latest. A repeated fan-out queues no
+message twice.
 """
 
 import contextlib
@@ -88,11 +89,11 @@ class ChannelOwner:
         await self._on_events(ChannelsChanged(now_s, (ListedChannel(channel_id, 0, listed=True),)))
 
     async def take_ownership(self, channel_ids: Sequence[ChannelId]) -> None:
-        """Take over channels from their former owners, and pass their states to the protocol.
+        """Take over channels from their former owners, and pass the stored state of each channel to the protocol.
 
-        The epoch of each channel is incremented, so that the store refuses writes of the former owner. Fan-outs and
-        moves that the former owner did not complete are continued (guarantees I1, I8). Raises
-        :class:`StoreUnavailable`; the protocol then repeats the effect.
+        The epoch (fencing token) of each channel is incremented, so that the store refuses writes of the former owner.
+        Fan-outs and moves that the former owner did not complete are continued, so that no entry is lost. Raises
+        :class:`StoreUnavailable`; the protocol then requests the takeover again.
         """
         channel_ids = [channel_id for channel_id in channel_ids if channel_id not in self._being_taken]
         self._being_taken.update(channel_ids)

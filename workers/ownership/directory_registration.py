@@ -46,12 +46,16 @@ log = structlog.get_logger(__name__)
 class DirectoryRegistrar:
     """Registers the channels of one node, and decides when each of them is due again.
 
-    The store has the registered names; this class has only the times at which channels are due. It has no state of
-    private channels, which most channels are.
+    Only public channels are registered: those with enough subscribers, and those that an admin has listed. The store
+    has the registered names; this class has only the times at which channels are due. It has no memory of other
+    channels, which most channels are.
     """
 
     def __init__(self, store: Store, clock: Clock, least_subscribers: int) -> None:
-        """Create a registrar; a channel with at least ``least_subscribers`` subscribers is public and registered."""
+        """Create a registrar.
+
+        A channel is public if it has at least ``least_subscribers`` subscribers, or if an admin has listed it.
+        """
         self._store = store
         self._clock = clock
         self._least_subscribers = least_subscribers
@@ -81,7 +85,7 @@ class DirectoryRegistrar:
         self._listed.discard(channel_id)
 
     async def schedule_changed(self, counts: Sequence[tuple[ChannelId, int]]) -> None:
-        """Schedule the registration of channels that have become public, and the withdrawal of private ones.
+        """Schedule the registration of channels that have become public, and the withdrawal of those no longer public.
 
         ``counts`` has pairs of a channel and its number of subscribers. Raises
         :class:`service.errors.StoreUnavailable`.
@@ -178,7 +182,11 @@ class DirectoryRegistrar:
     async def _check(
         self, channel_id: ChannelId, channel: Channel | None, table: EntryTable | None, now_s: float
     ) -> None:
-        """Check a channel's registered entries, which ``table`` lists; ``channel`` is None if it is not public."""
+        """Register again the entries of a channel whose registrations would otherwise expire.
+
+        ``table`` lists the channel's registered entries; None if there is no table. If the channel is not public,
+        ``channel`` is None, and its checks end. ``now_s`` is the monotonic time.
+        """
         if channel is None:
             self._checks.remove(channel_id)
             return

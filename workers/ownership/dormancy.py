@@ -1,7 +1,8 @@
 """Dormancy of channels: a channel that nobody needs any more is no longer polled, but stays in the store.
 
-A channel is needed if it has subscribers, a user is about to subscribe, an admin has listed it, or its move to another
-URL is not complete. The next subscription wakes it up (:mod:`workers.request_handlers.channel_creation`).
+A channel is needed if it has subscribers, a user is about to subscribe, an admin has listed it in the public directory,
+or its move to another URL is not complete. The next subscription wakes it up
+(:mod:`workers.request_handlers.channel_creation`).
 """
 
 from collections.abc import Sequence
@@ -24,9 +25,9 @@ class DormancyPolicy:
         self._expected_s[channel_id] = now_s
 
     def take_expected(self, now_s: float) -> list[ChannelId]:
-        """Return the channels that are kept for users who are about to subscribe, and forget those whose time is over.
+        """Return the channels that are kept for users who are about to subscribe.
 
-        The latter are part of the result for the last time. ``now_s`` is monotonic time.
+        A channel that has been kept for a minute is in the result for the last time. ``now_s`` is monotonic time.
         """
         expected = list(self._expected_s)
         self._expected_s = {

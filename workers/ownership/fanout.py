@@ -36,11 +36,13 @@ PAGE_SIZE: Final = 500
 DIVIDE_FROM: Final = 20_000
 """Number of subscribers from which a fan-out is divided into units: 0.4 s of processor time of one worker."""
 UNIT_SIZE: Final = 4_000
-"""Largest mean number of subscribers of a unit; half as many cost 5 % more. The number of units is a power of two."""
+"""Maximum of the mean number of subscribers per unit. The number of units is the smallest power of two that keeps it.
+Units of half this size would take 5 % more processor time in all."""
 UNITS_PER_WORKER: Final = 2
 """Least number of units per participating worker, so that all workers end at about the same time."""
 MAX_HELPERS: Final = 3
-"""Largest number of helpers of one fan-out. One Redis takes as much processor time as one worker."""
+"""Largest number of helpers of one fan-out. Redis uses as much processor time for a fan-out as a worker does, so more
+helpers would hardly speed it up."""
 _WAIT_S: Final = 0.1
 """Interval at which the units of other workers are checked while no unit is left to claim."""
 
@@ -165,9 +167,10 @@ class FanOut:
                 return None
 
     async def _divide(self, channel_id: ChannelId, cursor: str) -> dict[str, str]:
-        """Divide the subscribers after ``cursor`` into units; return a mapping from unit label to first cursor.
+        """Divide the subscribers after ``cursor`` into units; return the first cursor of each unit, by its label.
 
-        The mapping is empty if the channel has too few subscribers for a division.
+        A unit is a key group, the subscribers whose keys have the same prefix, and its label is this prefix. The
+        mapping is empty if the channel has too few subscribers for a division.
         """
         (count,) = await self._store.channel_index.count([channel_id])
         if count < DIVIDE_FROM:
@@ -177,7 +180,7 @@ class FanOut:
     async def _complete_units(self, delta: Delta) -> int | None:
         """Queue the units of a divided fan-out together with other workers, until all units are finished.
 
-        Return the number of users; None if this fan-out is no longer in progress.
+        Return the number of users for whom the version was queued; None if this fan-out is no longer in progress.
         """
         is_first = True
         while unit := await self._store.fanout_units.claim(delta.channel, delta.version):
@@ -203,7 +206,8 @@ class FanOut:
     async def _queue_page(self, delta: Delta, parts: VersionParts, cursor: str, label: str = "") -> tuple[int, str]:
         """Queue a version for a page of subscribers; return their number and the cursor of the next page.
 
-        ``label`` is the label of a unit's key group; "" stands for all subscribers.
+        ``parts`` are the parts of the version (news and edits), by which messages are filtered. The page begins at
+        ``cursor``. ``label`` is the key group to which the page is limited; "" means all subscribers.
         """
         store = self._store
         entries, cursor = await store.channel_index.page(delta.channel, cursor, PAGE_SIZE, label)

@@ -99,7 +99,10 @@ class RegistryReader:
             self._last_change, self._listing = last_change, (prefixes, request.requested_s, 0)
 
     async def _list_again(self, now_s: float) -> None:
-        """Read the parts of the registry again that are due at ``now_s`` (monotonic s); begin anew after the last."""
+        """Read those parts of the registry again that are due at ``now_s`` (monotonic s).
+
+        The whole registry is read in this way in ``_FULL_LISTING_INTERVAL_S``. After its last part, this begins anew.
+        """
         prefixes, begun_s, done = self._listing
         end = min(int((now_s - begun_s) / _FULL_LISTING_INTERVAL_S * len(prefixes)), len(prefixes))
         await self._list_registry(begun_s, prefixes[done:end])
@@ -114,9 +117,10 @@ class RegistryReader:
             await self._on_events(ChannelsChanged(request.requested_s, tuple(await self._list_batch(batch))))
 
     async def _list_registry(self, requested_s: float, prefixes: Sequence[str]) -> None:
-        """Pass this node's channels to the protocol that are in the parts ``prefixes`` of the registry.
+        """Read parts of the registry, and pass the channels of this node that they contain to the protocol.
 
-        The call is a part of a full listing, which was requested at ``requested_s`` (monotonic s).
+        ``prefixes`` are the prefixes of channel ids by which the parts are named. The call is one step of a full
+        listing, which was requested at ``requested_s`` (monotonic s).
         """
         owned: list[ChannelId] = []  # first all of them, because polls are planned by their number
         for start in range(0, len(prefixes), _BUCKETS_PER_READ):

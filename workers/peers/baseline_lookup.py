@@ -58,10 +58,10 @@ Find = Callable[[ChannelId, int, Digest], Awaitable[LocatedContent | None]]
 class BaselineLookup:
     """Caches contents and baselines for this worker, and looks up those that are not cached.
 
-    The cached baseline of a channel is the last one that this worker used. While a document changes without new
-    entries, the cached baseline may be newer than the baseline in the version's content. A lost baseline is replaced by
-    that of the version, which contains all entries that were sent. A channel that was deleted and created again counts
-    as another channel.
+    The cached baseline of a channel is the last one that this worker used. It may be newer than the baseline in the
+    content of the channel's latest version, because a document can change without new entries. If the cached baseline
+    is lost, the baseline in the content replaces it. No entry is then sent twice, because it contains all entries that
+    were sent. A channel that was deleted and created again counts as another channel.
     """
 
     def __init__(

@@ -37,7 +37,8 @@ from workers.peers.peer_stream import PeerStream
 PING = "ping"
 DEPTH = 3
 FALSE_POSITIVES = 0.02
-"""Target rate of false positives of the fullest filter row. In a failed lookup, the rates of all links add up."""
+"""Target rate of false positives of the fullest filter row. In a lookup of a content that no worker has, the rates of
+all neighbours add up."""
 MAX_FILTER_BITS = 1 << 19
 """Maximum width of a row: 64 KiB."""
 MAX_ROW_DOCUMENTS = 64_000
@@ -47,7 +48,7 @@ MAX_ROW_WORKERS = 64
 _FIRST_WIDTH = 32 * MIN_WIDTH
 _NEW_MEASURED = 24
 _MEASURED_AGAIN = 4
-"""Number of known workers, besides all neighbours, whose round-trip times are measured again at once."""
+"""Number of workers besides the neighbours whose round-trip times are measured again in one maintenance round."""
 _PINGS = 8
 """Number of pings of a worker before the worker counts as far, because a busy machine delays some pings."""
 _SAMPLES = 12
@@ -56,8 +57,8 @@ _CHANGE_DELAY_S = 0.1
 """Changes of the cache within this time are sent together."""
 _READY_TIMEOUT_S = 3.0
 _READY_AFTER_MESSAGE_S = 0.3
-"""A worker that has just joined the ring delays its first lookups: by at most ``_READY_TIMEOUT_S``, and until at most
-``_READY_AFTER_MESSAGE_S`` after the first message of a neighbour."""
+"""A worker that has just joined the ring delays its first lookups until it has received filters. The delay ends
+``_READY_AFTER_MESSAGE_S`` after the first message of a neighbour, and at the latest after ``_READY_TIMEOUT_S``."""
 _ROUNDS_PER_FORGET = 3
 _ROUNDS_PER_MEASUREMENT = 12
 """Number of maintenance rounds after which known round-trip times are measured again."""
@@ -233,7 +234,11 @@ class NeighbourOverlay:
         self._on_measured()
 
     def _on_measured(self) -> None:
-        """Begin or end the exchange of filters, depending on whether a worker is far; select neighbours."""
+        """Select neighbours by the measured round-trip times.
+
+        Filters are exchanged only while a worker is far, that is, its round-trip time exceeds the limit for near
+        workers. The exchange begins or ends here.
+        """
         measured = {node: min(rtts_s) for node, rtts_s in self._rtts_s.items()}
         had_far_peers, self.has_far_peers = (
             self.has_far_peers,

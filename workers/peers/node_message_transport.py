@@ -30,7 +30,7 @@ from service.overlay.ring import RingView
 from service.store.coordination.worker_inboxes import InboxMessage, NodeInboxes
 
 NODE_MESSAGES_VERB = "nodes"
-"""The verb of a request with messages for nodes of the receiving worker."""
+"""The verb (last part of the URL) of a request with messages for nodes of the receiving worker."""
 RETRY_S = 30.0
 """Time for which messages go through the inboxes after a worker has not accepted a request."""
 REQUEST_TIMEOUT_S = 2.0
@@ -101,7 +101,7 @@ class NodeMessageTransport:
 
     @contextlib.contextmanager
     def receive(self, node: NodeId, handler: MessageHandler) -> Iterator[None]:
-        """Pass messages to ``node``, a node of this worker, to ``handler`` while the context is open."""
+        """Call ``handler`` with the messages to ``node``, a node of this worker, while the context is open."""
         self._handlers[node] = handler
         try:
             yield
@@ -109,7 +109,7 @@ class NodeMessageTransport:
             del self._handlers[node]
 
     def on_ring_changed(self, ring: RingView) -> None:
-        """Set the workers of all nodes; discard links to workers that have left the ring."""
+        """Learn from ``ring`` which worker runs each node; discard links to workers that have left the ring."""
         self._peers = {info.id: peer for info in ring.nodes if (peer := peer_of(info)) is not None}
         present = {peer.id for peer in self._peers.values()}
         self._links = {worker: link for worker, link in self._links.items() if worker in present or link.is_sending}

@@ -1,6 +1,7 @@
-"""The search for a content at other workers: along attenuated filters (§II.C), then at the channel's owner.
+"""The search for a content at other workers: along attenuated Bloom filters, then at the channel's owner.
 
-As long as all workers are near each other there are no filters, and the owner is queried at once.
+The walk along filters is the query of Rhea and Kubiatowicz, §II.C. As long as all workers are near each other there are
+no filters, and the owner is queried at once.
 
 The requesting worker makes all requests of a walk itself: each worker returns the content or names the next worker,
 which the requesting worker then contacts. No worker therefore waits on behalf of others, no content is sent over

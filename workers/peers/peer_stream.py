@@ -20,7 +20,7 @@ from service.net.peer_client import MAX_REQUEST_BYTES, Peer, PeerClient
 from service.observability.metrics import PEER_REFUSALS
 
 STREAM_VERB = "tell"
-"""The verb of a request with a batch of messages."""
+"""The verb (last part of the URL) of a request with a batch of messages."""
 _STREAM_BYTES = 8
 _MAX_BATCH_BYTES = MAX_REQUEST_BYTES - 1024
 _MAX_QUEUED_BYTES = 8 * 1024 * 1024

@@ -1,12 +1,18 @@
-"""Concurrency limits for polls, pushes and probes: a slow publisher delays only other slow ones (guarantee I7).
+"""Concurrency limits for requests to publishers, so that a slow publisher delays only other slow ones (guarantee I7).
 
-There is a fast and a slow *lane*, each with slots and a parser process of its own. Within a lane, slots are divided by
-site (registrable domain) and by network, so that neither many hosts of one domain nor many domains at one provider
-occupy all slots. A channel is polled in the slow lane if its last poll was slow, in fetching or in parsing, or while
-its site or network has used up its parser time. Documents are parsed in the slow lane only if that is costly: on a slow
-machine all fetches are slow, and one parser process of low priority could not parse all documents. A document that
-proves to be costly in the parser of the fast lane is parsed again in the slow lane. Private publishers (loopback)
-belong to the operator: their slots are divided by host and port, and no network or parser time budget applies to them.
+They apply to polls, to documents that hubs push, and to probes, which are requests to URLs that are not polled yet.
+
+There is a fast and a slow *lane*, each with slots and a parser process of its own. Within a lane, the slots of each
+site (registrable domain) and of each network are limited, so that neither many hosts of one domain nor many domains at
+one provider occupy all slots.
+
+A channel is polled in the slow lane if fetching or parsing was slow at its last poll, or while its site or network has
+used up its parser time. A document is parsed in the slow lane only if parsing it is probably costly, not because its
+fetch was slow: on a slow machine all fetches are slow, and one parser process of low priority could not parse all
+documents. A document whose parsing proves to be costly in the fast lane is parsed again in the slow lane.
+
+Private publishers (loopback) belong to the operator: their slots are limited by host and port, and no limit per network
+or of parser time applies to them.
 """
 
 import asyncio
@@ -37,7 +43,8 @@ FAST_CPU_S = 0.3
 _SLOT_TIMEOUT_S = 5.0
 _MAX_BUCKETS = 10_000
 _MIN_CHARGE_AFTER_KILL_S = 1.0
-"""Least parser time charged for a document for which a parser was killed, including the start of a new process."""
+"""If a parser process was killed because of a document, at least so many seconds of parser time are charged for it.
+They include the start of a new process."""
 _LARGE_BYTES = 512 * 1024
 """Larger documents are parsed in the slow lane at once, because the fast lane's parser would hardly finish them."""
 
@@ -74,8 +81,8 @@ NETWORK_ALLOWANCE = Allowance(3.0, 3.0)
 class ParserTimeBudgets:
     """The parser time that each site and each network has used on this worker, as leaky buckets in memory.
 
-    The documents of a publisher that has used up its budget are parsed in the slow lane until its bucket has leaked
-    enough. A bucket holds at most twice its allowance, so this takes minutes at most.
+    While the level of a publisher's bucket is at least ``burst_s`` of its allowance, its documents are parsed in the
+    slow lane. The level is never more than 2 · ``burst_s``, so this state ends within a minute after the last document.
     """
 
     def __init__(self) -> None:
@@ -107,10 +114,12 @@ def _allowances(publisher: Publisher) -> list[tuple[tuple[str, str], Allowance]]
 
 
 class LaneLimits(NamedTuple):
-    """The limits of a lane: its number of slots in total, per site, per network, and for all unknown networks.
+    """The limits of a lane.
 
-    At most ``readers_per_network`` callers of one network may hold the lane's parser process or wait for it. A job of
-    the parser may use ``cpu_s`` seconds of processor time; infinity means the parser's own limit.
+    - ``slots``, ``per_site``, ``per_network``: the number of slots in total, of each site, and of each network
+    - ``unknown_network``: the number of slots of all publishers together whose network is not known yet
+    - ``readers_per_network``: how many polls of one network may hold the lane's parser process or wait for it
+    - ``cpu_s``: the processor time of one parser job in seconds; infinity means the parser's own limit
     """
 
     slots: int
@@ -131,7 +140,8 @@ PROBE_LIMITS: Final = (
     LaneLimits(slots=24, per_site=2, per_network=6, unknown_network=12, readers_per_network=6, cpu_s=FAST_CPU_S),
     LaneLimits(slots=24, per_site=2, per_network=6, unknown_network=12, readers_per_network=1, cpu_s=inf),
 )
-"""The limits of the lanes for probes of URLs. Each probe holds a slot of the fast lane from beginning to end."""
+"""The limits of the fast and the slow lane for probes (requests to URLs that are not polled yet). Each probe holds a
+slot of the fast lane from beginning to end."""
 
 
 class _Semaphores(WeakValueDictionary[str, asyncio.Semaphore]):
@@ -148,7 +158,8 @@ class _Semaphores(WeakValueDictionary[str, asyncio.Semaphore]):
 class ConcurrencyLane:
     """The fast or the slow lane: a limited number of slots for polls, and one parser process.
 
-    A poll holds one of ``slots``. While its documents are parsed, the poll also holds ``reading``.
+    A poll holds the semaphore ``slots``. While its documents are parsed, the poll also holds the semaphore ``reading``,
+    which stands for the parser process.
     """
 
     def __init__(self, limits: LaneLimits, parser: ParserClient, budgets: ParserTimeBudgets) -> None:
@@ -225,11 +236,18 @@ class ConcurrencyLanes:
         self._budgets = budgets
 
     def choose_for_poll(self, state: PollState) -> ConcurrencyLane:
-        """Return the lane in which to poll a channel now: the slow lane if its last poll was slow or costly."""
+        """Return the lane in which to poll a channel now.
+
+        It is the slow lane if the last fetch was slow, the last parse was costly, or the parser time is used up.
+        """
         return self._slow if state.slow else self.choose_for_document(state, 0)
 
     def choose_for_document(self, state: PollState, size_bytes: int) -> ConcurrencyLane:
-        """Return the lane in which to parse a channel's documents, whose size is ``size_bytes`` in all."""
+        """Return the lane in which to parse a channel's documents, whose size is ``size_bytes`` in all.
+
+        It is the slow lane if the last parse was costly, the documents are large, or the parser time of the publisher's
+        site or network is used up.
+        """
         is_costly = state.costly or size_bytes > _LARGE_BYTES or self._budgets.is_exhausted(publisher_of(state))
         return self._slow if is_costly else self._fast
 

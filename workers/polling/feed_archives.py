@@ -17,7 +17,7 @@ from workers.polling.politeness import Politeness
 from workers.polling.publisher_requests import document_of, must_be_public
 
 _MAX_ARCHIVES = 3
-"""Documents with older entries that one poll reads after polls were missed."""
+"""Largest number of archive documents that one poll reads after polls were missed."""
 _ARCHIVES_TIMEOUT_S = 20.0
 
 Detect = Callable[[tuple[Document, ...]], Awaitable[DetectionResult]]
@@ -34,10 +34,12 @@ class FeedArchives:
     async def add_archives(
         self, channel: Channel, documents: tuple[Document, ...], findings: DetectionResult, detect: Detect
     ) -> tuple[tuple[Document, ...], DetectionResult]:
-        """Fetch up to 3 archive documents of a channel's feed, as long as its findings name an older document.
+        """Fetch up to ``_MAX_ARCHIVES`` archive documents of a channel's feed, the newest first.
 
-        Returns the archives followed by ``documents``, and the findings of ``detect`` for all of them. ``findings`` are
-        the findings for ``documents`` alone; they are returned if no archive can be read.
+        ``findings`` is the result of comparing ``documents`` with the channel's baseline. If polls have missed entries,
+        it has the URL of the next older document, which is fetched. ``detect`` then compares all documents, and its
+        result may name another one. Returns the archives followed by ``documents``, and the result for all of them; if
+        no archive can be read, ``documents`` and ``findings``.
         """
         # An error in an archive does not invalidate the documents at hand.
         with contextlib.suppress(PublisherError, UserError, TimeoutError):

@@ -23,7 +23,7 @@ from service.store.coordination.request_budgets import SECONDS_PER_HOUR, RateLim
 from workers.polling.poll_state import PollState
 
 BURST = 5
-"""Requests that a publisher may receive in quick succession."""
+"""Largest number of requests that a publisher may receive in quick succession."""
 
 # A request arrives later than its token was taken. One token is held back, because this delay may vary by 1/rate.
 _GRANTED_BURST = BURST - 1
@@ -31,9 +31,8 @@ _GRANTED_BURST = BURST - 1
 _TOO_MANY_REQUESTS, _UNAVAILABLE = 429, 503
 _BUDGET_TIMEOUT_S = 20.0
 _HINT_SHARE = 0.95
-"""Share of the delay in a publisher's hints for which a channel is paused. Schedules keep the whole interval, but a
-poll may begin a little less than the interval after the previous poll, which was late.
-"""
+"""A channel is paused for this share of the interval that its publisher's hints ask for. Schedules keep the whole
+interval. If a poll was late, however, the next one, which is on time, begins after a little less than the interval."""
 _MAX_CACHED_HOSTS = 10_000
 
 
@@ -70,7 +69,7 @@ class Politeness:
     async def acquire_poll(self, state: PollState) -> None:
         """Take the tokens for a poll of a channel from the budgets of the channel and of its network.
 
-        The channel's budget is that of its number of subscribers (:meth:`FleetPolicy.most_polls_per_hour`). The token
+        The channel's budget grows with its number of subscribers (:meth:`FleetPolicy.most_polls_per_hour`). The token
         for its site is taken later, by :meth:`acquire_site`.
         """
         channel, group = state.channel, state.address_group
@@ -107,8 +106,9 @@ class Politeness:
     async def charge_network(self, address: str, charged_group: str = "") -> str:
         """Charge the budget of the network that has responded to a request; return the network's address group.
 
-        ``address`` is the IP address that responded. Nothing is charged if its address group is ``charged_group``,
-        whose token was taken before. If the address is "" or not public, nothing is charged, and "" is returned.
+        ``address`` is the IP address that responded. ``charged_group`` is the address group for which the caller took a
+        token before the request; it is not charged again. If the address is "" or not public, nothing is charged, and
+        "" is returned.
         """
         group = public_address_group(address)
         if group and group != charged_group:
@@ -131,10 +131,11 @@ class Politeness:
             await self._budgets.pause(channel.id, pause_s)
 
     async def apply_polling_hints(self, state: PollState, headers: Mapping[str, str], now_s: float) -> None:
-        """Pause a public channel until the earliest next poll by the publisher's polling hints.
+        """Pause a public channel as long as its publisher's polling hints ask clients to wait.
 
-        The hints are in ``state`` and in the response's ``headers``; ``now_s`` is the Unix time. The channel is not
-        paused if its budget does not allow an earlier poll anyway.
+        Hints are, for example, RSS's ``ttl`` and ``skipHours`` in ``state``, and ``Cache-Control`` in the response's
+        ``headers``. ``now_s`` is the Unix time. The channel is not paused if its own budget requires at least this
+        wait.
         """
         if state.channel.private:
             return
@@ -173,14 +174,20 @@ class Politeness:
 
 
 def charged_site(channel: Channel) -> str:
-    """Return the site whose budget is charged for polls of a channel; "" for private channels and this machine."""
+    """Return the site whose budget is charged for polls of a channel.
+
+    The result is "" for a channel whose address is private or on this machine (loopback), because it has no budget.
+    """
     host = host_of(channel.url)
     return "" if channel.private or is_loopback(host) else site_of(host)
 
 
 @lru_cache(_MAX_CACHED_HOSTS)
 def pausable_site(url: str) -> str:
-    """Return the site of ``url``, the unit of pauses; on this machine, each port is a site of its own."""
+    """Return the site of ``url``, which is paused as a whole: the registrable domain.
+
+    For a URL on this machine (loopback), it is the host with the port.
+    """
     host = host_of(url)
     return urlsplit(url).netloc if is_loopback(host) else site_of(host)
 

@@ -40,7 +40,8 @@ from workers.polling.websub_pushes import PushProcessor
 _CLOCK_JUMP_S = 1.0
 _AHEAD_S = 0.1
 _SLOT_S = 0.05
-"""Polls due in one slot begin together: a request to the store then costs a tenth of what it costs alone."""
+"""Length of a time slot. Polls that are due in the same slot begin together, and share requests to the store, which
+reduces their costs to a tenth."""
 
 log = structlog.get_logger(__name__)
 
@@ -58,7 +59,8 @@ class _ScheduledChannel(msgspec.Struct, gc=False):
     is_base_current: bool = False
     is_polling: bool = False
     begun_s: float = -inf
-    """The due time of the last poll that has begun; it may be in the near future."""
+    """The due time of the last poll that has begun; it may be in the near future, because polls begin a little
+    early."""
     update: DetectedUpdate | None = None
     """The last detected update, until it has a version."""
 
@@ -301,10 +303,11 @@ class PollScheduler:
         return result
 
     def _changed_limits(self, channel_id: ChannelId, hint_s: int) -> list[LimitObserved]:
-        """Return the polling limits of a channel after a successful poll that differ from those known to its owner.
+        """Return the polling limits of a channel that a successful poll has changed, as events for its owner.
 
-        The poll ends back-offs for failures and pauses. ``hint_s`` is the shortest interval in seconds between polls
-        that the publisher's hints request, or 0.
+        The poll ends the back-off for failures and the pause, if any. It sets the limit for hints to ``hint_s``, the
+        shortest interval in seconds between polls that the publisher's hints ask for, or 0. Limits that the owner
+        already knows are left out.
         """
         channel, now_s = self._channels.get(channel_id), self._clock.wall_s()
         known = channel.assignment.limits if channel else None
@@ -332,9 +335,10 @@ class PollScheduler:
         await self._on_events(self._record_update(update))
 
     async def _compare_again(self, channel: _ScheduledChannel) -> None:
-        """Compare a channel's last update with the current version, which contains the candidate of another node.
+        """Compare the last update that this node detected with the channel's current version.
 
-        Changes that are not in that version are offered to the channel's owner.
+        That version has the changes that another node detected. Changes that it does not have are offered to the
+        channel's owner.
         """
         update, state = channel.update, channel.poll_state
         if update is None or state is None or update.candidate.base_version >= state.channel.version:

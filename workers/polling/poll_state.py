@@ -84,9 +84,10 @@ def advance_to_version(
 
 
 def is_version_of(candidate: Candidate, base: VersionBase) -> bool:
-    """Return whether ``candidate`` has become the version with ``base``, so that all its changes have a version.
+    """Return whether ``candidate`` is the one from which the channel's owner made the version described by ``base``.
 
-    Otherwise the version is the candidate of another node.
+    If so, all changes of ``candidate`` have a version. Otherwise the version has the changes that another node
+    detected.
     """
     return (candidate.delta.detected_s, candidate.validators) == (base.detected_s, base.validators)
 

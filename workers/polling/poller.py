@@ -169,9 +169,10 @@ class Poller:
         return remaining
 
     def on_versioned(self, before: PollState, after: PollState, candidate: Candidate) -> None:
-        """Use the baseline of ``candidate`` for further polls, because the candidate of this node has become a version.
+        """Cache the baseline of ``candidate`` for further polls.
 
-        ``before`` is the channel's state before the version, and ``after`` the state with the version.
+        This node detected the changes in ``candidate``, and the channel's owner has made a version from it. ``before``
+        is the channel's state at the previous version, and ``after`` its state at the new version.
         """
         self._contents.on_versioned(after.channel, candidate.delta, candidate.memory, before.digest, after.digest)
 

@@ -53,8 +53,9 @@ def document_of(fetched: FetchResult) -> Document:
 
 
 def must_be_public(channel: Channel) -> bool:
-    """Return whether a channel must be fetched from public addresses only: it exists, and was created as public.
+    """Return whether a channel must be fetched from public addresses only.
 
-    Otherwise a publisher could redirect to the operator's networks and expose their contents to subscribers.
+    This is so if the channel exists, and its publisher's address was public when it was created. Otherwise the
+    publisher could redirect to the operator's own networks, and so expose their contents to subscribers.
     """
     return bool(channel.created_s) and not channel.private

@@ -1,4 +1,6 @@
-"""The WebSub subscriber (W3C) of a node's channels: requests that the hubs that feeds name push changes.
+"""The WebSub subscriber (W3C) of a node's channels.
+
+A feed can name hubs. A subscriber asks a hub to push the changes of the feed.
 
 The next request to a hub and its time follow from the store alone (:mod:`service.feeds.websub_protocol`), so a node may
 die at any moment and another node continues. Hubs only reduce detection delays: a channel is polled in any case.
@@ -88,7 +90,7 @@ class HubSubscriber:
     async def _load_due(self, ring: RingView, node_id: NodeId) -> list[tuple[ChannelId, HubState]]:
         """Return the channels of this node with a request that is due to a hub, and their subscription states.
 
-        Channels that no longer name a hub are unregistered.
+        Channels without a hub are removed from the list of channels with hubs.
         """
         websub, now_s = self._store.websub, self._clock.wall_s()
         registered = await websub.ids_in_buckets(owned_prefixes(ring, node_id))

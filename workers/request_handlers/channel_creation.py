@@ -53,9 +53,10 @@ class ChannelCreator:
         self._node.contents.put(channel.id, digest_of(first.content), first.content)
 
     async def _restart(self, channel: Channel, fetched: FetchResult, findings: DetectionResult) -> None:
-        """Continue a channel that is dormant, or had moved away, from the document in ``fetched``.
+        """Poll a channel again that is dormant, or that had moved to another URL.
 
-        ``findings`` are the parser's results for the document.
+        ``fetched`` is the response at its URL, and ``findings`` are the parser's results for the document. The entries
+        in this document count as known.
         """
         now_s, channels = time.time(), self._store.channels
         first, latest = _first_snapshot(fetched, findings, now_s), tuple(reversed(findings.latest))

@@ -35,7 +35,8 @@ _SECOND_FETCH_DELAY_S = 1.5
 
 _FETCHED_BY_S = 6.5
 _PARSED_BY_S = 8.5
-"""Deadlines for fetching and for parsing all documents, in seconds after the start of a probe, while a user waits."""
+"""Deadlines of a probe, for which a user waits: all documents must be fetched by ``_FETCHED_BY_S`` and parsed by
+``_PARSED_BY_S``, in seconds after its start."""
 _MIN_FETCH_TIMEOUT_S = 1.0
 _TLS_TIMEOUT_S = 2.0
 
@@ -60,7 +61,7 @@ class ResolvedUrl(msgspec.Struct, frozen=True):
 
 
 ResolutionCache = TTLCache[tuple[str, bool], ResolvedUrl]
-"""Channels that probes found but did not create, by URL and whether it was resolved as a page."""
+"""Channels that were found for a preview but not created, by URL and whether the URL was resolved as a page."""
 
 
 def create_resolution_cache() -> ResolutionCache:
@@ -84,7 +85,7 @@ class NewUrlResolver:
     """Resolves one URL to a channel, on behalf of the node that received the request."""
 
     def __init__(self, store: Store, prober: Prober, node: Node, cache: ResolutionCache) -> None:
-        """Create the resolver of one probe on ``node``; ``cache`` has the results of recent probes."""
+        """Create the resolver for one request on ``node``; ``cache`` has the results of recent requests."""
         self._store = store
         self._prober = prober
         self._node = node

@@ -53,7 +53,8 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 Report = Callable[[str], None]
 
 OBSERVER = "observer@localhost"
-"""A user subscribed to every channel, whose outbox has the time at which each version was queued."""
+"""The user who is subscribed to every channel. A version of a channel has new or changed entries. The outbox of this
+user, a Redis stream, has the time at which each version was queued."""
 
 _CONCURRENT_CHANNELS = 64
 _USER_COUNT = 1_500
@@ -62,8 +63,9 @@ _USER_COUNT = 1_500
 class DeploymentSetup(msgspec.Struct, frozen=True):
     """The size of a deployment, and its duration before and during the measurement in real seconds.
 
-    Channels are private; with ``public``, they are public, and the default limits for public channels apply. ``kill``
-    means that one worker process is killed after half of the measurement.
+    By default, channels have loopback addresses, to which no request limits apply. With ``public``, they have host
+    names that count as public, and the default request limits apply. With ``kill``, one worker process is killed after
+    half of the measurement.
     """
 
     channels: int = 7_500
@@ -182,9 +184,9 @@ class _Publisher:
 
 @asynccontextmanager
 async def _workers(setup: DeploymentSetup, redis_url: str, folder: Path, store: Store) -> AsyncIterator[list[Child]]:
-    """Run the worker processes until the context ends; yield them when all their nodes are in the ring.
+    """Run the worker processes until the context ends; yield them when all nodes have joined Corona's ring.
 
-    ``folder`` is the directory for their files.
+    ``folder`` is the directory for the log files of the processes.
     """
     overrides = {
         "CORONET_REDIS_URL": redis_url,
@@ -221,7 +223,10 @@ async def _workers(setup: DeploymentSetup, redis_url: str, folder: Path, store: 
 
 
 def _shipped_limits() -> dict[str, str]:
-    """Return the settings of the product's default limits for public channels in compressed time."""
+    """Return the default limits of requests and polls, multiplied by ``COMPRESSION``, as environment variables.
+
+    One second of the experiment stands for ``COMPRESSION`` seconds, so it needs as many times more requests.
+    """
     settings = Settings()
     per_hour = ("max_polls_per_hour", "polls_per_hour_for_one_subscriber")
     per_s = ("host_requests_per_s", "address_requests_per_s")
@@ -229,10 +234,10 @@ def _shipped_limits() -> dict[str, str]:
 
 
 def _hosts_file_prefix(folder: Path) -> tuple[str, ...]:
-    """Return a command prefix, with which a command resolves the host names of public channels to loopback addresses.
+    """Return the start of a command line that runs the rest with a hosts file of its own.
 
-    The prefix runs the command in its own mount namespace (Linux) with its own hosts file, which is written to
-    ``folder``.
+    In this file, which is written to ``folder``, the host names of public channels have loopback addresses. It replaces
+    /etc/hosts only for this command, which runs in a mount namespace of its own (Linux).
     """
     hosts = folder / "hosts"
     lines = ("127.0.0.1 localhost", *(f"{address} {name}" for name, address in SITES.items()))
@@ -250,9 +255,9 @@ def _cpu_s(child: Child) -> float:
 
 
 async def _read_version_times(store: Store, channels: Sequence[ChannelId]) -> VersionTimes:
-    """Return, for each channel, the times at which the versions of its entries were queued for delivery.
+    """Return the time at which each entry was queued for delivery, with the version that introduced the entry.
 
-    The times are read from the outbox of the user "observer", who is subscribed to all channels.
+    The times are read from the outbox of the user ``OBSERVER``, who is subscribed to all channels.
     """
     number_of = {cid.encode(): number for number, cid in enumerate(channels)}
     queued = await store.redis.call("XRANGE", keys.outbox(keys.user_id(OBSERVER)), "-", "+")
@@ -267,9 +272,11 @@ async def _read_version_times(store: Store, channels: Sequence[ChannelId]) -> Ve
 
 
 async def _add_channels(store: Store, port: int, updates: PublicationTimes, *, public: bool) -> list[ChannelId]:
-    """Create the channels with their present content and subscribers; return their ids in order.
+    """Create the channels of ``updates`` and subscribe users to them; return the channels' ids in order.
 
-    The user "observer" is additionally subscribed to every channel. ``port`` is the port of the publisher.
+    A new channel knows the entries that its feed has at present. The user ``OBSERVER`` is additionally subscribed to
+    every channel. ``port`` is the port of the publisher. ``public`` determines the form of the URLs
+    (:func:`channel_url`).
     """
     channels: list[ChannelId] = []
     users = _assign_users(updates.subscribers)

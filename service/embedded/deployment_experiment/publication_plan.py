@@ -21,7 +21,7 @@ SUBSCRIBERS_PER_CHANNEL = 20
 
 
 VersionTimes = Mapping[tuple[int, str], float]
-"""(channel, entry title) → Unix time at which the entry's version was queued for subscribers."""
+"""(number of the channel, title of the entry) → Unix time at which the entry was queued for subscribers."""
 
 
 class PublicationPlan(msgspec.Struct, frozen=True):
@@ -63,17 +63,19 @@ def draw_publication_times(plan: PublicationPlan) -> PublicationTimes:
 
 
 HOSTS = tuple(f"127.0.1.{number}" for number in range(1, 101))
-"""Channels are spread over many hosts, because workers limit the request rate per host."""
+"""Channels are spread over many hosts, because workers limit the number of concurrent requests per host."""
 
 
 SITES = {f"site-{number}.example": host for number, host in enumerate(HOSTS)}
-"""The addresses in ``HOSTS``, by their host names in URLs of public channels; each is a site with its own budget."""
+"""The addresses in ``HOSTS`` by host name. Public channels have URLs with these names. Each name is a site, for which
+workers limit the rate of requests."""
 
 
 def channel_url(channel: int, port: int, *, public: bool) -> str:
     """Return the URL of the channel with this number on a publisher that listens on ``port``.
 
-    The host of a ``public`` channel is a name, because no budget applies to requests to loopback addresses.
+    The URL of a ``public`` channel has a host name of ``SITES``, to which request limits apply. The URL of any other
+    channel has an address of ``HOSTS``, to which no request limits apply, because it is a loopback address.
     """
     hosts = tuple(SITES) if public else HOSTS
     return f"http://{hosts[channel % len(hosts)]}:{port}/feeds/{channel}"
@@ -88,12 +90,15 @@ def entry_title(update: int) -> str:
 
 
 class DeploymentResult(msgspec.Struct, frozen=True):
-    """The results of one run. Seconds are those of the paper; means are weighted by subscriptions.
+    """The results of one run. Delays are in seconds of the paper; means are weighted by subscriptions.
 
-    ``polls_per_min`` is the fleet's number of polls per minute of the paper. ``legacy_detection_s`` is the mean
-    detection delay if each subscriber polled separately. ``missed`` is the number of entries that were published during
-    the measurement and never detected. ``recovered_after_s`` is the measured time from the kill until the fleet polls
-    at its former rate again (:func:`recovery_s`); None without a kill, or if it never does.
+    - ``measured_s``: the real duration of the measurement in seconds
+    - ``updates``, ``missed``: the number of entries published during the measurement, and of those never detected
+    - ``legacy_detection_s``: the mean detection delay if each subscriber polled separately, as without Corona
+    - ``polls_per_min``: the polls of all workers per minute of the paper
+    - ``worker_cores``: the mean number of processor cores that all workers use
+    - ``recovered_after_s``: the real seconds from the kill until the workers poll at their former rate again
+      (:func:`recovery_s`); None without a kill, or if they never do
     """
 
     nodes: int
@@ -139,9 +144,9 @@ def detection_delays(
 ) -> tuple[Floats, Floats, int]:
     """Return the delays (measured s) and the weights of the detected entries, and the number of undetected entries.
 
-    Only entries published from ``from_s`` until ``until_s`` are included. ``versioned`` has the time at which each
-    entry's version was queued. The weight of a channel, its number of subscribers, is divided among its detected
-    entries, so that channels with many entries do not weigh more (Corona §3.1).
+    Only entries published from ``from_s`` until ``until_s`` (Unix s) are included. ``versioned`` has the time at which
+    each detected entry was queued. The weight of an entry is its channel's number of subscribers divided by the
+    channel's number of detected entries. Channels with many entries therefore do not weigh more (Corona §3.1).
     """
     delays: list[float] = []
     weights: list[float] = []

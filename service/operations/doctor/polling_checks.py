@@ -1,4 +1,7 @@
-"""Checks of polling: the polling levels of channels, and whether the policy has an effect."""
+"""Checks of polling: the polling levels of channels, and whether limits leave the polling policy a choice.
+
+The polling level of a channel determines how many nodes poll it (Corona §3.1).
+"""
 
 import asyncio
 import contextlib
@@ -23,9 +26,9 @@ _CHANNELS_METRIC = re.compile(
 
 
 async def check_polling(settings: Settings) -> list[CheckResult]:
-    """Check the channels' polling levels, and whether the polling policy has an effect, by the metrics of all workers.
+    """Check the channels' polling levels, and whether limits leave the polling policy a choice.
 
-    The result is [] if there are no workers or Redis is unavailable.
+    Both are read from the metrics of all workers. The result is [] if there are no workers or Redis is unavailable.
     """
 
     async def read(store: Store) -> tuple[set[str], FleetObjective]:
@@ -55,8 +58,9 @@ async def _metrics(processes: ProcessClient, url: str) -> str:
 def judge_levels(levels: Levels, channels: Mapping[str, int], unread: int) -> CheckResult:
     """Return a result, which is always ``ok``, that states the number of channels at each polling level.
 
-    ``channels`` has these numbers. ``levels`` is the policy's kind of levels. ``unread`` is the number of workers whose
-    metrics could not be read.
+    ``channels`` maps each level to its number of channels. ``levels`` is the base of the levels, the factor by which
+    each level reduces the number of polling nodes, or states that any number of nodes is allowed. ``unread`` is the
+    number of workers whose metrics could not be read.
     """
     kind = "any number of nodes" if levels is Levels.CONTINUOUS else f"base {levels}"
     counts = ", ".join(f"{channels[level]} at level {level}" for level in sorted(channels, key=int))
@@ -67,9 +71,10 @@ def judge_levels(levels: Levels, channels: Mapping[str, int], unread: int) -> Ch
 
 
 def judge_polling(channels: Mapping[BindingConstraint, int]) -> CheckResult:
-    """Return the constraints on channels' polls, and a warning if nearly all channels have the same one.
+    """Return a result that states which constraints determine how often channels are polled.
 
-    ``channels`` are the numbers of channels by the constraint that determines their number of polls.
+    The result is a warning if nearly all channels have the same constraint, because the polling policy then has no
+    effect. ``channels`` maps each constraint to the number of channels whose polls it determines.
     """
     shares = [f"{100 * share:.0f} % {BOUND_LABELS[bound]}" for bound, share in bound_shares(channels).items()]
     details = f"channels: {', '.join(shares)}" if shares else "no channels are planned yet"

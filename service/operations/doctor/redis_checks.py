@@ -1,4 +1,4 @@
-"""Checks of Redis: connection, version, persistence, memory, latency and clock, and the workers in its ring."""
+"""Checks of Redis: connection, version, persistence, memory, latency and clock, and the number of nodes in the ring."""
 
 import statistics
 from collections.abc import Awaitable, Callable
@@ -20,7 +20,7 @@ _Value = TypeVar("_Value")
 
 
 async def check_store(settings: Settings, clock: Clock = SYSTEM_CLOCK) -> list[CheckResult]:
-    """Check Redis, the difference between its clock and this machine's, and the number of workers in the ring."""
+    """Check Redis, the difference between its clock and this machine's, and the number of nodes in the ring."""
     try:
         async with opened(settings) as store:
             info = (await read_infos(store))[0]
