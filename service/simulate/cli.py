@@ -26,13 +26,15 @@ from service.simulate.schedulers.experiment import SchedulersSetup
 from service.simulate.schedulers.publication_trace import Publishers
 
 EXPERIMENTS_WITH_PAGE = ("clash", "corona", "discovery", "location", "partial-lookup", "schedulers")
-"""Experiments with a report page."""
+"""Experiments with a page in ``docs/experiments``, which the command ``report`` writes."""
 
 BASES = (None, 2, 4, 16, 32, 256)
-"""Bases b of polling set sizes N/bˡ whose digits divide an id's 160 bits; None for sizes of any number of nodes."""
+"""The allowed values of ``--base``, the base b of the paper's polling set sizes N/bˡ. A digit to base b has 1, 2, 4, 5
+or 8 bits, all of which divide an id's 160 bits. With None, a polling set can have any size."""
 
 PROTOCOL_BASES = (None, 2, 4, 16)
-"""Bases of polling levels in production; None for polling sets of any number of nodes."""
+"""The allowed values of ``--base`` with ``--protocol``, those that production supports. With None, a polling set can
+have any size."""
 
 app = typer.Typer(
     add_completion=False,
@@ -257,7 +259,7 @@ def _run_experiment(
 ) -> None:
     """Run the experiment ``name`` and print its results; if ``plot`` is given, also draw them to this file.
 
-    ``arguments`` are those of ``run`` in the ``module`` of the experiment's package.
+    The function ``run`` in the module ``module`` of the experiment's package is called with ``arguments``.
     """
     if plot is not None and not plot.absolute().parent.is_dir():
         raise typer.BadParameter(f"There is no folder {plot.parent} for the plot.")

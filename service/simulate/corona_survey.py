@@ -1,7 +1,8 @@
 """The distributions of update intervals and popularity of Corona §5, from which several experiments draw channels.
 
-10 % of the channels change every 10 min to 1 h and 40 % every 1 to 120 h, log-uniformly, and half of them once a week.
-Popularity is Zipf with exponent 0.5, independent of the update interval.
+10 % of the channels have a mean update interval between 10 min and 1 h, 40 % between 1 h and 120 h, both log-uniformly
+distributed. The other half are updated once a week. Numbers of subscribers have a Zipf distribution with exponent 0.5,
+independent of the update interval.
 """
 
 import numpy as np
@@ -10,7 +11,7 @@ from service.simulate.numerics import HOUR_S, MINUTE_S, WEEK_S, Floats, Ints
 
 ZIPF_EXPONENT = 0.5
 SUBSCRIBERS_PER_CHANNEL = 50
-"""Corona §5: 5,000,000 subscriptions to 100,000 channels."""
+"""Mean number of subscribers per channel: Corona §5 has 5,000,000 subscriptions to 100,000 channels."""
 
 
 def draw_intervals_s(channels: int, rng: np.random.Generator) -> Floats:

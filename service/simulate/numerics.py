@@ -16,7 +16,10 @@ WEEK_S = 7 * DAY_S
 
 
 def ranges(first: Ints | int, length: Ints) -> Ints:
-    """Return the ranges of consecutive numbers from ``first`` on, with ``length`` numbers each, as one array."""
+    """Return several ranges of consecutive numbers, one after another, as one array.
+
+    Range i has ``length[i]`` numbers, of which the first is ``first[i]``, or ``first`` if that is a single number.
+    """
     return np.repeat(first + length - np.cumsum(length), length) + np.arange(length.sum())
 
 
@@ -35,7 +38,7 @@ def first_index_beyond(low: Ints, high: Ints, is_beyond: Callable[[Ints], Bools]
 
 
 def mix_bits(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return a pseudorandom number of 64 bits for each of ``values``: the finaliser of SplitMix64."""
+    """Return a pseudorandom number of 64 bits for each of ``values``, by the last step of the generator SplitMix64."""
     mixed = values
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)

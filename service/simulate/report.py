@@ -1,9 +1,11 @@
 """Common functions of all reports: jobs in two processes, terminal tables, plots, and Markdown templates.
 
-The package of an experiment ``x`` has a module ``report`` with ``JOBS``, ``table(outcome)`` and ``plot_run(outcome,
-file)`` for one run, and ``page(outcomes)`` and ``plot(outcomes, file)`` for ``docs/experiments``. There ``outcomes``
-has the results of ``JOBS`` by the name of the job. The template ``templates/x.md.j2`` has the texts and tables of the
-page, also the paper's values with which :func:`compare` compares Coronet's, and takes all numbers from the outcomes.
+An experiment ``x`` has a module ``x.report``. For one run, it has ``table(outcome)`` and ``plot_run(outcome, file)``.
+For the page in ``docs/experiments``, it has ``JOBS``, the runs of which the page shows results, and the functions
+``page(found)`` and ``plot(found, file)``, where ``found`` has lists of results by the name of the job.
+
+The template ``templates/x.md.j2`` has the texts and tables of the page. It also has the paper's values, with which
+:func:`compare` compares Coronet's. All of Coronet's numbers are taken from the results.
 """
 
 import gc
@@ -39,7 +41,7 @@ def without_garbage_collection() -> Iterator[None]:
     """Disable Python's garbage collection until the context ends.
 
     Runs create few reference cycles, and collections would take a fifth of the run's time. The collection at the end
-    skips the objects that existed at the beginning.
+    examines only objects that were created in the context.
     """
     gc.disable()
     gc.freeze()
@@ -127,11 +129,13 @@ def draw(
 
 
 def render(template: str, **values: object) -> str:
-    """Render the template of a report page.
+    """Render the template of a report page with ``values``, and return Markdown.
 
-    Filters for templates: ``form`` is Python's ``format``; ``mean``, ``most`` and ``least`` aggregate a field of all
-    items (see :func:`each`), or the items themselves; ``transposed`` converts lists per seed to tuples per position.
-    Functions for templates: :func:`compare`, :func:`ratios` and :func:`differences`.
+    Templates can use these filters: ``form`` is Python's ``format``. ``each`` and ``spread`` are the functions of this
+    module. ``mean``, ``most`` and ``least`` are the mean, the maximum and the minimum of the values that :func:`each`
+    returns. ``transposed`` converts a list per seed, each with one value per position, to a tuple per position.
+
+    Templates can also call :func:`compare`, :func:`ratios` and :func:`differences`.
     """
     environment = Environment(  # noqa: S701 - Markdown, not HTML
         loader=FileSystemLoader(Path(__file__).parent / "templates"),
@@ -166,18 +170,23 @@ def each(items: Iterable[Any], field: str = "") -> list[Any]:
 
 
 NEARLY = 0.15
-"""Relative distance from the paper's range up to which a verdict states the distance."""
+"""Maximum relative distance of Coronet's mean from the paper's range for which a verdict is "within …" and not "not
+reproduced"."""
 
 
 def compare(  # noqa: PLR0917 - a row of a table in a template
     figure: str, paper: str, values: Sequence[float], low: float, high: float, form: str = ".3g", why: str = ""
 ) -> str:
-    """Return a row of a page's table of verdicts, in Markdown: the figure, the paper's value, Coronet's, the verdict.
+    """Return one row of a Markdown table, which compares Coronet's values with the paper's and states a verdict.
 
-    ``figure`` names a figure or table of the paper and the compared quantity, ``paper`` is the paper's value as text,
-    and ``values`` are Coronet's values of all seeds, with the format specification ``form``. Values from ``low`` to
-    ``high`` reproduce the paper's. ``why`` explains a difference; it is omitted if the values of all seeds are in the
-    range.
+    Args:
+        figure: The figure or table of the paper, and the compared quantity.
+        paper: The paper's value as text.
+        values: Coronet's values, one per seed.
+        low: The lowest of Coronet's values that reproduces the paper's.
+        high: The highest of Coronet's values that reproduces the paper's.
+        form: The format specification of Coronet's values.
+        why: The explanation of a difference. It is omitted if the values of all seeds are in the range.
     """
     inside = sum(low <= value <= high for value in values)
     middle = mean(values)
@@ -207,7 +216,7 @@ def spread(items: Sequence[Any], field: str = "", form: str = "", scale: float =
     """Return the mean of a field of all items as text, followed by minimum and maximum in brackets.
 
     The brackets are omitted if minimum and maximum have the same text. ``field`` is a path as in :func:`each`, and
-    ``form`` is a format specification. All values are multiplied by ``scale``.
+    ``form`` is a format specification. All values are multiplied by ``scale`` first.
     """
     values = [value * scale for value in each(items, field)]
     shown, least, greatest = (format(value, form) for value in (mean(values), min(values), max(values)))

@@ -14,11 +14,14 @@ class VirtualClock:
         self._order = count()
 
     def after(self, delay_s: float, act: Callable[[], None]) -> None:
-        """Call ``act`` in ``delay_s`` seconds; of calls at the same time, the first added is made first."""
+        """Call ``act`` in ``delay_s`` simulated seconds.
+
+        Calls at the same time are made in the order in which they were added.
+        """
         heapq.heappush(self._due, (self.now_s + delay_s, next(self._order), act))
 
     def run_until(self, end_s: float) -> None:
-        """Advance the simulated time to ``end_s``, and make all calls until then."""
+        """Advance the simulated time to ``end_s``, and make all calls that are due until then, in order of time."""
         while self._due and self._due[0][0] <= end_s:
             self.now_s, _, act = heapq.heappop(self._due)
             act()

@@ -1,12 +1,13 @@
 """One run of the experiment ``clash``: 1,000 servers, 100,000 sources and three workloads, compared with plain DHTs.
 
-Server tables and their transitions, the load policy, the steps of moves, the load formula, the map from keys to
-servers, and the depth search with its cache are production code. Loads are measured between two load checks, with
-the key groups of that time.
+The servers' tables of key groups, the policy that decides when to split and merge groups, the formula of a group's
+load, the map from keys to servers, and the search for the depth of a key's group are production code. Every five
+minutes (``CHECK_S``) servers check whether groups can be merged. Loads are measured between two such checks.
 
-*Lookups* (§V.C): a client always uses the same entry server, which caches depths for all its clients, as a process of
-Coronet does for its users. A sample of entry servers is simulated with production's cache and search. Of the lookups of
-one leaf in one interval only the first can miss the cache, because the tree does not change within an interval.
+*Lookups* (§V.C): a client always uses the same entry server, which caches the depths of groups for all its clients, as
+a process of Coronet does for its users. Only a sample of the entry servers is simulated, with production's cache and
+search. The groups do not change within an interval. Therefore only the first of an entry server's lookups in a group
+can miss the cache in this interval.
 
 *DHT(x)* (§VI.B): a plain DHT in which all keys have the same constant length of x bits.
 """
@@ -43,9 +44,9 @@ LENGTHS = (2, 6, 12, 24)
 
 
 class Loads(msgspec.Struct, frozen=True):
-    """The loads of the used servers between two load checks; a server is used if its load is above 0.
+    """The loads of the servers between two load checks; only used servers, whose load is above 0, are considered.
 
-    ``servers_used`` is their number. ``mean`` and ``max`` are shares of a server's capacity.
+    ``servers_used`` is the number of used servers. ``mean`` and ``max`` are shares of a server's capacity.
     """
 
     servers_used: int
@@ -93,8 +94,9 @@ def used_loads(shares: Floats) -> Loads:
 def random_servers(servers: int, points: Floats | None, rng: np.random.Generator) -> NDArray[np.uint16]:
     """Return a random server for each key of 24 bits: an array of server numbers of shape (2²⁴,).
 
-    If ``points`` is None, all servers are equally likely. Otherwise ``points`` has the servers' points on a circle, and
-    the probability of a server is the length of the arc that ends at its point, as in Chord.
+    If ``points`` is None, all servers are equally likely. Otherwise each server is at a point on a circle of length 1,
+    and ``points`` has these numbers in ascending order. A key's server is then the next one after a random point, as in
+    Chord.
     """
     if points is None:
         return rng.integers(0, servers, 1 << KEY_BITS, np.uint16)
@@ -103,7 +105,7 @@ def random_servers(servers: int, points: Floats | None, rng: np.random.Generator
 
 SAMPLED_ENTRY_SERVERS = 20
 UNCACHED_LOOKUPS = 50
-"""Number of lookups per interval that are also done without a depth cache."""
+"""Number of lookups per load check for which the probes without a cache of depths are counted."""
 
 
 class LookupClients:
@@ -120,7 +122,7 @@ class LookupClients:
         """Return the mean number of probes per lookup with a cache of depths, and the mean number without one.
 
         A probe is a request to one server, which confirms or rejects the depth that a client assumes for a key's group.
-        ``lookups`` has the number of lookups by key prefix.
+        ``lookups`` has the number of lookups for each prefix of 16 bits.
         """
         return self._count_cached(PrefixSums(lookups), servers), self._count_uncached(lookups, servers)
 
@@ -157,26 +159,28 @@ def _count_probes(servers: SimulatedServers, key: int, depths: DepthCache) -> in
 WORKLOADS = ("A", "B", "C")
 CHECKS = round(PHASE_S / CHECK_S)
 TRANSIENT = 6
-"""Number of checks (half an hour) after a change of workload that results exclude; plots show them."""
+"""Number of load checks after a change of workload that the results leave out: half an hour. Plots show them."""
 STEPS = len(WORKLOADS) * CHECKS
 
 MAX_LOAD = 0.90
-"""The maximum load of a server as a share of its capacity."""
+"""The load above which a server counts as overloaded, as a share of its capacity."""
 
 
 class CheckMeasurements(msgspec.Struct, frozen=True):
-    """The measurements between two load checks.
+    """The measurements in the five minutes before one load check, which takes place at the simulated time ``at_s``.
 
-    ``at_s`` is the simulated time of the second check. ``messages`` counts the messages of all servers since the first
-    check. ``dht`` has the loads of each plain DHT.
+    ``loads`` has the loads of CLASH's servers, and ``dht`` the loads of each plain DHT. ``probes`` is the mean number
+    of probes per lookup. ``messages`` is the number of requests and answers for lookups, and of messages between
+    servers.
     """
 
     at_s: float
     loads: Loads
     busiest_look: float
-    """The maximum load of a server in one interval between checks for overload: a minute, as shipped 10 s."""
+    """The maximum load of any server in any one minute; with the product's defaults, in any 10 s."""
     coarsest_mean: float
-    """The mean load of the minimum number of servers: each has one key group, the largest with a load of up to 90 %."""
+    """The mean load of servers if the traffic were split into as few key groups as possible, each with a load of at
+    most 90 % and on a server of its own."""
     depth_min: int
     depth_mean: float
     depth_max: int
@@ -188,10 +192,11 @@ class CheckMeasurements(msgspec.Struct, frozen=True):
 
 
 class IntervalMeasurements(msgspec.Struct, frozen=True):
-    """The measurements of one interval between checks for overload.
+    """The measurements in one interval, at whose end servers check for overload.
 
-    ``loads`` has each server's load by keyspace, ``depths`` the depth of every leaf group, and ``messages`` the number
-    of messages.
+    ``loads`` has the load of each server, as a share of its capacity, by the server's number (its keyspace). ``depths``
+    has the depth of every leaf group, a key group that is not split further. ``messages`` is the number of messages
+    between servers for splits and merges just before the interval.
     """
 
     loads: Mapping[Keyspace, float]
@@ -200,7 +205,7 @@ class IntervalMeasurements(msgspec.Struct, frozen=True):
 
 
 class LoadResults(msgspec.Struct, frozen=True):
-    """The results of CLASH or of a plain DHT with one workload, without its initial transient.
+    """The results of CLASH or of a plain DHT with one workload, without the workload's first half hour.
 
     Loads are shares of a server's capacity. Mean values are averages over all load checks.
     """
@@ -213,9 +218,10 @@ class LoadResults(msgspec.Struct, frozen=True):
     depth_max: int
     lookup_probes_mean: float
     messages_per_server_s: float
-    """Mean over all servers, used or not."""
+    """The number of messages per second, divided by the number of all servers, used or not."""
     messages_by_chord_per_server_s: float
-    """The same if Chord routes the request of each probe, with ``chord_hops`` messages instead of one."""
+    """``messages_per_server_s`` if the request of each probe is routed by Chord and takes ``chord_hops`` messages, not
+    one."""
 
 
 class DhtResults(LoadResults, frozen=True):
@@ -228,28 +234,29 @@ class DhtResults(LoadResults, frozen=True):
 
 
 class WorkloadResults(LoadResults, frozen=True):
-    """The results of CLASH with one workload, and those of the plain DHTs."""
+    """The results of CLASH with one workload, and those of the plain DHTs with the same workload."""
 
     workload: str
     mean_load_possible: float
     share_of_possible: float
-    """``mean_load`` divided by ``mean_load_possible``, the mean load of the minimum number of servers."""
+    """``mean_load`` divided by ``mean_load_possible``, the mean load if the traffic were split into as few key groups
+    as possible."""
     max_load_in_a_minute: float
     overloaded_checks: int
-    """Checks at which a server was above 90 %."""
+    """The number of load checks at which the load of some server was above 90 %."""
     lookup_probes_without_memory: float
     messages_by_chord_without_cache_per_server_s: float
-    """The messages if Chord routes requests and clients cache no depths."""
+    """``messages_by_chord_per_server_s`` if in addition clients cache no depths."""
     messages_per_used_server_s: float
     share_of_dht_12: float
-    """Servers used, divided by those of DHT(12)."""
+    """The number of servers that CLASH uses, divided by the number that DHT(12) uses."""
     dht: tuple[DhtResults, ...]
 
 
 class ClashOutcome(msgspec.Struct, frozen=True):
     """The results of one run; the output of ``coronet simulate clash --json``.
 
-    ``chord_hops`` is the mean number of messages by which Chord routes a request among the servers of ``setup``.
+    ``chord_hops`` is the mean number of messages by which Chord would route one request among the servers of ``setup``.
     """
 
     experiment: str
@@ -263,7 +270,10 @@ class ClashOutcome(msgspec.Struct, frozen=True):
 
 
 def run(setup: ClashSetup, seed: int, report: Callable[[str], None]) -> ClashOutcome:
-    """Run the three workloads in sequence, and return the results; ``report`` is called after each load check."""
+    """Run the three workloads one after another, and return the results.
+
+    ``report`` is called with the name of the workload after each load check.
+    """
     rng, map_rng, lookup_rng, hop_rng = np.random.default_rng(seed).spawn(4)
     chord = ChordMap(setup.servers, map_rng)
     hops = chord.mean_hops(hop_rng)
@@ -337,13 +347,16 @@ def _measure_check(
     )
 
 
-def _min_group_count(interval: Interval, most: float) -> int:
-    """Return the minimum number of key groups, each with a load of at most ``most``, that carry the whole load."""
+def _min_group_count(interval: Interval, max_load: float) -> int:
+    """Return the minimum number of key groups into which the traffic can be split so that no group is overloaded.
+
+    A group is overloaded if its load is above ``max_load``. Groups without load are not counted.
+    """
     packets, queries = PrefixSums(interval.packets), PrefixSums(interval.queries)
 
     def count(group: KeyGroup) -> int:
         load = group_load(packets.total(group), queries.total(group))
-        if load <= most or group.depth == PREFIX_BITS:
+        if load <= max_load or group.depth == PREFIX_BITS:
             return int(load > 0)
         return count(group.left) + count(group.right)
 

@@ -23,7 +23,7 @@ SETUPS = {
     "Chord's map": ClashSetup(map=MapKind.CHORD),
     "as shipped": ClashSetup(servers=Keyspaces().count, as_shipped=True),
 }
-"""The setups by their names on the page. The page has targets for the first four."""
+"""The setups by their names on the page. Only the results of the first four are compared with targets there."""
 JOBS = [Job(name, run, (setup, seed)) for name, setup in SETUPS.items() for seed in SEEDS]
 
 OutcomesByName = dict[str, list[ClashOutcome]]
@@ -85,7 +85,10 @@ def plot_run(outcome: ClashOutcome, file: Path) -> None:
 
 
 def plot(found: OutcomesByName, file: Path) -> None:
-    """Draw Figure 7 for the first setup and Figure 8 for the first four to ``file``, with the first seed of each."""
+    """Draw the paper's Figures 7 and 8 to ``file``, with the results of the first seed.
+
+    Figure 7 shows the first setup, Figure 8 the first four.
+    """
     outcomes = [seeds[0] for seeds in list(found.values())[:4]]
     figure_7 = [(panel, outcomes[0]) for panel in (_mean, _max, _servers, _depths)]
     draw(file, [*figure_7, (_overheads, outcomes), (_probes, outcomes[0])])

@@ -1,14 +1,16 @@
 """The simulated servers and traffic of CLASH §VI: workloads A, B and C, sources with changing keys, and stored queries.
 
 A key has 24 bits. The distribution of its first 8 bits depends on the workload; the other bits are uniform. The paper
-shows the skews only as curves (Figure 6). It states that A is nearly uniform and C the most skewed, that the hottest
-server of DHT(6) has 25 times its capacity, and that DHT(12) uses 450 to 800 servers. Here A is uniform. B and C
-decrease exponentially on both sides of a peak; C is so steep that its hottest group of 6 bits has half the traffic,
-which gives both numbers. As real popularity is irregular, each of the 256 values is varied by up to 30 % (A: 10 %).
+shows the three distributions only as curves (Figure 6). It states that A is nearly uniform and C the most skewed. It
+also states two numbers: the hottest server of DHT(6) has 25 times its capacity, and DHT(12) uses 450 to 800 servers.
+Here A is uniform. B and C decrease exponentially on both sides of a peak. C is so steep that half of its traffic falls
+into one group of 6 bits; both numbers of the paper then follow. Real popularity is irregular. Therefore the frequency
+of each of the 256 values is varied at random by up to 30 % (A: 10 %).
 
-Servers use production's tables, policy and moves. Load checks take no simulated time: moves are completed before the
-next interval. Each server decides from its measurements of the last interval, and repeats this until no move is due.
-*As shipped*, it decides from the rates that the product measures, which decay over several intervals.
+Servers use production's tables, its policy, and its protocol for moving key groups. The simulation of checks takes no
+simulated time: all moves are complete before the next interval begins. Each server decides from its load in the last
+interval, and decides again until no key group has to be split or merged. With the product's defaults (*as shipped*), it
+decides from rates that are averaged over several intervals, as the product measures them.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -38,15 +40,15 @@ from service.simulate.numerics import HOUR_S, MINUTE_S, Floats, Ints
 KEY_BITS = 24
 BASE_BITS = 8
 PREFIX_BITS = 16
-"""Loads are measured by the first 16 bits; the other bits are uniform."""
+"""Traffic is counted by the first 16 bits of keys, because the other 8 bits are uniformly distributed."""
 
 PHASE_S = 2 * HOUR_S
 CHECK_S = 5 * MINUTE_S
 SPLIT_CHECK_S = MINUTE_S
-"""Interval at which servers check for overload. Underload is checked every ``CHECK_S``."""
+"""Interval at which servers check whether to split groups. They check whether to merge groups every ``CHECK_S``."""
 QUERY_LIFE_S = 30 * MINUTE_S
 PEAK = 130.0
-"""The most popular value of the first 8 bits, in the middle of a group of 6 bits."""
+"""The most popular value of a key's first 8 bits in workloads B and C, in the middle of a group of depth 6."""
 
 PACKETS_PER_S: Mapping[str, float] = {"A": 1.0, "B": 2.0, "C": 2.0}
 """Packets per second of one source, by workload."""
@@ -58,8 +60,8 @@ _VARIATION = {"A": 0.1, "B": 0.3, "C": 0.3}
 class MapKind(StrEnum):
     """Kinds of maps from hashes of keys to servers.
 
-    EVEN is production's map, which gives each server an equal part of the hashes. CHORD is the paper's map: Chord with
-    random points.
+    EVEN is production's map, which gives each server an equal part of the hashes. CHORD is the paper's map: each server
+    is at a random point of Chord's circle, so that the parts differ in size.
     """
 
     EVEN = "even"
@@ -70,13 +72,15 @@ class ClashSetup(msgspec.Struct, frozen=True):
     """The parameters of one run.
 
     ``stream_packets`` is L_d, the mean number of packets before a source changes its key (CLASH §VI). ``queries`` is
-    the number of clients with a stored query. ``overload`` and ``merged`` are the thresholds of
-    :class:`service.clash.split_merge_policy.LoadLimits`. They are close together, because a server's load varies by
-    only 1 % from minute to minute, far less than a keyspace's load in production. Close thresholds use servers as well
-    as the tree allows, and cause one additional move in six.
+    the number of clients with a stored query. A server splits a key group when its load exceeds the share ``overload``
+    of its capacity. It merges two groups only if its load then stays below the share ``merged``. The two thresholds are
+    close together. That is possible because the load of a simulated server varies by only 1 % from minute to minute,
+    far less than in production. Close thresholds make servers as busy as the tree of groups allows, but cause one move
+    in six.
 
-    With ``as_shipped``, thresholds are the product's defaults. As in the product, loads are measured as decaying means
-    (:class:`MeasuredRates`), and servers check for overload and for underload in every maintenance interval of 10 s.
+    With ``as_shipped``, thresholds are the product's defaults, and loads are measured as decaying means, as in the
+    product (:class:`MeasuredRates`). Servers then check whether to split or merge groups in every maintenance interval
+    of 10 s.
     """
 
     stream_packets: int = 1000
@@ -91,7 +95,7 @@ class ClashSetup(msgspec.Struct, frozen=True):
 
     @property
     def limits(self) -> LoadLimits:
-        """The thresholds of a server's load."""
+        """The thresholds of a server's load at which it splits and merges key groups."""
         if self.as_shipped:
             return LoadLimits(self.capacity_packets_s)
         return LoadLimits(self.capacity_packets_s, self.overload, self.merged)
@@ -130,8 +134,9 @@ def draw_keys(upto: Floats, count: int, rng: np.random.Generator) -> NDArray[np.
 class Interval(msgspec.Struct, frozen=True):
     """The traffic in an interval between two load checks.
 
-    ``packets`` (per second), ``lookups`` and stored ``queries`` are numbers for each key prefix of 16 bits.
-    ``by_whole_key`` has the packets per second at each server of DHT(24), the plain DHT with keys of 24 bits.
+    ``packets``, ``lookups`` and ``queries`` have a number for each key prefix of 16 bits: of packets per second, of
+    lookups, and of stored queries. ``by_whole_key`` has, for each server of DHT(24), the plain DHT with keys of 24
+    bits, the packets per second.
     """
 
     packets: Floats
@@ -178,7 +183,10 @@ class TrafficSources:
         return Interval(packets / interval_s, lookups, _count_by_prefix(self._queries), whole / interval_s)
 
     def redirect(self, groups: Sequence[KeyGroup]) -> None:
-        """Let the sources whose keys are in ``groups``, which have moved, repeat their lookups in the next interval."""
+        """Let sources look up the servers of their keys again in the next interval, because key groups have moved.
+
+        ``groups`` are the moved groups; the sources are those whose keys are in these groups.
+        """
         moved = [self.keys[(self.keys >= group.key) & (self.keys <= group.last)] for group in groups]
         self._new = np.concatenate([self._new, *moved])
 
@@ -203,10 +211,11 @@ MAX_ROUNDS = 64
 
 
 class MeasuredRates:
-    """The rates of all key prefixes as the product measures them: as means that decay with two half-lives.
+    """The packet rates of all key prefixes as the product measures them: for each, two exponentially decaying means.
 
-    :class:`DeliveryRate` is linear in its rates. Therefore it is applied once to a rate of 1, and the result is used as
-    a factor for all prefixes.
+    The current rate has a short half-life, the long-term rate a long one. Production's :class:`DeliveryRate` computes
+    both for one prefix. Its results are proportional to the rates. Therefore it is called only once, for a rate of 1,
+    and the result is the factor for all prefixes.
     """
 
     def __init__(self, interval_s: float) -> None:
@@ -216,9 +225,10 @@ class MeasuredRates:
         self._current, self._long_term = np.zeros(1 << PREFIX_BITS), np.zeros(1 << PREFIX_BITS)
 
     def measure(self, interval: Interval) -> tuple[Interval, Interval]:
-        """Add the rates of ``interval``, and return two copies of it: with the rates for splits, and for merges.
+        """Add the rates of ``interval``; return two copies of it with mean rates, one for splits and one for merges.
 
-        As in the product, splits use the current rates, and merges the greater of the current and the long-term rate.
+        As in the product, splits use the current rate, and merges use the greater of the current and the long-term
+        rate.
         """
         self._current = self._remaining.current * self._current + self._gained.current * interval.packets
         self._long_term = self._remaining.long_term * self._long_term + self._gained.long_term * interval.packets
@@ -234,7 +244,10 @@ FINGERS = 32
 
 
 class ChordMap:
-    """The paper's map: each server has a random point on a circle, and is responsible for the hashes up to it."""
+    """The paper's map of hashes to servers: each server is at a random point on a circle.
+
+    A server is responsible for the hashes between the preceding server's point and its own.
+    """
 
     def __init__(self, servers: int, rng: np.random.Generator) -> None:
         self.points = np.sort(rng.random(servers))
@@ -285,10 +298,11 @@ ChooseStep = Callable[[Keyspace, Measured], move_steps.InitialStep | None]
 
 
 class SimulatedServers:
-    """All simulated servers and their tables.
+    """All simulated servers and their tables of key groups.
 
-    ``tables`` has the table of each server by keyspace. ``messages`` is the number of messages between servers, and
-    ``moved`` has the key groups that changed servers; both count from the last call of :meth:`split_overloaded`.
+    A server's number is its keyspace; ``tables`` has the server's table at this index. ``messages`` is the number of
+    messages between servers, and ``moved`` has the key groups that have changed servers. :meth:`split_overloaded` sets
+    ``messages`` to 0 and empties ``moved`` when it begins.
     """
 
     def __init__(self, keyspaces: KeyspaceMap, count: int, limits: LoadLimits) -> None:
@@ -301,14 +315,17 @@ class SimulatedServers:
         self.splits = self.merges = 0
 
     def leaf_groups(self) -> Iterator[tuple[Keyspace, KeyGroup]]:
-        """Yield each leaf group with the keyspace of its server."""
+        """Yield each leaf group (a key group that is not split further) as a pair (number of its server, group)."""
         for table in self.tables:
             for group, entry in table.entries.items():
                 if entry.state in LEAF_STATES:
                     yield table.keyspace, group
 
     def loads(self, interval: Interval) -> Measured:
-        """Return the load of each leaf group in ``interval``, by the keyspace of the server."""
+        """Return, for each server with leaf groups, the load of each of its leaf groups in ``interval``.
+
+        The servers' numbers are the keys of the result. Loads are in packets per second, as ``capacity`` is.
+        """
         return self._loads(PrefixSums(interval.packets), PrefixSums(interval.queries))
 
     def _loads(self, packets: PrefixSums, queries: PrefixSums) -> Measured:
@@ -328,7 +345,7 @@ class SimulatedServers:
         )
 
     def merge_underloaded(self, interval: Interval) -> None:
-        """Merge sibling key groups until no pair's load in ``interval`` is low enough for a merge."""
+        """Merge pairs of sibling key groups until no pair's load in ``interval`` is low enough for a merge."""
         self.messages += sum(len(sibling_pairs(table, self.tables, {})) for table in self.tables)
         self._repeat_until_stable(interval, self._merge_due)
 

@@ -1,12 +1,14 @@
-"""The product's defaults on Corona's workload, compared with equal polls of all channels.
+"""The product's default policy on Corona's workload, compared with equal polls of all channels.
 
 ``coronet simulate corona --as-shipped`` runs the experiment ``corona`` with exactly the policy that a fleet has by its
-default settings, including its limits for public channels. The comparison is the *uniform* schedule: the same number of
-requests, spread evenly over all channels. Earlier default settings led to this schedule: all channels were at the same
-bound, three polls per 15 minutes. With the default number of channels and subscriptions, the number of requests is the
-same as well.
+default settings, including its limits for public channels. The comparison is the *uniform* schedule, which makes the
+same number of requests but polls all channels equally often.
 
-Publishers of this workload have no weekly rhythm, and polling hints are not simulated.
+Earlier default settings led to the uniform schedule: every channel was polled three times per 15 minutes, the upper
+limit. With the default number of channels and subscriptions, that is the same number of requests as by the present
+default policy.
+
+Publishers of this workload have no weekly rhythm, and their feeds request no poll intervals.
 """
 
 from collections import Counter
@@ -32,16 +34,18 @@ _BISECTIONS = 40
 class ShippedOutcome(CoronaOutcome, frozen=True):
     """The results of one run with the product's default policy; times are in seconds.
 
-    The *uniform* schedule polls every channel equally often, with as many requests as the run made
-    (``polls_per_channel_per_tau``). ``uniform_notification_delay_s`` is its mean delay per notification, measured with
-    updates at each channel's own rate.
+    The *uniform* schedule polls every channel equally often, with as many requests as this run
+    (``polls_per_channel_per_tau``). ``uniform_notification_delay_s`` is the uniform schedule's mean delay per
+    notification, measured with updates at each channel's own rate.
 
-    ``uniform_requests_at_equal_delay`` is the number of requests of a second run, divided by those of the uniform
-    schedule. The second run has the same policy, except that its demand factor is such that, by the formula τ/(2n), its
-    mean notification delay is that of the uniform schedule. ``equal_delay_notification_delay_s`` is the delay that the
-    second run measured.
+    A second run saves requests: its policy has a lower demand factor, the share of subscribers' demand for polls that
+    is met. The factor is chosen such that the predicted mean notification delay equals that of the uniform schedule.
+    The prediction is D = τ/(2n) for a channel with n polls per τ. ``uniform_requests_at_equal_delay`` is the second
+    run's number of requests, divided by that of the uniform schedule. ``equal_delay_notification_delay_s`` is the mean
+    notification delay that the second run measured.
 
-    ``share_at_one_bound`` is the share of channels that are limited by the most frequent constraint.
+    ``share_at_one_bound``: of the limits to a channel's number of polls, one is effective for the most channels; this
+    is the share of these channels.
     """
 
     uniform_notification_delay_s: float
@@ -51,10 +55,11 @@ class ShippedOutcome(CoronaOutcome, frozen=True):
 
 
 def run(setup: CoronaSetup, seed: int, report: Callable[[str], None]) -> ShippedOutcome:
-    """Run the simulation with the default policy, and with the demand factor of the uniform schedule's delay.
+    """Run the simulation twice and return the results: with the default policy, and with a more sparing one.
 
-    ``setup`` has the workload and the fleet; its goal, τ and waits are replaced by those of the policy. ``report`` is
-    called after each step.
+    The sparing policy has the delay of the uniform schedule (:func:`with_uniform_delay`). ``setup`` has the workload
+    and the fleet; its goal, its τ and its delay limits are replaced by those of the policy. ``report`` is called with
+    the name of each step after the step.
     """
     channels = draw_channels(setup, np.random.default_rng(seed))
     shipped = experiment.run(setup_with_policy(setup, DEFAULT_POLICY), seed, report)
@@ -73,8 +78,9 @@ def run(setup: CoronaSetup, seed: int, report: Callable[[str], None]) -> Shipped
 def with_uniform_delay(channels: SimulatedChannels, nodes: int, polls_per_tau: float) -> FleetPolicy:
     """Return the default policy with the demand factor at which its mean delay is that of the uniform schedule.
 
-    The uniform schedule polls each channel ``polls_per_tau`` times per τ. The delays are means per notification by the
-    formula D = τ/(2n), with the limits of a ring of ``nodes`` nodes.
+    The demand factor is the share of subscribers' demand for polls that a fleet meets. The uniform schedule polls each
+    channel ``polls_per_tau`` times per τ. Both delays are means per notification, predicted by D = τ/(2n) for a channel
+    with n polls per τ. The fleet has ``nodes`` nodes, which limits n.
     """
     target_s = DEFAULT_POLICY.poll_interval_s / (2 * polls_per_tau)
     notifications, table = channels.subscribers / channels.update_interval_s, channels.factors()
@@ -95,7 +101,10 @@ def _with_demand_factor(demand_factor: float) -> FleetPolicy:
 
 
 def _scale(policy: FleetPolicy, nodes: int, table: FactorTable) -> float:
-    """Return the scale c, the factor for all polling set sizes, in a fleet with the channels in ``table``."""
+    """Return the scale c of a fleet with the channels of ``table``: a factor that the sizes of all channels share.
+
+    A channel's size is its number of polls per τ.
+    """
     fleet = msgspec.structs.replace(node_allocation.own_aggregate(policy, nodes, table), nodes=nodes)
     return node_allocation.solve_scale(policy, nodes, fleet) or 0.0
 
@@ -116,7 +125,10 @@ def uniform_notification_delay_s(
 
 
 def share_at_one_bound(policy: FleetPolicy, nodes: int, channels: SimulatedChannels) -> float:
-    """Return the share of channels that are limited by the most frequent constraint; 0 if no channel is limited."""
+    """Return the share of channels to which the most frequent limit applies; 0 if no channel is limited.
+
+    A limit is a bound of the ``policy`` that makes a channel's number of polls higher or lower than its weight does.
+    """
     table = channels.factors()
     counts = Counter(binding_constraints(policy, nodes, table, _scale(policy, nodes, table)))
     del counts[BindingConstraint.NONE]

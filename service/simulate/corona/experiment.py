@@ -1,12 +1,12 @@
 """One run of the experiment ``corona``: simulate the fleet, draw updates, and measure their detection delays.
 
-Nodes run the production packages (``fleet``); their polling schedules form a timetable of all polls, and the detection
-delay of a drawn update is the time until the next poll of its channel (``fleet_polls``).
+Nodes run the production packages (``fleet``). Their polling schedules form a timetable of all polls. The detection
+delay of an update is the time until the next poll of its channel (``fleet_polls``).
 
-Half of all channels are updated once a week, too rarely to measure a channel's mean delay. Therefore the *mean
-detection delay* uses the same number of updates for every channel, at random times of every round, weighted by
-subscribers: an update of a Poisson publisher is equally likely at any time. The delay of a *notification* is measured
-with updates at each channel's own rate.
+Half of all channels are updated once a week, too rarely to measure a channel's mean delay with its own updates.
+Therefore the *mean detection delay* is measured with the same number of updates for every channel, at uniformly
+distributed times. That is allowed because an update of a Poisson publisher is equally likely at any time. Channels are
+weighted by their subscribers. The mean delay of a *notification* is measured with updates at each channel's own rate.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,20 +24,22 @@ from service.simulate.numerics import Floats, Ints
 from service.simulate.schedulers.polls import weighted_quantile
 
 NextPollTimes = Callable[[Ints, Floats], Floats]
-"""A function of channels and as many times; returns the time of each channel's first poll after the given time."""
+"""A function of two equally long arrays, channels and times. It returns, for each pair, the time of the channel's first
+poll after the given time."""
 
 UPDATES_PER_ROUND = 4
-"""Number of updates that are drawn per channel and round for the mean detection delay."""
+"""Number of updates per channel and maintenance interval with which the mean detection delay is measured."""
 CONVERGED = 0.03
-"""Relative deviation below which load and delay have converged."""
+"""Load and delay have converged if their relative deviation from the final values is at most this."""
 LEGACY_SUBSCRIPTIONS = 1_000_000
-"""Maximum number of simulated legacy clients, enough for a precision of one second."""
+"""Maximum number of subscribers that are simulated as polling without Corona; their mean delay is then known to one
+second."""
 
 
 class Window(msgspec.Struct, frozen=True):
-    """Load and mean detection delay in one polling interval τ of a run.
+    """The number of polls and the mean detection delay in one polling interval τ of a run.
 
-    ``end_s`` is the simulated time at which the interval ends; ``polls_per_channel`` is the mean over all channels.
+    ``end_s`` is the simulated time at which the interval ends. ``polls_per_channel`` is the mean number of polls.
     """
 
     end_s: float
@@ -70,9 +72,9 @@ class DetectedUpdates:
 def uniform_updates(
     numbers: Ints, setup: CoronaSetup, next_s: NextPollTimes, rng: np.random.Generator
 ) -> DetectedUpdates:
-    """Draw the same number of updates for each channel, and return them with their delays.
+    """Draw the same number of updates in each maintenance interval for each channel, and return them with their delays.
 
-    ``numbers`` are the numbers of the channels; ``next_s`` returns the time of a channel's first poll after an update.
+    ``numbers`` are the numbers of the channels. ``next_s`` returns the time of a channel's first poll after an update.
     """
     channel = np.repeat(numbers, UPDATES_PER_ROUND * setup.rounds)
     rounds = np.tile(np.repeat(np.arange(setup.rounds), UPDATES_PER_ROUND), len(numbers))
@@ -89,7 +91,8 @@ def poisson_updates(
 ) -> DetectedUpdates:
     """Draw updates of a Poisson process at each channel's update rate, and return them with their delays.
 
-    ``numbers`` selects among ``channels``; ``next_s`` returns the time of a channel's first poll after an update.
+    ``numbers`` are the numbers of those of the ``channels`` for which updates are drawn. ``next_s`` returns the time of
+    a channel's first poll after an update.
     """
     channel = np.repeat(numbers, rng.poisson(setup.end_s / channels.update_interval_s[numbers]))
     at_s = rng.random(len(channel)) * setup.end_s
@@ -107,10 +110,10 @@ def legacy_detection_s(channels: SimulatedChannels, setup: CoronaSetup, rng: np.
 
 
 def converged_after_rounds(setup: CoronaSetup, windows: Sequence[Window], load: float, delay_s: float) -> int | None:
-    """Return the number of maintenance rounds after which a run has converged; None if it does not converge.
+    """Return the number of maintenance intervals after which a run has converged; None if it does not converge.
 
-    ``windows`` has one window per polling interval τ; ``load`` and ``delay_s`` are the final values. The run has
-    converged when both values of every later window deviate from the final ones by at most 3 %.
+    ``windows`` has one window per polling interval τ. ``load`` (polls per channel and τ) and ``delay_s`` are the final
+    values. The run has converged when both values of every later window deviate from the final ones by at most 3 %.
     """
     windows_per_round = setup.maintenance_s / setup.poll_interval_s
     off = [
@@ -124,16 +127,16 @@ def converged_after_rounds(setup: CoronaSetup, windows: Sequence[Window], load: 
 
 STEPS = 3
 SAMPLING_STEP = 16
-"""Every 16th channel in order of popularity is sampled if polls must be enumerated."""
+"""In a run with faults, polls are listed one by one, for every 16th channel in order of popularity."""
 PROFILED = 400
-"""Number of channels in a run's profile, for the plots."""
+"""Number of channels whose measurements are part of the results, for the plots."""
 
 
 class ChannelProfile(msgspec.Struct, frozen=True):
     """The measurements of one channel.
 
-    ``place`` is the channel's rank by popularity, where 1 is the most popular. ``mean_wait_s`` is the mean time until
-    the next poll.
+    ``place`` is the channel's rank by popularity; the most popular channel has rank 1. ``mean_wait_s`` is the mean time
+    from any moment until the next poll.
     """
 
     place: int
@@ -144,10 +147,12 @@ class ChannelProfile(msgspec.Struct, frozen=True):
 
 
 class DetectionResults(msgspec.Struct, frozen=True):
-    """What all runs measure in their second half; ``windows`` and ``converged_after_rounds`` cover the whole run.
+    """Measurements in the second half of a run; only ``windows`` and ``converged_after_rounds`` cover the whole run.
 
-    ``formula_detection_s`` is the delay that theory predicts: Σ q·τ/(2n) / Σ q over all channels, with q subscribers
-    and n polling nodes. ``longest_mean_wait_s`` is the maximum over all channels of the mean time until the next poll.
+    ``formula_detection_s`` is the mean detection delay that theory predicts: Σ q·τ/(2n) / Σ q over all channels, with q
+    subscribers and n polling nodes. ``longest_mean_wait_s`` is the maximum of the channels' mean times from any moment
+    until the next poll. ``node_load_max_over_mean`` is the number of polls by the busiest node, divided by the mean
+    over all nodes.
     """
 
     experiment: str
@@ -167,9 +172,10 @@ class DetectionResults(msgspec.Struct, frozen=True):
 class CoronaOutcome(DetectionResults, frozen=True):
     """The results of one run.
 
-    ``max_overshoot`` is the maximum by which a window's load exceeds the budget, relative to the budget. ``orphans`` is
-    the number of channels that only their owners can poll. ``detection_of_poisson_updates_s`` estimates
-    ``mean_detection_s`` from updates at each channel's own rate, of which rarely updated channels have few.
+    ``max_overshoot`` is the maximum of (polls - budget) / budget over all windows. ``orphans`` is the number of
+    channels that only their owners can poll, because no node's id is near enough (Corona §4).
+    ``detection_of_poisson_updates_s`` is another estimate of the mean detection delay, from updates at each channel's
+    own rate; it is less precise, because most channels are rarely updated.
     """
 
     legacy_detection_s: float
@@ -230,11 +236,11 @@ def measure(
     busiest: float,
     sizes: Floats,
 ) -> DetectionResults:
-    """Return the results of a run with these ``polls``.
+    """Return the results of a run of ``setup`` in which the ``channels`` were polled as in ``polls``.
 
-    ``even`` has equally many updates of each channel, and ``own`` updates at each channel's own rate. ``busiest`` is
-    the number of polls by the node with the most polls, divided by the mean. ``sizes`` has the number of polling nodes
-    n of every channel.
+    ``experiment`` and ``seed`` are copied to the results. ``even`` has equally many updates of each channel, and
+    ``own`` has updates at each channel's own rate. ``busiest`` is the number of polls by the busiest node, divided by
+    the mean over all nodes. ``sizes`` has the number of polling nodes n of every channel.
     """
     subscribers = channels.subscribers.astype(np.float64)
     begin_s, end_s, tau_s = setup.end_s / 2, setup.end_s, setup.poll_interval_s
@@ -263,7 +269,10 @@ def measure(
 
 
 def sampled_channels(channels: SimulatedChannels, setup: CoronaSetup) -> Ints:
-    """Return the numbers of the channels to measure: all, or in a run with faults every sixteenth by popularity."""
+    """Return the numbers of the channels to measure.
+
+    These are all channels, or in a large run with faults every sixteenth channel in order of popularity.
+    """
     if not setup.has_faults or setup.channels < SAMPLING_STEP * PROFILED:
         return np.arange(setup.channels)
     return np.sort(np.argsort(-channels.subscribers, kind="stable")[SAMPLING_STEP // 2 :: SAMPLING_STEP])

@@ -1,18 +1,20 @@
 """A fleet of simulated Corona nodes: aggregation, owners' decisions, churn, and the resulting polling schedules (§3.3).
 
-Every node does its maintenance at its own phase: it aggregates tradeoff clusters with its contacts
-(``service.corona.aggregation``), computes the scale of all sizes from what it knows, and determines the polling
-schedules of the channels that it owns. At the start, only owners poll (n = 1), and no aggregates have been
-exchanged.
+The *owner* of a channel is the node whose id is nearest to the channel's. It decides the channel's size n: how many
+nodes poll the channel. Each node does its maintenance periodically, at a phase of its own. It exchanges *aggregates*,
+summaries of channels as tradeoff clusters, with its contacts (``service.corona.aggregation``). From the aggregate of
+the fleet, as far as the node has received it, it computes the scale, a factor that the sizes of all channels share. It
+then makes the polling schedules of the channels that it owns. At the start, only owners poll (n = 1), and no aggregates
+have been exchanged.
 
-A node's death is noticed when its lease ends. As after every change of the ring, owners then assign polling sets anew.
-The new owner of a channel makes a new schedule, with the size n that it computes itself.
+A node's death is noticed when its lease ends. As after every change of the ring, owners then assign new polling sets.
+The new owner of a channel makes a new schedule, with a size n that it computes itself.
 
-*Owners* decide how often each of their channels is polled. Objectives, clusters and optimisation are the production
-packages (``objectives``, ``tradeoff_clusters``, ``allocation_solver``). In the paper's mode the meaning of a size
-differs: n = N/bˡ asks for the wedge of l common digits, which has a varying number of nodes. A channel whose wedge of K
-- 1 digits is empty is an *orphan* (§4). Only its owner polls an orphan. Orphans belong to the slack cluster, which has
-no choice of size.
+Objectives, clusters and optimisation are the production packages (``objectives``, ``tradeoff_clusters``,
+``allocation_solver``). With the paper's polling levels, the size n = N/bˡ has another meaning: all nodes poll whose ids
+share l digits with the channel's. These nodes are its *wedge* of level l; their number varies. At the last level K,
+only the owner polls. A channel whose wedge of level K - 1 has no nodes is an *orphan* (§4): only its owner polls it.
+Orphans are summarised in a cluster of their own, the slack cluster, because their size cannot change.
 """
 
 from collections.abc import Iterable, Sequence
@@ -58,9 +60,9 @@ from service.simulate.numerics import HOUR_S, Bools, Floats, Ints
 from service.simulate.virtual_clock import VirtualClock
 
 CACHED_AGGREGATES = 4096
-"""Number of cached aggregates, of 20 kB each."""
+"""Number of aggregates (summaries of channels) in each cache; one takes 20 kB."""
 MIN_SIZE = 1e-3
-"""Minimum n: channels without weight are still polled occasionally."""
+"""Minimum number of polls per τ, so that a channel to which the goal gives no weight is still polled occasionally."""
 
 
 class OwnerDecisions:
@@ -94,12 +96,18 @@ class OwnerDecisions:
         self._orphaned = np.zeros(0, dtype=bool)
 
     def aggregation(self, node: NodeId, silence_s: float) -> Aggregation:
-        """Return a new aggregation state of ``node``, which drops contacts after ``silence_s`` without a message."""
+        """Return the new state of ``node`` in the exchange of aggregates.
+
+        The node forgets what a contact has sent if the contact is silent for ``silence_s`` seconds.
+        """
         base = BASE if self._setup.base is None else self._setup.base
         return Aggregation(node, silence_s, base=base, join=self._join, validate=self._validate)
 
     def on_ring_changed(self, trie: NodeTrie) -> None:
-        """Compute the optimisation problem of all channels on a new ring; called before the other methods."""
+        """Recompute the limits of each channel's size for a new ring of nodes; with a policy also weights and demands.
+
+        This must be called with the first ring before any other method is called.
+        """
         self._nodes = nodes = len(trie.nodes)
         if self._setup.policy is not None and self._factors is not None:
             self._problem = node_allocation.allocation_problem(self._setup.policy, nodes, self._factors)
@@ -131,9 +139,10 @@ class OwnerDecisions:
         return int(self._orphaned.sum())
 
     def empty_wedges(self, trie: NodeTrie) -> int:
-        """Return the number of wedges of K - 1 digits that contain no node of this ring; 0 without a base.
+        """Return the number of wedges of K - 1 digits that contain no node of this ring; 0 if the setup has no base.
 
-        A wedge is the set of all ids with the same leading digits, and K is the number of polling levels.
+        A wedge is the set of all ids with the same leading digits to the setup's base. K is the polling level at which
+        only the owner polls.
         """
         if self._setup.base is None:
             return 0
@@ -174,7 +183,10 @@ class OwnerDecisions:
         return real
 
     def _scale_of(self, fleet: Aggregate) -> float:
-        """Return the scale c, the factor for all sizes, with which a fleet with this aggregate meets its goal."""
+        """Return the scale c with which a fleet with this aggregate meets its goal.
+
+        The scale is a factor that the sizes of all channels share.
+        """
         if self._setup.policy is not None:
             return node_allocation.solve_scale(self._setup.policy, self._nodes, fleet) or 0.0
         known = decode(fleet.clusters) or TradeoffClusters.empty()
@@ -195,7 +207,7 @@ class OwnerDecisions:
         return clusters, solution
 
     def _combine(self, parts: tuple[Aggregate, ...]) -> Aggregate:
-        """Return one aggregate that combines several, with the bins of this run; results are cached."""
+        """Return one aggregate that combines several, with the bins of this run's setup."""
         decoded = [clusters for part in parts if (clusters := self._decode(part.clusters)) is not None]
         bins = self._setup.log_bins
         together = merge_by_level(decoded, bins) if self._by_level else merge(decoded, log_bins=bins)
@@ -212,16 +224,16 @@ class OwnerDecisions:
 
 
 TICKS_PER_MAINTENANCE = 4
-"""Number of timer ticks per maintenance interval, as in workers."""
+"""Number of times that a node's timer fires per maintenance interval, as in workers."""
 LEASE_S = 6.0
-"""Lifetime of a dead node's lease: the default of the setting ``lease_ttl_s``."""
+"""Time from a node's death until its lease ends and it leaves the ring: the default of the setting ``lease_ttl_s``."""
 NO_OWNER = -1
 TICK_TOLERANCE = 1e-9
-"""Relative tolerance for rounding in sums of ticks."""
+"""Maintenance begins at a tick that is too early by at most this share of the interval: a sum of ticks is not exact."""
 MEDIAN_DELAY_S = 0.08
 DELAY_SPREAD = 0.5
-"""Standard deviation of the logarithm of a message's delay: one in a hundred takes three times the median. An
-assumption, for nodes on several continents."""
+"""Standard deviation of the natural logarithm of a message's delay. With it, one delay in a hundred is more than three
+times the median. The value is an assumption for nodes on several continents."""
 DELAY_BATCH = 1 << 16
 
 
@@ -244,7 +256,7 @@ class SimulatedNetwork:
 class SimulatedFleet(VirtualClock):
     """All nodes of one run.
 
-    Owners decide the sizes of all channels, but schedules are recorded only for the channels in ``sampled``.
+    Owners decide the sizes of all channels, but schedules are recorded only for the channel numbers in ``sampled``.
     """
 
     def __init__(
@@ -338,7 +350,7 @@ class SimulatedFleet(VirtualClock):
         self._install_ring((*self.trie.nodes, next_node_id(self.setup.ids, list(self.trie.nodes), self._rng)))
 
     def _install_ring(self, nodes: Sequence[NodeId]) -> None:
-        """Replace the ring of all nodes by a ring of ``nodes``, and transfer channels to their new owners."""
+        """Let all nodes use a new ring, which consists of ``nodes``, and transfer channels to their new owners."""
         self._view = RingView(self._view.version + 1, tuple(NodeInfo(node, 1, node[:8], 0.0) for node in sorted(nodes)))
         self.tries.append(NodeTrie(nodes))
         self.owners.on_ring_changed(self.trie)
@@ -352,7 +364,7 @@ class SimulatedFleet(VirtualClock):
         self._transfer_channels()
 
     def _transfer_channels(self) -> None:
-        """Transfer channels to their owners on the new ring, and revise the schedules of polling sets that changed."""
+        """Transfer channels to their owners on the new ring, and revise the schedules of changed polling sets."""
         self.numbers.append(np.array([self._known[node] for node in self.trie.nodes], dtype=np.int64))
         owner = self.numbers[-1][self.trie.nodes_at_rank(self.channels.points, np.zeros_like(self._owner))]
         moved = owner != self._owner
@@ -368,10 +380,10 @@ class SimulatedFleet(VirtualClock):
         if len(self.tries) > 1:
             ring, stayed = len(self.tries) - 1, self._schedules.sampled[~moved[self._schedules.sampled]]
             self._schedules.begin(np.flatnonzero(moved), self.sizes, ring, len(self.trie.nodes), self.now_s)
-            changed = stayed[self._has_other_set(stayed)]
+            changed = stayed[self._has_changed_set(stayed)]
             self._schedules.change(changed, self.sizes, ring, len(self.trie.nodes), self.now_s)
 
-    def _has_other_set(self, numbers: Ints) -> Bools:
+    def _has_changed_set(self, numbers: Ints) -> Bools:
         """Return, for each channel in ``numbers``, whether its polling set differs from that on the previous ring."""
         before, after = self.tries[-2:]
         points = self.channels.points[numbers]

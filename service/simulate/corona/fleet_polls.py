@@ -1,13 +1,14 @@
 """The polls of a simulated fleet, with and without faults.
 
-``ScheduledPolls``: without churn and loss, polls follow the owners' schedules exactly. They are computed and not
-enumerated, because there are tens of millions. The polling sets of one channel are nested: a larger set contains the
-smaller ones. Therefore a member is identified by a channel and a rank, whatever the size of the set.
+``ScheduledPolls`` are the polls without churn and lost messages, when they follow the owners' schedules exactly. There
+are tens of millions of them. Therefore they are not listed, but computed from the schedules when needed. A channel's
+larger polling set contains its smaller ones. Therefore a node of a polling set is identified by the channel and the
+node's rank, its place in order of distance from the channel; the size of the set does not matter.
 
-``FaultyPolls``: nodes die and join, and messages are lost. A node that misses an assignment continues the previous one,
-or does nothing, until the next assignment. Therefore a poll of a schedule may be missing, or an additional one may
-occur. A dead node does not poll until its lease ends. Because faults affect individual nodes, the polls of sampled
-channels are enumerated.
+``FaultyPolls`` are the polls if nodes die and join, and messages are lost. A node that misses the message that assigns
+a new schedule continues the previous one until the next such message, or does not poll if there is none. Therefore a
+poll of a schedule may be missing, or an additional one may occur. A dead node's polls are missing until its lease ends.
+Because faults affect individual nodes, the polls of sampled channels are listed one by one.
 """
 
 from dataclasses import dataclass
@@ -34,7 +35,7 @@ class Members:
 
 
 class ScheduledPolls:
-    """The polls of a fleet without faults: evenly spaced, exactly as scheduled."""
+    """The polls of a fleet without faults: evenly spaced, exactly as scheduled, and computed from the timetable."""
 
     def __init__(self, timetable: Timetable) -> None:
         self.table = timetable
@@ -75,7 +76,7 @@ class ScheduledPolls:
         return mean_waits_s(self.table, begin_s, end_s)
 
     def _member_polls(self, begin_s: float, end_s: float) -> Floats:
-        """Return the number of polls by each member of the channels' largest polling sets, by channel and rank.
+        """Return the number of polls by each member of the channels' largest polling sets, ordered by channel and rank.
 
         Polls are counted after ``begin_s`` until ``end_s``.
         """
@@ -87,21 +88,22 @@ class ScheduledPolls:
             np.add.at(polls, self._starts[of.channel] + of.rank, self._poll_counts(of, row, from_s, to_s))
         return polls
 
-    def _poll_counts(self, of: Members, row: Ints, begin_s: Floats, end_s: Floats) -> Floats:
-        """Return the number of polls by each member after ``begin_s`` until ``end_s``.
+    def _poll_counts(self, members: Members, row: Ints, begin_s: Floats, end_s: Floats) -> Floats:
+        """Return the number of polls that each member of ``members`` makes after ``begin_s`` until ``end_s``.
 
-        ``row`` has the row of the timetable, hence the schedule, that applies to each member of ``of``.
+        ``row`` has, for each member, the row of the timetable that has its schedule. ``begin_s`` and ``end_s`` have a
+        time for each member as well.
         """
         size = self.table.size[row]
-        turn = (of.rank - self.table.first_rank[row]) % size
+        turn = (members.rank - self.table.first_rank[row]) % size
         first, last = (np.maximum(self.table.index_after(row, at_s), 0) for at_s in (begin_s, end_s))
         polls = (last - 1 - turn) // size - (first - 1 - turn) // size
-        return np.where(of.rank < size, polls, 0).astype(np.float64)
+        return np.where(members.rank < size, polls, 0).astype(np.float64)
 
     def _members_of_rows(self, row: Ints) -> tuple[Ints, Members]:
-        """Return all members of the polling sets in these rows of the timetable, and for each member its row.
+        """Return the members of the polling sets in the given rows of the timetable, as a pair (rows, members).
 
-        The array of rows is the first element of the result.
+        The first array has, for each member, the row to which it belongs.
         """
         size = self.table.size[row]
         lines = np.repeat(row, size)
@@ -132,7 +134,10 @@ class RandomPhasePolls(ScheduledPolls):
         return float(self._member_polls(begin_s, end_s).sum()) / len(self.numbers)
 
     def mean_waits_s(self, begin_s: float, end_s: float) -> Floats:  # noqa: ARG002 - levels are constant by then
-        """Return the mean time until the next poll for each channel, with the polling set that it has at ``end_s``."""
+        """Return each channel's mean time from any moment until the next poll.
+
+        It is computed for the polling set that the channel has at ``end_s``, because sets no longer change by then.
+        """
         waits_s = np.empty(len(self.numbers))
         last_row = self.table.row_at(self.numbers, np.full(len(waits_s), end_s))
         for begin in range(0, len(last_row), CHANNEL_BATCH):
@@ -147,12 +152,12 @@ class RandomPhasePolls(ScheduledPolls):
             waits_s[begin : begin + len(starts)] = np.add.reduceat(gap**2, starts) / 2 * interval_s
         return waits_s
 
-    def _poll_counts(self, of: Members, row: Ints, begin_s: Floats, end_s: Floats) -> Floats:
+    def _poll_counts(self, members: Members, row: Ints, begin_s: Floats, end_s: Floats) -> Floats:
         size = self.table.size[row]
         interval_s = size * self.table.gap_s[row]
-        phase = self._phases[self._starts[of.channel] + np.minimum(of.rank, size - 1)]
+        phase = self._phases[self._starts[members.channel] + np.minimum(members.rank, size - 1)]
         polls = np.floor(end_s / interval_s - phase) - np.floor(begin_s / interval_s - phase)
-        return np.where(of.rank < size, polls, 0.0)
+        return np.where(members.rank < size, polls, 0.0)
 
     def _next_in_row_s(self, row: Ints, after_s: Floats) -> Floats:
         """Return the time of the first poll after ``after_s`` by the polling set in each ``row`` of the timetable."""
@@ -169,18 +174,18 @@ class RandomPhasePolls(ScheduledPolls):
 
 
 AFTER_END_S = 7200.0
-"""Polls are enumerated until this long after the end, so that the last updates are detected."""
+"""Polls are listed until this long after the end of the run, so that the last updates are detected."""
 ROW_BATCH = 1 << 14
 
 
 class EnumeratedPolls:
-    """Polls of the channels ``numbers``, enumerated one by one and sorted by channel and time."""
+    """The polls of the channels whose numbers are in ``numbers``, listed one by one, sorted by channel and time."""
 
     def __init__(self, numbers: Ints, channel: Ints, at_s: Floats, node: Ints, horizon_s: float) -> None:
-        """Sort the polls.
+        """Sort the given polls.
 
-        ``channel``, ``at_s`` and ``node`` have the number of each poll's channel, its time, and the number of the node
-        that makes it. They include all polls until ``horizon_s``.
+        ``channel``, ``at_s`` and ``node`` have one element per poll: the channel's number, the time, and the number of
+        the node that polls. The polls are complete until ``horizon_s``.
         """
         self.numbers = numbers
         self._place_of = np.full(int(numbers.max()) + 1, -1)
@@ -194,7 +199,7 @@ class EnumeratedPolls:
     def next_s(self, channel: Ints, after_s: Floats) -> Floats:
         """Return the time of the first poll of each ``channel`` after the corresponding time in ``after_s``.
 
-        The time is the end of the enumeration if there is no such poll.
+        If there is no such poll, the time is ``horizon_s``, until which the polls are known.
         """
         place = self._place_of[channel]
         end = self._starts[place + 1]
@@ -252,8 +257,8 @@ class FaultyPolls(EnumeratedPolls):
     def _polls_of_rows(self, rows: Ints) -> tuple[Ints, Floats, Ints]:
         """Return the polls while the schedules in ``rows`` of the timetable apply, as arrays (channel, time, node).
 
-        The polls by the schedules come first, then the polls by nodes that missed a schedule and continue the previous
-        one.
+        The polls by these schedules come first. The polls by nodes that missed one of these schedules, and continue the
+        channel's previous schedule instead, follow.
         """
         table = self._table
         after = rows[table.rows[table.channel[rows]] < rows]
@@ -282,9 +287,9 @@ class FaultyPolls(EnumeratedPolls):
         return found
 
     def _received(self, row: Ints, node: Ints) -> Bools:
-        """Return whether each ``node`` received the assignment in the corresponding ``row`` of the timetable.
+        """Return whether each ``node`` received the schedule in the corresponding ``row`` of the timetable.
 
-        Equal arguments give the same result.
+        Whether a message is lost is drawn at random, but the same row and node always give the same result.
         """
         mixed = (row.astype(np.uint64) << np.uint64(24)) + node.astype(np.uint64) + (self._salt << np.uint64(52))
         return mix_bits(mixed).astype(np.float64) / 2.0**64 >= self._fleet.setup.loss

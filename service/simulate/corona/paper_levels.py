@@ -1,25 +1,27 @@
 """The paper's algorithms where production differs: polling levels, bins per level, and owners' decisions.
 
 In production n, the number of nodes that poll a channel, is any number. In the paper it is one of N/bˡ, with N nodes
-and base b, and Honeycomb chooses each channel's level l (Corona §3.1, §3.2). A channel has weight w and costs s per
-polling node. For a multiplier λ it has a best level, which minimises w/n + λ·s·n. The best level changes at the
-breakpoints λ = (w/s)/(n·n'), where n and n' are neighbouring sizes. As λ decreases, channels take their steps in the
-order of these breakpoints. The constraint therefore lies between two solutions that differ in one channel's step, and
-the one that keeps the constraint is taken.
+and base b, and the algorithm Honeycomb chooses each channel's level l (Corona §3.1, §3.2).
 
-*Bins* (Corona §3.2, §4): the paper has 16 clusters for every polling level that is in use, so that the bins around a
-level's edge become finer from round to round. Production's bins cover all channels. With a single set of 16, half of
-all channels would share the last bin, because so many have nearly as few subscribers as the least popular one (Zipf).
-Clusters have no field for a level. Therefore a channel's ``most`` encodes it: the number of nodes plus the level, which
-no option uses. The ``most`` of an orphan is 1, which puts it into the slack cluster.
+*Honeycomb*: a channel has weight w, and costs s per polling node. For a multiplier λ, the channel's best level
+minimises w/n + λ·s·n. Let n and n' be two neighbouring sizes. The channel takes the step from one to the other at the
+breakpoint λ = (w/s)/(n·n'). As λ decreases, channels take their steps in the order of their breakpoints. One of these
+steps crosses the constraint. Of the solutions with and without this step, the one that keeps the constraint is taken.
 
-*Levels* (§3.2, §3.3): clusters are coarse, and an owner knows its own channels individually. Suppose that each owner
-applied the fleet's λ to its channels one by one. In the cluster at a level's edge, all channels above the mean would
-then take the step, regardless of the share that the constraint allows, and each round would undo the previous one. So a
-channel does what its cluster does. Of the cluster at the edge, each owner lets the same share of its own channels take
-the step, beginning with the greatest w/s. The total then equals the solution, regardless of the widths of the clusters.
+*Bins* (Corona §3.2, §4): the paper has 16 tradeoff clusters for every polling level that is in use. Channels between
+two levels are therefore summarised ever more finely from round to round. Production's bins cover all channels instead.
+With only 16 of them, half of all channels would share the last bin, because by Zipf's law so many have nearly as few
+subscribers as the least popular one. A cluster has no field for a level. Therefore the level is encoded in a channel's
+``most``, the upper limit of its size: the number of nodes plus the level, which limits nothing. The ``most`` of an
+orphan, a channel that only its owner can poll, is 1.
 
-Deviation: the paper does not specify how its fine and coarse information are combined.
+*Levels* (§3.2, §3.3): the solution applies to clusters, but an owner has to choose the levels of its own channels. It
+might apply λ to them one by one. Then all channels above the mean of their cluster would take a step for which the
+constraint allows only a share of the cluster, and the next round would undo it. Therefore a channel takes the steps of
+its cluster. In the one cluster of which only a share can take the last step, each owner lets the same share of its
+channels take it, beginning with the greatest w/s. The total is then as in the solution.
+
+Deviation: the paper does not specify how the coarse clusters and an owner's exact knowledge are combined.
 """
 
 from collections.abc import Callable, Iterable
@@ -37,17 +39,18 @@ from service.simulate.numerics import Bools, Ints
 
 NO_CHANNEL = -1
 _ROUNDING = 1e-6
-"""Relative tolerance for bounds, which messages encode as 32-bit floats."""
+"""Relative tolerance for the bounds ``least`` and ``most``: messages encode them as 32-bit floats."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LevelSolution:
     """The result of Honeycomb's optimisation, in which channels take steps from one polling level to the next.
 
-    ``sizes`` has the number of polling nodes n of each channel, shape (M,). ``multiplier`` is λ: a channel takes each
-    step that saves more than λ in delay for one unit of cost. ``undecided`` is the first channel that does not take its
-    ``step``, from one size to the next, because the constraint does not allow it; ``NO_CHANNEL`` if all steps or none
-    are taken. If the undecided channel is a cluster of many channels, a ``share`` of them can take the step.
+    ``sizes`` has the number of polling nodes n of each channel, shape (M,). ``multiplier`` is λ: a step is taken if its
+    benefit per unit of cost is greater. ``undecided`` is the number of the channel whose step crosses the constraint,
+    and ``step`` is this step, as a pair of sizes (from, to). If all steps or none are taken, ``undecided`` is
+    ``NO_CHANNEL``. A channel of the problem may be a cluster of many channels. Then ``share`` is the share of the
+    undecided cluster's channels that can take the step.
     """
 
     sizes: Floats
@@ -58,7 +61,7 @@ class LevelSolution:
 
 
 def level_sizes(nodes: int, base: int) -> Floats:
-    """Return the mean number of nodes that poll at each level l: N/bˡ with N ``nodes`` and base b, and 1 at the last.
+    """Return the mean number of nodes that poll at each level l: N/bˡ, but at least 1, with N ``nodes`` and base b.
 
     Raises:
         ValueError: ``nodes`` is below 1 or ``base`` is below 2.
@@ -75,10 +78,10 @@ def sizes_at(problem: AllocationProblem, options: Floats, multiplier: float) -> 
     """Return each channel's best number of polling nodes at the multiplier λ, shape (M,).
 
     Args:
-        problem: The channels. Each can take the ``options`` between its ``least`` and ``most``. If there is none, it
-            takes the one nearest to this range, or to ``most`` if ``least`` exceeds it.
+        problem: The channels. Each can take the ``options`` between its ``least`` and ``most``. If no option is in this
+            range, it takes the option nearest to the range, or nearest to ``most`` if ``least`` exceeds ``most``.
         options: The available numbers of nodes, such as :func:`level_sizes`, in any order.
-        multiplier: λ, not negative; it weighs cost against benefit.
+        multiplier: λ, not negative; the greater, the fewer nodes poll.
     """
     options, lowest, highest = _option_ranges(problem, options)
     ratios = problem.weights / problem.costs
@@ -87,30 +90,30 @@ def sizes_at(problem: AllocationProblem, options: Floats, multiplier: float) -> 
 
 
 def levels_for_budget(problem: AllocationProblem, options: Floats, budget: float) -> LevelSolution:
-    """Return the sizes n that minimise Σ w/n subject to Σ s·n ≤ budget, where one channel's last step may be missing.
+    """Return the sizes n that minimise Σ w/n subject to Σ s·n ≤ budget, except that one channel may be a level too low.
 
     The sums are over all channels, with weight w and cost s per polling node (Corona §3.1). If the budget does not
-    allow every channel's ``least``, these limits are ignored. The smallest option for every channel may exceed the
-    budget, because at least one node polls each channel.
+    allow every channel's lower limit ``least``, these limits are ignored. If it does not even allow the smallest option
+    for every channel, each channel gets the smallest option, because at least one node polls each channel.
     """
     base_cost = load(problem, sizes_at(problem, options, inf))
     if base_cost > budget and problem.least.any():
         problem = AllocationProblem(problem.weights, problem.costs, np.zeros_like(problem.least), problem.most)
         base_cost = load(problem, sizes_at(problem, options, inf))
-    return _take_steps(problem, options, problem.costs, lambda size: size, budget - base_cost, reach=False)
+    return _take_steps(problem, options, problem.costs, lambda size: size, budget - base_cost, overshoot=False)
 
 
 def levels_for_delay(
     problem: AllocationProblem, options: Floats, delay_s: float, poll_interval_s: float
 ) -> LevelSolution:
-    """Return the sizes n that minimise Σ s·n subject to Σ w·D / Σ w ≤ delay_s; one channel may have a step too many.
+    """Return the sizes n that minimise Σ s·n subject to Σ w·D / Σ w ≤ delay_s, except that one may be a level too high.
 
-    The sums are over all channels, with weight w and cost s per polling node; D = τ/(2n) is a channel's mean delay, and
-    τ is ``poll_interval_s``. If the options do not allow the delay, every channel gets its ``most``.
+    The sums are over all channels, with weight w and cost s per polling node. D = τ/(2n) is a channel's mean delay, and
+    τ is ``poll_interval_s``. If no choice of options meets the constraint, every channel gets its greatest size.
     """
     allowed = float(problem.weights.sum()) * 2 * delay_s / poll_interval_s
     slowest = float((problem.weights / sizes_at(problem, options, inf)).sum())
-    return _take_steps(problem, options, problem.weights, lambda size: -1 / size, slowest - allowed, reach=True)
+    return _take_steps(problem, options, problem.weights, lambda size: -1 / size, slowest - allowed, overshoot=True)
 
 
 def _option_ranges(problem: AllocationProblem, options: Floats) -> tuple[Floats, NDArray[np.intp], NDArray[np.intp]]:
@@ -127,12 +130,12 @@ def _take_steps(
     measure: Callable[[Floats], Floats],
     allowance: float,
     *,
-    reach: bool,
+    overshoot: bool,
 ) -> LevelSolution:
-    """Move channels from option to option in the order of their breakpoints, as long as the ``allowance`` lasts.
+    """Let channels take steps from option to option in the order of their breakpoints, while the ``allowance`` lasts.
 
-    A step from option a to option b uses up the channel's amount times ``measure(b) - measure(a)``. With ``reach``, the
-    step that exceeds the allowance is also taken.
+    The step of channel i from option a to the next option b uses ``amounts[i] * (measure(b) - measure(a))`` of the
+    allowance. The first step that would exceed the allowance is taken only if ``overshoot`` is true.
     """
     options, lowest, highest = _option_ranges(problem, options)
     ratios, steps = problem.weights / problem.costs, np.arange(len(options) - 1)
@@ -149,7 +152,7 @@ def _take_steps(
         return LevelSolution(options[choices], inf if allowance <= 0 else 0.0)
     left = allowance - (float(used[count - 1]) if count else 0.0)
     undecided, step = int(channels[count]), int(steps[count])
-    choices[undecided] += reach and left > 0
+    choices[undecided] += overshoot and left > 0
     sides = float(options[step]), float(options[step + 1])
     # At this λ the undecided step is not taken, regardless of rounding.
     multiplier = float(np.nextafter(breakpoints[count], inf))
@@ -157,7 +160,7 @@ def _take_steps(
 
 
 _ODD = np.uint64(0x9E3779B97F4A7C15)
-"""2⁶⁴ divided by the golden ratio (Fibonacci hashing): multiples of it are spread evenly."""
+"""An odd number, 2⁶⁴ divided by the golden ratio. By Fibonacci hashing, its multiples modulo 2⁶⁴ are spread evenly."""
 
 
 def owner_sizes(
@@ -168,9 +171,9 @@ def owner_sizes(
     Args:
         own: The owner's channels; their ``most`` encodes their levels (see :func:`encode_levels`).
         points: The channels' ids.
-        clusters: The fleet's clusters, from ``TradeoffClusters.to_level_problem``.
+        clusters: The tradeoff clusters of the whole fleet as a problem, from ``TradeoffClusters.to_level_problem``.
         options: The available numbers of nodes.
-        solution: The solution for the clusters.
+        solution: The solution for ``clusters``.
     """
     chosen = sizes_at(own, options, solution.multiplier)
     levels, ratios = np.rint(clusters.most), np.log(clusters.weights / clusters.costs)
@@ -196,9 +199,9 @@ def _nearest(known: Floats, values: Floats) -> "np.ndarray[tuple[int], np.dtype[
 def _take_last_step(ratios: Floats, points: Points, solution: LevelSolution) -> Bools:
     """Return, for each of an owner's channels in the undecided cluster, whether it takes the solution's last step.
 
-    The channels with the greatest ``ratios`` take the step; ``points`` are the channels' ids. The number of these
-    channels is rounded randomly, so that the total over all owners is right. The random number depends on the solution,
-    so that the same owners do not always round up.
+    ``solution.share`` of the channels take the step, those with the greatest ``ratios`` w/s. Their number is rounded up
+    or down at random, so that the total over all owners is right on average. The random number depends on ``points``,
+    the channels' ids, and on the solution, so that it is not always the same owners who round up.
     """
     rank = np.empty(len(ratios))
     rank[np.lexsort((points, -ratios))] = np.arange(len(ratios))
@@ -207,7 +210,10 @@ def _take_last_step(ratios: Floats, points: Points, solution: LevelSolution) -> 
 
 
 def encode_levels(nodes: int, level: Ints, orphaned: Bools) -> Floats:
-    """Return each channel's ``most``, which encodes its polling level: ``nodes`` plus ``level``, or 1 for an orphan."""
+    """Return each channel's upper limit ``most`` such that it encodes the polling level: ``nodes`` plus ``level``.
+
+    For an orphan, a channel that only its owner can poll, the result is 1.
+    """
     return np.where(orphaned, 1.0, nodes + level.astype(np.float64))
 
 
@@ -221,9 +227,9 @@ def summarise_by_level(problem: AllocationProblem, bins: int) -> TradeoffCluster
     return _side_by_side(summarise(channels, log_bins=bins) for channels in levels)
 
 
-def merge_by_level(found: list[TradeoffClusters], bins: int) -> TradeoffClusters:
-    """Merge the clusters in several summaries of channels, with up to ``bins`` bins for each polling level."""
-    together = _side_by_side(found)
+def merge_by_level(summaries: list[TradeoffClusters], bins: int) -> TradeoffClusters:
+    """Merge several summaries of channels, ``summaries``, to one with up to ``bins`` bins for each polling level."""
+    together = _side_by_side(summaries)
     levels = np.rint(together.most_cost / together.least_cost)
     return _side_by_side(
         merge([_select_clusters(together, levels == level)], log_bins=bins) for level in np.unique(levels)

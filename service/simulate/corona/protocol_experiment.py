@@ -1,13 +1,18 @@
 """One run of the experiment ``corona`` by the production protocol: ``coronet simulate corona --protocol``.
 
-Every node runs :class:`~service.corona.node_protocol.NodeProtocol`: messages are encoded, aggregation, assignments,
-takeover of a failed node's channels, candidates and versions are the product's own. The network loses and delays
-messages, and nodes fail and join, as in the vectorised run (``experiment``), of which the same setup is run as well:
-its results are in the fields ``vectorised_…``. With a base, the vectorised run solves for the paper's sizes N/bˡ
-directly, while the product rounds any sizes to the wedges that exist; their results differ by a few percent at most.
+Every node runs :class:`~service.corona.node_protocol.NodeProtocol`, and messages are encoded and decoded. Aggregation,
+the assignment of polls, and the takeover of a failed node's channels are therefore the product's own; so is the way
+from a change that a poll finds to a new stored version of the channel. The network loses and delays messages, and nodes
+fail and join.
 
-A poll that finds nothing changes nothing. Therefore polls are events only while a channel has an entry that a node does
-not know; all other polls are computed from the polling schedules that nodes were assigned.
+The same setup is also run by ``experiment``, whose nodes exchange only the messages of aggregation, but are simulated
+faster, with arrays. The results of this *vectorised* run are in the fields ``vectorised_…``. If the setup has a base,
+the vectorised run solves for the paper's sizes N/bˡ directly, while the product rounds other sizes to the levels that
+exist. Their results then differ by a few percent at most.
+
+A poll that finds nothing changes nothing. Therefore polls are simulated one by one only while the channel has an entry
+that is missing in the version with which the node compares its polls. All other polls are computed from the polling
+schedules that nodes were assigned.
 """
 
 from array import array
@@ -38,17 +43,20 @@ from service.simulate.numerics import HOUR_S, Floats, Ints, ranges
 STEPS = 3 + experiment.STEPS
 _UNLIMITED = 1e9
 _KNOWN_UPDATES = 1e6
-"""Number of updates assumed to underlie a given update interval, so that a few more hardly change it."""
+"""Each channel's update interval is given as if learnt from this many updates, so that the updates in the run hardly
+change it."""
 
 
 class ProtocolOutcome(DetectionResults, frozen=True):
     """The results of one run, measured in its second half.
 
-    ``updates`` is the number of entries that were published until the last hour of the run, at each channel's own rate,
-    and ``versioned_updates`` the number of those that are in a stored version at the end. ``mean_version_delay_s`` is
-    the mean time from an entry's publication to its version per notification, over all of these. The fields that begin
-    with ``vectorised`` are of the vectorised run with the same setup and seed, and the ratios are the protocol's values
-    divided by these.
+    The following three fields are for the entries that were published until one hour before the end. ``updates`` is the
+    number of these entries, and ``versioned_updates`` the number of those that are in a stored version at the end of
+    the run. ``mean_version_delay_s`` is the mean time from an entry's publication until it is in a stored version,
+    weighted by subscribers.
+
+    The fields that begin with ``vectorised`` are the results of ``experiment`` with the same setup and seed.
+    ``detection_ratio`` and ``load_ratio`` are the protocol's values divided by the vectorised ones.
     """
 
     vectorised_mean_detection_s: float
@@ -101,7 +109,7 @@ def run(setup: CoronaSetup, seed: int, report: Callable[[str], None]) -> Protoco
 
 
 class MeasuredFleet(ProtocolFleet):
-    """A fleet of protocols with the workload of a run, which records every assigned polling schedule and its time."""
+    """A simulated fleet with the production protocol, which records each assigned polling schedule and its time."""
 
     def __init__(self, setup: CoronaSetup, channels: SimulatedChannels, rng: np.random.Generator) -> None:
         self.setup, self.simulated_channels, self._rng = setup, channels, rng
@@ -132,7 +140,7 @@ class MeasuredFleet(ProtocolFleet):
         """The time of the version of each entry, by channel and content."""
 
     def run(self) -> None:
-        """Run the whole simulation."""
+        """Run the whole simulation: publish entries, let nodes fail and join, and advance the clock to the end."""
         setup, rng = self.setup, self._rng
         intervals_s = self.simulated_channels.update_interval_s
         published = np.repeat(np.arange(setup.channels), rng.poisson(setup.end_s / intervals_s))
@@ -149,7 +157,7 @@ class MeasuredFleet(ProtocolFleet):
         self.run_until(setup.end_s)
 
     def polls(self) -> EnumeratedPolls:
-        """Return all polls until two hours after the run, as if no schedule changed after the run."""
+        """Return all polls until two hours after the end of the run, if the last schedules remained in force."""
         horizon_s = self.setup.end_s + AFTER_END_S
         channel, node = np.frombuffer(self._channel_node, dtype=np.int64).reshape(-1, 2).T
         first_s, interval_s, begin_s = np.frombuffer(self._times_s).reshape(-1, 3).T
@@ -163,7 +171,10 @@ class MeasuredFleet(ProtocolFleet):
         return EnumeratedPolls(np.arange(self.setup.channels), channel[row], at_s, node[row], horizon_s)
 
     def sizes(self) -> Floats:
-        """Return the number of polls per τ of each channel by the schedule of one of its nodes; 0 if it has none."""
+        """Return each channel's size n, its number of polls per τ, by the latest schedule of one of its nodes.
+
+        The size is 0 if no node polls the channel.
+        """
         found = np.zeros(self.setup.channels)
         for number, (channel, members) in enumerate(zip(self.ids, self._members, strict=True)):
             for node in members:
@@ -171,12 +182,15 @@ class MeasuredFleet(ProtocolFleet):
         return found
 
     def simulates_polls_of(self, channel: ChannelId, node: ProtocolNode) -> bool:
-        """Return whether ``channel`` has an entry that its current version or the version known to ``node`` lacks."""
+        """Return whether ``channel`` has an entry that is not in the version with which ``node`` compares its polls.
+
+        Only such polls can find something; the others are not simulated as events.
+        """
         stored = self.channels[channel]
         return stored.published > stored.versions[node.known.get(channel, -1)]
 
     def on_instruction(self, node: ProtocolNode, channel: ChannelId, instruction: events.StartPolling | None) -> None:
-        """Record that ``node`` polls ``channel`` by ``instruction`` from now on, or stops if that is None."""
+        """Record that ``node`` polls ``channel`` by ``instruction`` from now on, or that it stops if this is None."""
         number, node_number = self._number[channel], self._node_numbers[node]
         before = self._rows.pop((number, node_number), None)
         if before is not None:
@@ -192,7 +206,10 @@ class MeasuredFleet(ProtocolFleet):
         self._ends.append(np.inf)
 
     def publish(self, effect: events.Publish) -> events.Event:
-        """Store a candidate, record the time for each entry that is stored first, and return the store's answer."""
+        """Store a candidate (a change that a poll has found) as a version, and return the store's answer.
+
+        The time is recorded for each entry that is in a version for the first time.
+        """
         stored = self.channels[effect.candidate.channel]
         before = stored.versions[-1]
         answer = super().publish(effect)
@@ -221,9 +238,9 @@ class MeasuredFleet(ProtocolFleet):
 
 
 def _policy(setup: CoronaSetup) -> FleetPolicy:
-    """Return the product's policy for a run, without its limits for public channels, as in the paper.
+    """Return the product's policy with the goal and the intervals of ``setup``, without limits for public channels.
 
-    Updates are Poisson processes, so that there is no weekly rhythm to learn.
+    There are no such limits in the paper. Weekly rhythms are not learnt, because updates are Poisson processes.
     """
     return FleetPolicy(
         poll_interval_s=setup.poll_interval_s,
@@ -246,9 +263,9 @@ def _stored(subscribers: int, update_interval_s: float) -> StoredChannel:
 
 
 def _version_delays_s(fleet: MeasuredFleet, until_s: float) -> tuple[Floats, Floats]:
-    """Return the subscribers of each entry published before ``until_s``, and the time from publication to its version.
+    """Return two arrays with one element per entry published before ``until_s``: subscribers, and delays in seconds.
 
-    The time is infinite for an entry without a version.
+    The delay is the time from publication until the entry is in a stored version; it is infinite if it never is.
     """
     contents = np.zeros(fleet.setup.channels, dtype=np.int64)
     delays_s = np.full(int(np.searchsorted(fleet.published_s, until_s)), np.inf)

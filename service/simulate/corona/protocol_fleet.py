@@ -20,7 +20,7 @@ from service.simulate.corona.fleet import SimulatedNetwork
 from service.simulate.virtual_clock import VirtualClock
 
 TICKS_PER_MAINTENANCE = 4
-"""Number of timer ticks per maintenance interval, as in workers."""
+"""Number of times that a node's timer fires per maintenance interval, as in workers."""
 
 
 class FleetNetwork(Protocol):
@@ -29,30 +29,30 @@ class FleetNetwork(Protocol):
     def message_delays_s(self, sender: NodeId, receiver: NodeId, now_s: float) -> Sequence[float]:
         """Return the delay in seconds of each copy of a message that arrives.
 
-        The result is empty if the message is lost.
+        The result is empty if the message is lost, and has several delays if it is repeated.
         """
 
     def reaches_store(self, node: NodeId, now_s: float) -> bool:
-        """Return whether a message between ``node`` and the store arrives: a request of the node, or an answer."""
+        """Return whether a message between ``node`` and the store arrives, either a request or an answer."""
 
     def delay_s(self, now_s: float) -> float:
-        """Return the delay of a request to the store, of its answer, or of the notice of a new ring."""
+        """Return the delay in seconds of a request to the store, of its answer, or of the notice of a new ring."""
 
 
 class LossyNetwork:
-    """A network with random delays and lost messages, and a store that receives and answers every request."""
+    """A network with random delays, which loses messages between nodes; every request to the store is answered."""
 
     def __init__(self, messages: SimulatedNetwork, store: SimulatedNetwork) -> None:
         """Take delays and losses of messages from ``messages``, and delays of requests and answers from ``store``."""
         self._messages, self._store = messages, store
 
     def message_delays_s(self, sender: NodeId, receiver: NodeId, now_s: float) -> Sequence[float]:  # noqa: ARG002 - the same for all
-        """Return the delay of the only copy of a message in seconds; an empty result if the message is lost."""
+        """Return a sequence with the delay in seconds of a message; the sequence is empty if the message is lost."""
         delay_s = self._messages.delay_s()
         return () if delay_s is None else (delay_s,)
 
     def reaches_store(self, node: NodeId, now_s: float) -> bool:  # noqa: ARG002 - the same for all
-        """Return True."""
+        """Return True: no message between a node and the store is lost."""
         return True
 
     def delay_s(self, now_s: float) -> float:  # noqa: ARG002 - the same at all times
@@ -62,11 +62,12 @@ class LossyNetwork:
 
 @dataclass
 class StoredChannel:
-    """The state of one channel in the store and at its publisher. Contents are increasing numbers.
+    """The state of one channel in the store and at its publisher.
 
-    ``published`` is the content at the publisher, and ``versions`` has the content of each stored version. ``private``
-    channels are exempt from the limit on polls of public ones. ``site`` is the site whose request budget the channel
-    shares; empty if there is none.
+    A feed's content is simulated by a number, which the publisher increases with each new entry. ``published`` is the
+    publisher's present number, and ``versions`` has the number of each stored version. ``epoch`` counts how often nodes
+    took ownership of the channel. ``private`` channels are exempt from the limit on polls of public ones. ``site`` is
+    the web site whose request budget the channel shares with others; it is empty if there is none.
     """
 
     subscribers: int
@@ -77,7 +78,7 @@ class StoredChannel:
     epoch: int = 0
     versions: list[int] = field(default_factory=lambda: [0])
     notices: set[int] = field(default_factory=set)
-    """The versions with a notice; their content is that of the previous version."""
+    """The numbers of versions that are only a notice to subscribers, and have the content of the previous version."""
 
     @property
     def version(self) -> int:
@@ -86,7 +87,7 @@ class StoredChannel:
 
 
 class ProtocolNode:
-    """A simulated worker around one protocol, which carries out the protocol's effects."""
+    """A simulated worker, which passes events to its production protocol and carries out the protocol's effects."""
 
     def __init__(self, fleet: "ProtocolFleet", node_id: NodeId, policy: FleetPolicy) -> None:
         self.fleet = fleet
@@ -105,7 +106,7 @@ class ProtocolNode:
         self._under_way: set[object] = set()
 
     def handle(self, *occurred: events.Event) -> None:
-        """Process events together and carry out their effects, unless the node is dead."""
+        """Pass events to the protocol in one call, and carry out the resulting effects, unless the node is dead."""
         if self.alive:
             for event in occurred:
                 if isinstance(event, events.RingChanged):
@@ -116,13 +117,13 @@ class ProtocolNode:
             self._take_ownership([effect.channel for effect in effects if isinstance(effect, events.TakeOwnership)])
 
     def tick(self) -> None:
-        """Pass the timer event to the protocol now, and repeat this periodically."""
+        """Pass a timer event to the protocol now, and again every ``tick_s`` seconds until the node is dead."""
         if self.alive:
             self.handle(events.Tick())
             self.fleet.after(self.fleet.tick_s, self.tick)
 
     def plan_poll(self, channel: ChannelId) -> None:
-        """Plan the next poll of an assigned channel, if the fleet simulates it one by one."""
+        """Plan the next poll of a channel that the node polls, if the fleet simulates this poll as an event."""
         if not self.fleet.simulates_polls_of(channel, self):
             return
         instruction, now_s = self.instructions[channel], self.fleet.now_s
@@ -210,7 +211,7 @@ class ProtocolNode:
 
 
 class ProtocolFleet(VirtualClock):
-    """The simulation of one run; :meth:`run_until` advances its time.
+    """The simulation of one fleet; :meth:`run_until` advances the simulated time.
 
     Subclasses override :meth:`simulates_polls_of`, :meth:`on_poll` and :meth:`on_instruction` to measure the run.
     """
@@ -225,10 +226,11 @@ class ProtocolFleet(VirtualClock):
         prompt_s: float,
         fleet_ahead_s: float = 0.0,
     ) -> None:
-        """Start without nodes.
+        """Create a fleet without nodes.
 
-        ``tick_s`` is the time between a node's timer events, and ``prompt_s`` the time that a node takes to read a
-        channel's version. The fleet's clock is ``fleet_ahead_s`` ahead of the nodes' clocks.
+        ``tick_s`` is the time between two timer events of a node. ``prompt_s`` is the time that a node takes to read a
+        channel's current version from the store. Schedules use fleet time, the time of the store's clock; it is
+        ``fleet_ahead_s`` seconds ahead of the nodes' clocks.
         """
         super().__init__()
         self.channels, self.policy, self.network = channels, policy, network
@@ -249,29 +251,36 @@ class ProtocolFleet(VirtualClock):
 
     @property
     def fleet_s(self) -> float:
-        """The present fleet time."""
+        """The present fleet time: the time of the store's clock, in seconds."""
         return self.now_s + self._fleet_ahead_s
 
     @property
     def alive(self) -> list[ProtocolNode]:
-        """The nodes that run, in the order in which they joined."""
+        """The nodes that are not dead, in the order in which they joined."""
         return [node for node in self.nodes.values() if node.alive]
 
     def simulates_polls_of(self, channel: ChannelId, node: ProtocolNode) -> bool:  # noqa: ARG002 - for subclasses
-        """Return whether the next poll of ``channel`` by ``node`` is simulated as an event; by default all polls are.
+        """Return whether the next poll of ``channel`` by ``node`` is simulated as an event; here always True.
 
-        A poll that finds nothing changes nothing, so a subclass may omit it and count it by the schedule instead.
+        A poll that finds nothing changes nothing. A subclass may therefore omit it, and count it by its schedule
+        instead.
         """
         return True
 
     def on_poll(self, channel: ChannelId, node: ProtocolNode) -> None:
-        """Handle a poll of ``channel`` by ``node``; here do nothing."""
+        """Handle a simulated poll of ``channel`` by ``node``.
+
+        It does nothing here; subclasses override it.
+        """
 
     def on_instruction(self, node: ProtocolNode, channel: ChannelId, instruction: events.StartPolling | None) -> None:
-        """Handle that ``node`` polls ``channel`` by ``instruction`` from now on, or stops if None; here do nothing."""
+        """Handle that ``node`` polls ``channel`` by ``instruction`` from now on, or stops if this is None.
+
+        It does nothing here; subclasses override it.
+        """
 
     def add_nodes(self, nodes: Iterable[tuple[NodeId, float]]) -> None:
-        """Add nodes, as pairs (id, seconds until the first timer event), by one change of the ring."""
+        """Add nodes to the ring, all at once; ``nodes`` are pairs (id, seconds until the node's first timer event)."""
         infos = []
         for node_id, first_tick_s in nodes:
             node = self.nodes[node_id] = ProtocolNode(self, node_id, self.policy)
@@ -287,7 +296,10 @@ class ProtocolFleet(VirtualClock):
         self.after(lease_s, partial(self.change_ring, (), [node.node_id]))
 
     def send(self, sender: NodeId, receiver: NodeId, message: messages.Message) -> None:
-        """Encode ``message``, and deliver the copies that the network does not lose after their delays."""
+        """Encode ``message`` and deliver it to ``receiver``.
+
+        The network decides how many copies arrive, and after which delays.
+        """
         raw = messages.encode(sender, message)
         self.messages_sent += 1
         self.bytes_sent += len(raw)
@@ -297,9 +309,10 @@ class ProtocolFleet(VirtualClock):
     def request(
         self, node: ProtocolNode, request: Callable[[], Sequence[events.Event]], done: Callable[[], None] = lambda: None
     ) -> None:
-        """Call ``request`` when a request of ``node`` reaches the store; deliver its result, events, to the node.
+        """Send a request of ``node`` to the store, and deliver the answer to the node as events.
 
-        Either may get lost. ``done`` is called when the answer arrives, or would have arrived.
+        ``request`` is called when the request reaches the store, and returns these events. The request or the answer
+        may get lost. ``done`` is called when the answer arrives, or would have arrived if nothing had been lost.
         """
         is_received, is_answered = (self.network.reaches_store(node.node_id, self.now_s) for _ in range(2))
 
@@ -315,11 +328,11 @@ class ProtocolFleet(VirtualClock):
         self.after(self.network.delay_s(self.now_s), reach_store)
 
     def load_objective(self) -> events.Event:
-        """Return the store's answer to ``LoadObjective``."""
+        """Return the store's answer to the effect ``LoadObjective``: the objective, and the limits that admins set."""
         return events.ObjectiveLoaded(self.objective, self.site_rates, dict(self.bounds))
 
     def take_ownership(self, channel: ChannelId) -> events.Event:
-        """Return the store's answer to ``TakeOwnership``."""
+        """Increment the channel's epoch; return the store's answer to ``TakeOwnership``, with the channel's state."""
         stored = self.channels[channel]
         stored.epoch += 1
         return events.OwnershipTaken(
@@ -332,7 +345,10 @@ class ProtocolFleet(VirtualClock):
         )
 
     def publish(self, effect: events.Publish) -> events.Event:
-        """Store a candidate as the channel's next version if it is not outdated; return the answer to ``Publish``."""
+        """Store a candidate (a change that a poll has found) as the channel's next version; return the store's answer.
+
+        The candidate is refused if another node has taken ownership since, or if it changes an older version.
+        """
         candidate, epoch = effect.candidate, effect.epoch
         stored = self.channels[candidate.channel]
         if (epoch, candidate.base_version) != (stored.epoch, stored.version):
@@ -352,15 +368,19 @@ class ProtocolFleet(VirtualClock):
             self.announce_ring(node)
 
     def announce_ring(self, node: ProtocolNode) -> None:
-        """Pass the present ring to ``node`` after the network's delay; called for each change of the ring."""
+        """Pass the new ring to ``node`` after the network's delay; called after each change of the ring."""
         self.after(self.network.delay_s(self.now_s), partial(self.show_ring, node))
 
     def show_ring(self, node: ProtocolNode) -> None:
-        """Pass the present ring to a node."""
+        """Pass the present ring to ``node`` immediately."""
         node.handle(events.RingChanged(self.view))
 
     def list_owned(self, node: ProtocolNode, requested_s: float) -> events.Event:
-        """Return the answer to ``ListOwnedChannels``: the channels of the prefixes that ``node`` owns on its view."""
+        """Return the answer to the effect ``ListOwnedChannels``: the channels that ``node`` owns.
+
+        Ownership follows from the ring as the node last received it. ``requested_s`` is the time of the request, which
+        the answer repeats.
+        """
         listed = (
             events.ListedChannel(channel, self.channels[channel].subscribers)
             for prefix in owned_prefixes(node.view, node.node_id)

@@ -37,7 +37,7 @@ _AGAINST_PAPER = {
     "paper mode, lite, random phases": replace(PAPER, phases=PollPhases.RANDOM),
     "paper mode, fast, random phases": replace(PAPER, phases=PollPhases.RANDOM, goal=Goal.FAST),
 }
-"""Setups that run with all seeds, by the names of their jobs."""
+"""Setups that are run with all seeds. The keys are the names of the jobs."""
 _ONCE = {
     "Coronet, lite, random phases": replace(CORONET, phases=PollPhases.RANDOM),
     "Coronet, lite, random ids": replace(CORONET, ids=IdAssignment.RANDOM),
@@ -53,7 +53,7 @@ _BY_PROTOCOL = {
     "protocol, fair": replace(_SMALLER, goal=Goal.FAIR),
     **{f"protocol, base-{base} levels": replace(_SMALLER, base=base) for base in (2, 4, 16)},
 }
-"""Setups that run the production protocol, with one seed."""
+"""Setups that run the production protocol, with one seed. The keys are the names of the jobs."""
 
 JOBS = [
     *(Job(name, protocol_experiment.run, (setup, 1)) for name, setup in _BY_PROTOCOL.items()),
@@ -62,10 +62,10 @@ JOBS = [
     *(Job(name, run, (setup, seed)) for name, setup in _AGAINST_PAPER.items() for seed in SEEDS),
     *(Job(name, run, (setup, 1)) for name, setup in _ONCE.items()),
 ]
-"""The runs of the page; the longest ones are first."""
+"""The runs for the page. The longest ones are first, so that the two processes end at about the same time."""
 
 OutcomesByName = dict[str, list[Any]]
-"""Lists of :class:`CoronaOutcome`, or of :class:`ProtocolOutcome`, by the name of the job."""
+"""By the name of a job, the results of its runs: :class:`CoronaOutcome`, or :class:`ProtocolOutcome`."""
 
 _OPTIONS = {
     **{name: name for name in ("goal", "base", "ids", "bins", "phases", "nodes", "channels", "subscriptions")},
@@ -95,9 +95,9 @@ def page(found: OutcomesByName) -> str:
 
 
 def share_above_limit(outcome: CoronaOutcome) -> float:
-    """Return the share of channels that a run polls more often than the product by default polls a public channel.
+    """Return the share of channels that a run polls more often than the default limit for a public channel allows.
 
-    Only the channels in the run's profile are counted, which are evenly spaced by popularity.
+    Only the channels in the run's profile are counted: about 400, evenly spaced in order of popularity.
     """
     per_hour = SECONDS_PER_HOUR / outcome.setup.poll_interval_s
     return mean(

@@ -22,11 +22,12 @@ from service.simulate.numerics import Floats, Ints, first_index_beyond
 
 @dataclass(frozen=True, slots=True)
 class Timetable:
-    """All schedules of a run, sorted by channel and time; channel c has the rows ``rows[c]`` to ``rows[c + 1]`` - 1.
+    """All polling schedules of a run, as columns of a table. A row is one schedule of one channel.
 
-    A row is one schedule, and applies after ``start_s`` until ``end_s``. Its polls are at ``first_s + k·gap_s`` for k =
-    0, 1, …; poll k is by the node of rank ``(first_rank + k) mod size`` in the polling set. ``ring`` is the number of
-    the ring to which the ranks refer.
+    Rows are sorted by channel and time; channel c has the rows ``rows[c]`` to ``rows[c + 1]`` - 1. A row's schedule
+    applies after ``start_s`` until ``end_s``. Its polls are at ``first_s + k·gap_s`` for k = 0, 1, …. Poll k is made by
+    the node of rank ``(first_rank + k) mod size`` in the channel's polling set. Ranks depend on the ring. The rings of
+    a run are numbered, and ``ring`` is the number of the ring in force.
     """
 
     rows: Ints
@@ -63,21 +64,21 @@ class Timetable:
     def next_in_row_s(self, row: Ints, after_s: Floats) -> Floats:
         """Return the time of the first poll after ``after_s`` by the schedule in each ``row``.
 
-        The time may be after the end of the row.
+        The time may be after the end of the row, when the schedule no longer applies.
         """
         return self.first_s[row] + np.maximum(self.index_after(row, after_s), 0) * self.gap_s[row]
 
     def index_after(self, row: Ints, after_s: Floats) -> Ints:
         """Return the index k of the first poll after ``after_s`` by the schedule in each ``row``.
 
-        The index is negative or 0 before the schedule's first poll.
+        The index is not limited: if ``after_s`` is before the schedule's first poll, it can be negative.
         """
         return np.floor((after_s + ROUNDING_S - self.first_s[row]) / self.gap_s[row]).astype(np.int64) + 1
 
     def span(self, begin_s: float, end_s: float) -> tuple[Ints, Ints]:
-        """Return the range of the indexes k of each schedule's polls after ``begin_s`` until ``end_s``.
+        """Return, for each schedule, which of its polls are after ``begin_s`` until ``end_s``, as a range of indexes k.
 
-        The first array has the first index of each range, the second array the index after the last one.
+        The first array has the first index of each range. The second array has the index after the last one.
         """
         every = np.arange(len(self.channel))
         first = np.maximum(self.index_after(every, np.maximum(self.start_s, begin_s)), 0)
@@ -86,10 +87,11 @@ class Timetable:
 
 
 def mean_waits_s(timetable: Timetable, begin_s: float, end_s: float) -> Floats:
-    """Return the exact mean time until the next poll for each channel, over all times from ``begin_s`` to ``end_s``.
+    """Return each channel's exact mean time from any moment until the next poll.
 
-    The integral of the wait over a row of the timetable is a sum of triangles: one until the row's first poll, one
-    between each two polls, and one from the last poll towards the first poll of the next row.
+    The mean is over all moments from ``begin_s`` to ``end_s``. In a plot of the wait over time, each gap between two
+    polls is a triangle; the mean is their area divided by the time. A row of the timetable has one triangle until its
+    first poll, one between each two polls, and one from its last poll towards the first poll of the next row.
     """
     every = np.arange(len(timetable.channel))
     from_s = np.maximum(timetable.start_s, begin_s)
@@ -121,8 +123,8 @@ class TimetableBuilder:
     def add(self, channel: int, schedule: PollingSchedule, now_s: float, ring: int) -> None:
         """Add a schedule of ``channel`` that applies from ``now_s`` on.
 
-        The calls for a channel must be in order of time. ``ring`` is the number of the ring to which the schedule's
-        ranks refer.
+        The calls for a channel must be in order of time. ``ring`` is the number of the ring in force, on which the
+        ranks of nodes depend.
         """
         self._rows.append((channel, schedule.size, schedule.first_rank, ring, now_s, schedule.first_s, schedule.gap_s))
 
@@ -140,7 +142,7 @@ class TimetableBuilder:
 
 
 class OwnerSchedules(TimetableBuilder):
-    """The schedules that owners make for the channels in ``sampled``."""
+    """The schedules that owners make for the channels whose numbers are in ``sampled``."""
 
     def __init__(self, setup: CoronaSetup, channels: SimulatedChannels, sampled: Ints) -> None:
         super().__init__()
@@ -151,10 +153,10 @@ class OwnerSchedules(TimetableBuilder):
         """The size n of each channel's present schedule."""
 
     def begin(self, numbers: Ints, sizes: Floats, ring: int, nodes: int, now_s: float) -> None:
-        """Make new schedules at ``now_s`` for the sampled channels among ``numbers``.
+        """Make new schedules, independent of earlier ones, for the sampled channels among ``numbers`` at ``now_s``.
 
         ``sizes`` has the number of polling nodes n of every channel of the fleet. ``ring`` is the number of the present
-        ring, ``nodes`` the number of nodes in it.
+        ring, and ``nodes`` is the number of nodes in it.
         """
         chosen = numbers[np.isin(numbers, self.sampled, assume_unique=True)]
         for number, size in zip(chosen.tolist(), sizes[chosen].tolist(), strict=True):
@@ -165,9 +167,10 @@ class OwnerSchedules(TimetableBuilder):
         self._size[chosen] = sizes[chosen]
 
     def change(self, numbers: Ints, sizes: Floats, ring: int, nodes: int, now_s: float) -> None:
-        """Revise the schedules of the sampled channels among ``numbers``, from each channel's next poll on.
+        """Revise the schedules of the sampled channels among ``numbers``; they continue the previous ones.
 
-        The arguments are those of :meth:`begin`.
+        A new schedule begins with the poll that would be next by the previous one. The arguments are as in
+        :meth:`begin`.
         """
         if not self._setup.has_faults:  # with faults, unchanged assignments are sent again
             numbers = numbers[self._size[numbers] != sizes[numbers]]

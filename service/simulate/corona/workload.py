@@ -1,10 +1,11 @@
 """The workload of Corona §5: parameters of a run, channels, node ids, and nearest-node queries for many channels.
 
-Only the first 64 of 160 bits of an id are drawn, because nodes and channels already differ in these.
+An id has 160 bits. Only the first 64 bits, the id's *point*, are drawn, because ids already differ in these.
 
 ``NodeTrie`` finds the nearest nodes of a hundred thousand channels at once, while production's ``RingView`` serves one
-channel at a time. All queries descend the binary trie of node ids together. At each vertex a query visits the nearer
-side, or skips that side if it has too few nodes. A test verifies that both classes give the same results.
+channel at a time. It is a binary trie of node ids, which all queries descend together. At each vertex a query continues
+on the side that is nearer to its channel. If the node that it looks for is farther away than all nodes on this side, it
+continues on the other side. A test verifies that both classes give the same results.
 """
 
 from collections.abc import Sequence
@@ -30,22 +31,22 @@ DRAWN_BITS = 64
 
 
 class PollPhases(StrEnum):
-    """How the polls by the nodes of a channel's polling set are spread over the polling interval τ."""
+    """How the polls by the nodes of a polling set are spread over the polling interval τ: evenly, or at random."""
 
     EVEN = "even"
     RANDOM = "random"
-    """As in Corona §3.3: each node waits a random time in (0, τ)."""
+    """As in Corona §3.3: each node waits a random part of τ before its first poll."""
 
 
 class IdAssignment(StrEnum):
-    """How joining nodes choose their ids."""
+    """How joining nodes choose their ids: so that all nodes are evenly spaced, or at random."""
 
     BALANCED = "balanced"
     RANDOM = "random"
 
 
 class BinLayout(StrEnum):
-    """The bins of tradeoff clusters: Coronet's quantiles, or the paper's 16 of equal width (§4)."""
+    """How tradeoff clusters are divided into bins: Coronet's quantiles, or the paper's 16 of equal width (§4)."""
 
     QUANTILE = "quantile"
     PAPER = "16"
@@ -55,13 +56,15 @@ class CoronaSetup(msgspec.Struct, frozen=True):
     """The parameters of one run.
 
     With ``base`` b, as in the paper, the number of polling nodes n of a channel is N/bˡ for a level l, and its polling
-    set is a wedge: the nodes that share the first l digits of its id. Without a base, n is any number.
-    ``target_delay_s`` is the delay T that the goal Fast asks for. ``churn`` is the share of nodes that die per hour,
-    while as many join; ``loss`` is the share of lost messages.
+    set is a wedge: the nodes that share the first l digits of its id. Without a base, n is any number. A run takes
+    ``rounds`` maintenance intervals of ``maintenance_s``. ``target_delay_s`` is the mean delay that the goal Fast has
+    to meet. ``churn`` is the share of nodes that die per hour, while as many join; ``loss`` is the share of lost
+    messages.
 
-    Without a ``policy`` all channels share the paper's budget, what their subscribers would impose, and n is limited
-    only by the number of nodes. With one (without a base), its budget and all its limits for public channels apply;
-    ``goal``, ``poll_interval_s`` and ``longest_wait_s`` have to be the policy's.
+    Without a ``policy``, the budget is that of the paper: as many polls as the subscribers would make if each polled
+    every τ. The only limit of n is then the number of nodes. With a ``policy``, which excludes a base, the policy's
+    budget and its limits for public channels apply. Then ``goal``, ``poll_interval_s`` and ``longest_wait_s`` have to
+    be the same as in the policy.
     """
 
     goal: Goal = Goal.LITE
@@ -93,12 +96,18 @@ class CoronaSetup(msgspec.Struct, frozen=True):
 
     @property
     def log_bins(self) -> int:
-        """The number of bins of equal logarithmic width (:mod:`~service.corona.optimizer.tradeoff_clusters`), or 0."""
+        """The number of bins of equal width in log(w/s) with the paper's layout, or 0 with Coronet's quantiles.
+
+        w is a channel's weight and s the cost of a poll; see :mod:`~service.corona.optimizer.tradeoff_clusters`.
+        """
         return int(self.bins) if self.bins is BinLayout.PAPER else 0
 
 
 def setup_with_policy(setup: CoronaSetup, policy: FleetPolicy) -> CoronaSetup:
-    """Return ``setup`` with a policy of the product; the maintenance interval stays that of the setup."""
+    """Return ``setup`` with a policy of the product, and with the policy's goal, τ and delays.
+
+    The maintenance interval is not changed.
+    """
     return msgspec.structs.replace(
         setup,
         policy=policy,
@@ -111,19 +120,22 @@ def setup_with_policy(setup: CoronaSetup, policy: FleetPolicy) -> CoronaSetup:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedChannels:
-    """All M channels as arrays of shape (M,); ``points`` has the first 64 bits of each channel's id."""
+    """All M channels of a run as arrays of shape (M,); ``points`` has the first 64 bits of each channel's id."""
 
     points: Points
     subscribers: Ints
     update_interval_s: Floats
-    """Mean time between updates, which owners know (Corona §5 takes it from a survey)."""
+    """Mean time between a channel's updates. Owners know it; nodes do not have to estimate it."""
 
     def ids(self) -> list[ChannelId]:
         """Return the channels' ids in the protocol's format."""
         return [hex_id(point) for point in self.points.tolist()]
 
     def factors(self) -> FactorTable:
-        """Return what determines the polls of the channels as public ones, each of a site of its own."""
+        """Return the table of the channels' properties from which production computes their numbers of polls.
+
+        All channels are public, and no two belong to the same site.
+        """
         columns = zip(self.subscribers.tolist(), self.update_interval_s.tolist(), strict=True)
         return factor_table(
             (ChannelFactors(count, interval_s, private=False) for count, interval_s in columns), len(self.points)
@@ -167,11 +179,11 @@ def point_of(identity: str) -> int:
 
 
 BATCH_SIZE = 1 << 17
-"""Queries that descend together; their arrays fit into a processor's caches."""
+"""Number of queries that descend a trie together, such that their arrays fit into a processor's caches."""
 
 
 class NodeTrie:
-    """The binary trie of a ring's node ids. Nodes are numbered in the order of their ids."""
+    """The binary trie of the ids of a ring's nodes. Nodes are numbered from 0 in the order of their ids."""
 
     def __init__(self, nodes: Sequence[NodeId]) -> None:
         self.nodes = tuple(sorted(nodes))
@@ -187,11 +199,13 @@ class NodeTrie:
         self._depth = self._build(count)
 
     def nodes_at_rank(self, targets: Points, ranks: Ints) -> Ints:
-        """Return, for each target, the number of the node with a given rank by distance from it; the owner has rank 0.
+        """Return, for each target, the number of the node that has the given rank by distance from the target.
+
+        The nearest node, which is the owner of the channel, has rank 0.
 
         Args:
             targets: First 64 bits of channels' ids, shape (K,).
-            ranks: Ranks below the number of nodes, shape (K,).
+            ranks: One rank per target, below the number of nodes, shape (K,).
         """
         found = np.empty(len(targets), dtype=np.int64)
         for begin in range(0, len(targets), BATCH_SIZE):
@@ -223,7 +237,7 @@ class NodeTrie:
         return vertex.astype(np.int64) - (len(self.nodes) - 1)
 
     def _build(self, count: int) -> int:
-        """Build the vertices of the trie for ``count`` nodes, and return its depth."""
+        """Build the inner vertices of the trie for ``count`` nodes, and return the depth of the trie."""
         points = self.points.tolist()
         pending, made, deepest = [(0, 0, count, 0)] if count > 1 else [], 1, 0
         while pending:

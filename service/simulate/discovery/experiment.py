@@ -42,18 +42,19 @@ UNLIMITED_REPLICAS = 1 << 16
 SLICE_S = 0.05
 SLICE_MESSAGES = 4000
 CACHED_MESSAGES = 20_000
-"""Messages per slice if results do not depend on slices; their arrays fit into a processor's caches."""
+"""Number of messages that are simulated at once if results do not depend on it. Their arrays fit into a processor's
+caches."""
 GAP_S = 1.0
-"""Pause between two passes over a dataset."""
+"""Pause between two passes, in each of which all names of a dataset are registered."""
 
 GROWING_PASSES = 2
-"""Number of passes over a dataset after which matrices have stopped growing."""
+"""Number of times that all names of a dataset are registered until matrices have stopped growing."""
 
 MIXED = MatrixLimits(registrations_s=25.0, queries_s=100.0, partitions=QUERIED_PARTITIONS, replicas=UNLIMITED_REPLICAS)
 MIXED_RATES = (1000, 5000)
 MIXED_NAMES = 17_000
 MIXED_QUERIES = 83_000
-"""Number of queries among registrations (§VI.E)."""
+"""Number of queries in the runs in which names are registered at the same time (§VI.E)."""
 
 STEPS = len(RATES) * len(FIG_9) + len(PARTITIONS) - 3 + 2 * len(QUERY_RATES) + 5
 
@@ -61,9 +62,11 @@ STEPS = len(RATES) * len(FIG_9) + len(PARTITIONS) - 3 + 2 * len(QUERY_RATES) + 5
 class RegistrationPoint(msgspec.Struct, frozen=True):
     """One point of Figures 9, 10 and 12: the results of registering a dataset of names at one rate.
 
-    ``rate_s`` is the number of names registered per second, and ``way`` how partitions are chosen. ``initial`` is the
-    success rate of the first pass, in which matrices grow; ``success`` is that of the last pass. ``cv`` is the
-    coefficient of variation (standard deviation divided by mean) of the number of names per node.
+    ``names`` is "uniform" or "skewed", the kind of dataset. ``rate_s`` is the number of names registered per second,
+    ``partitions`` the maximum number of partitions of a matrix, and ``way`` how the partition for a name is chosen. All
+    names are registered several times. ``initial`` is the share of successful registrations the first time, while
+    matrices grow; ``success`` is this share the last time. ``cv`` is the coefficient of variation (standard deviation
+    divided by mean) of the number of names per node.
     """
 
     names: str
@@ -84,8 +87,8 @@ class RegistrationPoint(msgspec.Struct, frozen=True):
 class QueryPoint(msgspec.Struct, frozen=True):
     """One point of Figure 11: the results of queries at one rate.
 
-    ``success`` is the share of successful queries, and ``rate_s`` the number of queries per second. ``scheme`` decides
-    which matrix a query uses.
+    ``success`` is the share of successful queries, and ``rate_s`` the number of queries per second. ``scheme`` is how a
+    query chooses one of the matrices of its attribute-value pairs.
     """
 
     scheme: Scheme
@@ -94,16 +97,17 @@ class QueryPoint(msgspec.Struct, frozen=True):
     replicas: int
     """Maximum number of replicas of a matrix."""
     messages: float
-    """Messages per query."""
+    """Mean number of messages per query."""
     one_partition: float
-    """Share of queries to a matrix with one partition."""
+    """Share of queries that choose a matrix with a single partition."""
 
 
 class MixedLoadResult(msgspec.Struct, frozen=True):
-    """The results of Figures 14 to 16 for one scheme, by which queries choose a matrix.
+    """The results of Figures 14 to 16: registrations and queries at the same time, with one scheme.
 
-    Response times are in seconds and cover only successful operations. ``single`` is the share of matrices with one
-    cell, and ``replicated`` the share of those with several replicas.
+    The scheme is how a query chooses one of the matrices of its attribute-value pairs. Response times are in seconds
+    and cover only successful operations. ``replicated`` is the share of matrices with several replicas. The fields
+    ``…_quantiles_s`` have the percentiles 0 to 100 of response times.
     """
 
     scheme: Scheme
@@ -112,22 +116,22 @@ class MixedLoadResult(msgspec.Struct, frozen=True):
     replicated: float
     most_replicas: int
     sizes: tuple[tuple[int, int, int], ...]
-    """(partitions, replicas, number of matrices of this size)."""
+    """Triples (partitions, replicas, number of matrices with so many partitions and replicas)."""
     registration_messages: float
     most_registration_messages: int
     least_registration_messages: float
-    """Share of names that took one message per pair."""
+    """Share of names whose registration took the minimum number of messages, one per attribute-value pair."""
     query_messages: float
     one_partition: float
-    """Share of queries to a matrix with one partition."""
+    """Share of queries that choose a matrix with a single partition."""
     registration_s: float
     query_s: float
     registration_quantiles_s: tuple[float, ...]
     query_quantiles_s: tuple[float, ...]
     message_quantiles: tuple[tuple[int, ...], tuple[int, ...]]
-    """Percentiles of messages per registration, and per query."""
+    """Percentiles 0 to 100 of the number of messages: first per registration, then per query."""
     probes: float
-    """Requests for matrix sizes per query, by clients that cache sizes."""
+    """Mean number of requests for the size of a matrix per query, if clients cache sizes."""
 
 
 class DiscoveryOutcome(msgspec.Struct, frozen=True):
@@ -139,14 +143,16 @@ class DiscoveryOutcome(msgspec.Struct, frozen=True):
     fig_10: tuple[RegistrationPoint, ...]
     fig_11: tuple[QueryPoint, ...]
     fig_13: tuple[tuple[float, float, float], ...]
-    """Every 0.5 s: the rates observed by the nodes of partitions 1, 16 and 32 of a popular pair."""
+    """Figure 13: the registrations per second that the nodes of partitions 1, 16 and 32 of a popular pair observe,
+    every 0.5 s."""
     fig_14_to_16: tuple[MixedLoadResult, ...]
     home: RegistrationPoint
-    """With the product's choice of partitions, and without refusals by growing matrices."""
+    """Registrations for which partitions are chosen as in the product. Growing matrices do not refuse registrations."""
     two_choices: RegistrationPoint
-    """With the less loaded of two partitions, and without refusals by growing matrices."""
+    """Registrations that go to the less loaded of two random partitions. Growing matrices do not refuse
+    registrations."""
     limited: QueryPoint
-    """Queries for a limited number of names, optimised, at the highest rate of Figure 11."""
+    """Queries that need only a few names, with the scheme "optimised", at the highest rate of Figure 11."""
 
 
 def run(seed: int, report: Callable[[str], None]) -> DiscoveryOutcome:
@@ -188,12 +194,13 @@ def run(seed: int, report: Callable[[str], None]) -> DiscoveryOutcome:
 
 
 def _run_registrations(
-    which: str, names: Ints, rate_s: int, partitions: int, *, way: PartitionChoice, rng: np.random.Generator
+    dataset: str, names: Ints, rate_s: int, partitions: int, *, way: PartitionChoice, rng: np.random.Generator
 ) -> RegistrationPoint:
-    """Register all ``names`` repeatedly until no matrix grows any more, and then once more; return the measurements.
+    """Register all ``names`` several times, and return the measurements of the first and of the last time.
 
-    The results cover the first and the last pass. ``which`` is the name of the dataset, ``rate_s`` the number of names
-    per second, ``partitions`` the maximum number of partitions of a matrix, and ``way`` how partitions are chosen.
+    Matrices grow except in the last pass. With ``partitions`` = 1 they cannot grow, and names are registered only once.
+    ``dataset`` is the name of the dataset, ``rate_s`` the number of names per second, ``partitions`` the maximum number
+    of partitions of a matrix, and ``way`` how the partition for a name is chosen.
     """
     matrices = SimulatedMatrices(MatrixLimits(partitions=partitions), rng)
     sent: list[Registrations] = []
@@ -205,7 +212,7 @@ def _run_registrations(
             break
     accepted_counts = sent[-1].accepted_counts
     return RegistrationPoint(
-        names=which,
+        names=dataset,
         way=way,
         rate_s=rate_s,
         partitions=partitions,
@@ -228,9 +235,9 @@ def _deliver_all(sent: Registrations, rate_s: int, matrices: SimulatedMatrices, 
 
 
 def _slices(matrices: SimulatedMatrices, begin_s: float, end_s: float, length_s: float) -> Iterator[float]:
-    """Yield the end times of consecutive intervals of ``length_s`` from ``begin_s`` until ``end_s`` is covered.
+    """Yield the end times of consecutive intervals of ``length_s`` seconds from ``begin_s`` until ``end_s`` is covered.
 
-    At the beginning of each, the growth of the matrices whose new cells are available is completed.
+    At the beginning of each interval, those new cells of matrices that are available by then are put into use.
     """
     for place in range(1, int((end_s - begin_s) / length_s) + 2):
         slice_end_s = begin_s + place * length_s
@@ -243,8 +250,8 @@ def _run_queries(
 ) -> QueryPoint:
     """Register the names, then send ``rate_s`` queries per second, and return the measurements.
 
-    ``scheme`` decides which matrix a query uses. If it is None, each query needs only a few names, and ends when it has
-    them.
+    ``scheme`` is how a query chooses one of the matrices of its attribute-value pairs. If it is None, each query needs
+    only a few names, and ends when it has found them.
     """
     matrices = SimulatedMatrices(MatrixLimits(partitions=QUERIED_PARTITIONS, replicas=UNLIMITED_REPLICAS), rng)
     registrations = Registrations(names, 2000, 0.0, matrices, rng=rng)
@@ -274,7 +281,7 @@ def _run_queries(
 def _run_mixed(scheme: Scheme, names: Ints, queries: QueryWorkload, rng: np.random.Generator) -> MixedLoadResult:
     """Register names and send queries at the same time, and return the measurements.
 
-    ``scheme`` decides which matrix a query uses.
+    ``scheme`` is how a query chooses one of the matrices of its attribute-value pairs.
     """
     matrices = SimulatedMatrices(MIXED, rng)
     registrations = Registrations(names, MIXED_RATES[0], 0.0, matrices, rng=rng)
@@ -314,9 +321,9 @@ def _quantiles(values: Floats | Ints) -> tuple[float, ...]:
 
 
 def _sample_rates(names: Ints, rng: np.random.Generator) -> tuple[tuple[float, float, float], ...]:
-    """Return the registration rates that nodes observe, every 0.5 s for 15 s (Figure 13).
+    """Return, for every 0.5 s of 15 s, the registrations per second that three nodes observe (Figure 13).
 
-    The nodes are those of three partitions of the most popular pair. 2,000 names per second are registered.
+    The nodes are those of partitions 1, 16 and 32 of the most popular pair. 2,000 names per second are registered.
     """
     matrices = SimulatedMatrices(MatrixLimits(partitions=MOST_PARTITIONS), rng)
     sent = Registrations(names, 2000, 0.0, matrices, rng=rng)

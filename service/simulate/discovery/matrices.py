@@ -1,14 +1,17 @@
 """The workload of content discovery §V: names, queries, and matrices over 10,000 nodes, with sizes in arrays.
 
-The paper shows its skews as plots (Figures 7 and 8). The attribute-value pairs of *names* have a Zipf distribution with
-exponent 0.88. By this law the first pairs would be in more names than exist; their share is limited to 24 %, the share
-of the five most popular pairs. Each pair is in a *query* with probability 0.5/rank, independently of the others. Of
-100,000 such queries 0.56 % are empty; the paper has 99,473 queries. The queries have 4.9 pairs on average (in the paper
-four). A pair has the same rank in names and queries.
+*Names*: the paper shows the distribution of attribute-value pairs only as a plot (Figure 7). Here the share of names
+that contain a pair decreases with the pair's rank by a Zipf distribution with exponent 0.88. For the first few pairs
+this formula would give shares above 100 %. Therefore shares are limited to 24 %, which applies to the five most popular
+pairs.
 
-The records and transitions of matrices are production code: :func:`service.discovery.matrix.resize_requests` computes a
-node's requests, :func:`service.discovery.matrix.after_request` the head node's decision. New cells are available after
-the delays of the necessary messages. Nodes observe rates (§V.A).
+*Queries*: each pair is in a query with probability 0.5/rank, independently of the others (the paper's plot is Figure
+8). A pair has the same rank in names and queries. Of 100,000 queries drawn in this way 0.56 % are empty and left out;
+the paper has 99,473 queries. The queries have 4.9 pairs on average (in the paper four).
+
+*Matrices*: their records and transitions are production code. :func:`service.discovery.matrix.resize_requests` computes
+a node's requests for more cells, and :func:`service.discovery.matrix.after_request` the decision of the matrix's head
+node. New cells are available after the delays of the necessary messages. Nodes measure message rates as in §V.A.
 
 Deviation: cells are mapped to nodes by a 64-bit mixing function instead of SHA-1, which would take a minute per run.
 """
@@ -42,9 +45,10 @@ NAMES = 100_000
 QUERIES = 100_000
 
 DELAY_S = 0.1
-"""Mean delay of one message over the overlay; exponentially distributed."""
+"""Mean delay of one message over the overlay. Delays are exponentially distributed."""
 SERVICE_S = 0.001
-"""Mean service time of one message; exponentially distributed. As utilisation stays below 20 %, queues are ignored."""
+"""Mean time in which a node processes one message, exponentially distributed. Messages do not wait for others, because
+nodes are busy less than 20 % of the time."""
 
 ZIPF_NAMES = 0.88
 MOST_POPULAR = 0.24
@@ -140,9 +144,10 @@ def _attributes(rng: np.random.Generator, count: int) -> Ints:
 
 
 def _by_attribute(popularity: Floats) -> list[Ints]:
-    """Return the attribute-value pairs of each attribute, chosen so that all attributes are in equally many names.
+    """Return the attribute-value pairs of each attribute, distributed so that all attributes are equally popular.
 
-    ``popularity`` has, for each pair, the share of names that contain it.
+    ``popularity`` has, for each pair, the share of names that contain it. An attribute's popularity is the sum over its
+    pairs.
     """
     pairs: list[list[int]] = [[] for _ in range(ATTRIBUTES)]
     heap = [(0.0, attribute) for attribute in range(ATTRIBUTES)]
@@ -184,10 +189,10 @@ class RateWindows:
         return np.asarray(WINDOW / np.maximum(time_s - oldest, 1e-9))
 
     def record_messages(self, node: Ints, time_s: Floats) -> Floats:
-        """Record a message at each ``node``, in order of time.
+        """Record a message at each ``node`` at the time in ``time_s``; return the rate that the node then observes.
 
-        Return the rate that the node observes with this message. The rate is ``WINDOW`` divided by the time since the
-        message that arrived ``WINDOW`` messages earlier.
+        Messages are in order of time. The rate is ``WINDOW`` divided by the time since the message that arrived
+        ``WINDOW`` messages earlier at the same node.
         """
         order = np.argsort(node.astype(np.uint16), kind="stable")  # uint16 uses radix sort
         of, at = node[order], time_s[order]
@@ -207,7 +212,8 @@ class RateWindows:
 
 ROUND_TRIP = 2
 COPY = 3
-"""Sequential messages until new partitions are available (2: request, confirm) and new replicas (3: also copy)."""
+"""Number of successive messages until new replicas are available: request, confirmation, and copy of the names. New
+partitions need no copy, hence ``ROUND_TRIP`` messages."""
 
 
 class SimulatedMatrices:
@@ -227,9 +233,9 @@ class SimulatedMatrices:
         """When the new cells of each growing matrix are available."""
 
     def complete_growth(self, now_s: float) -> None:
-        """Complete the growth of the matrices whose new cells are available by ``now_s``.
+        """Put new cells of growing matrices into use if they are available by ``now_s``.
 
-        Clients see the new sizes from then on.
+        Clients see the new sizes of these matrices from then on.
         """
         for pair in [pair for pair, ready_s in self._ready_s.items() if ready_s <= now_s]:
             del self._ready_s[pair]

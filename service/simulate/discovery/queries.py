@@ -1,13 +1,14 @@
 """Simulated registrations and queries of the experiment ``discovery`` (Gao and Steenkiste §V.B, §VI.C).
 
-A name is registered with 20 messages, one for each of its attribute-value pairs. Time advances in slices: the messages
-of a slice are processed in order, and matrices grow between slices. All replicas of a partition receive a registration
-at the same time.
+A name is registered with 20 messages, one for each of its attribute-value pairs. Time advances in short intervals
+(slices): the messages of a slice are processed in order, and matrices grow between slices. All replicas of a partition
+receive a registration at the same time.
 
-*Limited* queries need only a few names and ask no more partitions than necessary. The paper does not specify how many
-partitions are enough (§IV.B.2). Here one partition is asked first, and then as many as the remaining names take if all
-partitions have the same density of names: :func:`partitions_to_ask`. (Production ranks names by the cells of all pairs
-of a query: :mod:`service.discovery.matrix_search`.)
+*Limited* queries need only a few names, and ask no more partitions than necessary. The paper does not specify how many
+partitions are enough (§IV.B.2). Here a query asks one partition first. It then estimates how many more partitions have
+the names that it still needs, on the assumption that all partitions have equally many: :func:`partitions_to_ask`.
+(Production asks partitions otherwise: it ranks names by the cells of all pairs of a query, see
+:mod:`service.discovery.matrix_search`.)
 """
 
 from collections.abc import Iterable, Mapping
@@ -36,13 +37,15 @@ class PartitionChoice(StrEnum):
     PAPER = "paper"
     """A random partition; registrations are refused while the matrix grows."""
     HOME = "home partition"
-    """As in the product, the home partition of the name's digest; registrations are refused only because of load."""
+    """The partition that a digest of the name determines, as in the product. Registrations are refused only because of
+    load."""
     TWO_CHOICES = "two choices"
-    """The less loaded of two partitions; refusals only because of load. The product's clients do not know loads."""
+    """The less loaded of two random partitions. Registrations are refused only because of load. The product does not do
+    this, because its clients do not know loads."""
 
 
 class Registrations:
-    """The registrations of a dataset's names, at a constant mean rate."""
+    """The registrations of all names of a dataset, at a constant mean rate."""
 
     def __init__(
         self,
@@ -71,11 +74,14 @@ class Registrations:
 
     @property
     def first_s(self) -> float:
-        """The simulated time of the first message."""
+        """The earliest simulated time at which a registration chooses a partition."""
         return float(self._chosen_s.min())
 
     def observed_rates_per_s(self, pair: int, partitions: Ints, now_s: float) -> Floats:
-        """Return the messages per second that nodes observe at ``now_s``, for these partitions of a pair's matrix."""
+        """Return the messages per second that the nodes of some partitions of a pair's matrix observe at ``now_s``.
+
+        ``partitions`` has the numbers of these partitions.
+        """
         node = node_of(np.full_like(partitions, pair), partitions, np.zeros_like(partitions), self._matrices.salt)
         return self.windows.current_rates_per_s(node, np.full(len(partitions), now_s))
 
@@ -87,13 +93,13 @@ class Registrations:
     def process_until(self, end_s: float, *, grow: bool) -> None:
         """Process all messages that arrive until ``end_s``.
 
-        If ``grow``, the matrices of overloaded cells begin to grow.
+        Only if ``grow`` is true, the matrices of overloaded cells begin to grow.
         """
         self._choose(self._choosing.take_until(end_s))
         self._arrive(self._arriving.take_until(end_s), end_s, grow=grow)
 
     def messages(self) -> Ints:
-        """Return the number of messages that the registration of each name takes."""
+        """Return, for each name, the number of messages that its registration takes."""
         return np.bincount(self._name, weights=self.replicas).astype(np.int64)
 
     def response_s(self) -> Floats:
@@ -147,7 +153,10 @@ class Registrations:
 
 
 def _home_partitions(draws: Ints, sizes: Ints) -> Ints:
-    """Return the home partition of each draw in a matrix with the corresponding number of partitions in ``sizes``."""
+    """Return the partition that each of ``draws``, the digests of names, determines in a matrix.
+
+    ``sizes`` has the number of partitions of the matrix for each draw.
+    """
     result = np.empty(len(sizes), dtype=np.int64)
     for size in np.unique(sizes):
         of = sizes == size
@@ -185,11 +194,14 @@ def slowest_round_trips(counts: Ints, rng: np.random.Generator) -> Floats:
 
 
 CLIENTS = 16
-"""Number of client processes that send all queries and cache sizes."""
+"""Number of client processes that send all queries. Each caches the sizes of matrices."""
 
 
 class Scheme(StrEnum):
-    """How a query chooses a matrix among the matrices of its attribute-value pairs."""
+    """How a query chooses one of the matrices of its attribute-value pairs.
+
+    RANDOM chooses any of them, OPTIMISED the one with the fewest partitions.
+    """
 
     RANDOM = "random"
     OPTIMISED = "optimised"
@@ -198,7 +210,7 @@ class Scheme(StrEnum):
 class SimulatedQueries:
     """Queries and their results.
 
-    A query fails if a node that it asks is overloaded.
+    A query fails if a node that it asks receives more queries per second than the matrices' limits allow.
     """
 
     def __init__(self, count: int, matrices: SimulatedMatrices, rng: np.random.Generator) -> None:
@@ -210,9 +222,10 @@ class SimulatedQueries:
     def _process_at_cells(
         self, query: Ints, pair: Ints, partition: Ints, replicas: Ints, *, at_s: Floats, end_s: float
     ) -> None:
-        """Process queries at cells of one partition of a pair's matrix; each query goes to a random replica.
+        """Process requests of queries to cells; each request goes to a random replica of its partition.
 
-        ``replicas`` has the number of replicas. Each query arrives at the corresponding time in ``at_s``. Matrices of
+        ``query``, ``pair``, ``partition``, ``replicas`` and ``at_s`` have one element per request: the number of its
+        query, the pair and the partition that it asks, the number of replicas, and the arrival time. The matrices of
         overloaded cells begin to grow at ``end_s``.
         """
         replica = (self._rng.random(len(query)) * replicas).astype(np.int64)
@@ -248,7 +261,7 @@ class FullQueries(SimulatedQueries):
         self._choosing, self._arriving = TimedEvents(sent_s + self._probing_s), TimedEvents(self._arrives_s)
 
     def process_until(self, end_s: float) -> None:
-        """Process all queries that are sent until ``end_s``."""
+        """Process all requests of queries that arrive until ``end_s``."""
         self._choose(self._choosing.take_until(end_s))
         arriving = self._arriving.take_until(end_s)
         messages = self.messages[arriving]
@@ -277,7 +290,7 @@ class FullQueries(SimulatedQueries):
 
 
 def probes_with_cache(queries: QueryWorkload, matrices: SimulatedMatrices, rng: np.random.Generator) -> float:
-    """Return the mean number of requests for matrix sizes per query, if clients cache the sizes they receive."""
+    """Return the mean number of requests for the size of a matrix per query, if clients cache all sizes."""
     known: list[dict[int, int]] = [{} for _ in range(CLIENTS)]
     probes = 0
     draws = rng.integers(2**32, size=queries.count).tolist()
@@ -305,9 +318,9 @@ class RegisteredNames:
         self._bits: dict[int, Any] = {}
 
     def spread(self, pairs: list[int], pair: int, partitions: int) -> Ints:
-        """Return the number of matching names in each partition of the matrix of ``pair``.
+        """Return, for each partition of the matrix of ``pair``, the number of names in it that match a query.
 
-        A name matches if it has all ``pairs``. ``partitions`` is the number of partitions of this matrix.
+        A name matches if it has all of the query's ``pairs``. ``partitions`` is the number of partitions of the matrix.
         """
         bits = np.bitwise_and.reduce([self._names_with(each) for each in pairs])
         names = np.flatnonzero(np.unpackbits(bits, count=len(self._registered.succeeds)))
@@ -316,7 +329,10 @@ class RegisteredNames:
         return np.asarray(np.bincount(self._registered.partition[where], minlength=partitions))
 
     def _registrations_with(self, pair: int) -> Ints:
-        """Return the indexes of the registrations in the matrix of ``pair``, ordered by name."""
+        """Return the indexes of the registrations of all names that contain ``pair``, ordered by name.
+
+        A name has one registration for each of its pairs.
+        """
         return np.asarray(self._order[self._begin[pair] : self._begin[pair + 1]])
 
     def _names_with(self, pair: int) -> Any:
@@ -331,7 +347,8 @@ class RegisteredNames:
 class LimitedQueries(SimulatedQueries):
     """Queries that need only ``LIMIT`` names, at a constant mean rate.
 
-    Each query uses the matrix with the fewest partitions, and asks more of its partitions until it has enough names.
+    Each query uses the matrix with the fewest partitions, and asks one partition after another until it has enough
+    names.
     """
 
     def __init__(
@@ -363,7 +380,7 @@ class LimitedQueries(SimulatedQueries):
         self._moments = TimedEvents(self._at_s)
 
     def process_until(self, end_s: float) -> None:
-        """Process all queries that are sent until ``end_s``."""
+        """Process all requests of queries that arrive until ``end_s``."""
         which = self._moments.take_until(end_s)
         pair = self._pair[which]
         replicas = self._matrices.replicas[pair]
@@ -374,7 +391,7 @@ class LimitedQueries(SimulatedQueries):
     def _requests_of_query(self, spread: Ints, draw: int, sent_s: float) -> list[tuple[int, float]]:
         """Return the partitions that a query asks, as pairs (partition, arrival time of the request).
 
-        The query asks several partitions in parallel, and then further partitions if it has found too few names.
+        The query asks one partition, and then several at a time until it has found ``LIMIT`` names or has asked all.
         ``spread`` has the number of matching names in each partition. ``draw`` is a random number that determines the
         first partition, and ``sent_s`` is the time when the query begins.
         """
@@ -390,12 +407,12 @@ class LimitedQueries(SimulatedQueries):
 
 
 def size_to_learn(pairs: Iterable[int], known: Mapping[int, int], draw: int) -> int | None:
-    """Return the pair whose matrix size must be read next, before a matrix is chosen.
+    """Return the pair whose matrix size a client must read next, or None if it knows enough sizes to choose a matrix.
 
-    The result is None if the known sizes suffice. ``known`` has the known numbers of partitions by pair. They suffice
-    if they include a matrix with a single partition, or all matrices. The random number ``draw`` selects one of several
-    pairs. Deviation: the paper reads all sizes at once; most matrices have one partition, so the first size usually
-    suffices.
+    ``pairs`` are the pairs of a query, and ``known`` has the known numbers of partitions by pair. A client knows enough
+    if one of the matrices is known to have a single partition, or if all sizes are known. Otherwise the random number
+    ``draw`` selects one of the pairs whose size is unknown. Deviation: the paper reads all sizes at once. Most matrices
+    have one partition, so that the first size usually suffices.
     """
     pairs = sorted(pairs, key=str)
     unknown = [pair for pair in pairs if pair not in known]
@@ -416,11 +433,11 @@ def choose_matrix(partitions: Mapping[int, int], draw: int) -> int:
 
 
 def partitions_to_ask(answered: int, matches: int, limit: int) -> int:
-    """Return how many more partitions to ask in the next round.
+    """Return how many more partitions to ask at once, after ``answered`` partitions have returned ``matches`` matches.
 
-    So far, ``answered`` partitions have returned ``matches`` matches; ``limit`` matches are wanted.
-    The first round asks one partition; each later round asks at most as many as have been asked before. Deviation: the
-    paper leaves open how many partitions are enough.
+    The result is 0 if there are ``limit`` matches, which suffice. It is 1 at first, and later at most ``answered``, so
+    that the number of asked partitions at most doubles. Deviation: the paper leaves open how many partitions are
+    enough.
     """
     if matches >= limit:
         return 0

@@ -20,9 +20,10 @@ JOBS = [Job("discovery", run, (seed,)) for seed in SEEDS[:3]]
 class ReportRow(msgspec.Struct, frozen=True):
     """One row of the page: a result with the paper's value, the target, and the values of all seeds.
 
-    ``what`` names the result, ``form`` is the number format, and ``paper`` is the paper's value as text. Values in the
-    range ``accepted`` count as the paper's, and ``why`` explains others. ``wanted`` is the target as text. The target
-    is reached if the mean of the values is in the range ``target``, or in ``accepted`` if that is None.
+    ``what`` names the result, ``form`` is the format specification of numbers, and ``paper`` is the paper's value as
+    text. Values in the range ``accepted`` count as equal to the paper's; ``why`` explains why others differ. ``wanted``
+    is the target as text. The target is reached if the mean of the values is in the range ``target``, or in the range
+    ``accepted`` if ``target`` is None.
     """
 
     what: str
@@ -36,12 +37,12 @@ class ReportRow(msgspec.Struct, frozen=True):
 
     @property
     def shown(self) -> str:
-        """The mean of the values, followed by their range, as text."""
+        """The mean of the values, followed by minimum and maximum, as text."""
         return spread(self.values, form=self.form)
 
     @property
     def is_reached(self) -> bool:
-        """Whether the target is reached."""
+        """Whether the mean of the values reaches the target."""
         low, high = self.target or self.accepted
         return low <= mean(self.values) <= high
 
@@ -77,7 +78,10 @@ def rows(outcomes: Sequence[DiscoveryOutcome]) -> list[ReportRow]:
 
 
 def _points(outcomes: Sequence[DiscoveryOutcome], figure: str, **fields: object) -> list[Any]:
-    """Return the points of a figure whose fields have these values; one per seed if they identify the point."""
+    """Return the points of a ``figure`` in all outcomes whose fields have the values given in ``fields``.
+
+    If the fields identify a single point of the figure, the result has one point per seed.
+    """
     points = [point for outcome in outcomes for point in getattr(outcome, figure)]
     return [point for point in points if all(getattr(point, name) == value for name, value in fields.items())]
 

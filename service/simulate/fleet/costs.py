@@ -1,57 +1,69 @@
 """Costs of a worker besides the messages that the simulation counts: commands to Redis, and memory.
 
-Each figure is of one run of a task, counted on a real Redis; a test compares the figures with a worker's commands.
+Each :class:`RedisCost` is the cost of running a task once, counted on a real Redis. A test compares these numbers with
+the commands of a worker.
 """
 
 from typing import NamedTuple
 
 
 class RedisCost(NamedTuple):
-    """The cost of one run of a task: commands, also those in scripts, and the bytes of requests and replies."""
+    """The cost of running a task once.
+
+    ``commands`` is the number of Redis commands, including those in scripts. ``bytes`` is the size of requests and
+    replies.
+    """
 
     commands: float
     bytes: float
 
 
 HEARTBEAT = RedisCost(9, 390)
-"""A node renews its lease, four times per lease."""
+"""Cost of a heartbeat, by which a node renews its lease; a node has four per lease."""
 RING_CHANGE = RedisCost(1, 165)
-"""A process reads one node that has joined or left the ring."""
+"""Cost of a change of the ring for each process, which reads the node that has joined or left."""
 TICK = RedisCost(1, 130)
-"""A node trims its inbox, four times per maintenance interval."""
+"""Cost of a timer tick, at which a node trims its inbox; a node has four per maintenance interval."""
 MAINTENANCE = RedisCost(8, 800)
-"""A node reads the policy, changes of the registry, and changes of the names in its lookup directories."""
+"""Cost of a node's maintenance, once per maintenance interval. The node reads the policy, changes of the registry of
+channels, and changes of the names in its lookup directories."""
 MATRIX_UPKEEP = RedisCost(8, 500)
-"""A node reads the sizes and the reported loads of the matrices of both directories, every ``MATRIX_UPKEEP_S``."""
+"""Cost of a node's care for load-balancing matrices, every ``MATRIX_UPKEEP_S``. The node reads the sizes and the
+reported loads of the matrices of both discovery directories."""
 MATRIX_UPKEEP_S = 3.0
 KEYSPACE = RedisCost(1.1, 60)
-"""The load of one keyspace is measured, once per maintenance interval."""
+"""Cost of measuring the load of one keyspace, a CLASH server, once per maintenance interval."""
 KEYSPACES = 256
 INBOX_READ = RedisCost(1, 130)
-"""A node waits for messages in its inbox for ``INBOX_WAIT_S``."""
+"""Cost of one read of a node's inbox, which waits up to ``INBOX_WAIT_S`` for messages."""
 INBOX_WAIT_S = 5.0
 INBOX_MESSAGE = RedisCost(3, 420)
-"""A message, without its own bytes, is appended to an inbox, the inbox's expiry extended, and the message read."""
+"""Cost of one message through an inbox, not counting the message's own bytes: the message is appended to the inbox, the
+inbox's expiry is extended, and the message is read."""
 INBOX_COPIES = 2
-"""The number of times that the bytes of a message in an inbox pass between nodes and Redis."""
+"""The number of times that a message in an inbox is transferred: from the sender to Redis, and from Redis to the
+receiver."""
 INBOX_HEAD_BYTES = 210
-"""The bytes that are added to a message in an inbox."""
+"""The number of bytes that are sent in addition to those of a message, if it goes through an inbox."""
 PEER_REQUEST_BYTES = 650
-"""The head of a request from worker to worker, and its response."""
+"""The size of the headers of a request from worker to worker and of its response together, in bytes."""
 PEER_MESSAGE_BYTES = 46
-"""The bytes that are added to each message in a request from worker to worker."""
+"""The number of bytes that are sent in addition to those of each message in a request from worker to worker."""
 OWNERSHIP = RedisCost(5, 890)
-"""A node takes the ownership of a channel and loads its state."""
+"""Cost of taking the ownership of a channel: the new owner loads the channel's state."""
 VERSION = RedisCost(14, 3_700)
-"""The owner stores a version with one entry. Its fan-out and search index are not part of the control plane."""
+"""Cost of storing a new version of a channel with one entry. Delivery to subscribers and the search index are not
+included, because they are not part of the control plane."""
 LISTED_CHANNEL = RedisCost(3, 400)
-"""The full listing, every half hour, of one channel."""
+"""Cost per channel of the full listing, every half hour, in which nodes read the channels that they own."""
 FULL_LISTING_INTERVAL_S = 1_800.0
 REFRESHED_NAME = RedisCost(71, 2_300)
-"""The refresh of a public channel's name in the directory, every four hours; a name with 21 pairs was counted."""
+"""Cost of refreshing a public channel's name in the discovery directory, every four hours. It was counted for a name
+with 21 attribute-value pairs."""
 REFRESH_INTERVAL_S = 14_400.0
 
 PROCESS_BYTES = 75e6
-"""The memory of a worker process without channels; parser processes are a cost of polls, and not included."""
+"""The memory of a worker process without channels. The processes that parse feeds are not included, because they are a
+cost of polls."""
 SCHEDULED_CHANNEL_BYTES = 1_200
-"""The memory for one channel that a worker has polled, without the protocol's state."""
+"""The memory that a worker uses for each channel it polls, in addition to the state of the protocol between nodes."""

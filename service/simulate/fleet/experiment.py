@@ -1,4 +1,7 @@
-"""One run of ``coronet simulate fleet``: a forecast of a fleet's load at rest, with updates, and with churn."""
+"""One run of ``coronet simulate fleet``: a forecast of the load of a fleet's control plane.
+
+The load is measured at rest (without updates and churn), then with updates, then with churn.
+"""
 
 from collections import defaultdict
 from collections.abc import Callable
@@ -22,9 +25,11 @@ from service.simulate.numerics import HOUR_S
 
 STEPS = 5
 MAX_SECTION_BITS = 4
-"""The bits of one digit. Nodes exchange summaries by digit; those of a smaller section would lack channels."""
+"""Maximum number of bits that the ids of a simulated section have in common: those of one hexadecimal digit. Nodes send
+each other summaries of all channels with the same digits, so that in a smaller section summaries would be
+incomplete."""
 MIN_SECTION_NODES = 8
-"""Minimum number of nodes of a section: more than usually poll one channel."""
+"""Minimum number of nodes in a section, more than usually poll one channel."""
 _SETTLE_INTERVALS = 6
 _WINDOW_INTERVALS = 3
 _VERSIONS = 200
@@ -37,11 +42,14 @@ _KNOWN_UPDATES = 30.0
 class FleetSetup(msgspec.Struct, frozen=True):
     """A fleet and its workload.
 
-    ``churn`` is the share of the nodes that fail in an hour, while as many join: by default each node once a day.
-    Without ``updates``, no channel changes; with them, all change as often as in Corona's survey (§5). Every channel
-    has at least one subscriber, and ``subscribers`` on average by a Zipf distribution. ``private`` channels are exempt
-    from the limits on polls of public ones. At most ``simulated_channels`` channels are simulated, at least those of
-    a sixteenth of the id space. Nodes that share a process, ``nodes_per_worker``, share its memory.
+    ``churn`` is the share of the nodes that fail in an hour, while as many join; by default each node fails once a day.
+    If ``updates`` is false, no channel changes; otherwise channels change as often as in Corona's survey (§5). Channels
+    have ``subscribers`` subscribers on average by a Zipf distribution, and at least one. With ``private``, all channels
+    are private, and exempt from the limits on polls of public ones. ``nodes_per_worker`` nodes share a process and its
+    memory.
+
+    In a large fleet, only a section of the id space is simulated. It has at most ``simulated_channels`` channels,
+    unless it would then be less than a sixteenth of the id space, or have fewer than ``MIN_SECTION_NODES`` nodes.
     """
 
     nodes: int = 1_000
@@ -57,7 +65,7 @@ class FleetSetup(msgspec.Struct, frozen=True):
 
     @property
     def section_bits(self) -> int:
-        """The number of bits that the ids of all simulated channels have in common."""
+        """The number of leading bits that the ids of all simulated channels have in common."""
         enough = ceil(log2(max(1.0, self.channels / self.simulated_channels)))
         return max(0, min(MAX_SECTION_BITS, enough, int(log2(self.nodes / MIN_SECTION_NODES))))
 
@@ -65,9 +73,9 @@ class FleetSetup(msgspec.Struct, frozen=True):
 class ControlLoad(msgspec.Struct, frozen=True):
     """The load of the control plane, without polls.
 
-    Messages are those that one node sends to nodes of other processes in a second; their bytes include the heads of
-    requests and the responses. Redis's commands, also those in scripts, and the bytes that it receives and sends are
-    those of the whole fleet in a second.
+    The messages are those that one node sends in a second to nodes of other processes. Their bytes include the headers
+    of requests, and the responses. Redis's load is that of the whole fleet in a second: the commands, including those
+    in scripts, and the bytes that Redis receives and sends.
     """
 
     messages_per_node_s: float
@@ -79,10 +87,10 @@ class ControlLoad(msgspec.Struct, frozen=True):
 class FleetForecast(ControlLoad, frozen=True):
     """The results of one run.
 
-    The load is that with churn and updates; ``at_rest`` is without both. ``heal_s`` is the time from the death of a
-    node until every channel is polled by all nodes that are to poll it, and ``heal_half_s`` that from the death of half
-    of the nodes; None if longer than two minutes. Messages are those of ``simulated_nodes``, and the fleet has
-    ``scaled_by`` times as many nodes and channels.
+    The inherited fields are the load with churn and updates; ``at_rest`` is the load without both. ``heal_s`` is the
+    time from the death of a node until each channel is polled by all nodes of its polling set again. ``heal_half_s`` is
+    the time from the simultaneous death of half of the nodes. Both are None if longer than two minutes.
+    ``simulated_nodes`` nodes were simulated; the fleet has ``scaled_by`` times as many nodes and channels.
     """
 
     experiment: str
@@ -163,7 +171,7 @@ def run(setup: FleetSetup, seed: int, report: Callable[[str], None]) -> FleetFor
 
 
 class _Workload(NamedTuple):
-    """The channels of the section, the number of public channels in the fleet, and the section's updates per second."""
+    """The channels of the simulated section, the fleet's number of public channels, and the section's update rate."""
 
     channels: dict[ChannelId, StoredChannel]
     public: int
@@ -185,9 +193,10 @@ def _draw_workload(setup: FleetSetup, rng: np.random.Generator) -> _Workload:
 
 
 def draw_histories(count: int, rng: np.random.Generator, fleet_s: float) -> list[UpdateHistory]:
-    """Return the update histories of channels at ``fleet_s``, with the distribution of update intervals of Corona §5.
+    """Return the update histories that ``count`` channels have at the fleet time ``fleet_s``.
 
-    The last update was a random part of the channel's interval ago.
+    The update intervals have the distribution of Corona §5. The time since the last update is a random part of the
+    channel's interval.
     """
     intervals_s = draw_intervals_s(count, rng)
     since_s = fleet_s - rng.random(count) * intervals_s
@@ -203,16 +212,19 @@ def draw_histories(count: int, rng: np.random.Generator, fleet_s: float) -> list
 
 
 def _excess(fleet: SectionFleet, rest: Traffic, seconds: float) -> Traffic:
-    """Simulate ``seconds``; return the traffic since ``take_traffic``, minus ``rest``, that at rest in one second."""
+    """Simulate ``seconds`` seconds, and return the traffic since the last call of ``take_traffic`` minus that at rest.
+
+    ``rest`` is the fleet's traffic at rest in one second. It is subtracted ``seconds`` times.
+    """
     fleet.run_until(fleet.now_s + seconds)
     return fleet.take_traffic().plus(rest, -seconds)
 
 
 def _heal(fleet: SectionFleet, rest: Traffic, then_s: float) -> tuple[float | None, Traffic]:
-    """Simulate until all polling sets are whole, and ``then_s`` more; return the time until whole, and excess traffic.
+    """Simulate until all polling sets are whole, that is all their nodes poll; return the time, and excess traffic.
 
-    The time is None if it is longer than two minutes. Excess traffic is all traffic minus that at rest, where ``rest``
-    is the traffic of the living nodes at rest in one second.
+    The simulation then continues for ``then_s`` seconds. The time is None if it is longer than two minutes. Excess
+    traffic is all traffic minus that at rest, where ``rest`` is the traffic of the living nodes at rest in one second.
     """
     begin_s = fleet.now_s
     whole_s = fleet.seconds_until_whole(_HEAL_WITHIN_S)
@@ -221,7 +233,7 @@ def _heal(fleet: SectionFleet, rest: Traffic, then_s: float) -> tuple[float | No
 
 
 def _memory_per_node(setup: FleetSetup, fleet: SectionFleet) -> float:
-    """Return the memory of one node in a process of ``nodes_per_worker`` nodes."""
+    """Return the memory of one node in bytes, if ``nodes_per_worker`` nodes share the memory of a process."""
     some = fleet.alive[:_NODES_IN_MEMORY]
     ring = RingView(fleet.view.version, fleet.view.nodes)
     assert ring.points  # noqa: S101 - the caches that each node fills
@@ -234,9 +246,9 @@ def _memory_per_node(setup: FleetSetup, fleet: SectionFleet) -> float:
 def _load(
     setup: FleetSetup, workload: _Workload, traffic: Traffic, simulated: int, *, churn: float
 ) -> tuple[ControlLoad, dict[str, costs.RedisCost]]:
-    """Return the fleet's load, and the cost of Redis per second by task.
+    """Return the load of the whole fleet, and the cost of Redis in one second by the name of the task.
 
-    ``traffic`` is that of the ``simulated`` nodes in one second, and ``churn`` the share of nodes that die per hour.
+    ``traffic`` is that of the ``simulated`` nodes in one second, and ``churn`` is the share of nodes that die per hour.
     """
     interval_s, counts = setup.policy.maintenance_interval_s, traffic.counts
     all_counts = defaultdict(float, {name: number * setup.nodes / simulated for name, number in counts.items()})

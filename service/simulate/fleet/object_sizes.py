@@ -12,10 +12,10 @@ _CODE = (type, ModuleType, FunctionType, BuiltinFunctionType, MethodType)
 
 
 def total_bytes(root: object, *, without: tuple[type, ...] = ()) -> int:
-    """Return the bytes of ``root`` and of all objects that can be reached from it, each counted once.
+    """Return the size in bytes of ``root`` and of all objects that can be reached from it, each counted once.
 
-    Classes, modules, functions and objects of the types ``without`` are neither counted nor followed.
-    Small objects are rounded up as CPython's allocator does.
+    Classes, modules, functions, and objects of the types in ``without`` are not counted, nor is what only they refer
+    to. Sizes are rounded up to the multiples of 16 bytes that CPython allocates.
     """
     seen, waiting, found = set[int](), [root], 0
     while waiting:

@@ -1,10 +1,11 @@
 """A section of a large fleet of production node protocols on a virtual clock, with counts of what its nodes send.
 
-All nodes of the fleet are on the ring. If the fleet has too many channels to simulate all of them, only those of a
-*section* of the id space are simulated: the channels and nodes whose ids begin with the same bits. A channel's polling
-set are the nodes nearest to it by XOR, so the nodes of a section own and poll its channels, just as if all others were
-there. Only summaries cross the border of a section: its nodes send theirs, and receive summaries without channels from
-the nodes outside. The fleet's scale is the same without the other channels, because budget and demand shrink alike.
+All nodes of the fleet are on the ring. If the fleet has too many channels to simulate all of them, only a *section* is
+simulated: the channels and nodes whose ids begin with the same bits. A channel's polling set consists of the nodes
+whose ids are nearest by XOR. Therefore the section's channels are owned and polled by its own nodes, as they would be
+in the whole fleet. Only summaries of channels are exchanged with nodes outside the section. Those nodes are not
+simulated; their summaries contain no channels. The scale, the factor that the polls of all channels share, hardly
+changes without the other channels, because budget and demand decrease in the same proportion.
 """
 
 from collections import Counter, defaultdict
@@ -30,11 +31,11 @@ from service.simulate.corona.protocol_fleet import (
 )
 
 HEARTBEATS_PER_LEASE = 4
-"""Number of renewals of a lease within its lifetime, as in workers."""
+"""Number of times that a node renews its lease within the lease's duration, as in workers."""
 URGENT = messages.Candidate | messages.Rejection | messages.ChannelAdded | messages.ChannelRemoved
 """Messages that always go through inboxes, as in workers."""
 FLEET_AHEAD_S = 1.7e9
-"""The fleet time at the start of a simulation."""
+"""The fleet time (Unix seconds of the store's clock) at the start of a simulation."""
 _READ_S = 0.05
 _CHECK_INTERVAL_S = 0.5
 _ENTRY = Entry(
@@ -44,27 +45,31 @@ _ENTRY = Entry(
     summary="All about one thing that has happened today. " * 13,
 )
 _BASELINE = b"1".rjust(1_500, b"0")
-"""As long as the state of entry detection of a feed with twenty entries; the simulated store reads it as a number."""
+"""What a worker stores to detect new entries in later polls, as large as for a feed with twenty entries. The simulated
+store reads it as a number."""
 
 
 @dataclass
 class Traffic:
     """Messages of the simulated nodes to nodes of other workers, and requests to the store.
 
-    ``counts`` has these numbers: ``inbox_messages``, the messages through inboxes in Redis, and ``inbox_bytes``, their
-    size; ``peer_requests``, the requests from worker to worker with all other messages, where simultaneous messages
-    share a request; ``ownerships`` and ``versions``, the requests to the store for the ownership of a channel and for a
-    new version.
+    ``counts`` has these numbers:
+
+    - ``inbox_messages`` is the number of messages through inboxes in Redis, and ``inbox_bytes`` their total size.
+    - ``peer_requests`` is the number of requests from worker to worker, which carry all other messages. Messages that
+      are sent at the same time between the same two workers share a request.
+    - ``ownerships`` and ``versions`` are the numbers of requests to the store for the ownership of a channel and for a
+      new version.
     """
 
     messages: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
-    """By kind."""
+    """The number of messages by the name of the message's class."""
     message_bytes: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
-    """By kind."""
+    """The total size of messages in bytes by the name of the message's class."""
     counts: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
 
     def plus(self, other: "Traffic", factor: float = 1.0) -> "Traffic":
-        """Return the sum of this traffic and ``factor`` times another."""
+        """Return the sum of this traffic and ``factor`` times ``other``."""
         total = Traffic()
         for traffic, times in ((self, 1.0), (other, factor)):
             for name in ("messages", "message_bytes", "counts"):
@@ -77,9 +82,10 @@ class Traffic:
 class SectionFleet(ProtocolFleet):
     """The simulation of a fleet of which only ``channels``, those of one section of the id space, are simulated.
 
-    ``section`` are the first binary digits, at most four, of the ids of the simulated nodes. Nodes read the ring with
-    their heartbeats, four in each lease of ``lease_s`` seconds. ``nodes_per_worker`` nodes, drawn at random, share a
-    worker process. Polls are not simulated; only :meth:`publish_entry` passes the result of a poll to a node.
+    ``section`` has the leading binary digits, at most four, that the ids of the section's channels and nodes have in
+    common. Nodes renew their leases of ``lease_s`` seconds with four heartbeats per lease, and read the ring at the
+    same time. Each worker process has ``nodes_per_worker`` nodes, chosen at random. Polls are not simulated;
+    :meth:`publish_entry` gives a node the result that a poll would have.
     """
 
     def __init__(
@@ -108,7 +114,10 @@ class SectionFleet(ProtocolFleet):
         """The time of the last requests between workers, and the pairs (sender, receiver) of their workers."""
 
     def join(self, count: int = 1) -> None:
-        """Add ``count`` nodes with balanced ids to the ring at once; each ticks at its own time."""
+        """Add ``count`` nodes to the ring at once.
+
+        Their ids keep all nodes evenly spaced. The timer of each node begins at a random time.
+        """
         present = [node.id for node in self.view.nodes]
         for _ in range(count):
             present.append(balanced_id(present))
@@ -124,7 +133,7 @@ class SectionFleet(ProtocolFleet):
         self.add_nodes([(node, float(self._rng.random()) * self.tick_s) for node in ids if self._is_simulated(node)])
 
     def kill(self, ids: Iterable[NodeId]) -> None:
-        """Stop nodes; their leases end the whole lease time later, as if they had just been renewed."""
+        """Stop nodes; they leave the ring ``lease_s`` seconds later, as if they had just renewed their leases."""
         for node in ids:
             if node in self.nodes:
                 self.fail(self.nodes[node], self._lease_s)
@@ -132,7 +141,7 @@ class SectionFleet(ProtocolFleet):
                 self.after(self._lease_s, partial(self.change_ring, (), [node]))
 
     def publish_entry(self, channel: ChannelId) -> None:
-        """Pass one new entry of ``channel``, as the result of a poll, to a random node of its polling set."""
+        """Let a random node of the polling set of ``channel`` find one new entry, as if by a poll."""
         members = [node for node in self._members(channel) if node.alive]
         node = members[int(self._rng.integers(len(members)))]
         delta = Delta(channel, self.channels[channel].version, 0, self.fleet_s, (Change("addition", _ENTRY),))
@@ -147,7 +156,8 @@ class SectionFleet(ProtocolFleet):
     def seconds_until_whole(self, within_s: float) -> float | None:
         """Simulate until all polling sets are whole; return the simulated seconds, or None if more than ``within_s``.
 
-        A polling set is whole if all nodes that are nearest to the channel poll it by its owner's schedule.
+        A channel's polling set is whole if all its nodes, those nearest to the channel, poll by the schedule that the
+        owner has made.
         """
         begin_s, broken = self.now_s, list(self.channels)
         while self.now_s - begin_s <= within_s:
@@ -159,22 +169,25 @@ class SectionFleet(ProtocolFleet):
         return None
 
     def simulates_polls_of(self, channel: ChannelId, node: ProtocolNode) -> bool:  # noqa: ARG002 - none is
-        """Return False: polls that find nothing change nothing."""
+        """Return False: no polls are simulated, because polls that find nothing change nothing."""
         return False
 
     def announce_ring(self, node: ProtocolNode) -> None:
-        """Let ``node`` read the ring with its next heartbeat, once for all changes of the ring until then."""
+        """Let ``node`` read the ring with its next heartbeat.
+
+        If the ring changes several times until then, the node reads it only once.
+        """
         if node.node_id not in self._reading_ring:
             self._reading_ring.add(node.node_id)
             self.after(float(self._rng.random()) * self._lease_s / HEARTBEATS_PER_LEASE, partial(self.show_ring, node))
 
     def show_ring(self, node: ProtocolNode) -> None:
-        """Pass the present ring to a node."""
+        """Pass the present ring to ``node`` immediately."""
         self._reading_ring.discard(node.node_id)
         super().show_ring(node)
 
     def send(self, sender: NodeId, receiver: NodeId, message: messages.Message) -> None:
-        """Send an encoded message, and count it unless both nodes share a worker."""
+        """Encode and send a message, and count it unless both nodes belong to the same worker."""
         before = self.bytes_sent
         super().send(sender, receiver, message)
         workers = self._workers[sender], self._workers[receiver]
@@ -216,7 +229,10 @@ class SectionFleet(ProtocolFleet):
         return f"{from_hex(node):0{BITS}b}".startswith(self._section)
 
     def _receive_summaries(self, node_id: NodeId) -> None:
-        """Pass a node the summaries of the nodes outside the section, now and with every tick while the node runs."""
+        """Pass a node the summaries of channels that the nodes outside the section would send, now and with every tick.
+
+        This ends when the node is dead.
+        """
         node = self.nodes[node_id]
         if node.alive:
             node.handle(*self._outside_summaries(node_id))

@@ -1,22 +1,24 @@
 """The dynamic experiments (§III.C): caches fill with documents that are read, so that copies are nearer to readers.
 
-The content of caches depends only on the reference stream, so that all runs on a graph have the same caches. Reads are
-measured in three windows, after a sixth, a half and five sixths of the stream. In a window, each document is located
-and cached, and the update of filters is delivered before the next read. Between windows only caches change; filters and
-pointers are brought up to date before a window. Reads of files in a server's own cache or disk need no location and are
-not counted.
+The contents of caches depend only on the reference stream, the sequence of reads, so that they are the same in all runs
+on a graph. Reads are measured in three windows, which begin after a sixth, a half and five sixths of the stream. In a
+window, each document that is read is located and cached, and the updates of filters are delivered before the next read.
+Between windows only caches change. At the beginning of a window, all filters and pointers are brought up to date. A
+read of a file on the server's own disk or in its cache needs no location and is not counted.
 
 The reference stream is generated like that of SURGE, a workload generator for the web. It has 50,000 files with Zipf
-popularity. The least popular file is requested once, which results in 570,000 requests. Sizes are lognormal (SURGE: mu
-9.357, sigma 1.318) with a Pareto tail above 133 kB (alpha 1.1), from 75 bytes to 8.69 MB. Each file is permanently on
-the disk of one server. A cache has 420 kB with LRU replacement; larger files are not cached.
+popularity. The least popular file is requested once, from which 570,000 requests follow. File sizes are lognormal
+(SURGE: mu 9.357, sigma 1.318) with a Pareto tail above 133 kB (alpha 1.1), and are limited to 75 bytes to 8.69 MB. Each
+file is permanently on the disk of one server. A cache has 420 kB and drops the least recently read files; larger files
+are not cached.
 
 Deviation: the tail has 0.2 % of the files instead of SURGE's 7 %, which gives the paper's mean of 21 kB. With 7 % the
 mean would be 69 kB, and a cache would hold 6 files instead of 20.
 
-Temporal locality is also that of SURGE: a file's position in a stack of all files, most recent first, is lognormal (mu
-1.5, sigma 0.80). Among the five files around that position, a file is chosen with a probability proportional to its
-remaining requests. Requests are assigned to servers at random.
+Temporal locality is also that of SURGE. All files are in a stack, the most recently read first. For each request, a
+position in this stack is drawn from a lognormal distribution (mu 1.5, sigma 0.80). Of the five files around that
+position, one is chosen with a probability proportional to its remaining requests. The server that reads it is drawn at
+random.
 """
 
 from bisect import bisect_right
@@ -120,14 +122,16 @@ class ServerCaches:
 
 
 WINDOWS = 3
-"""Number of windows in which reads are measured."""
+"""Number of parts of the reference stream, the sequence of reads, in which reads are measured."""
 
 
 class DynamicResult(msgspec.Struct, frozen=True):
-    """The results of one run with filters of the parameters ``index``; if it is None, of a run with Tapestry alone.
+    """The results of one run: with filters that have the parameters ``index``, or with Tapestry alone if it is None.
 
-    ``found`` and ``failed`` are shares of reads. The stretches are means over the reads that needed location. Numbers
-    of bytes are totals over all edges between domains.
+    Only reads that needed location are counted. ``found`` is the share of reads that filters answered, and ``failed``
+    the share that filters forwarded without success. ``routing_stretch`` is the mean time of a query, and
+    ``distance_stretch`` the mean latency to the server found, both divided by the latency to the nearest server with
+    the file. Numbers of bytes count each message once for each edge between domains that it crosses.
     """
 
     index: FilterIndex | None
@@ -148,7 +152,7 @@ class DynamicResult(msgspec.Struct, frozen=True):
 
 
 class _MethodMeasurements:
-    """The measurements of one location method: filters on ``network``, or Tapestry alone if that is None."""
+    """The measurements of one location method: the filters of ``network``, or Tapestry alone if this is None."""
 
     def __init__(self, index: FilterIndex | None = None, network: SimulatedOverlay | None = None) -> None:
         self.index, self.network = index, network
@@ -196,10 +200,10 @@ def run(
     rng: np.random.Generator,
     filters: Sequence[tuple[FilterIndex, SimulatedOverlay]],
 ) -> list[DynamicResult]:
-    """Return the results of Tapestry alone, and of each of ``filters``, for the same requests.
+    """Return the results for the same requests with Tapestry alone, and with each of ``filters``.
 
-    ``reads`` is the number of requests that are measured. ``filters`` has the parameters of filters, and an overlay
-    without documents that uses them.
+    ``trace`` has all requests; ``reads`` of them are measured. ``filters`` has pairs of the parameters of filters, and
+    an overlay without documents that uses such filters.
     """
     latency_s, _, crossings = distances.lists
     names = [f"file {number}" for number in range(len(trace.sizes))]
@@ -240,10 +244,10 @@ def _update_filters(
     tapestry: TapestryMesh,
     measured: list[_MethodMeasurements],
 ) -> None:
-    """Publish the changes of all caches since the last call to Tapestry and to all filters.
+    """Announce the present contents of all caches and disks to Tapestry and to all filters.
 
-    ``known`` has, for each server, the files that were published before; it is updated. ``names`` has each file's
-    document name.
+    ``known`` has, for each server, the files that were announced before; it is updated. ``names`` has each file's
+    document name. ``measured`` has the location methods with their filters.
     """
     here: list[set[int]] = [set() for _ in known]
     for file, holders in enumerate(caches.holders):

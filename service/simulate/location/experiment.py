@@ -26,15 +26,16 @@ from service.simulate.location.static_experiment import (
 
 DYNAMIC_SIZES = (INDEX_SIZES[0], INDEX_SIZES[-1])
 DYNAMIC = [(depth, size) for size in DYNAMIC_SIZES for depth in DEPTHS]
-"""Depths and index sizes of the dynamic runs ("a range of sizes and depths", §III.C); the overlay is restricted."""
+"""Pairs of a filter depth and an index size, one per dynamic run. The paper has "a range of sizes and depths" (§III.C).
+All these runs use the restricted overlay."""
 STEPS = (2 * len(DEPTHS) - 1) * len(INDEX_SIZES) + len(ALGORITHMS) * (len(DEPTHS) - 1) + 1
 
 
 class LocationSetup(msgspec.Struct, frozen=True):
     """The parameters of one run.
 
-    ``documents``, ``queries`` and the measured ``reads`` are numbers per server; ``files`` is the total of the
-    reference stream.
+    ``documents``, ``queries`` and ``reads`` are numbers per server: of documents and queries in the static runs, and of
+    measured reads in the dynamic runs. ``files`` is the total number of files in the dynamic runs.
     """
 
     servers: int = 1000

@@ -5,15 +5,16 @@ domain on average: 5,100 nodes. Two nodes of a transit domain are connected with
 domain with 0.3. All transit domains are connected with each other, and 20 pairs of stub domains are connected directly
 (in the paper "several").
 
-The paper takes latencies from GT-ITM. Here they are distances in a plane: transit domains are anywhere in a square of
-60 ms, their nodes within 10 ms of the domain's centre, stub domains within 5 ms of their transit node, and stub nodes
-within 1 ms of their domain's centre.
+The paper takes latencies from GT-ITM. Here they are distances in a plane, in ms. The centres of transit domains are
+anywhere in a square of 60 ms, their nodes within 10 ms of the centre, the centres of stub domains within 5 ms of their
+transit node, and stub nodes within 1 ms of their domain's centre.
 
-*Overlays* link each server to the nearest servers (greedy), or with as few interdomain edges as possible (restricted).
-The number of links is chosen so that a server reaches as many others within the filters' depth as in the paper
-(§III.C). All servers of a greedy overlay have the same number of neighbours, apart from a remainder: an index has
-constant size per server, namely filter width times depth times neighbours (§I, §III.C). If instead each server were
-linked to its nearest servers unilaterally, servers in sparse regions would have dozens of links, and saturated filters.
+*Overlays* link servers as neighbours. The *greedy* overlay links each server to the nearest servers. The *restricted*
+overlay has as few edges between domains as possible. The number of links is chosen so that a server reaches as many
+others within the filters' depth as in the paper (§III.C). All servers of a greedy overlay have about the same number of
+neighbours, because the filters of each server have the same total size, width times depth times neighbours (§I,
+§III.C). If instead each server chose its nearest servers, and they had to accept, some servers would have dozens of
+links, and saturated filters.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,7 +33,8 @@ SHORTCUTS = 20
 SQUARE_MS, TRANSIT_MS, STUB_MS, NODE_MS = 60.0, 10.0, 5.0, 1.0
 
 SECONDS_PER_BYTE = {"stub": 8 / 100e6, "access": 8 / 1.5e6, "transit": 8 / 45e6}
-"""Transmission time by kind of edge; an *access* edge connects a stub and a transit domain (interdomain edge)."""
+"""Transmission time of a byte by kind of edge: within a stub domain, between a stub and a transit domain (*access*),
+and between transit nodes."""
 
 
 @dataclass(frozen=True)
@@ -111,10 +113,11 @@ def _draw_stub_domain(size: int, rng: np.random.Generator) -> tuple[Floats, Floa
 def _draw_access_edges(
     transit_at: Floats, places: list[Floats], rng: np.random.Generator
 ) -> tuple[list[tuple[int, int]], list[tuple[int, int, float, int]]]:
-    """Draw the border nodes of stub domains, and the edges between border nodes and other domains.
+    """Draw the edges that connect each stub domain with its transit node, and pairs of stub domains with each other.
 
-    Return (border nodes, edges). A border node is (stub domain, node in it). An edge is (node, node, length in ms, 1 if
-    it leads to a transit domain else 0), where transit nodes have the first numbers, and border nodes follow.
+    Return (border nodes, edges). A border node is a stub node at the end of such an edge, as a pair (stub domain,
+    number of the node in it). An edge is a tuple (node, node, length in ms, 1 if it leads to a transit node else 0).
+    Nodes are numbered: first all transit nodes, then the border nodes.
     """
     borders: dict[tuple[int, int], int] = {}
     edges: list[tuple[int, int, float, int]] = []
@@ -139,10 +142,10 @@ def _direct_distances(
     stubs: list[tuple[Floats, Floats]],
     rng: np.random.Generator,
 ) -> tuple[Floats, Ints]:
-    """Return the latencies of the edges between border nodes in ms, infinite without an edge, and their crossings.
+    """Return two square matrices for the edges between border nodes: their latencies in ms, and their crossings.
 
-    Border nodes are all transit nodes, and the stub nodes that have an edge out of their domain. A crossing is 1 for an
-    edge between a stub domain and a transit domain, else 0.
+    Border nodes are all transit nodes, and the stub nodes that have an edge out of their domain. The latency is
+    infinite if there is no edge. The crossing is 1 for an edge between a stub domain and a transit domain, else 0.
     """
     transits = len(transit_at)
     count = transits + len(borders)
@@ -234,13 +237,14 @@ def _server_distances(
 REACHED = 20.0
 STEPS = 12
 CANDIDATES = 60
-"""Number of nearest servers that can become neighbours."""
+"""Two servers can become neighbours if one of them is among so many nearest servers of the other."""
 
 
 class OverlayKind(StrEnum):
-    """How servers' neighbours are chosen if all distances are known.
+    """How the neighbours of servers are chosen, with knowledge of all distances.
 
-    The product's overlay, without this knowledge, is :mod:`service.location.neighbour_choice`.
+    GREEDY links each server to the nearest servers. RESTRICTED has as few links between domains as possible. The
+    product's choice, without this knowledge, is :mod:`service.location.neighbour_choice`.
     """
 
     GREEDY = "greedy"
@@ -273,7 +277,7 @@ def mean_reach(edges: Edges, servers: int, depth: int) -> float:
 
 
 def servers_within(edges: Edges, servers: int, depth: int) -> list[list[int]]:
-    """Return the servers within reach of each server, for up to ``depth`` hops.
+    """Return, for each number of hops from 0 to ``depth``, the servers that each server reaches within so many hops.
 
     ``result[hops][server]`` is a bit set: bit i is set if the server reaches server i.
     """
@@ -315,7 +319,7 @@ def _near_pairs(distances: ServerDistances) -> Edges:
 def _greedy_links(pairs: Edges, left: list[int]) -> Edges:
     """Link pairs of servers in the order of ``pairs``, as long as both servers may have more links.
 
-    ``left`` has each server's maximum number of links, and is changed.
+    ``left`` has the number of links that each server may still have. It is decremented for each link.
     """
     edges: Edges = []
     for one, other in pairs:
@@ -327,9 +331,10 @@ def _greedy_links(pairs: Edges, left: list[int]) -> Edges:
 
 
 def _restricted_links(pairs: Edges, distances: ServerDistances, left: Sequence[int]) -> Edges:
-    """Link those of ``pairs`` that are within one domain, and link domains as their maximum numbers of links allow.
+    """Link all ``pairs`` of servers within one domain, and as many pairs of domains as the domains' limits allow.
 
-    Pairs are in the order of preference. ``left`` has, for each server, the maximum number of links of its domain.
+    Two domains are linked by the first of ``pairs``, which are in the order of preference, that connects them. ``left``
+    has, for each server, the maximum number of links of its stub domain to other domains. Transit nodes have no limit.
     """
     links_left = dict(zip(distances.domain.tolist(), left, strict=True))
     links_left.update((domain, len(pairs)) for domain in links_left if domain < 0)

@@ -1,9 +1,10 @@
-"""The overlay of the product's workers and the widths of their filters, in fleets of up to 500 workers.
+"""The links between the product's workers and the widths of their filters, in fleets of up to 500 workers.
 
 Workers negotiate their links with production's :class:`~service.location.neighbour_choice.Neighbourhood`, by their
-round-trip times: workers of a site are less than 1 ms apart, sites 10 to 160 ms. The number of documents in a row of a
-filter is measured with production's nodes and one document per worker.
-:func:`~service.location.bloom_filters.next_shape` computes the width for this number, with the product's limits.
+round-trip times: less than 1 ms between workers of a site, and 10 to 160 ms between sites. A row of an attenuated
+filter has the documents of all workers at one distance in hops. How many workers that are is measured with production's
+nodes and one document per worker. From this number, :func:`~service.location.bloom_filters.next_shape` computes the
+width of filters, within the product's limits.
 
 The limits are those of ``workers.peers.neighbour_overlay``, which this package must not import; a test compares them.
 """
@@ -30,28 +31,28 @@ from service.simulate.location.network import SimulatedOverlay, UpdateAlgorithm,
 from service.simulate.numerics import Floats
 
 FLEETS = ((3, 3), (50, 5), (500, 5), (500, 10), (500, 100))
-"""Numbers of workers and of sites."""
+"""The simulated fleets, as pairs (number of workers, number of sites)."""
 NEAR_S = 0.005
-"""The default of the setting ``near_rtt_s``."""
+"""Round-trip time up to which workers count as near: the default of the setting ``near_rtt_s``."""
 DEPTH = 3
 FALSE_POSITIVES = 0.02
 MAX_FILTER_BITS = 1 << 19
 MAX_ROW_DOCUMENTS = 64_000
 MAX_ROW_WORKERS = 64
 CACHED = 5_000
-"""Number of contents in a worker's cache; its filter has the latest of them."""
+"""Number of cached documents per worker. A filter has at most the most recent of them."""
 _ROUNDS = 6
 _PROBE_BITS = 1 << 14
 
 
 class FleetFilters(msgspec.Struct, frozen=True):
-    """The filters of a fleet of ``workers`` workers in ``sites`` sites, each with ``CACHED`` contents in its cache.
+    """The filters of a fleet of ``workers`` workers in ``sites`` sites, each with ``CACHED`` documents in its cache.
 
-    ``links`` is the mean number of neighbours of a worker, and ``most_links`` the maximum. ``shown`` is the number of
-    a worker's contents that are in filters, and ``fullest_row`` the number of workers whose contents are in the fullest
-    row. ``width`` is the number of bits of a row; ``unbounded_width`` is the number for all contents without a bound.
-    ``rate`` is the rate of false positives of the fullest row, and ``mean_rate`` that of all rows. ``bytes`` is the
-    mean size of a worker's received filters.
+    ``links`` is the mean number of neighbours of a worker, and ``most_links`` the maximum. ``shown`` is the number of a
+    worker's documents that are in filters. ``fullest_row`` is the maximum number of workers whose documents share a row
+    of a filter. ``width`` is the number of bits of a row. ``unbounded_width`` is the number of bits that would be
+    needed without limits, for all cached documents. ``rate`` is the rate of false positives of the fullest row, and
+    ``mean_rate`` the mean over all rows. ``bytes`` is the mean size of all filters that a worker receives.
     """
 
     workers: int
@@ -152,7 +153,10 @@ def negotiate(rtts_s: Floats) -> Edges:
 
 
 def _shape_for(fullest: float) -> FilterShape:
-    """Return the shape at which filters with ``fullest`` documents in their fullest row stop changing."""
+    """Return the final shape of filters that have ``fullest`` documents in their fullest row.
+
+    Production's filters grow or shrink in steps until their width suits the number of documents.
+    """
     width = 32 * MIN_WIDTH
     shape, changed = None, FilterShape(0, width, best_hashes(width, [width / 10]), DEPTH)
     while changed is not shape:

@@ -1,12 +1,13 @@
 """A simulated overlay of production's nodes, and Tapestry as the fallback: message delays and interdomain bytes.
 
-Messages take the time that results from latency and bandwidth. Updates (§II.D) use the paper's three algorithms, or the
-product's, which lose no information.
+The delay of a message follows from latency and bandwidth. Filters are updated (§II.D) by the paper's three algorithms,
+or by the product's, which lose no information.
 
-The fallback of the hybrid algorithm is Tapestry's mesh with home nodes (§III.A). Ids and GUIDs are hexadecimal and are
-resolved from the last digit on: each hop goes to the nearest server that shares one more digit with the GUID. If no
-server has the digit, the next higher digit of an existing server is used, the same for all queries at this level, so
-that each GUID has one root.
+If a query through filters fails, the hybrid algorithm falls back on Tapestry's mesh (§III.A). Servers have ids and
+documents have GUIDs, all hexadecimal. A query is routed to servers that share more and more digits with the GUID,
+beginning with the last digit: each hop goes to the nearest server that shares one more. If no server has the next
+digit, the next higher one that exists is used instead. This choice is the same from all servers, so that all paths for
+a GUID end at one server, its root.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -28,10 +29,10 @@ from service.simulate.location.graph import ServerDistances
 
 
 class UpdateAlgorithm(StrEnum):
-    """The algorithms that update filters: the three of Figure 8 as published, and the product's two.
+    """The algorithms that update filters: the three of Figure 8 as published, and the product's two ("lossless").
 
-    Redundant updates are dropped by no node, by the destination, or by the source. If no node drops them, the published
-    algorithm and the product's are equal.
+    They differ in which node drops redundant updates: none, the destination, or the source. If no node drops them, the
+    published algorithm and the product's are the same.
     """
 
     NONE = "none"
@@ -67,9 +68,9 @@ QUERY_BYTES = 100
 class QueryWalk(NamedTuple):
     """The path of a query through the filters.
 
-    ``at`` is the last server on the path, and ``found`` states whether this server has the document. ``hops`` and
-    ``time_s`` are the path's length. ``crossed_bytes`` are the query's bytes, counted once for each edge between
-    domains that the query crosses.
+    ``at`` is the last server on the path, and ``found`` states whether this server has the document. ``hops`` is the
+    number of hops on the path, and ``time_s`` the time they take. ``crossed_bytes`` are the query's bytes, counted once
+    for each edge between domains that the query crosses.
     """
 
     at: int
@@ -95,7 +96,7 @@ class SimulatedOverlay:
     ) -> None:
         """Create servers without documents, and link the pairs of servers in ``edges``.
 
-        ``shape`` is the shape of their filters.
+        ``shape`` is the shape of the servers' filters, and ``updates`` the algorithm that updates them.
         """
         self.nodes = [updates.node(node_id_of(server), shape) for server in range(distances.servers)]
         self.crossed_bytes = 0
@@ -145,9 +146,10 @@ class SimulatedOverlay:
                 return QueryWalk(here, True, hops, time_s, crossed)
 
     def missing_share(self, around: Sequence[Sequence[int]], documents: Sequence[str]) -> float:
-        """Return the share of pairs of near servers in which the filters of one server lack the document of the other.
+        """Return the share of pairs of near servers in which the filters of one server lack the other's document.
 
-        A document must be in the row whose number is the number of hops to its server. ``around`` is the result of
+        Servers are near if one reaches the other within the depth of filters. The document must be in the row whose
+        number is the number of hops between the servers. ``around`` is the result of
         :func:`service.simulate.location.graph.servers_within`, and ``documents`` has one document per server.
         """
         masks = [document_mask(document, self.nodes[0].shape) for document in documents]
@@ -187,7 +189,7 @@ class SimulatedOverlay:
 
 
 DIGITS = 8
-"""Number of digits, enough to distinguish a thousand servers."""
+"""Number of hexadecimal digits of ids in Tapestry, enough to distinguish a thousand servers."""
 POINTER_BYTES = 60
 
 

@@ -41,7 +41,8 @@ JOBS = [
     *(Job("static", run_static, (LocationSetup(), seed)) for seed in SEEDS),
     *(Job("fleets", run_fleets, (seed,)) for seed in SEEDS),
 ]
-"""The static and dynamic experiments of a graph are separate jobs, to use both processors until the end."""
+"""The runs for the page. The static and the dynamic experiments are separate jobs, so that two processes are busy until
+the end."""
 FIGURE_11_LINES = {1: ":", 3: "-"}
 """Line styles in Figure 11 by depth."""
 
@@ -103,7 +104,10 @@ def _document_bytes(outcomes: Sequence[LocationOutcome], updates: str) -> list[f
 
 
 def _dynamic(outcomes: Sequence[LocationOutcome]) -> dict[str, Sequence[DynamicResult]]:
-    """Return the results of the dynamic runs of all graphs by label; those of Tapestry alone are first."""
+    """Return the results of the dynamic runs by their labels in the report; each label has one result per graph.
+
+    The results of Tapestry alone are first.
+    """
     return {_label(runs[0]): runs for runs in zip(*each(outcomes, "dynamic"), strict=True)}
 
 

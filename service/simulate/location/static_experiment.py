@@ -22,27 +22,32 @@ from service.simulate.location.network import QueryWalk, SimulatedOverlay, Tapes
 
 DEPTHS = (1, 2, 3, 4)
 INDEX_BYTES = 1830.0
-"""The paper's index size: mean bytes per server for all links and rows."""
+"""The paper's index size: the mean size of all filters of a server, one per link with all its rows, in bytes."""
 INDEX_SIZES = (INDEX_BYTES, 2 * INDEX_BYTES, 4 * INDEX_BYTES)
 ALGORITHMS_INDEX_BYTES = 4 * INDEX_BYTES
-"""Index size for Figure 8: in nearly saturated filters, updates would change nothing with any algorithm."""
+"""The index size with which update algorithms are compared (Figure 8). With a smaller one, filters would be nearly
+saturated, and updates would change nothing."""
 ALGORITHMS = (
     UpdateAlgorithm.NONE,
     UpdateAlgorithm.DESTINATION,
     UpdateAlgorithm.SOURCE,
     UpdateAlgorithm.PRODUCT_DESTINATION,
 )
-"""Algorithms compared with the product's source filtering, which all other runs use."""
+"""The update algorithms that are compared with ``PRODUCT_SOURCE``, which all other runs use."""
 DISTANCES_MS = (2.0, 5.0, 10.0, 15.0, 20.0, 30.0, 50.0, 70.0)
 """Boundaries of the distance bins in Figure 11."""
 ALMOST = 1.2
 QUANTILES = (0.5, 0.86, 0.95, 0.99)
 ANNOUNCE_BATCH = 40
-"""Number of servers that announce their documents at the same time; it does not affect the results."""
+"""Number of servers that add their documents before messages are delivered. It does not affect the results."""
 
 
 class LocationMethod(StrEnum):
-    """How a document is located: by Tapestry or by a home node; alone, or if a query through filters fails (hybrid)."""
+    """How a document is located.
+
+    TAPESTRY and HOME use Tapestry's mesh, or the document's home node. HYBRID and HYBRID_HOME use filters first, and
+    one of the two only if the query through filters fails.
+    """
 
     TAPESTRY = "tapestry"
     HYBRID = "hybrid"
@@ -53,10 +58,10 @@ class LocationMethod(StrEnum):
 class FilterIndex(msgspec.Struct, frozen=True):
     """The parameters of the filters of one run.
 
-    ``bytes`` is the size of a server's filters, ``width`` the number of bits of one filter, and ``hashes`` the number
-    of hash functions. ``links`` is the mean number of links of a server, ``crossing_links`` the total number of links
-    between domains, and ``reached`` the mean number of servers within ``depth`` hops. ``even_failed`` is the predicted
-    share of failed queries if all rows of a server's filters had equally many documents.
+    ``bytes`` is the size of all filters of a server, ``width`` the number of bits of a filter's row, and ``hashes`` the
+    number of hash functions. ``links`` is the mean number of links of a server, and ``crossing_links`` the total number
+    of links between domains. ``reached`` is the mean number of servers within ``depth`` hops. ``even_failed`` is the
+    predicted share of failed queries if all rows of a server's filters had equally many documents.
     """
 
     overlay: OverlayKind
@@ -74,8 +79,8 @@ class FilterIndex(msgspec.Struct, frozen=True):
 class StretchResult(msgspec.Struct, frozen=True):
     """Routing stretch of one location method: the time of a query divided by the latency to the document's server.
 
-    ``mean`` is over all queries. The other values are mean and 99th percentile by distance to the document; None if no
-    query has that distance.
+    ``mean`` is the mean over all queries. ``by_distance`` and ``p99_by_distance`` have the mean and the 99th percentile
+    for each bin of latencies between ``DISTANCES_MS``; None if no query is in the bin.
     """
 
     way: LocationMethod
@@ -87,11 +92,14 @@ class StretchResult(msgspec.Struct, frozen=True):
 class StaticResult(msgspec.Struct, frozen=True):
     """The results of one run.
 
-    ``found`` is the share of queries that filters answer; ``failed`` is the share that was forwarded by filters without
-    success and then used Tapestry. ``cost`` has quantiles of the time of failed queries relative to Tapestry alone, and
-    ``failed_almost`` is the share of failed queries in which this ratio is at most 1.2. The other numbers are for one
-    new document: ``crossed_bytes`` are the bytes of filter updates, ``pointer_bytes`` those of Tapestry's messages, and
-    ``missing`` is the share of nearby servers whose filters lack it.
+    ``found`` is the share of queries that filters answer. ``failed`` is the share that filters forward without success,
+    so that Tapestry has to answer. The cost of a failed query is its time divided by the time with Tapestry alone.
+    ``cost`` has the quantiles ``QUANTILES`` of this ratio, and ``failed_almost`` is the share of failed queries with a
+    ratio of at most 1.2.
+
+    The other numbers are means for adding one new document. ``messages`` and ``crossed_bytes`` are the number of filter
+    updates and their bytes on edges between domains. ``pointer_bytes`` are the bytes of Tapestry's messages on these
+    edges. ``missing`` is the share of the servers within the filters' depth whose filters then lack the document.
     """
 
     index: FilterIndex
@@ -115,8 +123,8 @@ class StaticResult(msgspec.Struct, frozen=True):
 class StaticSetup:
     """The data that all static runs on a graph have in common.
 
-    A query is a tuple (client, document, server that has the document); clients are servers. ``by_tapestry_s`` has the
-    time of each query through Tapestry alone.
+    ``documents`` has the names of each server's documents. A query is a tuple (client, document, server that has the
+    document); clients are servers.
     """
 
     distances: ServerDistances
@@ -124,15 +132,15 @@ class StaticSetup:
     documents: list[list[str]]
     queries: list[tuple[int, str, int]]
     by_tapestry_s: list[float]
-    """The duration of each query with Tapestry alone."""
+    """The time of each query in seconds if it uses Tapestry alone."""
     new: list[str]
-    """One new document per server, added after all queries."""
+    """The names of new documents, one per server. They are added after all queries."""
     pointer_bytes: float
-    """Mean bytes on interdomain edges for publishing one new document in Tapestry."""
+    """Mean number of bytes on edges between domains by which one new document is published in Tapestry."""
 
 
 class OverlayLinks(NamedTuple):
-    """An overlay, and the expected load of its filters.
+    """The links of an overlay, and the expected numbers of documents in its filters.
 
     ``loads`` has, for each server, the expected number of documents in each row of its filters.
     """
@@ -164,19 +172,21 @@ def place_documents(distances: ServerDistances, documents: int, queries: int, rn
     return StaticSetup(distances, tapestry, placed, drawn_queries, by_tapestry_s, new, pointer_bytes)
 
 
-def run_all(of: StaticSetup, rng: np.random.Generator) -> Iterator[StaticResult]:
+def run_all(setup: StaticSetup, rng: np.random.Generator) -> Iterator[StaticResult]:
     """Yield the results of all static runs.
 
-    The runs cover all index sizes on both kinds of overlay, and all update algorithms on the restricted overlay.
+    All index sizes are run on both kinds of overlay. All update algorithms are run on the restricted overlay.
     """
     for kind in OverlayKind:
         for depth in DEPTHS if kind is OverlayKind.GREEDY else DEPTHS[1:]:
-            links = link_servers(of.distances, kind, depth, len(of.documents[0]), rng)
+            links = link_servers(setup.distances, kind, depth, len(setup.documents[0]), rng)
             for index_bytes in INDEX_SIZES:
-                yield run(of, links, filter_index(of.distances, links, index_bytes, UpdateAlgorithm.PRODUCT_SOURCE))
+                yield run(
+                    setup, links, filter_index(setup.distances, links, index_bytes, UpdateAlgorithm.PRODUCT_SOURCE)
+                )
             if kind is OverlayKind.RESTRICTED:
                 for updates in ALGORITHMS:
-                    yield run(of, links, filter_index(of.distances, links, ALGORITHMS_INDEX_BYTES, updates))
+                    yield run(setup, links, filter_index(setup.distances, links, ALGORITHMS_INDEX_BYTES, updates))
 
 
 def link_servers(
@@ -218,27 +228,27 @@ def _even_failed(width: int, loads: Sequence[Sequence[float]]) -> float:
     return fmean(1 - (1 - false_positive_rate(width, hashes, load)) ** count for load, count in rows)
 
 
-def filter_shape(of: FilterIndex) -> FilterShape:
+def filter_shape(index: FilterIndex) -> FilterShape:
     """Return the shape of filters with these parameters, in the type that production's nodes use."""
-    return FilterShape(1, of.width, of.hashes, of.depth)
+    return FilterShape(1, index.width, index.hashes, index.depth)
 
 
-def run(of: StaticSetup, links: OverlayLinks, used: FilterIndex) -> StaticResult:
+def run(setup: StaticSetup, links: OverlayLinks, used: FilterIndex) -> StaticResult:
     """Fill the filters, execute all queries, then add a new document to each server; return the measurements.
 
-    ``used`` has the parameters of the filters.
+    ``setup`` has the documents and queries, ``links`` the overlay, and ``used`` the parameters of the filters.
     """
-    network = SimulatedOverlay(of.distances, links.edges, filter_shape(used), used.updates)
-    for server, documents in enumerate(of.documents):
+    network = SimulatedOverlay(setup.distances, links.edges, filter_shape(used), used.updates)
+    for server, documents in enumerate(setup.documents):
         network.change_documents(server, documents)
         if server % ANNOUNCE_BATCH == 0:
             network.deliver_all()
     network.deliver_all()
-    walks = [network.walk(server, document, (holder,)) for server, document, holder in of.queries]
+    walks = [network.walk(server, document, (holder,)) for server, document, holder in setup.queries]
     failed = [place for place, walk in enumerate(walks) if walk.hops and not walk.found]
-    cost = [_fallback_s(of, walks[place], place) / of.by_tapestry_s[place] for place in failed]
+    cost = [_fallback_s(setup, walks[place], place) / setup.by_tapestry_s[place] for place in failed]
     network.crossed_bytes = network.messages = 0
-    for server, document in enumerate(of.new):
+    for server, document in enumerate(setup.new):
         network.change_documents(server, [document])
         network.deliver_all()
     return StaticResult(
@@ -247,34 +257,34 @@ def run(of: StaticSetup, links: OverlayLinks, used: FilterIndex) -> StaticResult
         failed=len(failed) / len(walks),
         failed_almost=float(np.mean([each <= ALMOST for each in cost])) if cost else 1.0,
         cost=tuple(np.quantile(cost or [1.0], QUANTILES).tolist()),
-        crossed_bytes=network.crossed_bytes / of.distances.servers,
-        pointer_bytes=of.pointer_bytes,
-        messages=network.messages / of.distances.servers,
-        missing=network.missing_share(servers_within(links.edges, of.distances.servers, links.depth), of.new),
-        located=tuple(_located(of, walks)) if used.bytes == INDEX_BYTES else (),
+        crossed_bytes=network.crossed_bytes / setup.distances.servers,
+        pointer_bytes=setup.pointer_bytes,
+        messages=network.messages / setup.distances.servers,
+        missing=network.missing_share(servers_within(links.edges, setup.distances.servers, links.depth), setup.new),
+        located=tuple(_located(setup, walks)) if used.bytes == INDEX_BYTES else (),
     )
 
 
-def _fallback_s(of: StaticSetup, walk: QueryWalk, place: int) -> float:
+def _fallback_s(setup: StaticSetup, walk: QueryWalk, place: int) -> float:
     """Return the time in seconds of a failed query: along its path through filters, and then through Tapestry.
 
     Tapestry begins at the last server of ``walk``. ``place`` is the query's index in ``of.queries``.
     """
-    return walk.time_s + of.tapestry.locate(walk.at, of.queries[place][1]).time_s
+    return walk.time_s + setup.tapestry.locate(walk.at, setup.queries[place][1]).time_s
 
 
-def _located(of: StaticSetup, walks: list[QueryWalk]) -> Iterable[StretchResult]:
-    ideal_s = np.array([of.distances.latency_s[server, holder] for server, _, holder in of.queries])
-    home = [home_query_s(of.tapestry, server, document, holder) for server, document, holder in of.queries]
+def _located(setup: StaticSetup, walks: list[QueryWalk]) -> Iterable[StretchResult]:
+    ideal_s = np.array([setup.distances.latency_s[server, holder] for server, _, holder in setup.queries])
+    home = [home_query_s(setup.tapestry, server, document, holder) for server, document, holder in setup.queries]
     taken: dict[LocationMethod, list[float]] = {
-        LocationMethod.TAPESTRY: of.by_tapestry_s,
+        LocationMethod.TAPESTRY: setup.by_tapestry_s,
         LocationMethod.HYBRID: [
-            walk.time_s if walk.found else _fallback_s(of, walk, place) for place, walk in enumerate(walks)
+            walk.time_s if walk.found else _fallback_s(setup, walk, place) for place, walk in enumerate(walks)
         ],
         LocationMethod.HOME: home,
         LocationMethod.HYBRID_HOME: [
-            walk.time_s if walk.found else walk.time_s + home_query_s(of.tapestry, walk.at, document, holder)
-            for walk, (_, document, holder) in zip(walks, of.queries, strict=True)
+            walk.time_s if walk.found else walk.time_s + home_query_s(setup.tapestry, walk.at, document, holder)
+            for walk, (_, document, holder) in zip(walks, setup.queries, strict=True)
         ],
     }
     bins = np.digitize(ideal_s * 1000, DISTANCES_MS)

@@ -28,10 +28,11 @@ UPDATES = 100
 
 
 class ShippedDirectory(msgspec.Struct, frozen=True):
-    """A directory with the strategy that the product chooses for the measurements ``measured``.
+    """A directory with the strategy that the product chooses, by default, for the properties in ``measured``.
 
-    ``lookup_cost`` is the mean number of servers that a lookup asks, ``storage`` the number of entries on all servers,
-    and ``overhead`` the mean number of messages per update, all measured; ``expected_…`` are their formulas.
+    ``lookup_cost`` is the mean number of servers that a lookup asks, ``storage`` the number of entries on all servers
+    together, and ``overhead`` the mean number of messages per update. All three are measured in the simulation. The
+    fields ``expected_…`` are the same quantities by formulas.
     """
 
     measured: DirectoryMeasurements
@@ -45,7 +46,10 @@ class ShippedDirectory(msgspec.Struct, frozen=True):
 
 
 def run_default_choices(seed: int, report: Callable[[str], None]) -> tuple[ShippedDirectory, ...]:
-    """Return the directories of all ``CASES``; ``report`` is called with a text after all of them."""
+    """Simulate the directories in ``CASES``, and return the results.
+
+    ``report`` is called once, after all of them.
+    """
     rng = np.random.default_rng(seed)
     found = tuple(_directory(case, rng) for case in CASES)
     report("as shipped")

@@ -2,7 +2,8 @@
 
 The servers, their messages, the order in which clients ask servers, the metrics and the formulas are production code.
 
-Table 2 has the paper's stars, and stars that one rule computes from the measurements.
+In the paper's Table 2, each strategy has one to four stars per metric. The report compares these stars with stars that
+:func:`rate` computes from the measurements.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -35,11 +36,11 @@ from service.simulate.partial_lookup.update_experiment import UpdateResults, mes
 
 MANY_ENTRIES = 1000
 RATED_TARGETS = 50
-"""Lookup cost and fault tolerance are rated by targets up to this number."""
+"""Maximum target, the number of entries that a lookup wants, for which lookup cost and fault tolerance are rated."""
 SMALL_TARGET, LARGE_TARGET = 5, 40
-"""Targets below and above h / n."""
+"""Numbers of entries that a lookup wants: one below and one above h/n, with h entries and n servers."""
 EQUAL_WITHIN = 1.06
-"""If all strategies are within this factor, all get four stars."""
+"""If the highest cost is at most so many times the lowest, all strategies get four stars."""
 
 PAPER: Mapping[str, tuple[int, int, int, int]] = {
     "storage, few entries": (4, 4, 4, 4),
@@ -58,8 +59,8 @@ PAPER: Mapping[str, tuple[int, int, int, int]] = {
 class RatingColumn(msgspec.Struct, frozen=True):
     """A column of Table 2: a measurement of each strategy, rated with stars by :func:`rate` and by the paper.
 
-    The strategies are in the order of ``PAPER``. ``what`` names the measured quantity, of which less is better.
-    ``stars`` are computed from ``measured``, and ``paper`` are the paper's stars.
+    The strategies are in the order of ``PAPER``. ``stars`` are computed from ``measured``, and ``paper`` are the
+    paper's stars.
     """
 
     name: str
@@ -84,7 +85,7 @@ class RatingColumn(msgspec.Struct, frozen=True):
 def rate(costs: Sequence[float]) -> tuple[int, ...]:
     """Return a rating for each of ``costs``: four stars for the lowest cost, and one for the highest.
 
-    Other costs are rated by logarithmic interpolation. If all costs are about equal, all get four stars.
+    A cost in between gets stars by its logarithm. If all costs are equal within 6 %, all get four stars.
     """
     least, most = min(costs), max(costs)
     if most <= EQUAL_WITHIN * least:
@@ -124,11 +125,12 @@ def average_over_seeds(columns: Sequence[RatingColumn]) -> RatingColumn:
 
 
 def _relative_costs(curves: Sequence[StrategyCurve], *, failing: bool) -> list[float]:
-    """Return, for each strategy, its number of servers relative to the minimum, averaged over the rated targets.
+    """Return, for each strategy, the number of servers that lookups need, divided by the minimum.
 
-    A target is a number of entries wanted, and the minimum is the number of servers needed if all have equal shares. If
-    ``failing`` is true, the curves have numbers of servers that may fail; otherwise they have numbers of servers that a
-    lookup asks.
+    The result is the mean over all targets (numbers of entries wanted) up to ``RATED_TARGETS``. The minimum is the
+    number of servers needed if the stored entries are divided equally and without overlap. If ``failing`` is true, the
+    curves have the numbers of servers that may fail, so that the others are needed. Otherwise they have the numbers of
+    servers that a lookup asks.
     """
     return [
         mean(

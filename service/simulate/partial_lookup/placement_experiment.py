@@ -1,7 +1,8 @@
 """Simulated placements without updates (§4), for Table 1 and Figures 3, 5, 6 and 8; servers are production code.
 
-An *instance* is one placement of a directory's entries. The entries of each instance have unique names, so that hash
-functions place them differently. The metrics of an instance are exact.
+An *instance* is one placement of a directory's entries on servers. Each instance has other names of entries, so that
+hash functions place them differently. The metrics of an instance are computed exactly, not estimated from sampled
+lookups.
 """
 
 from collections import deque
@@ -83,22 +84,25 @@ class SimulatedDirectory:
 ENTRIES = 100
 SERVERS = 10
 STORAGE = 200
-"""Total storage of all servers in entries, if a figure does not vary it."""
+"""Number of entries stored on all servers together, in figures that do not vary it."""
 TARGETS = 100
-"""Maximum number of entries per lookup in Figures 3 and 6."""
+"""Maximum target, the number of entries that a lookup wants, in Figures 3 and 6."""
 FAIR_TARGET = 35
-"""Target t of Figure 8."""
+"""The number of entries that a lookup wants (target t) in Figure 8."""
 
 INSTANCES = 500
 INSTANCES_PER_POINT = 60
-"""Number of instances per point in figures that vary the storage."""
+"""Number of random placements per point in figures that vary the storage."""
 
 COVERED_STORAGE = tuple(range(10, 201, 10))
 FAIR_STORAGE = tuple(range(100, 1001, 50))
 
 
 class StrategyCurve(msgspec.Struct, frozen=True):
-    """A curve in a figure: a strategy's values along the figure's axis; None where no value is defined."""
+    """A curve in a figure: the values of one strategy along the figure's horizontal axis.
+
+    A value is None where the figure's quantity is not defined.
+    """
 
     strategy: str
     values: tuple[float | None, ...]
@@ -121,8 +125,9 @@ class StorageResult(msgspec.Struct, frozen=True):
 class PlacementResults(msgspec.Struct, frozen=True):
     """The results of all placement experiments for one seed.
 
-    The curves of ``lookup_costs`` (Figure 3) and ``fault_tolerances`` (Figure 6) are by target, the number of entries
-    wanted, from 1. The curves of ``coverages`` (Figure 5) and ``unfairness`` (Figure 8) are by storage.
+    The curves of ``lookup_costs`` (Figure 3) and ``fault_tolerances`` (Figure 6) have a value for each target from 1,
+    the number of entries that a lookup wants. The curves of ``coverages`` (Figure 5) and ``unfairness`` (Figure 8) have
+    a value for each storage, the number of entries stored on all servers together.
     """
 
     table_1: tuple[StorageResult, ...]
@@ -135,8 +140,8 @@ class PlacementResults(msgspec.Struct, frozen=True):
 def strategies_for_storage(limit: int) -> tuple[Strategy, ...]:
     """Return Fixed-x, RandomServer-x, Round-Robin-y and Hash-y for a storage of ``limit`` entries on all servers.
 
-    The parameters x (entries per server) and y (copies per entry) are rounded down, and are at least 1. The paper does
-    the same for Hash-2 and a storage of 200 entries.
+    x is the number of entries per server, and y the number of copies per entry. Both are rounded down, and are at least
+    1. That agrees with the paper, which uses Hash-2 for a storage of 200 entries.
     """
     x, y = max(limit // SERVERS, 1), max(limit // ENTRIES, 1)
     return Fixed(x), RandomServer(x), RoundRobin(y), Hash(y)
@@ -152,10 +157,9 @@ class PlacementSampler:
         """Part of the names of entries, by which the hash functions of different seeds are independent."""
 
     def draw(self, strategy: Strategy, instances: int, placed: int = ENTRIES) -> Iterator[Bools]:
-        """Yield up to ``instances`` random placements by a strategy.
+        """Yield random placements by a strategy: ``instances`` of them, or one if the strategy has no randomness.
 
-        A strategy without randomness yields one placement. If storage is limited, only the first ``placed`` of the
-        ``ENTRIES`` entries are placed.
+        Only the first ``placed`` of the ``ENTRIES`` entries are placed, for storages that cannot hold all of them.
         """
         for _ in range(instances if isinstance(strategy, RandomServer | Hash) else 1):
             number = next(self._numbers)
@@ -210,7 +214,7 @@ def _tolerances(instances: list[Bools]) -> tuple[float | None, ...]:
 
 
 def _by_storage(limits: Sequence[int], mean: Callable[[Strategy, int], float]) -> tuple[StrategyCurve, ...]:
-    """Return a curve for each strategy, with the result of ``mean(strategy, limit)`` for each storage limit."""
+    """Return a curve for each strategy, which has the value ``mean(strategy, limit)`` for each limit of storage."""
     names = ("Fixed", "RandomServer", "Round-Robin", "Hash")
     means = [[mean(strategy, limit) for strategy in strategies_for_storage(limit)] for limit in limits]
     return tuple(StrategyCurve(name, values) for name, values in zip(names, zip(*means, strict=True), strict=True))

@@ -32,9 +32,9 @@ JOBS = [
 ]
 
 STEP = 0.5
-"""Minimum difference in messages per update that counts as a step in Figure 11."""
+"""Hash-y's curve in Figure 11 has a step where messages per update decrease by more than this."""
 TOLERANCE_STEP = 10
-"""Targets in a step of Round-Robin-2's curve in Figure 6."""
+"""Number of successive targets (entries wanted) for which Round-Robin-2 has the same fault tolerance (Figure 6)."""
 _TOLERANCE = 1e-9
 
 
@@ -68,19 +68,28 @@ def page(found: dict[str, list[Any]]) -> str:
 
 
 def _by_seed(outcomes: Sequence[PartialLookupOutcome], figure: str, strategy: str) -> Floats:
-    """Return the curve of a strategy in a figure for each seed, shape (seeds, points); nan where it has no value."""
+    """Return the curve of a strategy in a figure for each seed, as an array of shape (seeds, points).
+
+    Points without a value are nan.
+    """
     curves = (curve for curves in each(outcomes, figure) for curve in curves if curve.strategy == strategy)
     return np.array([curve.values for curve in curves], dtype=np.float64)
 
 
 def _share(holds: Bools, *curves: Floats) -> Floats:
-    """Return, for each seed, the share of the points that all ``curves`` have at which ``holds`` is true."""
+    """Return, for each seed, the share of points at which ``holds`` is true.
+
+    Only the points at which all ``curves`` have a value are counted. All arrays have the shape (seeds, points).
+    """
     known = ~np.isnan(curves).any(axis=0)
     return np.asarray((holds & known).sum(axis=1) / known.sum(axis=1))
 
 
 def _placement_values(outcomes: Sequence[PartialLookupOutcome]) -> dict[str, Floats]:
-    """Return the values that are computed from whole curves and compared with the paper: one per seed, by name."""
+    """Return, by name, the numbers that describe whole curves of the placement figures, one per seed.
+
+    The page compares these numbers with the paper.
+    """
     targets = range(1, TARGETS + 1)
     hashed, turns, random = (
         _by_seed(outcomes, "static.lookup_costs", name) for name in ("Hash-2", "Round-Robin-2", "RandomServer-20")
@@ -123,9 +132,10 @@ def _placement_values(outcomes: Sequence[PartialLookupOutcome]) -> dict[str, Flo
 
 
 def _update_values(outcomes: Sequence[PartialLookupOutcome]) -> dict[str, Any]:
-    """Return the values that are computed from whole curves and compared with the paper: one per seed, by name.
+    """Return, by name, the numbers that describe whole curves of the update figures, one per seed.
 
-    ``steps`` has the numbers of entries at which the messages of Hash-y decrease by a step.
+    The page compares these numbers with the paper. ``steps`` has, for each seed, the numbers of entries at which the
+    messages of Hash-y decrease by a step.
     """
     failing = _by_seed(outcomes, "updates.failing", "exponential")
     fixed, hashed = (_by_seed(outcomes, "updates.overheads", name) for name in ("Fixed-50", "Hash"))

@@ -1,8 +1,8 @@
 """Simulated adds and deletes in a steady state (§6), for Figures 9, 10 and 11; servers are production code.
 
-Adds are a Poisson process with one add per 10 time units. The lifetime of an entry is drawn when it is added. The mean
-lifetime is 10·h time units, so that there are h entries on average. For an initial entry, the remaining lifetime is
-drawn.
+Adds are a Poisson process with one add per 10 time units on average. The lifetime of an entry is drawn when it is
+added. With a mean lifetime of 10·h time units, there are h entries on average. There are also h initial entries, whose
+remaining lifetimes are drawn.
 """
 
 from collections.abc import Callable, Iterator
@@ -44,7 +44,7 @@ BETWEEN_ADDS = 10.0
 CUSHIONED_TARGET = 15
 CUSHIONS = tuple(range(8))
 CUSHIONED_TIME = 300_000.0
-"""Duration of each run of Figure 9, in time units."""
+"""Simulated duration of each run of Figure 9, in time units."""
 
 AGED_TARGET = 15
 AGED_UPDATES = tuple(range(0, 2001, 100))
@@ -54,7 +54,7 @@ UPDATED_TARGET = 40
 UPDATED_X = 50
 UPDATES = 3000
 BREAKS = (134, 200, 400)
-"""Numbers of entries from which on the paper's y is lower by one (Figure 11): 400/3, 200 and 400."""
+"""Numbers of entries at which the paper's y, the number of copies per entry, decreases by one (Figure 11)."""
 UPDATED_ENTRIES = tuple(sorted({*range(100, 601, 20), *BREAKS, *(entries - 1 for entries in BREAKS)}))
 
 
@@ -63,22 +63,24 @@ class Lifetimes(StrEnum):
 
     EXPONENTIAL = "exponential"
     ZIPF = "Zipf-like"
-    """Density proportional to 1/lifetime, from 1 to a maximum that gives the mean; the paper states no density."""
+    """The density is proportional to 1/lifetime from 1 to a maximum, which results from the mean. The paper states no
+    density."""
 
 
 class UpdateResults(msgspec.Struct, frozen=True):
     """The results of all update experiments for one seed."""
 
     failing: tuple[StrategyCurve, ...]
-    """Figure 9: share of time in which Fixed-(15 + cushion) has fewer than 15 entries; by lifetimes and cushion."""
+    """Figure 9: the share of time in which a server of Fixed-(15 + cushion) has fewer than 15 entries. There is one
+    curve per distribution of lifetimes, with one value per cushion."""
     failing_expected: tuple[float, ...]
-    """The same by Coronet's formula, which is independent of lifetimes."""
+    """The share of time of ``failing`` for each cushion by Coronet's formula, which is independent of lifetimes."""
     failing_twice_expected: float
-    """The same for lifetimes of 2,000 and a cushion of 2."""
+    """The share of time of ``failing`` by Coronet's formula for a cushion of 2 and twice as many entries."""
     aged_unfairness: tuple[StrategyCurve, ...]
-    """Figure 10: unfairness by number of updates."""
+    """Figure 10: unfairness, with one curve per strategy and one value per number of updates."""
     overheads: tuple[StrategyCurve, ...]
-    """Figure 11: messages per update, by h."""
+    """Figure 11: messages per update, with one curve per strategy and one value per mean number of entries."""
     overheads_expected: tuple[StrategyCurve, ...]
 
 
@@ -121,10 +123,11 @@ def _draw_lifetimes(lifetimes: Lifetimes, mean: float, count: int, rng: np.rando
 
 
 def _residual_lifetimes(lifetimes: Lifetimes, mean: float, count: int, rng: np.random.Generator) -> Floats:
-    """Draw the remaining lifetimes of ``count`` initial entries, if all lifetimes have this distribution and mean.
+    """Draw the remaining lifetimes of ``count`` entries that are present at the beginning.
 
-    Entries with long lifetimes are overrepresented, because they are more likely to be present at a given time. With
-    this bias, Zipf-like lifetimes become uniform.
+    ``lifetimes`` and ``mean`` are the distribution and the mean of the lifetimes of all entries. Among the entries that
+    are present at a given time, long lifetimes are more frequent. If the lifetimes of all entries are Zipf-like, those
+    of the present entries are therefore uniformly distributed.
     """
     if lifetimes is Lifetimes.EXPONENTIAL:
         return rng.exponential(mean, count)
@@ -162,9 +165,10 @@ def _hash(entries: int) -> Hash:
 
 
 def _share_of_failing_time(cushion: int, lifetimes: Lifetimes, rng: np.random.Generator) -> float:
-    """Return the share of time in which lookups of t entries fail because Fixed-(t + ``cushion``) has fewer entries.
+    """Return the share of time in which lookups fail, because servers have fewer entries than a lookup wants.
 
-    All servers have the same entries.
+    A lookup wants t = ``CUSHIONED_TARGET`` entries. The strategy is Fixed-(t + ``cushion``): all servers have the same
+    entries, t + ``cushion`` of them at first.
     """
     servers = SimulatedDirectory(Fixed(CUSHIONED_TARGET + cushion), SERVERS, rng.random)
     first, updates = draw_updates(ENTRIES, CUSHIONED_TIME, lifetimes, rng)

@@ -1,9 +1,15 @@
 """Corona's scheduler on a publication trace: the production code for a fleet with a fixed number of requests.
 
-Once an hour, like the maintenance of owners, the fleet updates its estimates from the polls (``update_rates``,
-``rhythm``), weights and bounds the channels by its policy (``node_allocation``), computes the scale that spends the
-budget (``allocation_solver``), and revises each channel's schedule (``polling_schedule``). Like every other scheduler,
-it uses only numbers of subscribers, and the entries that polls returned, with their dates.
+Once an hour, which is its maintenance interval, the fleet computes new schedules in these steps:
+
+- It updates its estimates of update intervals and weekly rhythms from the results of polls (``update_rates``,
+  ``weekly_rhythm``).
+- It computes the weight of each channel, and the bounds of its number of polls, by the policy (``node_allocation``).
+- It computes the scale, the factor for all channels' numbers of polls, with which polls use the whole budget
+  (``allocation_solver``).
+- It revises each channel's schedule (``polling_schedule``).
+
+Like every other scheduler, it uses only numbers of subscribers, and the entries that polls returned, with their dates.
 """
 
 import msgspec
@@ -41,14 +47,19 @@ from service.simulate.schedulers.publication_trace import PublicationTrace
 
 MAINTENANCE_S = HOUR_S
 MIN_CHANGE = 0.02
-"""Relative change of a size below which the schedule is not revised, to save messages."""
+"""If a channel's number of polls changes by at most this share, its schedule is not revised, as production saves
+messages."""
 MIN_SILENCE = 1 / 4
-"""Fraction of a channel's interval after which unsuccessful polls update its estimate; shorter silences accumulate."""
+"""Polls without new entries change the estimate of a channel's update interval only once they cover this share of the
+interval."""
 _UNLIMITED = 1e9
 
 
 def unlimited_policy(goal: Goal, *, weekly_rhythm: bool) -> FleetPolicy:
-    """Return a policy with this goal that limits the number of polls of no channel."""
+    """Return a policy with this goal that does not limit the polls of single channels.
+
+    With ``weekly_rhythm``, polls follow the learnt weekly rhythms of channels.
+    """
     return FleetPolicy(
         poll_interval_s=1800.0,
         max_polls_per_hour=_UNLIMITED,
@@ -65,7 +76,7 @@ def with_budget(policy: FleetPolicy, requests_per_s: float) -> FleetPolicy:
 
 
 class ChannelRhythms:
-    """The rhythms of all channels, learnt from the entries that polls return."""
+    """The weekly rhythms of all channels: their publication rates by hour and day, learnt from the entries of polls."""
 
     def __init__(self, channels: int) -> None:
         self.rates = np.zeros((channels, FACTORS), dtype=np.int8)
@@ -79,12 +90,12 @@ class ChannelRhythms:
         """Entries that are not yet counted: their channels and publication times."""
 
     def add(self, channel: Ints, published_s: Floats) -> None:
-        """Add entries that a poll has returned; ``channel`` has the channel of each."""
+        """Add entries that polls have returned; ``channel`` has the number of each entry's channel."""
         np.minimum.at(self._since_s, channel, published_s)
         self._new.append((channel, published_s))
 
     def learn(self, now_s: float) -> None:
-        """Estimate the rhythms of the channels that have new entries."""
+        """Estimate anew the rhythms of the channels for which entries were added since the last call."""
         if not self._new:
             return
         entry_channel, published_s = (np.concatenate(parts) for parts in zip(*self._new, strict=True))
@@ -98,9 +109,9 @@ class ChannelRhythms:
 
 
 class FleetScheduler(PollPlan):
-    """The decisions of a Corona fleet about its polls, as the plan of a :class:`PlannedSimulation`.
+    """The decisions of a Corona fleet about its polls, which a :class:`PlannedSimulation` carries out.
 
-    The fleet of ``nodes`` nodes makes ``requests_per_s`` polls per second by ``policy``.
+    The fleet has ``nodes`` nodes and a policy, and makes ``requests_per_s`` polls per second in total.
     """
 
     def __init__(self, policy: FleetPolicy, nodes: int, subscribers: Ints, requests_per_s: float) -> None:
@@ -123,7 +134,7 @@ class FleetScheduler(PollPlan):
         """Time until which each channel's estimate includes the polls; -inf: never polled."""
         self._polled_s = np.full(channels, -np.inf)
         self._new = np.zeros(channels, dtype=np.int64)
-        """New entries since then."""
+        """Number of new entries since ``_estimated_until_s``."""
 
     def record(self, seen: PollObservations) -> None:
         """Record the results of polls for the next update of the estimates."""
@@ -141,7 +152,8 @@ class FleetScheduler(PollPlan):
     def plan(self, now_s: float, due_s: Floats) -> None:
         """Update all estimates and schedules at ``now_s``.
 
-        ``due_s`` has the time of each channel's next poll by the previous schedule, and is changed to the new one's.
+        ``due_s`` has the time of each channel's next poll by the previous schedules. It is replaced in place by the
+        time of the next poll by the new schedules.
         """
         self._learn(now_s)
         self._table["update_interval_s"] = self._interval_s

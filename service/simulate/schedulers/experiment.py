@@ -1,21 +1,24 @@
 """One run of the experiment ``schedulers``: Corona's goal and other readers' schedulers at equal numbers of requests.
 
 All schedulers use the same publication trace. Each reader's scheduler polls as its source code specifies, which
-determines its number of requests; Corona then spends the same number on the same channels. All start without knowledge
-at time 0, and see the same first documents. They are measured after a warm-up that is as long as the measurement.
+determines its number of requests. Corona then makes the same number of requests to the same channels. All start without
+knowledge at time 0, and receive the same first documents. They are measured after a warm-up that is as long as the
+measurement.
 
 Each reader is compared with five results of Corona:
 
-- ``ours``: production's optimiser, estimates and schedules with the goal of the run, without limits on polls of single
-  channels, and with even polls;
-- ``ours_with_rhythm``: the same, but with polls that follow the learnt rhythm of each channel;
-- ``as_shipped``: production with the default settings: their goal, bounds of polls of single channels, and rhythm;
-- ``known``: no scheduler, but the optimum of the goal of the run if the publishers' true intervals and weekly patterns
-  are known. For Fair no schedule that is fixed in advance has a lower mean notification delay with these requests;
-- ``known_as_shipped``: the same within the bounds of the default settings, which are the longest wait and the most
-  polls of a channel in each hour.
+- ``ours``: production's optimiser, estimates and schedules with the goal of the run. Single channels have no limits,
+  and the polls of a channel are evenly spaced.
+- ``ours_with_rhythm``: as ``ours``, but the polls of a channel follow its learnt weekly rhythm.
+- ``as_shipped``: production with the default settings, which have their own goal, limits for single channels, and
+  weekly rhythms.
+- ``known``: not a scheduler, but the best schedule for the goal of the run that can be fixed in advance if the true
+  update intervals and weekly patterns of publishers are known. For the goal Fair, no other such schedule with the same
+  number of requests has a lower mean notification delay.
+- ``known_as_shipped``: as ``known``, but with the goal and the limits of the default settings. The limits are the
+  longest mean wait, and the most polls of a channel in each hour.
 
-A uniform schedule, three polls of each channel per 15 minutes, is compared with ``as_shipped`` as well.
+In addition ``as_shipped`` is compared with a uniform schedule, which polls each channel three times per 15 minutes.
 """
 
 from collections.abc import Callable
@@ -43,16 +46,16 @@ from service.simulate.schedulers.publication_trace import PublicationTrace, Publ
 from service.simulate.schedulers.reader_schedulers import READERS
 
 HISTORY_S = 4 * WEEK_S
-"""Age of the oldest entries in feeds at time 0."""
+"""Entries are published from this long before time 0 on, so that feeds have entries at the first polls."""
 FIRST_POLLS_S = HOUR_S
 """Every scheduler polls each channel once within this time."""
 NODES = 60
-"""Nodes of the fleet with default settings."""
+"""Number of nodes of the fleet in runs with the default settings, which limit the polls per node."""
 UNIFORM_GAP_S = 300.0
-"""Gap of the uniform schedule, three polls per 15 minutes."""
+"""Time between two polls of a channel in the uniform schedule: three polls per 15 minutes."""
 _UNLIMITED_NODES = 1_000_000_000
 _REFINEMENTS = 4
-"""Simulations by which the number of requests with a given delay is determined."""
+"""Number of simulations by which the number of requests is approximated that gives the uniform schedule's delay."""
 
 STEPS = len(READERS) * 6 + 1 + _REFINEMENTS
 """Number of progress reports of a run."""
@@ -80,7 +83,7 @@ class CoronaResults(SchedulerResults, frozen=True):
 class ReaderResults(SchedulerResults, frozen=True):
     """The results of a reader's scheduler, and five results of Corona with the same number of requests.
 
-    The module's description explains the five.
+    The module's docstring explains the five.
     """
 
     name: str
@@ -92,10 +95,11 @@ class ReaderResults(SchedulerResults, frozen=True):
 
 
 class UniformResults(SchedulerResults, frozen=True):
-    """The results of the uniform schedule, and those of Corona as shipped.
+    """The results of the uniform schedule, which polls all channels equally often, compared with Corona as shipped.
 
-    ``as_shipped`` has at most the same number of requests, and ``requests_at_equal_delay`` is the number of requests
-    with which Corona as shipped has the same mean notification delay.
+    ``as_shipped`` has the results of Corona with at most as many requests as the uniform schedule.
+    ``requests_at_equal_delay`` is the number of requests with which Corona as shipped would have the uniform schedule's
+    mean notification delay.
     """
 
     as_shipped: CoronaResults
@@ -115,11 +119,14 @@ class Comparison(msgspec.Struct, frozen=True):
 
 
 Report = Callable[[str], None]
-"""Called after each simulation with its name."""
+"""A function that is called after each simulation with the simulation's name."""
 
 
 def run(setup: SchedulersSetup, seed: int, report: Report) -> Comparison:
-    """Run all readers' schedulers on one trace, and Corona with the number of requests of each."""
+    """Run all readers' schedulers on one trace, and Corona with as many requests as each; return the results.
+
+    ``report`` is called after each simulation.
+    """
     window_s = setup.weeks * WEEK_S, 2 * setup.weeks * WEEK_S
     trace_rng, phase_rng, *peer_rngs = np.random.default_rng(seed).spawn(2 + len(READERS))
     trace = make_trace(setup.channels, -HISTORY_S, window_s[1], setup.publishers, trace_rng)
@@ -158,10 +165,10 @@ class _CoronaRunner:
         self._measure = cache(self._measure_uncached)
 
     def compare_with(self, peer: SchedulerResults) -> dict[str, Any]:
-        """Return five results of Corona for the number of requests in the results ``peer`` of a reader.
+        """Return five results of Corona with as many requests as ``peer``, the results of a reader's scheduler, has.
 
-        The keys are the fields ``ours``, ``ours_with_rhythm``, ``as_shipped``, ``known`` and
-        ``known_as_shipped`` of :class:`ReaderResults`.
+        The keys are the fields ``ours``, ``ours_with_rhythm``, ``as_shipped``, ``known`` and ``known_as_shipped`` of
+        :class:`ReaderResults`.
         """
         results = {}
         for name in self._policies:
@@ -170,7 +177,7 @@ class _CoronaRunner:
         return results
 
     def compare_with_uniform(self) -> UniformResults:
-        """Return the results of the uniform schedule, and of Corona as shipped in comparison with it."""
+        """Return the results of the uniform schedule, compared with those of Corona with the default settings."""
         uniform = self._measure_plan(PollPlan(np.full(self._trace.channels, UNIFORM_GAP_S)))
         ours = self._measure("as_shipped", uniform.requests)
         self._report("as_shipped")
@@ -198,9 +205,10 @@ class _CoronaRunner:
         return measure_results(self._trace, run_fleet(self._trace, fleet, self.first_s, self._window_s), self._window_s)
 
     def _measure_optimum(self, policy: FleetPolicy, nodes: int, requests_per_s: float) -> SchedulerResults:
-        """Return the results of the optimal numbers of polls of every channel in every hour of the week.
+        """Return the results of the best schedule that can be fixed in advance if true publication rates are known.
 
-        They minimise the mean delay by the true publication rates, within the limits of ``policy``.
+        It has, for each channel and each hour of the week, the number of polls with which the mean delay by the goal of
+        ``policy`` is lowest within the limits of ``policy``.
         """
         trace, interval_s = self._trace, policy.poll_interval_s
         policy = affordable_policy(with_budget(policy, requests_per_s), trace.channels)

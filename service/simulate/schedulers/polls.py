@@ -1,10 +1,12 @@
 """Simulated polls over a publication trace, and what each poll returns.
 
-Every poll succeeds at once and returns the feed's latest entries with their dates. The next polls of all channels are
-simulated together as array operations: a channel's polls depend only on its own earlier polls, so that the order among
-channels does not matter between two plans of a fleet. Where polls do not depend on the results of earlier ones, as
-between these plans, all polls of a channel are simulated together, too. A scheduler sees only what a channel's polls
-have returned.
+Every poll succeeds at once and returns the feed's latest entries with their dates. A scheduler sees only what a
+channel's polls have returned.
+
+Polls are simulated with arrays, for which the order of simulation may differ from the order of time. A reader's
+scheduler decides after each poll of a channel when the next one is due, independently of other channels. Therefore one
+poll of every channel is simulated at a time. A fleet's schedules are fixed from one maintenance to the next. Therefore
+all polls of all channels until then are simulated together.
 """
 
 from dataclasses import dataclass
@@ -21,15 +23,16 @@ ENTRIES_IN_DOCUMENT = 20
 """Maximum number of entries in a channel's first document. Later polls miss no entry, in favour of the readers."""
 
 APART_S = 2.0**25
-"""Offset between channels, longer than a trace; a power of two, so that adding it does not round times."""
+"""Times of different channels are made unique by adding this much per channel, more than the duration of a trace. It is
+a power of two, so that sums are exact."""
 
 
 @dataclass(frozen=True, slots=True)
 class PollObservations:
-    """The results of one poll each of some channels, as arrays with one element per channel.
+    """What polls of some channels have returned, as arrays with one element per channel.
 
-    A channel's known entries have the indexes ``first`` until before ``upto`` in ``published_s``, from the oldest to
-    the newest. ``new`` is the number of entries that no earlier poll returned.
+    ``channel`` has the numbers of the channels, and ``now_s`` the time of each channel's last poll. A channel's known
+    entries have the indexes ``first`` to ``upto`` - 1 in ``published_s``, from the oldest to the newest.
     """
 
     channel: Ints
@@ -39,9 +42,10 @@ class PollObservations:
     first: Ints
     """Index in ``published_s`` of the oldest known entry."""
     upto: Ints
-    """Index after the newest known entry."""
+    """Index in ``published_s`` after the newest known entry."""
     published_s: Floats
-    """Publication times of all entries; schedulers may use only those from ``first`` to ``upto``."""
+    """Publication times of all entries of all channels; schedulers may use only those from ``first`` to ``upto`` -
+    1."""
 
     @property
     def known(self) -> Ints:
@@ -54,7 +58,10 @@ class PollObservations:
         return np.where(self.known > 0, self.published_s[self.upto - 1], -np.inf)
 
     def new_entries(self) -> tuple[Ints, Ints]:
-        """Return, for each entry that is new in these polls, its channel's row and its index in ``published_s``."""
+        """Return two arrays with one element per new entry: the row of its channel in these arrays, and its own index.
+
+        The index is that in ``published_s``.
+        """
         count = np.minimum(self.new, self.known)
         return np.repeat(np.arange(len(count)), count), ranges(self.upto - count, count)
 
@@ -74,9 +81,10 @@ class Scheduler(Protocol):
 
 
 class WeeklyClocks:
-    """A clock for each channel that runs at different speeds in the hours of a week: production's clocks as arrays.
+    """A clock for each channel that runs at different speeds in the hours of a week; production's clocks as arrays.
 
-    Over a whole week, a clock neither gains nor loses time. At first all clocks run evenly.
+    Polls that are evenly spaced by such a clock follow the channel's weekly rhythm. Over a whole week, a clock neither
+    gains nor loses time. At first all clocks show real time.
     """
 
     def __init__(self, channels: int) -> None:
@@ -87,7 +95,10 @@ class WeeklyClocks:
         """The same in one ascending array, to search for all channels at once."""
 
     def set_speed(self, channel: Ints, speed: Floats) -> None:
-        """Set the relative speeds of these channels' clocks in each hour of the week, shape (K, 168)."""
+        """Set the speeds of these channels' clocks in each hour of the week, shape (K, 168).
+
+        Only the ratios of a clock's speeds matter, because a clock neither gains nor loses time in a week.
+        """
         shown = np.cumsum(speed, axis=1)
         self._shown_s[channel, 1:] = shown / shown[:, -1:] * WEEK_S
         self._all_shown_s[channel] = self._shown_s[channel] + self._apart_s[channel, None]
@@ -113,15 +124,18 @@ class WeeklyClocks:
 
 
 class PollPlan:
-    """The polls of each channel at constant gaps by its weekly clock, whatever these polls return."""
+    """A plan of polls that does not depend on what they return: constant gaps by each channel's weekly clock."""
 
     def __init__(self, gap_s: Floats, clocks: WeeklyClocks | None = None) -> None:
-        """Create a plan with the gap of each channel; ``clocks`` is None for real time."""
+        """Create a plan; ``gap_s`` has the time between two polls of each channel.
+
+        It is the time of the channel's clock in ``clocks``, or real time if ``clocks`` is None.
+        """
         self.gap_s = gap_s
         self._clocks = clocks
 
     def count_polls(self, channel: Ints, due_s: Floats, until_s: float) -> Ints:
-        """Return how many polls each channel has before ``until_s``; the first is at ``due_s``."""
+        """Return the number of polls of each channel before ``until_s``; its first poll is at ``due_s``."""
         span_s = until_s - due_s
         if self._clocks is not None:
             end_s = self._clocks.shown_s(channel, np.full(len(channel), until_s))
@@ -129,7 +143,7 @@ class PollPlan:
         return np.asarray(np.ceil(span_s / self.gap_s[channel])).astype(np.int64)
 
     def poll_times_s(self, channel: Ints, due_s: Floats, number: Ints) -> Floats:
-        """Return the time of the poll that is ``number`` polls after that at ``due_s``, for each channel."""
+        """Return, for each channel, the time of the poll that comes ``number`` polls after the poll at ``due_s``."""
         later_s = number * self.gap_s[channel]
         if self._clocks is None:
             return due_s + later_s
@@ -137,11 +151,11 @@ class PollPlan:
         return np.where(number > 0, self._clocks.time_s(channel, shown_s + later_s), due_s)
 
     def record(self, seen: PollObservations) -> None:
-        """Handle the results of polls; here do nothing. ``seen.now_s`` has the time of each channel's last poll."""
+        """Handle the results of polls; does nothing here, for subclasses to override."""
 
 
 class Detections:
-    """The state of a simulation: the entries of a publication trace that polls have returned, and their delays."""
+    """The state of a simulation: which entries of a publication trace polls have returned, and when."""
 
     def __init__(self, trace: PublicationTrace, first_s: Floats, window_s: tuple[float, float]) -> None:
         self.due_s = first_s.copy()
@@ -162,10 +176,10 @@ class Detections:
         self._window_s = window_s
 
     def _poll(self, polled: Ints, at_s: Floats, last: Ints | None = None) -> PollObservations:
-        """Poll the channels ``polled`` at ``at_s``, in ascending order of channels and times.
+        """Simulate polls, and return what they have returned, all polls of a channel together.
 
-        ``last`` has the index of each channel's last poll; if it is None, each channel is polled once. The observations
-        are those of all polls of a channel together.
+        ``polled`` and ``at_s`` have the channel and the time of each poll, sorted by channel, then by time. ``last``
+        has the index of each channel's last poll in these arrays. If ``last`` is None, each channel is polled once.
         """
         channel, now_s = (polled, at_s) if last is None else (polled[last], at_s[last])
         before = self._upto[channel]
@@ -205,7 +219,7 @@ class PollSimulation(Detections):
     def advance(self, until_s: float) -> None:
         """Simulate all polls that are due before ``until_s``.
 
-        Each channel is polled once after the end of the measurement window, and then no more.
+        After the end of the measurement window, each channel is polled only once more.
         """
         while len(channel := np.flatnonzero(self.due_s < until_s)):
             now_s = self.due_s[channel]
@@ -216,7 +230,7 @@ class PollSimulation(Detections):
 
 
 class PlannedSimulation(Detections):
-    """The simulation of polls that are planned in advance, all polls of a channel until a time at once."""
+    """The simulation of polls by a plan. All polls of a channel until a given time are simulated at once."""
 
     def __init__(self, trace: PublicationTrace, plan: PollPlan, first_s: Floats, window_s: tuple[float, float]) -> None:
         super().__init__(trace, first_s, window_s)
@@ -225,8 +239,8 @@ class PlannedSimulation(Detections):
     def advance(self, until_s: float) -> None:
         """Simulate all polls that are due before ``until_s``, which is finite.
 
-        Each channel is polled once after the end of the measurement window, and then no more. A channel's first poll is
-        recorded alone, because it returns entries of any age.
+        After the end of the measurement window, each channel is polled only once more. A channel's first poll is
+        recorded separately, because it returns entries of any age.
         """
         end_s = self._window_s[1]
         while len(channel := np.flatnonzero(self.due_s < until_s)):
@@ -275,7 +289,10 @@ def measure_results(trace: PublicationTrace, polling: Detections, window_s: tupl
 
 
 def weighted_quantile(values: Floats, weights: Ints | Floats, share: float) -> float:
-    """Return the smallest of ``values`` such that it and lower ones have at least a ``share`` of the total weight."""
+    """Return the smallest of ``values`` such that it and all lower values have at least the weight share ``share``.
+
+    ``weights`` has the weight of each value. A weight share is a sum of weights divided by the sum of all.
+    """
     order = np.argsort(values)
     weight = np.cumsum(weights[order])
     return float(values[order][np.searchsorted(weight, share * weight[-1])])

@@ -2,9 +2,9 @@
 
 Update intervals and subscribers are those of Corona §5 (``corona_survey``).
 
-*Poisson* publishers have no daily or weekly pattern. *Rhythmic* ones publish as often, but mostly during the day on
-working days of their time zone, and a third of them several entries at a time; these patterns are assumptions, not
-measurements.
+*Poisson* publishers have no daily or weekly pattern. *Rhythmic* publishers have the same mean update intervals, but
+publish mostly during the day on working days of their time zone. A third of them publish several entries at a time.
+These patterns are assumptions, not measurements.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ BURST_S = 10 * MINUTE_S
 
 
 class Publishers(StrEnum):
-    """The publication pattern of publishers."""
+    """When publishers publish: at any time alike (POISSON), or with a daily and weekly pattern (RHYTHMIC)."""
 
     POISSON = "poisson"
     RHYTHMIC = "rhythmic"
@@ -37,15 +37,15 @@ class PublicationTrace:
 
     subscribers: Ints
     interval_s: Floats
-    """The true mean update intervals, which schedulers do not see."""
+    """The true mean update interval of each channel, which schedulers do not see."""
     published_s: Floats
     starts: Ints
     zone_h: Ints | None = None
-    """The time zones of rhythmic publishers, in hours; None for publishers without a weekly pattern."""
+    """The time zone of each publisher as an offset in hours; None for publishers without a weekly pattern."""
 
     @property
     def hourly_rates(self) -> Floats:
-        """The true publication rate of each channel in each hour of a week, divided by its mean; shape (M, 168)."""
+        """The true publication rate of each channel in each hour of a week, relative to its mean; shape (M, 168)."""
         if self.zone_h is None:
             return np.ones((self.channels, round(WEEK_S / HOUR_S)))
         pattern = weekly_rates() / weekly_rates().mean()
@@ -65,7 +65,7 @@ class PublicationTrace:
 def make_trace(
     channels: int, begin_s: float, end_s: float, publishers: Publishers, rng: np.random.Generator
 ) -> PublicationTrace:
-    """Draw a trace from ``begin_s`` to ``end_s``, which must be whole weeks apart."""
+    """Draw a trace of ``channels`` channels from ``begin_s`` to ``end_s``, which must be a multiple of a week apart."""
     interval_s = draw_intervals_s(channels, rng)
     entries_each = np.ones(channels)
     if publishers is Publishers.RHYTHMIC:
@@ -91,11 +91,11 @@ def make_trace(
 
 
 def apply_weekly_pattern_s(even_s: Floats, zone_s: Floats) -> Floats:
-    """Move times that are uniform over weeks so that they have the weekly pattern of publishers.
+    """Move times that are uniformly distributed over weeks so that they have the weekly pattern of publishers.
 
-    ``zone_s`` is the offset of the publisher's time zone for each time. Each week keeps its number of entries: a time
-    at which a fraction of the week has passed becomes the time at which the same fraction of the week's entries are
-    published.
+    Each week keeps its number of times. A time at which a fraction of the week has passed becomes the time at which the
+    pattern has the same fraction of the week's publications behind it. ``zone_s`` has, for each time, the offset of the
+    publisher's time zone.
     """
     done = np.concatenate(([0.0], np.cumsum(weekly_rates())))
     week = np.floor(even_s / WEEK_S)

@@ -17,8 +17,8 @@ from service.simulate.schedulers.publication_trace import PublicationTrace
 class FixedInterval:
     """The scheduler of readers that poll every feed at the same interval.
 
-    - Miniflux, round robin, its default: SCHEDULER_ROUND_ROBIN_MIN_INTERVAL = 60 minutes
-      (internal/model/feed.go, ScheduleNextCheck; internal/config/options.go).
+    - Miniflux, round robin, its default: SCHEDULER_ROUND_ROBIN_MIN_INTERVAL = 60 minutes (internal/model/feed.go,
+      ScheduleNextCheck; internal/config/options.go).
     - MonitoRSS: 10 minutes without a paid plan, at hash(URL) mod the interval (slotOffsetMs in user-feed.entity.ts,
       schedule-handler.service.ts).
     - RSS-to-Telegram: default_interval = 10 minutes; every feed is polled once in each round, in no stated order
@@ -36,9 +36,9 @@ class FixedInterval:
 class MinifluxEntryFrequency:
     """Miniflux with POLLING_SCHEDULER=entry_frequency: it polls about as often as entries appear.
 
-    The interval is a week divided by a weekly count of entries, but 5 min to 24 h, and 24 h if the count is 0
+    The interval is a week divided by a weekly count of entries, limited to 5 min to 24 h. It is 24 h if the count is 0
     (internal/model/feed.go, ScheduleNextCheck). The count is a week divided by the mean gap between the entries of the
-    last 7 days, rounded up; it is 0 with fewer than two entries (internal/storage/feed.go, WeeklyFeedEntryCount).
+    last 7 days, rounded up. With fewer than two entries it is 0 (internal/storage/feed.go, WeeklyFeedEntryCount).
     """
 
     def wait_s(self, seen: PollObservations) -> Floats:
@@ -53,11 +53,11 @@ class MinifluxEntryFrequency:
 
 
 class CommaFeed:
-    """CommaFeed: the interval is half the mean gap between the document's entries, but 5 min to 1 h.
+    """CommaFeed: the interval is half the mean gap between the document's entries, limited to 5 min to 1 h.
 
-    It is longer for feeds without recent entries. Sources: FeedRefreshIntervalCalculator.java
-    (computeEmpiricalRefreshInterval), FeedParser.java (averageTimeBetweenEntries), CommaFeedConfiguration.java
-    (interval 5 min, maxInterval 4 h, intervalEmpirical).
+    It is 1 h, 2 h or 4 h if the newest entry is at least 7, 14 or 30 days old, and otherwise 4 h if there is only one
+    entry. Sources: FeedRefreshIntervalCalculator.java (computeEmpiricalRefreshInterval), FeedParser.java
+    (averageTimeBetweenEntries), CommaFeedConfiguration.java (interval 5 min, maxInterval 4 h, intervalEmpirical).
     """
 
     def wait_s(self, seen: PollObservations) -> Floats:
@@ -92,9 +92,9 @@ class NewsBlur:
 
 
 def by_stories_s(stories_per_day: Floats, subscribers: Ints, silent_s: Floats) -> Floats:
-    """Return NewsBlur's interval in seconds, without its random part.
+    """Return NewsBlur's interval in seconds, without its random part, for each feed.
 
-    ``silent_s`` is the time since the feed's newest entry.
+    ``stories_per_day`` is the mean of the last 30 days. ``silent_s`` is the time since the feed's newest entry.
     """
     popular = [subscribers > 10, subscribers > 1]  # noqa: PLR2004 - the source's numbers
     busy_min = np.select(popular, [6.0, 15.0], 60.0)
@@ -107,12 +107,13 @@ def by_stories_s(stories_per_day: Floats, subscribers: Ints, silent_s: Floats) -
 
 
 class JabRSS:
-    """JabRSS: a sixth of the mean time per entry over the last 16 polls with new entries, but 30 min to 12 h.
+    """JabRSS: a sixth of the mean time per entry over the last 16 polls with new entries, limited to 30 min to 12 h.
 
-    Some noise is added. The source (parserss.py, next_update) has INTERVAL_DIVIDER 3, MIN_INTERVAL 45 min and
-    MAX_INTERVAL 24 h. A "bonus for well-behaved feeds" then multiplies the interval and the maximum by 32 / (64 -
-    penalty / 28), and the minimum by 32 / (48 - penalty / 64). The penalty is 0 for publishers that answer 304, like
-    the simulated ones, so that the factors are a half and two thirds.
+    A little noise is added. The numbers follow from the source (parserss.py, next_update). It first computes a third of
+    the mean time (INTERVAL_DIVIDER 3), limited to 45 min to 24 h (MIN_INTERVAL, MAX_INTERVAL). A "bonus for
+    well-behaved feeds" then multiplies the interval and the maximum by 32 / (64 - penalty / 28), and the minimum by 32
+    / (48 - penalty / 64). The penalty is 0 for publishers that answer 304, as the simulated ones do. The factors are
+    therefore a half and two thirds.
     """
 
     FINDS = 16
@@ -142,10 +143,10 @@ class JabRSS:
 
 
 def finds_interval_s(finds: Ints, times_s: Floats, entries: Floats, now_s: Floats) -> Floats:
-    """Return JabRSS's interval in seconds, which depends on each feed's last polls that found new entries.
+    """Return JabRSS's interval in seconds without noise, for each feed.
 
-    ``finds`` is the number of these polls; ``times_s`` has their times and ``entries`` their numbers of new entries,
-    oldest first.
+    It depends on the feed's last polls that found new entries. ``finds`` is the number of these polls, up to 16.
+    ``times_s`` has their times, and ``entries`` their numbers of new entries, oldest first.
     """
     rows = np.arange(len(finds))
     total = entries[:, 1:].sum(axis=1)
