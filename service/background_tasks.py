@@ -50,6 +50,6 @@ async def run_logged(work: Coroutine[Any, Any, object]) -> None:
     except StoreUnavailable as error:
         log.warning("task interrupted", task=name, error=str(error))
     except CoronetError as error:
-        log.info("task stopped early", task=name, reason=str(error))
+        log.info("task stopped early", task=name, error=str(error))
     except Exception:
         log.exception("task failed", task=name)

@@ -241,7 +241,7 @@ class InMemoryDirectories:
         try:
             found = await self._read(pair, own)
         except (StoreUnavailable, CellsUnavailable) as error:
-            log.warning("directory read failed", pair=pair, error=str(error))
+            log.warning("reading names for in-memory directory failed", pair=pair, error=str(error))
             return []
         if ring is not self._ring:
             return []

@@ -291,7 +291,7 @@ class Node:
             try:
                 messages, self._inbox_cursor = await self._store.node_inboxes.read(self.info.id, self._inbox_cursor)
             except StoreUnavailable as error:
-                log.warning("node inbox read failed", node=self.info.id[:8], error=str(error))
+                log.warning("reading node inbox failed", node=self.info.id[:8], error=str(error))
                 await asyncio.sleep(_RETRY_S)
                 continue
             await self._process_messages(messages)

@@ -314,7 +314,7 @@ class OutboxConsumer:
             self._scheduler.on_send_failed(user_ids)  # a resumed session does not begin with a recovery
             return user_ids
         except StoreUnavailable as error:
-            _log.warning("message delivery interrupted, will retry", reason=str(error), users=len(user_ids))
+            _log.warning("message delivery interrupted, will retry", error=str(error), users=len(user_ids))
             self._scheduler.on_send_failed(user_ids)
             await asyncio.sleep(_RETRY_S)
             return user_ids

@@ -110,7 +110,7 @@ class OpmlImporter:
             if (await self._store.users.get(jid)).suspended:
                 return
         except StoreUnavailable as error:
-            _log.info("opml import delayed, store unavailable", user=uid, reason=str(error))
+            _log.info("opml import delayed, store unavailable", user=uid, error=str(error))
             await asyncio.sleep(_CHECK_INTERVAL_S)
             return
         await self._send_result(jid, outcomes)

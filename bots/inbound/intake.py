@@ -123,7 +123,7 @@ class Intake:
                     try:
                         await self._store(messages)
                     except StoreUnavailable as error:
-                        _log.warning("message store failed", reason=str(error), messages=len(messages))
+                        _log.warning("storing messages failed", error=str(error), messages=len(messages))
                         for message in messages:
                             if self._assigned_users.includes(user_id(message.jid)):
                                 self._chat_sessions.on_message(message)

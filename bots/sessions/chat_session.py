@@ -182,7 +182,7 @@ class ChatSessions:
                 key, session, message, Reply(error_text(error, "", translator), CommandOutcome.DENIED)
             )
         except Exception:  # noqa: BLE001 - a bug affects only this command
-            _log.exception("command failed", jid=message.jid)
+            _log.exception("chat command failed", jid=message.jid)
             failure = Reply(translator.gettext(INTERNAL_ERROR), CommandOutcome.DENIED)
             return self._protected(key, session, message, failure)
         reply = self._protected(key, session, message, reply)

@@ -90,5 +90,5 @@ async def test_an_emptied_store_is_refused_until_the_operator_accepts_it(tmp_pat
             log = (tmp_path / "logs" / f"{name}.log").read_text()
             assert 1 <= log.count("store rejected, identity mismatch") <= 2, "once for each of two refusals"
             assert log.count(_REFUSED) < 12, "other parts are not loud about it"
-            assert log.count("store identity verified, store accepted") == 1
+            assert log.count("store identity verified, work resumed") == 1
             assert "Traceback" not in log

@@ -145,9 +145,9 @@ class ChannelOwner:
         try:
             if await self._fan_out.run(channel_id, moved.epoch):
                 await self._store.channel_moves.carry_out(moved, self._clock.wall_s())
-                log.info("channel moved", channel=channel_id[:8], to=moved.channel.moved_to[:8])
+                log.info("channel moved to new url", channel=channel_id[:8], new_channel=moved.channel.moved_to[:8])
         except StoreUnavailable as error:
-            log.warning("channel move interrupted", channel=channel_id[:8], error=str(error))
+            log.warning("moving channel to new url interrupted, will resume", channel=channel_id[:8], error=str(error))
             # Until the next node takes ownership and repeats it.
             self._dormancy.expect_subscribers(channel_id, self._clock.monotonic_s())
         finally:
@@ -182,7 +182,7 @@ class ChannelOwner:
             )
         except (LeaseLost, StaleVersion, StoreUnavailable) as error:
             # If the store failed, the version may have been written: the next takeover reads the current version.
-            log.info("channel version rejected by store", channel=candidate.channel[:8], reason=str(error))
+            log.info("channel version rejected by store", channel=candidate.channel[:8], error=str(error))
             await self._on_events(PublishRefused(candidate.channel, effect.epoch))
             return
         version, count = delta.version, len(delta.changes)

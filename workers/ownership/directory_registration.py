@@ -117,7 +117,7 @@ class DirectoryRegistrar:
             try:
                 await self._register_batch(dict(zip(due, counts, strict=True)), now_s)
             except CellsUnavailable as error:
-                log.warning("channel registration failed", channels=len(due), reason=str(error))
+                log.warning("registering channels for search failed", channels=len(due), error=str(error))
         await self._check_entries(now_s)
 
     def _has_few(self, count: int) -> bool:
@@ -194,7 +194,7 @@ class DirectoryRegistrar:
             if await self._entries.check(channel, table, self._clock.wall_s()) and channel_id in self._checks:
                 self._checks.schedule(channel_id, now_s + CHECK_INTERVAL_S)
         except CellsUnavailable as error:
-            log.warning("entry registration failed", channel=channel_id[:8], reason=str(error))
+            log.warning("refreshing entries for search failed", channel=channel_id[:8], error=str(error))
 
     def _schedule(self, counts: dict[ChannelId, int], public: AbstractSet[ChannelId], now_s: float) -> None:
         """Set the times at which the channels in ``counts`` are due again; ``now_s`` is the monotonic time.

@@ -230,7 +230,7 @@ class FanOut:
         try:
             await self._entries.publish(channel, delta, pairs, time.time())
         except CellsUnavailable as error:
-            _log.warning("entry registration failed", channel=delta.channel[:8], reason=str(error))
+            _log.warning("registering new entries for search failed", channel=delta.channel[:8], error=str(error))
         new = [position for position in positions if delta.changes[position].kind == "addition"]
         searchable = [
             SearchableEntry(delta.changes[position].entry, pairs[position], channel.language) for position in new

@@ -182,7 +182,7 @@ class NodeMessageTransport:
                 try:
                     await self._inboxes.send(rest)
                 except StoreUnavailable as error:
-                    log.warning("node messages lost, will retry", messages=len(rest), error=str(error))
+                    log.warning("sending messages to nodes failed, will retry", messages=len(rest), error=str(error))
         finally:
             link.is_sending = False
 

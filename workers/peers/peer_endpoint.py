@@ -90,7 +90,7 @@ class PeerEndpoint:
             return await self._handle(request, verb)
         except PeerProtocolError as error:
             PEER_REFUSALS.labels(error.reason).inc()
-            log.info("peer request rejected", address=client_of(request).address, reason=str(error))
+            log.info("peer request rejected", address=client_of(request).address, error=str(error))
             return web.Response(status=REFUSED)
 
     async def _handle(self, request: web.Request, verb: str) -> web.Response:

@@ -248,7 +248,7 @@ class PollScheduler:
                 POLL_LAG.observe(max(self._clock.wall_s() - due_s, 0.0))
                 await self._poll(channel.poll_state, channel.assignment.schedule.next_channel_poll_s(due_s))
         except (LimitReached, HostBlocked, OperationalError) as error:
-            log.info("poll skipped", channel=channel_id[:8], reason=str(error))
+            log.info("poll skipped", channel=channel_id[:8], error=str(error))
             if isinstance(error, RequestsPaused):
                 until_s = ceil(self._clock.wall_s() + error.paused_s)
                 await self._on_events(LimitObserved(PollingLimit(channel_id, LimitReason.PAUSE, until_s=until_s)))
@@ -347,7 +347,7 @@ class PollScheduler:
         try:
             remaining = await self._poller.compare_again(state, update)
         except (PublisherError, OperationalError) as error:
-            log.info("document comparison failed, will retry", channel=state.channel.id[:8], reason=str(error))
+            log.info("document comparison failed, will retry", channel=state.channel.id[:8], error=str(error))
             keep_unversioned(state, update.documents)
             return
         if remaining is not None:

@@ -88,7 +88,7 @@ class PushProcessor:
             await self._websub.drop_pushes(channel_id)
             raise
         except (LimitReached, ParseKilled) as error:
-            log.info("websub push dropped, will poll", channel=channel_id[:8], reason=str(error))
+            log.info("websub push dropped, will poll", channel=channel_id[:8], error=str(error))
             await self._websub.drop_pushes(channel_id)
         await self._poller.acquire_poll(state)
         await self._poll(state)

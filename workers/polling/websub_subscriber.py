@@ -72,7 +72,7 @@ class HubSubscriber:
                 async with self._slots:
                     await self._request(channel_id, state)
         except (PublisherError, UserError, StoreUnavailable) as error:
-            log.info("websub subscription failed, will retry", channel=channel_id[:8], reason=str(error))
+            log.info("websub subscription failed, will retry", channel=channel_id[:8], error=str(error))
 
     async def renew(self, ring: RingView, node_id: NodeId) -> None:
         """Send the requests that are due to the hubs of this node's channels: subscribe, renew or unsubscribe.
@@ -115,7 +115,7 @@ class HubSubscriber:
                     await self._request_if_active(channel_id, state)
                 except (PublisherError, UserError, StoreUnavailable) as error:
                     log.info(
-                        "websub renewal failed, will retry", channel=channel_id[:8], hub=_host(state), reason=str(error)
+                        "websub renewal failed, will retry", channel=channel_id[:8], hub=_host(state), error=str(error)
                     )
                     return
 

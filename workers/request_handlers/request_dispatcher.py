@@ -85,7 +85,7 @@ class RequestDispatcher:
         try:
             request = msgspec.msgpack.decode(message.payload, type=WorkerRequest)
         except msgspec.MsgspecError as error:
-            log.warning("request rejected, malformed or of another version", error=str(error))
+            log.warning("worker request rejected, malformed or of another version", error=str(error))
             return
         if request.until_s < node.clock.wall_s():
             return

@@ -55,7 +55,9 @@ def audit(handler: Handler) -> Handler:
             try:
                 await audit_log.end(entry_id, msgspec.structs.replace(entry, status=status, detail=detail))
             except StoreUnavailable as error:
-                log.warning("audit entry completion failed", action=entry.action, on=entry.on, error=str(error))
+                log.warning(
+                    "recording outcome of audited action failed", action=entry.action, target=entry.on, error=str(error)
+                )
         return response
 
     return handle

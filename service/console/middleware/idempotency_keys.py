@@ -52,7 +52,7 @@ def make_idempotent(handler: Handler) -> Handler:
             try:
                 await store.end(client, key, record)
             except StoreUnavailable as error:
-                log.warning("idempotent response store failed", path=request.path, error=str(error))
+                log.warning("storing response for idempotency key failed", path=request.path, error=str(error))
         return response
 
     return handle

@@ -54,7 +54,7 @@ class DataLossMonitor:
                 try:
                     await self.refresh()
                 except StoreUnavailable as error:
-                    log.debug("store identity unavailable", error=str(error))
+                    log.debug("store identity not read, store unavailable", error=str(error))
                 self._log_changes()
                 if self._is_save_due():
                     await self._save_erasures()
@@ -119,7 +119,7 @@ class DataLossMonitor:
         )
         guard.evaluate(parse_identity(reply), guard.trusted)
         self.check()
-        log.warning("store accepted", by="operator", counter=guard.current.counter)
+        log.warning("store accepted despite possible data loss", store_counter=guard.current.counter)
         self._log_changes()
         await asyncio.to_thread(self._save)
 
@@ -130,7 +130,7 @@ class DataLossMonitor:
         if is_refused and not self._is_refused:
             log.error("store rejected, identity mismatch", error=self._redis.guard.explanation)
         elif self._is_refused and not is_refused:
-            log.info("store identity verified, store accepted")
+            log.info("store identity verified, work resumed")
         self._is_refused = is_refused
 
     def _is_save_due(self) -> bool:

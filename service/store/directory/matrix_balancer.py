@@ -179,7 +179,7 @@ class MatrixBalancer:
                 log.info("matrix resized", pair=pair, request=request.kind.value, rows=request.new_rows)
                 has_changed = True
         except CellsUnavailable as error:
-            log.warning("matrix upkeep interrupted", pair=pair, error=str(error))
+            log.warning("matrix maintenance failed, will retry", pair=pair, error=str(error))
         return True
 
     async def _settle(self, pair: Pair, key: PairKey) -> Matrix | None:
