@@ -2,8 +2,7 @@
 
 from bots.cluster.process import create_process
 from bots.maintenance import maintain
-from bots.retries import retry_while_unavailable
-from service.asyncio_tasks import run_until_one_ends
+from service.asyncio_tasks import retry_while_unavailable, run_until_one_ends
 from service.clock import SystemClock
 from service.host_process import HostedProgram, HostProcess
 from service.settings import Settings

@@ -20,13 +20,12 @@ from bots.dialogue.bot_services import BotServices
 from bots.inbound import catch_up
 from bots.inbound.catch_up import CatchUp
 from bots.inbound.intake_queue import IntakeQueue
-from bots.retries import retry_while_unavailable
 from bots.sessions.adhoc_session import AdhocSessions
 from bots.sessions.chat_session import ChatSessions
 from bots.xmpp import deduplication, stanzas
 from bots.xmpp.events import AdhocCommandReceived, MessageReceived
 from bots.xmpp.interface import XmppSessionLost
-from service.asyncio_tasks import run_until_one_ends
+from service.asyncio_tasks import retry_while_unavailable, run_until_one_ends
 from service.errors import StoreUnavailable
 from service.model import UserId
 from service.store.client.keys import user_id

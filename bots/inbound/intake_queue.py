@@ -7,7 +7,7 @@ from collections import Counter, deque
 from typing import Final
 
 from bots.xmpp.events import MessageReceived
-from service.net.jid_domains import site_of_jid
+from service.net.sites_and_networks import site_of_jid
 from service.store.delivery.inbound_log import MAX_UNANSWERED
 
 _MAX_QUEUED: Final = 10_000

@@ -42,7 +42,7 @@ from service.console.route_rules import LARGEST_BODY_BYTES, ROUTE_RULES, Handler
 from service.console.routes import list_routes
 from service.console.static_files import serve_static_file
 from service.errors import StoreUnavailable
-from service.feeds.sandbox.opml_parser_client import OpmlParserClient
+from service.feeds.sandbox.parser_client import OpmlParserClient
 from service.host_process import HostedProgram, HostProcess, NotReady
 from service.net.health_endpoints import ReadinessCheck, health_routes
 from service.net.http_server import serve_http

@@ -38,7 +38,7 @@ from service.discovery.text_search.snippets import best_snippet
 from service.discovery.text_search.vocabulary import Vocabulary
 from service.feeds.canonical_urls import host_of, without_selector
 from service.model import Channel, ChannelId, Entry
-from service.net.registrable_domains import site_of
+from service.net.sites_and_networks import site_of
 from service.store import Store
 from service.store.channels.channel_records import ChannelState
 from service.store.directory.matrix_directory import Directory

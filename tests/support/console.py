@@ -20,7 +20,7 @@ from service.corona.optimizer.poll_explanation import BindingConstraint, PollExp
 from service.errors import NoWorker, to_fault
 from service.model import ChannelId, NodeId, NodeInfo
 from service.net.http_server import serve_http
-from service.overlay.id_space import BITS, to_hex
+from service.overlay.ring import BITS, to_hex
 from service.settings import load
 from service.store import Store
 from service.store.client import keys

@@ -12,7 +12,7 @@ from math import ceil, floor, inf
 import msgspec
 import structlog
 
-from service.background_tasks import BackgroundTasks
+from service.asyncio_tasks import BackgroundTasks
 from service.clock import Clock
 from service.corona.events import CandidateFound, Event, LimitObserved, StartPolling, UpdateBase
 from service.corona.messages import PollingLimit

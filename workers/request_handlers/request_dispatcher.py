@@ -20,7 +20,7 @@ from service.errors import (
 )
 from service.feeds import canonical_urls
 from service.feeds.opml_writer import OpmlDocument
-from service.feeds.sandbox.opml_parser_client import OpmlParserClient
+from service.feeds.sandbox.parser_client import OpmlParserClient
 from service.location.content_cache import MAX_LATEST_ENTRIES, unpack_entries
 from service.model import Channel, ChannelId, Entry
 from service.net.peer_client import peer_of

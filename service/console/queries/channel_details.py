@@ -22,7 +22,7 @@ from service.errors import AssignmentPending, NoWorker
 from service.feeds.canonical_urls import host_of, selector_of
 from service.feeds.websub_protocol import HubState, Status
 from service.model import Channel, ChannelId, Entry, NodeInfo, PollingHints, PollResult, Validators
-from service.net.registrable_domains import site_of
+from service.net.sites_and_networks import site_of
 from service.store import Store
 from service.store.channels.admin_settings import AdministeredChannel
 from service.store.channels.poll_rate_history import PollRate

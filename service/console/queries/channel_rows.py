@@ -8,7 +8,7 @@ from service.corona.polling_limits import PollingLimits
 from service.corona.weekly_rhythm import publishing_clock
 from service.feeds.canonical_urls import host_of
 from service.model import ChannelId
-from service.net.registrable_domains import site_of
+from service.net.sites_and_networks import site_of
 from service.store.channels.admin_settings import AdministeredChannel
 
 

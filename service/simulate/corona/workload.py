@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from service.corona.fleet_policy import FleetPolicy, Goal
 from service.corona.optimizer.node_allocation import ChannelFactors, FactorTable, factor_table
 from service.model import ChannelId, NodeId
-from service.overlay.id_space import BITS, from_hex, to_hex
-from service.overlay.ring import balanced_id
+from service.overlay.ring import BITS, balanced_id, from_hex, to_hex
 from service.simulate.corona_survey import ZIPF_EXPONENT, draw_intervals_s
 from service.simulate.numerics import HOUR_S, MINUTE_S, Floats, Ints
 
