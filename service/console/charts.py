@@ -12,8 +12,7 @@ from xml.etree import ElementTree as ET
 
 from markupsafe import Markup
 
-from service.console.durations import duration
-from service.console.formatting import ago, clock, is_success, outcome_label, percent, short_id
+from service.console.formatting import ago, clock, duration, is_success, outcome_label, percent, short_id
 from service.corona.optimizer.poll_explanation import PollingTurn
 from service.model import ChannelId, NodeId, NodeInfo, PollResult
 from service.overlay.ring import BITS, RingView, from_hex, to_hex

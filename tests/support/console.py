@@ -13,7 +13,7 @@ from aiohttp import web
 from yarl import URL
 
 from service.asyncio_tasks import cancel_and_wait
-from service.console.auth.cookies import FORM_COOKIE, SESSION_COOKIE
+from service.console.auth.authentication import FORM_COOKIE, SESSION_COOKIE
 from service.console.auth.csrf import csrf_token
 from service.console.main import make_app
 from service.corona.optimizer.poll_explanation import BindingConstraint, PollExplanation

@@ -16,8 +16,7 @@ from typing import Any
 import structlog
 
 from service.asyncio_tasks import cancel_and_wait
-from service.console.queries.channel_rows import ChannelRow, make_row
-from service.console.queries.channel_states import State, channel_state
+from service.console.queries.channel_rows import ChannelRow, State, channel_state, make_row
 from service.console.queries.overdue_channels import OverdueChannels
 from service.errors import CoronetError
 from service.feeds.canonical_urls import host_of

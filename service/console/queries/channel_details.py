@@ -14,8 +14,7 @@ from aiohttp import web
 from msgspec import structs
 
 from service.console.app_keys import STORE
-from service.console.queries.channel_rows import make_row
-from service.console.queries.channel_states import State, channel_state
+from service.console.queries.channel_rows import State, channel_state, make_row
 from service.corona.fleet_policy import SECONDS_PER_HOUR
 from service.corona.optimizer.poll_explanation import BindingConstraint, PollExplanation
 from service.errors import AssignmentPending, NoWorker
