@@ -49,7 +49,7 @@ from service.store import Store
 from service.store.coordination.poll_bounds_store import BoundsSnapshot
 from service.store.coordination.worker_inboxes import InboxMessage
 from service.store.directory.matrix_balancer import MatrixBalancer
-from service.store.directory.matrix_name_reader import MatrixNameReader
+from service.store.directory.matrix_directory import MatrixNameReader
 from service.tick_timer import TickTimer
 from workers.in_memory_directories import InMemoryDirectories
 from workers.key_group_balancer import KeyGroupBalancer

@@ -27,6 +27,6 @@ Packages:
   nodes and Tapestry; ``static_experiment`` and ``dynamic_experiment`` measure.
 - ``fleet``: a forecast of the cost of a fleet's control plane. ``section_fleet`` simulates a section of the ring.
 
-Common modules: ``corona_survey`` draws the update intervals and popularity of channels, ``virtual_clock`` calls
-functions at simulated times, and ``numerics`` has types and functions for arrays.
+Common modules: ``corona.workload`` draws the update intervals and popularity of channels, and ``numerics`` has types
+and functions for arrays.
 """

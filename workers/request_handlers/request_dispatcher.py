@@ -50,7 +50,7 @@ from service.store.coordination.worker_requests import (
     WorkerRequest,
 )
 from workers.node import Node
-from workers.polling.poll_trace import trace_listener
+from workers.polling.poller import trace_listener
 from workers.polling.publisher_requests import document_of
 from workers.request_handlers.new_url_resolver import NewUrlResolver, create_resolution_cache
 from workers.request_handlers.prober import Prober

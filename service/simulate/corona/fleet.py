@@ -15,7 +15,8 @@ differs: n = N/bˡ asks for the wedge of l common digits, which has a varying nu
 no choice of size.
 """
 
-from collections.abc import Iterable, Sequence
+import heapq
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache, lru_cache, partial
 from itertools import count
 from math import isfinite
@@ -55,7 +56,27 @@ from service.simulate.corona.workload import (
     point_of,
 )
 from service.simulate.numerics import HOUR_S, Bools, Floats, Ints
-from service.simulate.virtual_clock import VirtualClock
+
+
+class VirtualClock:
+    """The simulated time, and a queue of function calls that are due at later times."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self._due: list[tuple[float, int, Callable[[], None]]] = []
+        self._order = count()
+
+    def after(self, delay_s: float, act: Callable[[], None]) -> None:
+        """Call ``act`` in ``delay_s`` seconds; of calls at the same time, the first added is made first."""
+        heapq.heappush(self._due, (self.now_s + delay_s, next(self._order), act))
+
+    def run_until(self, end_s: float) -> None:
+        """Advance the simulated time to ``end_s``, and make all calls until then."""
+        while self._due and self._due[0][0] <= end_s:
+            self.now_s, _, act = heapq.heappop(self._due)
+            act()
+        self.now_s = end_s
+
 
 CACHED_AGGREGATES = 4096
 """Number of cached aggregates, of 20 kB each."""

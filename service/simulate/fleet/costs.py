@@ -1,9 +1,16 @@
 """Costs of a worker besides the messages that the simulation counts: commands to Redis, and memory.
 
-Each figure is of one run of a task, counted on a real Redis; a test compares the figures with a worker's commands.
+Each figure is of one run of a task, counted on a real Redis; a test compares the figures with a worker's commands. The
+memory of Python objects is counted object by object.
 """
 
+import gc
+from collections.abc import Iterable
+from sys import getsizeof
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import NamedTuple
+
+import msgspec
 
 
 class RedisCost(NamedTuple):
@@ -55,3 +62,31 @@ PROCESS_BYTES = 75e6
 """The memory of a worker process without channels; parser processes are a cost of polls, and not included."""
 SCHEDULED_CHANNEL_BYTES = 1_200
 """The memory for one channel that a worker has polled, without the protocol's state."""
+
+
+_ALIGNMENT_BYTES = 16
+_CODE = (type, ModuleType, FunctionType, BuiltinFunctionType, MethodType)
+
+
+def total_bytes(root: object, *, without: tuple[type, ...] = ()) -> int:
+    """Return the bytes of ``root`` and of all objects that can be reached from it, each counted once.
+
+    Classes, modules, functions and objects of the types ``without`` are neither counted nor followed.
+    Small objects are rounded up as CPython's allocator does.
+    """
+    seen, waiting, found = set[int](), [root], 0
+    while waiting:
+        one = waiting.pop()
+        if id(one) in seen or isinstance(one, (*_CODE, *without)):
+            continue
+        seen.add(id(one))
+        found += -(-getsizeof(one) // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES
+        waiting.extend(_referents(one))
+    return found
+
+
+def _referents(one: object) -> Iterable[object]:
+    # gc.get_referents returns nothing for structs that the garbage collector does not track.
+    if isinstance(one, msgspec.Struct):
+        return [getattr(one, name) for name in one.__struct_fields__]
+    return gc.get_referents(one)
