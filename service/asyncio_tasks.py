@@ -1,10 +1,18 @@
-"""Running asyncio tasks until one ends or the process has to stop, and cancelling them."""
+"""Asyncio tasks: running them until one ends or the process has to stop, and cancelling them.
+
+:class:`BackgroundTasks` are tasks that no caller awaits: their exceptions are logged, and they are cancelled together.
+:func:`retry_while_unavailable` repeats work that the store has refused because it was unavailable.
+"""
 
 import asyncio
 import contextlib
 import signal
-from collections.abc import Coroutine
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final, TypeVar
+
+import structlog
+
+from service.errors import CoronetError, StoreUnavailable
 
 CANCEL_RETRY_S: Final = 3.0
 """Seconds after which a cancellation is repeated: Python 3.11's ``wait_for``, which drivers use, can swallow one."""
@@ -54,3 +62,70 @@ async def cancel_and_wait(*tasks: "asyncio.Task[Any]") -> None:
                 is_cancelled = True
     if is_cancelled:
         raise asyncio.CancelledError
+
+
+log = structlog.get_logger(__name__)
+
+
+class BackgroundTasks:
+    """Tasks that no caller awaits.
+
+    If a task raises an exception, the exception is logged (:func:`run_logged`), and the other tasks continue.
+    """
+
+    def __init__(self) -> None:
+        self._running: set[asyncio.Task[None]] = set()
+        self._is_cancelled = False
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run a coroutine in the background; after :meth:`cancel`, the coroutine is closed without being run."""
+        if self._is_cancelled:
+            work.close()
+            return
+        task = asyncio.create_task(run_logged(work))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        task.add_done_callback(lambda _: work.close())  # a task cancelled before its first step never began it
+
+    async def cancel(self) -> None:
+        """Cancel all tasks, and wait until all have ended. No tasks are started afterwards."""
+        self._is_cancelled = True
+        for task in self._running:
+            task.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
+
+
+async def run_logged(work: Coroutine[Any, Any, object]) -> None:
+    """Run a coroutine, and log its exception instead of raising it. Callers repeat the work at a later time.
+
+    Errors that Coronet raises on purpose, for example because the store is unavailable, are logged without a traceback.
+    """
+    name = getattr(work, "__qualname__", "")
+    try:
+        await work
+    except StoreUnavailable as error:
+        log.warning("task interrupted", task=name, error=str(error))
+    except CoronetError as error:
+        log.info("task stopped early", task=name, reason=str(error))
+    except Exception:
+        log.exception("task failed", task=name)
+
+
+_RETRY_S: Final = 0.5
+_T = TypeVar("_T")
+
+
+async def retry_while_unavailable(work: Callable[[], Awaitable[_T]], *, logs_reason: bool = False) -> _T:
+    """Await ``work()``, repeatedly while it raises StoreUnavailable, and return its result.
+
+    With ``logs_reason``, the reason why the store is unavailable is logged.
+    """
+    last_reason = ""
+    while True:
+        try:
+            return await work()
+        except StoreUnavailable as error:
+            if logs_reason and str(error) != last_reason:
+                last_reason = str(error)
+                log.warning("store unavailable, will retry", reason=last_reason)
+            await asyncio.sleep(_RETRY_S)

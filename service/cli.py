@@ -241,17 +241,16 @@ def doctor(
     from rich.console import Console  # noqa: PLC0415 - see module docstring
 
     from service import settings as settings_module  # noqa: PLC0415 - same
-    from service.operations.doctor import check_report  # noqa: PLC0415 - same
+    from service.operations.doctor import report  # noqa: PLC0415 - same
     from service.operations.doctor.all_checks import examine  # noqa: PLC0415 - same
-    from service.operations.doctor.settings_table import settings_table  # noqa: PLC0415 - same
 
     effective, origins = settings_module.load_with_origins(_environment(config, state))
     if settings:
-        Console(soft_wrap=True).print(settings_table(effective, origins), markup=False)
+        Console(soft_wrap=True).print(report.settings_table(effective, origins), markup=False)
         return
     results = asyncio.run(examine(effective))
-    typer.echo(check_report.as_json(results) if as_json else check_report.as_text(results))
-    raise typer.Exit(check_report.EXIT_CODES[check_report.worst_severity(results)])
+    typer.echo(report.as_json(results) if as_json else report.as_text(results))
+    raise typer.Exit(report.EXIT_CODES[report.worst_severity(results)])
 
 
 @app.command(rich_help_panel=OPERATE)

@@ -45,7 +45,7 @@ from service.errors import CellsUnavailable, StoreUnavailable
 from service.model import NodeId
 from service.overlay.ring import RingView
 from service.store.directory.lookup_directory_client import DirectoryAnnouncements
-from service.store.directory.matrix_name_reader import MatrixNameReader
+from service.store.directory.matrix_directory import MatrixNameReader
 
 DISCOVER_PAIRS = (WORKING, NEW)
 """The AV-pairs of all working and of all new channels. Their directories always exist, because users browse in these

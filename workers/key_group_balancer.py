@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import structlog
 
-from service.background_tasks import BackgroundTasks
+from service.asyncio_tasks import BackgroundTasks
 from service.clash.key_groups import KeyGroup, Keyspace
 from service.clash.move_steps import Finish, SplitGroup, Step, resume_step
 from service.clash.server_table import MoveKind, ServerTable, empty_table

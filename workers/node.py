@@ -18,7 +18,7 @@ from typing import Any
 import structlog
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
-from service.background_tasks import BackgroundTasks, run_logged
+from service.asyncio_tasks import BackgroundTasks, run_logged
 from service.clash.split_merge_policy import LoadLimits
 from service.clock import FleetClock
 from service.corona.events import (
@@ -43,14 +43,13 @@ from service.corona.node_protocol import NodeProtocol
 from service.errors import LeaseLost, StoreUnavailable
 from service.model import ChannelId, NodeId, NodeInfo
 from service.observability.metrics import MATRIX_CELLS, NODES, OWNED_CHANNELS, PLANNED_CHANNELS, POLL_BUDGET, GaugeShare
-from service.overlay.id_space import BITS, from_hex
-from service.overlay.ring import RingView
+from service.overlay.ring import BITS, RingView, from_hex
 from service.settings import Settings
 from service.store import Store
 from service.store.coordination.poll_bounds_store import BoundsSnapshot
 from service.store.coordination.worker_inboxes import InboxMessage
 from service.store.directory.matrix_balancer import MatrixBalancer
-from service.store.directory.matrix_name_reader import MatrixNameReader
+from service.store.directory.matrix_directory import MatrixNameReader
 from service.tick_timer import TickTimer
 from workers.in_memory_directories import InMemoryDirectories
 from workers.key_group_balancer import KeyGroupBalancer

@@ -22,7 +22,7 @@ import msgspec
 
 from service.clock import Clock
 from service.model import UserId
-from service.store.people.home_addresses import HomeAddresses
+from service.store.people.users import HomeAddresses
 
 PARTITION_COUNT: Final = 64
 ALL_PARTITIONS: Final = frozenset(range(PARTITION_COUNT))

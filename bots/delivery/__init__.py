@@ -5,9 +5,8 @@ A user's *outbox* is the queue of items that are still to be sent. An *item* ref
 is complete.
 
 - ``outbox_consumer``: handles events, and starts *bursts*, which send to users who are due; the interface for the bot
-- ``scheduler``: decides about the order of users, without I/O; with ``message_rate_limit``, ``bounce_backoff`` and
-  ``resend_policy``
-- ``unreachable_users``: suspends users whose messages have bounced for 14 days
+- ``scheduler``: decides about the order of users, without I/O; with ``message_rate_limit``, ``bounce_backoff`` (which
+  also suspends users whose messages have bounced for 14 days) and ``resend_policy``
 - ``batch_sender``: takes the steps of a burst: recover, select, defer, claim, correct, render, send, record
 - ``mutes_and_filters``, ``notification_intervals``: select the queued items that may be sent now
 - ``recipient_availability``: applies quiet hours, digests and presence

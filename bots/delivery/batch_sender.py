@@ -16,6 +16,7 @@ import structlog
 
 from bots.cluster.partitions import AssignedUsers
 from bots.delivery.batch_renderer import BatchRenderer, Body
+from bots.delivery.bounce_backoff import suspend_unreachable_user
 from bots.delivery.corrections import CorrectionFinder
 from bots.delivery.mutes_and_filters import ItemSelector
 from bots.delivery.notification_intervals import Selection
@@ -23,10 +24,9 @@ from bots.delivery.receipt_tracker import ReceiptTracker
 from bots.delivery.recipient_availability import RecipientAvailability
 from bots.delivery.recipient_cache import Recipient, RecipientCache
 from bots.delivery.scheduler import DeliveryScheduler
-from bots.delivery.unreachable_users import suspend_unreachable_user
-from bots.retries import retry_while_unavailable
 from bots.xmpp import stanzas
 from bots.xmpp.interface import XmppSender, XmppSessionLost
+from service.asyncio_tasks import retry_while_unavailable
 from service.clock import Clock
 from service.model import UserId
 from service.observability.metrics import DELIVERY_DELAY

@@ -1,11 +1,19 @@
-"""The back-off after a message to a user has bounced: for how long nothing is sent to the user.
+"""The back-off after a message to a user has bounced, and the suspension of users whose messages bounce for 14 days.
 
-It doubles with each bounce in a row, up to a maximum. It is longer after an error that a later attempt is unlikely to
-change, such as an address that does not exist. :mod:`bots.delivery.unreachable_users` suspends users whose messages
-bounce for 14 days.
+During the back-off, nothing is sent to the user. It doubles with each bounce in a row, up to a maximum. It is longer
+after an error that a later attempt is unlikely to change, such as an address that does not exist.
+
+An unreachable user, whose messages have bounced for 14 days, gets no more deliveries until the user writes to the bot.
 """
 
+from collections.abc import Sequence
 from typing import Final
+
+import structlog
+
+from service.model import UserId
+from service.store import Store
+from service.store.delivery.outbox import Batch
 
 _NO_RECIPIENT: Final = frozenset(
     {
@@ -30,3 +38,29 @@ def back_off_s(condition: str, bounces: int, jitter: float) -> float:
     first_s, longest_s = _BACK_OFF_WITHOUT_RECIPIENT_S if condition in _NO_RECIPIENT else _BACK_OFF_S
     doubled_s: float = first_s * 2**bounces
     return min(doubled_s, longest_s) * (1 + jitter) / 2
+
+
+GIVE_UP_AFTER_S: Final = 14 * 86_400.0
+"""Age of a batch, in seconds since its claim, at which it becomes undeliverable if the user's messages still bounce."""
+_log = structlog.get_logger()
+
+
+async def suspend_unreachable_user(store: Store, user_id: UserId, batches: Sequence[Batch]) -> None:
+    """Suspend all subscriptions of a user whose messages have bounced for 14 days.
+
+    The ``batches`` in flight are moved to the dead letters, a list for admins. Their items count as withheld by the
+    suspension; when it ends, the user gets a summary of withheld items.
+    """
+    (jid,) = await store.users.jids([user_id])
+    if jid:
+        subscriptions = await store.subscriptions.of_user(jid)
+        await store.pauses.suspend_unreachable(jid, [subscription.channel for subscription in subscriptions])
+        _log.info("user suspended", user=user_id, reason="messages bounced for 14 days")
+    for batch in batches:
+        await store.outbox.move_to_dead_letters(user_id, batch.message_id, "bounced for 14 days")
+
+
+async def resume_reachable_user(store: Store, jid: str) -> None:
+    """Resume the deliveries to an unreachable user, who has written to the bot."""
+    subscriptions = await store.subscriptions.of_user(jid)
+    await store.pauses.resume_reachable(jid, [each.channel for each in subscriptions])

@@ -18,12 +18,11 @@ import structlog
 from bots.cluster.partitions import AssignedUsers, partition_of
 from bots.delivery.batch_sender import BatchSender
 from bots.delivery.scheduler import DeliveryScheduler
-from bots.retries import retry_while_unavailable
 from bots.xmpp import stanzas
 from bots.xmpp.events import MessageBounced, Receipt, UserPresence
 from bots.xmpp.interface import XmppSender, XmppSessionLost, send_until_confirmed
 from bots.xmpp.message_ids import is_batch_id, is_message_to, new_message_id
-from service.asyncio_tasks import cancel_and_wait, run_until_one_ends
+from service.asyncio_tasks import cancel_and_wait, retry_while_unavailable, run_until_one_ends
 from service.clock import Clock
 from service.errors import StoreUnavailable
 from service.model import UserId

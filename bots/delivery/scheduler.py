@@ -20,10 +20,9 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from bots.delivery.bounce_backoff import back_off_s
+from bots.delivery.bounce_backoff import GIVE_UP_AFTER_S, back_off_s
 from bots.delivery.message_rate_limit import MessageRateLimit
 from bots.delivery.resend_policy import ResendState
-from bots.delivery.unreachable_users import GIVE_UP_AFTER_S
 from service.model import UserId
 from service.store.delivery.outbox import Batch
 

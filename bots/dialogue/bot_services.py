@@ -8,7 +8,7 @@ from bots.dialogue.opml_import import OpmlImporter
 from bots.xmpp.file_upload import FileUploader
 from bots.xmpp.interface import XmppClient
 from service.clock import Clock
-from service.feeds.sandbox.opml_parser_client import OpmlParserClient
+from service.feeds.sandbox.parser_client import OpmlParserClient
 from service.net.address_guard import AddressGuard
 from service.net.http_upload_client import HttpUploadClient
 from service.search.searcher import Searcher

@@ -15,11 +15,11 @@ from typing import Final
 
 import structlog
 
-from bots.retries import retry_while_unavailable
 from bots.xmpp.archive import read_archive
 from bots.xmpp.deduplication import MAX_AGE_S, MAX_CLOCK_SKEW_S
 from bots.xmpp.events import MessageReceived
 from bots.xmpp.interface import XmppClient, XmppSessionLost
+from service.asyncio_tasks import retry_while_unavailable
 from service.clock import Clock
 from service.errors import StoreUnavailable
 from service.store.delivery.inbound_log import InboundLog

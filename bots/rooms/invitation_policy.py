@@ -10,8 +10,7 @@ from typing import Final
 
 from bots.xmpp.events import RoomInvitation
 from service.model import UserId
-from service.net.jid_domains import site_of_jid
-from service.net.registrable_domains import site_of
+from service.net.sites_and_networks import site_of, site_of_jid
 from service.store import Store
 from service.store.client.keys import user_id
 

@@ -24,7 +24,6 @@ from bots.dialogue.bot_services import BotServices
 from bots.dialogue.request_handler import RequestHandler
 from bots.i18n.translator import get_translator
 from bots.replies.greetings_and_refusals import ACCESS_DENIED, ROOM_WELCOME, declined_invitation_text
-from bots.retries import retry_while_unavailable
 from bots.rooms import room_membership
 from bots.rooms.invitation_policy import InvitationQuotas, can_vouch
 from bots.sessions.chat_session import ChatSessions
@@ -32,7 +31,7 @@ from bots.xmpp import events, stanzas
 from bots.xmpp.interface import XmppSessionLost
 from bots.xmpp.message_ids import is_batch_id, new_message_id
 from bots.xmpp.pubsub_client import PubsubClient, PubsubRefused
-from service.asyncio_tasks import cancel_and_wait
+from service.asyncio_tasks import cancel_and_wait, retry_while_unavailable
 from service.errors import StoreUnavailable
 from service.model import UserId
 from service.store.client.keys import user_id

@@ -12,8 +12,8 @@ from bots.dialogue.bot_services import BotServices
 from bots.dialogue.dispatcher import answer
 from bots.dialogue.dry_run import DryRun
 from bots.i18n.translator import SOURCE_LANGUAGE, get_translator
-from bots.retries import retry_while_unavailable
-from bots.sessions.greetings import greeted_text
+from bots.sessions.chat_session import greeted_text
+from service.asyncio_tasks import retry_while_unavailable
 from service.errors import CoronetError, to_fault
 from service.model import Change, Delta
 from service.store.coordination.bot_requests import (

@@ -9,9 +9,8 @@ import contextlib
 from typing import Final
 
 from bots.cluster.partitions import AssignedUsers
-from bots.retries import retry_while_unavailable
 from bots.xmpp.interface import XmppSender, XmppSessionLost
-from service.asyncio_tasks import cancel_and_wait
+from service.asyncio_tasks import cancel_and_wait, retry_while_unavailable
 from service.errors import StoreUnavailable
 from service.store.coordination.bot_messages import BotMessages
 from service.store.delivery.inbound_log import InboundLog, UnansweredMessage

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from bots.retries import retry_while_unavailable
 from bots.xmpp.events import PresenceChanged, UserPresence
+from service.asyncio_tasks import retry_while_unavailable
 from service.store.client.keys import user_id
 from service.store.people.users import Users
 

@@ -10,7 +10,7 @@ from service.console.auth.permissions import Principal
 from service.console.queries.channel_cache import ChannelCache
 from service.console.queries.channel_search import ChannelSearch
 from service.console.queries.metrics_scraper import MetricsScraper
-from service.feeds.sandbox.opml_parser_client import OpmlParserClient
+from service.feeds.sandbox.parser_client import OpmlParserClient
 from service.settings import Settings
 from service.store import Store
 

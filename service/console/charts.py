@@ -12,12 +12,10 @@ from xml.etree import ElementTree as ET
 
 from markupsafe import Markup
 
-from service.console.durations import duration
-from service.console.formatting import ago, clock, is_success, outcome_label, percent, short_id
+from service.console.formatting import ago, clock, duration, is_success, outcome_label, percent, short_id
 from service.corona.optimizer.poll_explanation import PollingTurn
 from service.model import ChannelId, NodeId, NodeInfo, PollResult
-from service.overlay.id_space import BITS, from_hex, to_hex
-from service.overlay.ring import RingView
+from service.overlay.ring import BITS, RingView, from_hex, to_hex
 from service.store.channels.poll_rate_history import PollRate
 
 _MARGIN_LEFT: Final = 130

@@ -1,13 +1,61 @@
-"""Formatting of values for pages: numbers with units, times, labels of codes, and links."""
+"""Formatting of values for pages: durations, numbers with units, times, labels of codes, links, and text differences.
+
+Durations also have a parser, for forms. Differences are those of two versions of a text, word by word.
+"""
 
 import re
 from calendar import month_abbr
+from collections import Counter
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Final, Literal
+from difflib import SequenceMatcher
+from typing import Final, Literal, NamedTuple
 from urllib.parse import urlsplit
 
-from service.console.durations import duration
+from service.errors import UserError
+from service.feeds.publisher_polling_hints import DAY_S
 from service.users.time_zones import local_datetime
+
+_MINUTE_S = 60
+_HOUR_S = 3600
+_UNITS_S: Final = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
+_UNIT_NAMES: Final = {86_400: "days", 3_600: "h", 60: "min", 1: "s"}
+_DURATION: Final = re.compile(r"(\d{1,9}(?:[.,]\d{1,3})?)\s*(s|sec|m|min|h|hours?|d|days?)?", re.IGNORECASE)
+
+
+def duration(length_s: float) -> str:
+    """Return a duration rounded to one unit: ``40 ms``, ``12 s``, ``3 min``, ``5 h``, ``2 days``."""
+    if length_s < 1:
+        return f"{length_s * 1000:.0f} ms"
+    if length_s < _MINUTE_S:
+        return f"{length_s:.0f} s"
+    if length_s < _HOUR_S:
+        return f"{length_s / _MINUTE_S:.0f} min"
+    if length_s < 2 * DAY_S:
+        return f"{length_s / _HOUR_S:.0f} h"
+    return f"{length_s / DAY_S:.0f} days"
+
+
+def parse_duration(text: str) -> float:
+    """Return the length in seconds of a duration such as ``15 min``. A number without a unit is in seconds.
+
+    Raises :class:`UserError` for any other text.
+    """
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
+        raise UserError(f"“{text[:50]}” is not a duration. Examples: 90 s, 15 min, 12 h, 2 days.")
+    return float(match[1].replace(",", ".")) * _UNITS_S[(match[2] or "s")[0].lower()]
+
+
+def format_duration(length_s: float) -> str:
+    """Return the exact length of a duration as text, in the largest unit that divides it.
+
+    :func:`parse_duration` reads the text back.
+    """
+    unit_s = next((unit_s for unit_s in _UNIT_NAMES if length_s >= unit_s and length_s % unit_s == 0), 1)
+    name = "day" if unit_s == length_s == _UNITS_S["d"] else _UNIT_NAMES[unit_s]
+    return f"{length_s / unit_s:.3f}".rstrip("0").rstrip(".") + f" {name}"
+
 
 _ACRONYMS = {"http": "HTTP", "tls": "TLS", "url": "URL"}
 _BEFORE_UNIT: Final = re.compile(r"(?<=\d) (?=[^\W\d])")
@@ -95,3 +143,43 @@ def web_address(link: str) -> str:
 def keep_units(text: str) -> str:
     """Return ``text`` with no-break spaces between numbers and their units."""
     return _BEFORE_UNIT.sub("\N{NO-BREAK SPACE}", text)
+
+
+_WORD: Final = re.compile(r"\s*\S+")
+_MAX_WORDS: Final = 400
+_MAX_EQUAL_PAIRS: Final = 10_000
+"""Maximum number of pairs of equal words in two texts that are compared, because the time grows with it."""
+
+
+class TextChange(NamedTuple):
+    """A piece of text that is the same in both versions (``same``), was removed, or was added."""
+
+    kind: Literal["same", "removed", "added"]
+    text: str
+
+
+def differences(before: str, after: str) -> list[TextChange]:
+    """Return the word-by-word differences of two texts; of long texts, only the first 400 words are compared.
+
+    Texts with very many repeated words are not compared: ``before`` is returned as removed and ``after`` as added.
+    """
+    old, new = _words(before), _words(after)
+    in_old, in_new = Counter(old), Counter(new)
+    if old != new and sum(count * in_new[word] for word, count in in_old.items()) > _MAX_EQUAL_PAIRS:
+        return [TextChange("removed", "".join(old)), TextChange("added", "".join(new))]
+    return list(_text_changes(old, new))
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(text.rstrip())[:_MAX_WORDS]
+
+
+def _text_changes(old: list[str], new: list[str]) -> Iterator[TextChange]:
+    for opcode, i, j, k, m in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if opcode == "equal":
+            yield TextChange("same", "".join(new[k:m]))
+            continue
+        if j > i:
+            yield TextChange("removed", "".join(old[i:j]))
+        if m > k:
+            yield TextChange("added", "".join(new[k:m]))

@@ -7,7 +7,7 @@ import structlog
 from aiohttp import hdrs, web
 
 from service.console import websub_callback
-from service.console.api.api_reference import get_openapi
+from service.console.api.openapi_document import get_openapi
 from service.console.api.operation_registry import OPERATIONS, PREFIX
 from service.console.api.operations import File
 from service.console.app_keys import (
@@ -27,7 +27,6 @@ from service.console.auth.passwords import Passwords
 from service.console.auth.permissions import Permission
 from service.console.auth.security_headers import add_security_headers
 from service.console.middleware.audit_recorder import audit
-from service.console.middleware.body_size_limit import limit_body_size
 from service.console.middleware.error_responses import handle_errors
 from service.console.middleware.idempotency_keys import make_idempotent
 from service.console.middleware.request_metrics import measure_duration, request_class
@@ -38,11 +37,18 @@ from service.console.queries.metrics_scraper import MetricsScraper
 from service.console.queries.overdue_channels import default_poll_interval_s
 from service.console.resources.channels import opml
 from service.console.resources.fleet.overview import render_update
-from service.console.route_rules import LARGEST_BODY_BYTES, ROUTE_RULES, Handler, OpenAccess, RouteRules
+from service.console.route_rules import (
+    LARGEST_BODY_BYTES,
+    ROUTE_RULES,
+    Handler,
+    OpenAccess,
+    RouteRules,
+    limit_body_size,
+)
 from service.console.routes import list_routes
 from service.console.static_files import serve_static_file
 from service.errors import StoreUnavailable
-from service.feeds.sandbox.opml_parser_client import OpmlParserClient
+from service.feeds.sandbox.parser_client import OpmlParserClient
 from service.host_process import HostedProgram, HostProcess, NotReady
 from service.net.health_endpoints import ReadinessCheck, health_routes
 from service.net.http_server import serve_http

@@ -14,11 +14,13 @@ from aiohttp import web
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from service.console.app_keys import CSRF, PRINCIPAL, SETTINGS, TEMPLATES, local_path, time_zone
-from service.console.durations import duration, format_duration
 from service.console.formatting import (
     ago,
     clock,
     count,
+    differences,
+    duration,
+    format_duration,
     instant,
     is_success,
     keep_units,
@@ -36,7 +38,6 @@ from service.console.polling_descriptions import (
     describe_schedule,
     level,
 )
-from service.console.text_differences import differences
 from service.feeds.canonical_urls import selector_of, without_selector
 from service.operations.poll_constraints import bound_shares
 from service.store.console.accounts import Role

@@ -3,8 +3,7 @@
 from calendar import day_name
 from collections.abc import Iterator, Sequence
 
-from service.console.durations import duration, format_duration
-from service.console.formatting import count
+from service.console.formatting import count, duration, format_duration
 from service.corona.fleet_policy import ChannelBounds
 from service.corona.optimizer.poll_explanation import BindingConstraint, PollExplanation
 from service.feeds.publisher_polling_hints import DAY_S

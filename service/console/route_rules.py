@@ -1,4 +1,7 @@
-"""Rules of routes: who may use a handler, its class of requests in the metrics, and its limit on bodies."""
+"""Rules of routes: who may use a handler, its class of requests in the metrics, and its limit on bodies.
+
+The middleware :func:`limit_body_size` enforces the limit on the size of request bodies.
+"""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -48,3 +51,17 @@ _CLOSED: Final = RouteRules(None, "other")
 def rules_of(request: web.Request) -> RouteRules:
     """Return the rules of the request's route."""
     return request.app[ROUTE_RULES].get(request.match_info.handler, _CLOSED)
+
+
+@web.middleware
+async def limit_body_size(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Refuse a request body that exceeds the limit of the request's handler.
+
+    The ``Content-Length`` header is checked first. Without it, the body is refused while it is read.
+    """
+    largest_bytes = rules_of(request).largest_bytes
+    if (request.content_length or 0) > largest_bytes:
+        raise web.HTTPRequestEntityTooLarge(largest_bytes, request.content_length or 0)
+    # The public way is request.clone(), which would lose the files of a multipart form.
+    request._client_max_size = largest_bytes  # noqa: SLF001 - see above
+    return await handler(request)

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from aiohttp import web
 
 from service.console import websub_callback
-from service.console.api.api_reference import api_page, get_openapi
+from service.console.api.openapi_document import api_page, get_openapi
 from service.console.api.operation_registry import PREFIX
 from service.console.auth import first_account, login, password_links
 from service.console.auth.permissions import Permission
@@ -13,7 +13,6 @@ from service.console.resources import web_chat
 from service.console.resources.access import account_settings, audit_log
 from service.console.resources.channels import (
     add_channel,
-    channel_bounds,
     channel_list,
     channel_settings,
     channel_versions,
@@ -94,8 +93,8 @@ def list_routes() -> Mapping[Permission | OpenAccess, Sequence[web.RouteDef]]:
             web.post("/channels/{cid}/poll", channel_page.poll),
             web.post("/channels/{cid}/trace", channel_page.trace_poll),
             web.post("/channels/{cid}/pause", channel_settings.pause),
-            web.post("/channels/{cid}/bounds", channel_bounds.set_bounds),
-            web.post("/channels/{cid}/bounds/undo", channel_bounds.restore_bounds),
+            web.post("/channels/{cid}/bounds", channel_settings.set_bounds),
+            web.post("/channels/{cid}/bounds/undo", channel_settings.restore_bounds),
             web.post("/channels/{cid}/selector", page_selector.change_selector),
             web.post("/channels/{cid}/remarks", channel_settings.set_tags_and_note),
             web.post("/channels/{cid}/listed", channel_settings.set_listed),

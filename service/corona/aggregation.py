@@ -33,8 +33,7 @@ from service.corona.messages import (
 from service.corona.optimizer.polling_levels import LevelSteps, decode_steps
 from service.corona.optimizer.tradeoff_clusters import decode, encode, merge
 from service.model import NodeId
-from service.overlay.id_space import BITS, digit, from_hex, shared_digits
-from service.overlay.ring import RingView
+from service.overlay.ring import BITS, RingView, digit, from_hex, shared_digits
 
 BASE = 16
 """The base of the digits of ids, b in the paper. With it, a thousand nodes need three routing rows."""

@@ -23,7 +23,7 @@ import msgspec
 
 from service.corona.weekly_rhythm import SPEEDS_BYTES, WeeklyClock, weekly_clock
 from service.model import ChannelId
-from service.overlay.id_space import BITS, from_hex
+from service.overlay.ring import BITS, from_hex
 
 ROUNDING_S = 2e-6
 """Times closer than this are the same poll; Unix times have a resolution of a quarter of a microsecond."""

@@ -20,7 +20,6 @@ Workers do what a head node does.
 - ``text_search``           text search: stems, similar words, relevance, snippets
 - ``channel_visibility``    which channels may be found by people who are not subscribed to them
 - ``channel_description``   a channel's content name and the text by whose words it is found
-- ``search_policy``         the number of names that a search requests, and the results that it may show
 - ``discover_listings``     listings of popular and new channels, without a query
 - ``search_candidates``     requests to a directory (clauses of weighted AV-pairs), and its answers
 - ``matrix``                addresses, sizes and partitions; the head's record and its transitions

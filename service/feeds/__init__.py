@@ -18,6 +18,6 @@ its limits.
 - ``canonical_urls``: the URLs by which channels are identified.
 - ``opml_writer``, ``opml_parser``: subscription lists.
 - ``publisher_polling_hints``: the earliest time of the next poll by the publisher's hints.
-- ``channel_health``, ``failure_backoff``, ``network_outage_detector``: conclusions from failed polls.
+- ``channel_health``, ``network_outage_detector``: conclusions from failed polls.
 - ``websub_protocol``: the subscription of a channel at a hub.
 """

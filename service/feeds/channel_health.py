@@ -1,9 +1,16 @@
-"""The diagnosis of a channel from the results of its polls, and the decision when to notify its subscribers.
+"""The diagnosis of a channel from the results of its polls, when to notify its subscribers, and the back-off of polls.
 
 Each poll result is classified as a *symptom*. Successive polls with the same symptom form *evidence*, which the store
 keeps with the channel. A diagnosis needs several nodes and some time: a channel is not declared dead because of one
 node's network, one bad day, or a publisher that requests a pause. ``network_outage_detector`` holds back failures that
 this node's own network may have caused.
+
+The *back-off* is the shortest interval between polls of a failing channel: the longer its polls have failed, the less
+often it is polled. It is the time f for which the channel has failed so far, at most ``LONGEST_BACKOFF_S``. A recovery
+is therefore detected after at most twice the duration of the failure. The time between two failed polls counts only in
+part, because the channel may have worked in between: a failed poll t seconds after the previous one increases f by
+min(t, max(f, ``FIRST_BACKOFF_S``)). Failures that this node's own network may have caused do not increase f. Several
+nodes poll a channel; therefore the store's script ``channel_record_poll`` adds up f.
 """
 
 from typing import Literal
@@ -27,6 +34,10 @@ DEAD_POLLS = 30
 ``DEAD_AFTER_S``. The time alone is not sufficient: a fleet that was stopped for that time has polled only before and
 after."""
 QUARANTINE_POLLS = 3
+
+FIRST_BACKOFF_S = 900.0
+"""The first interval between two failed polls increases the back-off by at most this time."""
+LONGEST_BACKOFF_S = DAY_S
 
 HEALTHY = ""
 GONE = "gone"
@@ -60,7 +71,7 @@ class ChannelHealth(msgspec.Struct, frozen=True):
     """The health of a channel after a poll with ``symptom``.
 
     ``condition`` is the kind of the last notice that was sent to subscribers. ``backoff_s`` is the shortest interval
-    between polls while they fail, in seconds (see ``failure_backoff``).
+    between polls while they fail, in seconds.
     """
 
     symptom: str

@@ -9,6 +9,6 @@ known. An earlier check of the name could be bypassed by DNS rebinding, and a ch
   ``error_translation``; ``peer_client`` for requests between workers, signed by ``peer_request_signatures``;
   ``internal_clients`` for other requests to Coronet's processes; ``http_upload_client`` for files on XMPP servers.
 - Servers: ``http_server``, with ``client_address`` for clients behind proxies; ``health_endpoints``.
-- Groups for limits and counts: ``registrable_domains`` groups hosts by site, ``publisher_networks`` publishers'
-  addresses by network, and ``jid_domains`` users by domain.
+- Groups for limits and counts: ``sites_and_networks`` groups hosts by site, publishers' addresses by network, and users
+  by domain.
 """

@@ -1,18 +1,220 @@
-"""``coronet backup``: a copy of a running store in a file."""
+"""``coronet backup``: a copy of a running store in a file, and the format of the file.
 
+A backup is a gzip file (RFC 1952). Its content is a sequence of frames: the length of the frame in bytes (4 bytes,
+big-endian), then the frame in msgpack. The first frame is the :class:`Header`, the last is the :class:`Footer` with the
+numbers of records and a checksum, and the frames between are the records (:mod:`service.store.backup.backup_records`).
+A file that ends early, has other content than its checksum says, or goes on after the footer is refused as a whole.
+"""
+
+import gzip
+import hashlib
 import sys
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
-from typing import IO
+from typing import IO, Final
+
+import msgspec
 
 from service.errors import UserError
-from service.operations.backup_format import BackupFileWriter, describe_counts
 from service.private_files import open_private
 from service.settings import Settings
 from service.store import opened
+from service.store.backup.backup_records import (
+    BackupOrigin,
+    ChannelRecord,
+    FanOutRecord,
+    KeyRecord,
+    Record,
+    UserRecord,
+    check_record,
+)
 from service.store.backup.export import StoreExport
+
+FORMAT: Final = 1
+"""Version of the format. A program refuses backups in a newer one."""
+_COMPRESSION_LEVEL: Final = 3
+_LENGTH_BYTES: Final = 4
+_MAX_FRAME_BYTES: Final = 512 * 1024 * 1024
+"""The maximum size of a value in Redis; a longer frame means that the file is damaged."""
+
+
+class Header(msgspec.Struct, frozen=True, array_like=True, tag="coronet backup"):
+    """First frame: the version of the format, the version of Coronet that wrote it, and ``origin``.
+
+    ``origin`` describes the store from which the backup was made, and when the backup began.
+    """
+
+    format: int
+    product_version: str
+    origin: BackupOrigin
+
+
+class Counts(msgspec.Struct, array_like=True):
+    """Numbers of users, channels and other keys in a backup.
+
+    A user or channel that changed during the backup may be counted twice.
+    """
+
+    users: int = 0
+    channels: int = 0
+    others: int = 0
+
+    def add(self, record: Record) -> None:
+        """Count a record."""
+        self.users += isinstance(record, UserRecord)
+        self.channels += isinstance(record, ChannelRecord)
+        self.others += isinstance(record, KeyRecord)
+
+
+class Footer(msgspec.Struct, frozen=True, array_like=True, tag="end"):
+    """Last frame: numbers of records, and the SHA-256 of all frames before it, including their length fields."""
+
+    counts: Counts
+    checksum: bytes
+
+
+_decoder: Final = msgspec.msgpack.Decoder(Header | Footer | FanOutRecord | UserRecord | ChannelRecord | KeyRecord)
+
+
+class BackupFileWriter:
+    """Writes a backup to a binary file, frame by frame."""
+
+    def __init__(self, file: IO[bytes], product_version: str, origin: BackupOrigin) -> None:
+        """Write the header to ``file``, which the caller closes after :meth:`finish`.
+
+        ``product_version`` is this version of Coronet, and ``origin`` describes the store and the time of the backup.
+        """
+        self._gzip = gzip.GzipFile(fileobj=file, mode="wb", compresslevel=_COMPRESSION_LEVEL, mtime=0)
+        self._digest = hashlib.sha256()
+        self.counts = Counts()
+        self._write(Header(FORMAT, product_version, origin))
+
+    def add(self, record: Record) -> None:
+        """Write a record."""
+        self._write(record)
+        self.counts.add(record)
+
+    def finish(self) -> None:
+        """Write the footer. A file without a footer is refused as incomplete."""
+        self._write(Footer(self.counts, self._digest.digest()))
+        self._gzip.close()
+
+    def _write(self, frame: Header | Footer | Record) -> None:
+        packed = msgspec.msgpack.encode(frame)
+        framed = len(packed).to_bytes(_LENGTH_BYTES) + packed
+        self._digest.update(framed)
+        self._gzip.write(framed)
+
+
+def check_file(file: IO[bytes]) -> tuple[Header, Counts]:
+    """Read a whole backup; return its header and the numbers of its records.
+
+    Raises :class:`UserError` if the file is no backup, is truncated or altered, or needs a newer version of Coronet.
+    """
+    header, counts = _read_header(file), Counts()
+    file.seek(0)
+    footer: Footer | None = None
+    for frame in _frames(file):
+        if isinstance(frame, Footer):
+            footer = frame
+        elif not isinstance(frame, Header):
+            try:
+                check_record(frame)
+            except ValueError as error:
+                raise UserError(f"The backup is damaged: {error}.") from error
+            counts.add(frame)
+    if footer is None or counts != footer.counts:
+        raise UserError("The backup is damaged: the numbers of its records are not those in its footer.")
+    return header, counts
+
+
+def read_records(file: IO[bytes]) -> Iterator[Record]:
+    """Yield the records of a backup that :func:`check_file` has checked, from its beginning."""
+    file.seek(0)
+    for frame in _frames(file):
+        if not isinstance(frame, Header | Footer):
+            yield frame
+
+
+def _read_header(file: IO[bytes]) -> Header:
+    """Return the header of a backup.
+
+    Raises :class:`UserError` if the file is no backup, or has a newer format; the error names the version of Coronet
+    that wrote it.
+    """
+    file.seek(0)
+    frames = _raw_frames(file)
+    try:
+        first = next(frames, b"")
+        # Other fields of the header may have changed in a newer format.
+        tag, version, product_version, *_ = msgspec.msgpack.decode(first, type=list[object])
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise UserError("The file is no backup of Coronet.") from error
+    if tag != "coronet backup" or not isinstance(version, int):
+        raise UserError("The file is no backup of Coronet.")
+    if version > FORMAT:
+        raise UserError(
+            f"The backup was made by Coronet {product_version} in format {version}, and this version reads formats up "
+            f"to {FORMAT}. Restore it with that version or a newer one."
+        )
+    header = _decode(first)
+    if not isinstance(header, Header):
+        raise UserError("The file is no backup of Coronet.")
+    return header
+
+
+def _frames(file: IO[bytes]) -> Iterator[Header | Footer | Record]:
+    """Yield all frames. Raises :class:`UserError` at the end unless the last is a footer with the right checksum."""
+    digest = hashlib.sha256()
+    footer: Footer | None = None
+    for packed in _raw_frames(file):
+        if footer is not None:
+            raise UserError("The backup is damaged: it goes on after its footer.")
+        frame = _decode(packed)
+        if isinstance(frame, Footer):
+            footer = frame
+            if footer.checksum != digest.digest():
+                raise UserError("The backup is damaged: its content does not have the checksum in its footer.")
+        else:
+            digest.update(len(packed).to_bytes(_LENGTH_BYTES) + packed)
+        yield frame
+    if footer is None:
+        raise UserError("The backup is incomplete: it ends before its footer. Was its disk full, or was it cut off?")
+
+
+def _decode(packed: bytes) -> Header | Footer | Record:
+    try:
+        frame: Header | Footer | Record = _decoder.decode(packed)
+    except msgspec.MsgspecError as error:
+        raise UserError(f"The backup is damaged ({error}).") from error
+    return frame
+
+
+def _raw_frames(file: IO[bytes]) -> Iterator[bytes]:
+    """Yield the frames as they are in the file. Raises :class:`UserError` if the file is damaged or ends early."""
+    try:
+        with gzip.GzipFile(fileobj=file, mode="rb") as content:
+            while length := content.read(_LENGTH_BYTES):
+                size = int.from_bytes(length)
+                packed = content.read(size) if len(length) == _LENGTH_BYTES and size <= _MAX_FRAME_BYTES else b""
+                if len(packed) < size or not packed:
+                    raise UserError("The backup is damaged or incomplete: a frame is shorter than its length says.")
+                yield packed
+    except (OSError, EOFError, zlib.error) as error:
+        raise UserError(f"The file is no backup of Coronet, or is damaged or incomplete ({error}).") from error
+
+
+def describe_counts(counts: Counts) -> str:
+    """Return the numbers of people and channels in a backup as text."""
+    return f"{describe_people(counts.users)}, {counts.channels:,} channel{'' if counts.channels == 1 else 's'}"
+
+
+def describe_people(count: int) -> str:
+    """Return a number of people as text."""
+    return f"{count:,} {'person' if count == 1 else 'people'}"
 
 
 async def back_up(settings: Settings, file: IO[bytes]) -> str:

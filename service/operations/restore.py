@@ -14,7 +14,7 @@ from typing import IO, Final
 
 from service.errors import UserError
 from service.model import UserId
-from service.operations.backup_format import (
+from service.operations.backup import (
     Header,
     check_file,
     describe_counts,

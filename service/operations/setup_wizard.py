@@ -20,8 +20,8 @@ from rich.prompt import Confirm, IntPrompt, Prompt
 
 from service.errors import Unreachable, UserError
 from service.net.internal_clients import send_request
-from service.operations.doctor.check_report import CheckResult
 from service.operations.doctor.redis_checks import check_store
+from service.operations.doctor.report import CheckResult
 from service.operations.doctor.xmpp_login_check import check_xmpp_logins
 from service.private_files import write_private
 from service.settings import Settings, WhoMayUse, load

@@ -1,5 +1,9 @@
 """The ring as one node sees it: which nodes are nearest to a point of the id space.
 
+Points of the 160-bit id space are integers in memory, 40 hex digits elsewhere (Corona §4). A point is a sequence of
+digits, the most significant first. The base of the digits is 2, 4, 16, 32 or 256, because a whole number of digits must
+fill 160 bits.
+
 The sorted ids are a flattened binary trie: the ids with a common prefix are adjacent in the list. A query descends the
 trie from its root, always first to the side that is nearer to the target, and skips bits that all ids of a range share.
 It takes one step per branching, about log2 N for evenly distributed ids.
@@ -16,7 +20,37 @@ from functools import cached_property
 from itertools import islice
 
 from service.model import ChannelId, NodeId, NodeInfo
-from service.overlay.id_space import BITS, from_hex, to_hex
+
+BITS = 160
+
+
+def from_hex(text: str) -> int:
+    """Return the point with these 40 hex digits."""
+    return int(text, 16)
+
+
+def to_hex(point: int) -> str:
+    """Return the 40 lower-case hex digits of a point."""
+    return f"{point:040x}"
+
+
+def digit(point: int, index: int, base: int) -> int:
+    """Return the digit of ``point`` at ``index`` in a number system with this base.
+
+    Index 0 is the most significant digit.
+    """
+    width = _digit_bits(base)
+    return point >> (BITS - width * (index + 1)) & (base - 1)
+
+
+def shared_digits(a: int, b: int, base: int) -> int:
+    """Return the number of leading digits, in this base, that two points have in common."""
+    return (BITS - (a ^ b).bit_length()) // _digit_bits(base)
+
+
+def _digit_bits(base: int) -> int:
+    return base.bit_length() - 1
+
 
 _MAX_COMPARED_NODES = 8
 """Number of joined and departed nodes up to which :meth:`RingChange.concerns` compares each of them."""

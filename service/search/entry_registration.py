@@ -20,7 +20,7 @@ from service.discovery.content_names import DeclaredMetadata, entry_pairs, entry
 from service.errors import CellsUnavailable
 from service.feeds.canonical_urls import host_of, without_selector
 from service.model import Channel, ChannelId, Delta, Entry
-from service.net.registrable_domains import site_of
+from service.net.sites_and_networks import site_of
 from service.store import Store
 from service.store.channels.public_entries import MAX_ENTRIES, WINDOW_S, EntryTable, ListedEntry
 from service.store.directory.matrix_directory import ContentName

@@ -3,6 +3,11 @@
 A search has these steps: the query is expanded to the AV-pairs of registered words, the directory returns the best
 candidates, their documents are read, documents that are public and still match are ranked, and the best get snippets
 (:mod:`service.discovery.text_search`).
+
+A content name describes a channel or entry at the time of its registration, so the directory's cells and the copies in
+workers' memory may be outdated. Each result is therefore checked again before it is shown: its channel must still exist
+and be public, and the channel or entry must still have all AV-pairs of the query. Other results are neither shown nor
+counted.
 """
 
 import asyncio
@@ -16,7 +21,12 @@ import msgspec
 from service.discovery.av_pairs import ContentKind, Pair, attribute_of
 from service.discovery.channel_description import ChannelDescription, describe_channel, text_of_named_channel
 from service.discovery.channel_visibility import public_channels
-from service.discovery.content_names import DeclaredMetadata, entry_attributes, entry_text
+from service.discovery.content_names import (
+    DeclaredMetadata,
+    channel_attributes,
+    entry_attributes,
+    entry_text,
+)
 from service.discovery.discover_listings import (
     MAX_CANDIDATES,
     NEW,
@@ -30,7 +40,6 @@ from service.discovery.discover_listings import (
 from service.discovery.matrix_search import MatrixReaders
 from service.discovery.queries.query import DEFAULT_LIMIT, PairCondition, Query, SearchAnswer, SearchHit
 from service.discovery.search_candidates import MAX_WEIGHT, CandidateName, Candidates, Clause, require_all
-from service.discovery.search_policy import MAX_NAMES, OVERFETCH_FACTORS, can_match, channel_id_of, channel_ids_of
 from service.discovery.text_search.query_expansion import ExpandedQuery, expand
 from service.discovery.text_search.ranking import RankingSignals, ScoreParts, clause_importance, coverage, score
 from service.discovery.text_search.searchable_text import SearchableText
@@ -38,10 +47,40 @@ from service.discovery.text_search.snippets import best_snippet
 from service.discovery.text_search.vocabulary import Vocabulary
 from service.feeds.canonical_urls import host_of, without_selector
 from service.model import Channel, ChannelId, Entry
-from service.net.registrable_domains import site_of
+from service.net.sites_and_networks import site_of
 from service.store import Store
 from service.store.channels.channel_records import ChannelState
 from service.store.directory.matrix_directory import Directory
+
+OVERFETCH_FACTORS = (1.5, 40)
+"""Candidates to read per result to show, since some may not be public; the second number if too few are."""
+MAX_NAMES = 1_000
+
+_CONTENT_PREFIXES = ("tag=", "author=", "generator=", "version=", "age=")
+"""Prefixes of the AV-pairs that depend on a channel's documents, or on the time at which it was added."""
+
+
+def channel_id_of(name: str) -> ChannelId:
+    """Return the channel id in ``name``, the id of a channel's or an entry's content name."""
+    return name.partition("/")[0]
+
+
+def channel_ids_of(names: Iterable[str]) -> list[ChannelId]:
+    """Return the distinct channel ids in these ids of channel names and entry names."""
+    return list(dict.fromkeys(map(channel_id_of, names)))
+
+
+def can_match(query: Query, channel: Channel, domain: str, interval_s: float) -> bool:
+    """Return whether a channel may match a query, without reading the channel's entries.
+
+    False is certain. True only means that the channel's content has to be examined. ``domain`` is the registrable
+    domain of the channel's URL, and ``interval_s`` its update interval in seconds.
+    """
+    own = channel_attributes(channel, DeclaredMetadata(channel.language), domain, interval_s)
+    required = (group[0] for group in query.all_of if len(group) == 1)
+    pairs = (condition.pair for condition in required if isinstance(condition, PairCondition))
+    return all(pair in own for pair in pairs if not pair.startswith(_CONTENT_PREFIXES))
+
 
 _OWN_BATCH = 50
 """Subscriptions that are examined at once when a user's private channels are searched."""

@@ -30,7 +30,6 @@ Packages:
   ``network`` simulates production's nodes and Tapestry. ``static_experiment`` and ``dynamic_experiment`` measure.
 - ``fleet`` forecasts the cost of a fleet's control plane. ``section_fleet`` simulates a section of the ring.
 
-Common modules: ``corona_survey`` draws the update intervals and popularity of channels, ``virtual_clock`` calls
-functions at simulated times, ``numerics`` has types and functions for arrays, and ``report`` has functions for tables,
-plots and pages.
+Common modules: ``corona.workload`` draws the update intervals and popularity of channels, ``numerics`` has types and
+functions for arrays, and ``report`` has functions for tables, plots and pages.
 """

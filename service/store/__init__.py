@@ -60,11 +60,9 @@ from service.store.directory.matrix_directory import Directory
 from service.store.directory.saved_search_store import SavedSearches
 from service.store.people.bot_rooms import BotRooms
 from service.store.people.erasure import Erasure
-from service.store.people.home_addresses import HomeAddresses
 from service.store.people.invitations import InvitationCodes
-from service.store.people.preference_store import PreferenceStore
 from service.store.people.user_administration import People
-from service.store.people.users import Users
+from service.store.people.users import HomeAddresses, PreferenceStore, Users
 from service.store.subscriptions.channel_index import ChannelIndex
 from service.store.subscriptions.key_group_loads import KeyGroupLoads
 from service.store.subscriptions.keyspace_store import KeyspaceStore

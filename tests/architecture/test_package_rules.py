@@ -25,7 +25,6 @@ PURE = (
 
 # Modules of feeds that run the parser in a child process; the code that they run there is pure.
 IMPURE_IN_FEEDS = (
-    "service/feeds/sandbox/opml_parser_client",
     "service/feeds/sandbox/parser_client",
     "service/feeds/sandbox/parser_process",
     "service/feeds/sandbox/confinement",

@@ -19,7 +19,7 @@ import aiohttp
 from aiohttp.test_utils import unused_port
 from yarl import URL
 
-from service.console.auth.cookies import FORM_COOKIE, SESSION_COOKIE
+from service.console.auth.authentication import FORM_COOKIE, SESSION_COOKIE
 from service.console.auth.csrf import csrf_token
 from service.console.auth.passwords import Passwords
 from service.embedded.private_redis import PrivateRedis

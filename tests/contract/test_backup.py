@@ -21,7 +21,7 @@ from service.feeds.entries.version_parts import VersionParts
 from service.feeds.opml_writer import OpmlSubscription
 from service.model import Channel, Delta, Entry, Notice
 from service.operations import backup
-from service.operations.backup_format import FORMAT, BackupFileWriter, check_file
+from service.operations.backup import FORMAT, BackupFileWriter, check_file
 from service.operations.restore import restore_backup, seekable
 from service.operations.upgrade_check import check, judge
 from service.settings import Settings

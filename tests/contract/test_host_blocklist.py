@@ -5,7 +5,7 @@ from unittest import mock
 import pytest
 
 from service.errors import HostBlocked, LimitReached
-from service.net.registrable_domains import host_and_parent_domains
+from service.net.sites_and_networks import host_and_parent_domains
 from service.store import Store
 from service.store.client.keys import user_id
 from service.store.coordination.host_blocklist import HostBlock

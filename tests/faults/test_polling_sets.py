@@ -19,7 +19,7 @@ import pytest
 import pytest_asyncio
 
 from service.embedded.private_redis import PrivateRedis
-from service.overlay.id_space import from_hex
+from service.overlay.ring import from_hex
 from tests.support.polling_audit import most_at_once
 from tests.support.public_fleet import Feed, PublicFleet, public_fleet
 from tests.support.waiting import until

@@ -35,8 +35,8 @@ from service.feeds.entries.version_parts import VersionParts
 from service.net.address_guard import AddressGuard
 from service.net.health_endpoints import serve_health
 from service.net.http_upload_client import HttpUploadClient as Files
-from service.operations.doctor.check_report import CheckResult
 from service.operations.doctor.redis_checks import judge_redis
+from service.operations.doctor.report import CheckResult
 from service.overlay.ring import balanced_id
 from service.settings import Settings
 from service.store import opened

@@ -32,7 +32,7 @@ from service.embedded.private_redis import PrivateRedis
 from service.feeds.canonical_urls import channel_id
 from service.model import Channel, Validators
 from service.settings import Settings, load
-from service.simulate.corona_survey import zipf_subscribers
+from service.simulate.corona.workload import zipf_subscribers
 from service.simulate.fleet.experiment import FleetForecast, FleetSetup, draw_histories, run
 from service.simulate.report import without_garbage_collection
 from service.store import Store, opened

@@ -12,7 +12,7 @@ from itertools import accumulate, pairwise
 import msgspec
 import structlog
 
-from service.background_tasks import BackgroundTasks
+from service.asyncio_tasks import BackgroundTasks
 from service.clash.move_steps import Outcome, Step
 from service.clash.split_merge_policy import LoadLimits
 from service.errors import LeaseLost, StoreUnavailable

@@ -9,8 +9,7 @@ from service.corona.messages import Aggregate, Summary, SummaryConfirmation, Sum
 from service.corona.optimizer.allocation_solver import AllocationProblem
 from service.corona.optimizer.tradeoff_clusters import decode, encode, summarise
 from service.model import NodeId
-from service.overlay.id_space import digit, from_hex, shared_digits
-from service.overlay.ring import RingView
+from service.overlay.ring import RingView, digit, from_hex, shared_digits
 from tests.support.ring_strategies import joined_ids, ring, rings
 
 bases = st.sampled_from([2, 4, 16])

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.model import NodeId
-from service.overlay.id_space import BITS, from_hex
-from service.overlay.ring import balanced_id
+from service.overlay.ring import BITS, balanced_id, from_hex
 from tests.support.ring_strategies import joined_ids, points
 
 

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.model import NodeId, NodeInfo
-from service.overlay.id_space import BITS, from_hex, to_hex
-from service.overlay.ring import RingView, owned_prefixes
+from service.overlay.ring import BITS, RingView, from_hex, owned_prefixes, to_hex
 from tests.support.ring_strategies import points, ring, rings
 
 

@@ -35,8 +35,7 @@ from service.corona.optimizer.polling_levels import (
     level_of,
 )
 from service.model import ChannelId
-from service.overlay.id_space import from_hex, shared_digits
-from service.overlay.ring import RingView
+from service.overlay.ring import RingView, from_hex, shared_digits
 from tests.support.allocation_problems import problems
 from tests.support.ring_strategies import joined_ids, points, ring, rings
 

@@ -23,8 +23,7 @@ from service.corona.fleet_policy import FleetObjective, FleetPolicy
 from service.corona.messages import Assign, Assignment
 from service.corona.polling_schedule import PollingSchedule
 from service.model import ChannelId, NodeId
-from service.overlay.id_space import from_hex, to_hex
-from service.overlay.ring import RingView
+from service.overlay.ring import RingView, from_hex, to_hex
 from tests.support.corona_node import Node
 from tests.support.ring_strategies import joined_ids, ring
 

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from service.corona.polling_schedule import PollingSchedule, new_schedule, polling_set_size, revised_schedule
-from service.overlay.id_space import shared_digits
+from service.overlay.ring import shared_digits
 from service.simulate.corona.timetable import TimetableBuilder, mean_waits_s
 from service.simulate.corona.workload import NodeTrie, hex_id
 from tests.support.ring_strategies import ring

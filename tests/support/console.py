@@ -13,14 +13,14 @@ from aiohttp import web
 from yarl import URL
 
 from service.asyncio_tasks import cancel_and_wait
-from service.console.auth.cookies import FORM_COOKIE, SESSION_COOKIE
+from service.console.auth.authentication import FORM_COOKIE, SESSION_COOKIE
 from service.console.auth.csrf import csrf_token
 from service.console.main import make_app
 from service.corona.optimizer.poll_explanation import BindingConstraint, PollExplanation
 from service.errors import NoWorker, to_fault
 from service.model import ChannelId, NodeId, NodeInfo
 from service.net.http_server import serve_http
-from service.overlay.id_space import BITS, to_hex
+from service.overlay.ring import BITS, to_hex
 from service.settings import load
 from service.store import Store
 from service.store.client import keys

@@ -15,7 +15,7 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from service.background_tasks import BackgroundTasks
+from service.asyncio_tasks import BackgroundTasks
 from service.model import ChannelId
 from service.observability.log_configuration import configure
 from service.overlay.ring import balanced_id

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from service.overlay.id_space import from_hex, shared_digits
+from service.overlay.ring import from_hex, shared_digits
 from tests.support.public_publisher import Request
 
 Details = Mapping[str, Mapping[str, Any]]

@@ -5,8 +5,7 @@ from collections.abc import Iterable
 from hypothesis import strategies as st
 
 from service.model import NodeId, NodeInfo
-from service.overlay.id_space import to_hex
-from service.overlay.ring import RingView, balanced_id
+from service.overlay.ring import RingView, balanced_id, to_hex
 
 points = st.one_of(
     st.integers(0, (1 << 160) - 1),

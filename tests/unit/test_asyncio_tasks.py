@@ -1,10 +1,14 @@
-"""Running tasks together, and cancelling them although the caller or a cancellation is disturbed."""
+"""Running tasks together, and cancelling them although the caller or a cancellation is disturbed.
+
+Exceptions of background tasks do not spread, and cancellation ends and closes all of them.
+"""
 
 import asyncio
+import inspect
 
 import pytest
 
-from service.asyncio_tasks import cancel_and_wait, run_until_one_ends
+from service.asyncio_tasks import BackgroundTasks, cancel_and_wait, run_until_one_ends
 
 
 class _SlowTask:
@@ -56,3 +60,34 @@ async def test_a_task_that_swallows_a_cancellation_is_cancelled_again(monkeypatc
     await asyncio.sleep(0)
     await cancel_and_wait(task)
     assert task.cancelled()
+
+
+async def wait_for_ever() -> None:
+    await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("when", ["before it began", "while it waits", "before it was given"])
+async def test_cancelled_work_is_closed(when: str) -> None:
+    tasks, work = BackgroundTasks(), wait_for_ever()
+    if when == "before it was given":
+        await tasks.cancel()
+    tasks.start(work)
+    if when == "while it waits":
+        await asyncio.sleep(0)
+    await tasks.cancel()
+    assert inspect.getcoroutinestate(work) == inspect.CORO_CLOSED
+
+
+async def test_an_exception_in_one_task_does_not_affect_others() -> None:
+    tasks, done = BackgroundTasks(), asyncio.Event()
+
+    async def break_down() -> None:
+        raise ZeroDivisionError
+
+    async def go_on() -> None:
+        done.set()
+
+    tasks.start(break_down())
+    tasks.start(go_on())
+    await asyncio.wait_for(done.wait(), 5)
+    await tasks.cancel()

@@ -12,7 +12,7 @@ from math import ceil
 
 import structlog
 
-from service.background_tasks import BackgroundTasks
+from service.asyncio_tasks import BackgroundTasks
 from service.clock import Clock
 from service.corona.events import (
     ChannelsChanged,

@@ -6,7 +6,7 @@ after the ring has changed, and again in the course of half an hour. Otherwise o
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 
-from service.background_tasks import BackgroundTasks
+from service.asyncio_tasks import BackgroundTasks
 from service.clock import Clock
 from service.corona.events import ChannelsChanged, ChannelsListed, ListedChannel, ListOwnedChannels
 from service.model import ChannelId, NodeId

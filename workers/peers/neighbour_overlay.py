@@ -12,7 +12,7 @@ from random import sample
 
 import structlog
 
-from service.background_tasks import BackgroundTasks
+from service.asyncio_tasks import BackgroundTasks
 from service.clock import Clock
 from service.errors import PeerProtocolError, PeerUnreachable
 from service.location import messages

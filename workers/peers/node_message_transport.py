@@ -20,7 +20,7 @@ from typing import Annotated, Any
 import msgspec
 import structlog
 
-from service.background_tasks import BackgroundTasks
+from service.asyncio_tasks import BackgroundTasks
 from service.clock import Clock
 from service.errors import PeerProtocolError, PeerUnreachable, StoreUnavailable
 from service.model import NodeId

@@ -11,7 +11,7 @@ import msgspec
 import structlog
 from aiohttp import web
 
-from service.background_tasks import BackgroundTasks
+from service.asyncio_tasks import BackgroundTasks
 from service.clock import Clock
 from service.errors import PeerProtocolError
 from service.location.content_cache import ContentCache, encode

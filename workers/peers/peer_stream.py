@@ -12,7 +12,7 @@ from collections.abc import Callable
 import msgspec
 import structlog
 
-from service.background_tasks import BackgroundTasks
+from service.asyncio_tasks import BackgroundTasks
 from service.errors import PeerProtocolError, PeerUnreachable
 from service.location.messages import MAX_FRAMES, Stream, StreamBatch
 from service.model import NodeId

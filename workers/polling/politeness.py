@@ -16,8 +16,7 @@ from service.feeds.canonical_urls import host_of, is_loopback
 from service.feeds.publisher_polling_hints import find_earliest_poll
 from service.model import Channel, Validators
 from service.net.address_guard import is_public
-from service.net.publisher_networks import address_group
-from service.net.registrable_domains import host_and_parent_domains, site_of
+from service.net.sites_and_networks import address_group, host_and_parent_domains, site_of
 from service.settings import Settings
 from service.store.coordination.request_budgets import SECONDS_PER_HOUR, RateLimit, RequestBudgets
 from workers.polling.poll_state import PollState

@@ -12,7 +12,7 @@ from math import ceil, floor, inf
 import msgspec
 import structlog
 
-from service.background_tasks import BackgroundTasks
+from service.asyncio_tasks import BackgroundTasks
 from service.clock import Clock
 from service.corona.events import CandidateFound, Event, LimitObserved, StartPolling, UpdateBase
 from service.corona.messages import PollingLimit
@@ -33,8 +33,7 @@ from workers.polling.poll_state import (
     is_version_of,
     keep_unversioned,
 )
-from workers.polling.poll_trace import trace
-from workers.polling.poller import Poller
+from workers.polling.poller import Poller, trace
 from workers.polling.websub_pushes import PushProcessor
 
 _CLOCK_JUMP_S = 1.0

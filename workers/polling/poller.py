@@ -2,10 +2,13 @@
 
 Corona §3.3: a node that detects a change computes a delta against the version that it knows, and offers the delta to
 the channel's owner. A poll that fails changes nothing.
+
+The steps of a poll can be traced, for a user who requested the poll and waits for the result.
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from math import inf
 
 import msgspec
@@ -40,9 +43,29 @@ from workers.polling.poll_state import (
     documents_to_compare,
     keep_unversioned,
 )
-from workers.polling.poll_trace import trace
 from workers.polling.publisher_requests import conditional_validators, document_of, fetch_politely
 from workers.polling.websub_subscriber import hubs_of
+
+_LISTENER: ContextVar[Callable[[str], None] | None] = ContextVar("listener", default=None)
+"""The function that receives descriptions of the steps of polls in the current task, for a user who waits."""
+
+
+def trace(text: str) -> None:
+    """Pass the description of a step to this task's listener; without a listener nothing happens."""
+    listener = _LISTENER.get()
+    if listener is not None:
+        listener(text)
+
+
+@contextlib.contextmanager
+def trace_listener(listener: Callable[[str], None]) -> Iterator[None]:
+    """Call ``listener`` with each step that is traced inside this context."""
+    before = _LISTENER.set(listener)
+    try:
+        yield
+    finally:
+        _LISTENER.reset(before)
+
 
 _MAX_MEASURED_DELAY_S = 86_400.0
 

@@ -26,7 +26,7 @@ from service.feeds.websub_protocol import (
 )
 from service.model import ChannelId, NodeId
 from service.net.fetcher import Fetcher, FetchResult
-from service.net.registrable_domains import site_of
+from service.net.sites_and_networks import site_of
 from service.overlay.ring import RingView, owned_prefixes
 from service.store import Store
 from service.store.channels.websub_store import new_hub_secrets

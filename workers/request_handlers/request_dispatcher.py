@@ -20,7 +20,7 @@ from service.errors import (
 )
 from service.feeds import canonical_urls
 from service.feeds.opml_writer import OpmlDocument
-from service.feeds.sandbox.opml_parser_client import OpmlParserClient
+from service.feeds.sandbox.parser_client import OpmlParserClient
 from service.location.content_cache import MAX_LATEST_ENTRIES, unpack_entries
 from service.model import Channel, ChannelId, Entry
 from service.net.peer_client import peer_of
@@ -50,7 +50,7 @@ from service.store.coordination.worker_requests import (
     WorkerRequest,
 )
 from workers.node import Node
-from workers.polling.poll_trace import trace_listener
+from workers.polling.poller import trace_listener
 from workers.polling.publisher_requests import document_of
 from workers.request_handlers.new_url_resolver import NewUrlResolver, create_resolution_cache
 from workers.request_handlers.prober import Prober

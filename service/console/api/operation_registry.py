@@ -4,11 +4,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from service.console.api.operations import Operation
-from service.console.resources.access import account_settings, api_keys, audit_log, console_accounts, sessions
+from service.console.resources.access import account_settings, audit_log, console_accounts, sessions_and_api_keys
 from service.console.resources.channels import (
     add_channel,
     bulk_changes,
-    channel_bounds,
     channel_list,
     channel_settings,
     channel_versions,
@@ -20,6 +19,7 @@ from service.console.resources.channels import (
 from service.console.resources.channels import channel as channel_page
 from service.console.resources.delivery import announcements, dead_letters, delivery_status
 from service.console.resources.fleet import (
+    about,
     directory,
     discover,
     nodes,
@@ -27,7 +27,6 @@ from service.console.resources.fleet import (
     policy,
     search_explanation,
     shards,
-    store_acceptance,
 )
 from service.console.resources.people import dry_runs, invitations, people, xmpp_domain_blocks
 
@@ -43,13 +42,12 @@ OPERATIONS: Final[Sequence[Operation]] = (
     *host_blocks.OPERATIONS,
     *channel_page.OPERATIONS,
     *channel_settings.OPERATIONS,
-    *channel_bounds.OPERATIONS,
     *channel_versions.OPERATIONS,
     *opml.OPERATIONS,
     *policy.OPERATIONS,
     *nodes.OPERATIONS,
     *shards.OPERATIONS,
-    *store_acceptance.OPERATIONS,
+    *about.OPERATIONS,
     *people.OPERATIONS,
     *dry_runs.OPERATIONS,
     *invitations.OPERATIONS,
@@ -59,8 +57,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
     *dead_letters.OPERATIONS,
     *account_settings.OPERATIONS,
     *console_accounts.OPERATIONS,
-    *sessions.OPERATIONS,
-    *api_keys.OPERATIONS,
+    *sessions_and_api_keys.OPERATIONS,
     *audit_log.OPERATIONS,
     *overview.OPERATIONS,
     *directory.OPERATIONS,

@@ -1,17 +1,44 @@
-"""Authentication: the sender of a request, by session cookie, API key or the console's admin token."""
+"""Authentication: the sender of a request, by session cookie, API key or the console's admin token.
+
+The module also has the names, attributes and path of the console's cookies.
+"""
 
 import hashlib
 import hmac
 import time
+from typing import Final
 from urllib.parse import quote
 
 from aiohttp import hdrs, web
 
 from service.console.app_keys import SETTINGS, STORE, local_path
-from service.console.auth.cookies import SESSION_COOKIE
 from service.console.auth.permissions import Principal
 from service.console.route_rules import API_PREFIX
+from service.net.http_server import client_of
 from service.store.console.accounts import Role
+
+SESSION_COOKIE: Final = "coronet_session"
+FORM_COOKIE: Final = "coronet_form"
+"""Carries the CSRF secret of forms before login, when there is no session cookie."""
+
+
+def is_https(request: web.Request) -> bool:
+    """Return whether the client uses HTTPS to reach this console, or to reach the reverse proxy in front of it."""
+    return client_of(request).is_secure or request.app[SETTINGS].console_public_url.startswith("https://")
+
+
+def set_cookie(request: web.Request, response: web.Response, name: str, value: str, max_age_s: int) -> None:
+    """Set a cookie that scripts cannot read (HttpOnly) and that cross-site requests do not carry (SameSite)."""
+    path = cookie_path(request)
+    response.set_cookie(
+        name, value, max_age=max_age_s, path=path, httponly=True, samesite="Strict", secure=is_https(request)
+    )
+
+
+def cookie_path(request: web.Request) -> str:
+    """Return the path of this console's cookies, so that other applications of the same host do not get them."""
+    return f"{request.app[SETTINGS].console_base_path}/"
+
 
 _ADMIN_TOKEN_PRINCIPAL = Principal("", Role.ADMIN, key="console_admin_token")
 

@@ -12,8 +12,14 @@ import secrets
 from aiohttp import web
 
 from service.console.app_keys import CSRF, PRINCIPAL, STORE
-from service.console.auth.authentication import authenticate, has_api_key, require_login
-from service.console.auth.cookies import FORM_COOKIE, SESSION_COOKIE, set_cookie
+from service.console.auth.authentication import (
+    FORM_COOKIE,
+    SESSION_COOKIE,
+    authenticate,
+    has_api_key,
+    require_login,
+    set_cookie,
+)
 from service.console.auth.csrf import SAFE_METHODS, check_csrf, csrf_token
 from service.console.auth.permissions import Permission, Principal
 from service.console.route_rules import Handler, OpenAccess, rules_of

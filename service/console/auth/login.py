@@ -8,7 +8,7 @@ from aiohttp import hdrs, web
 
 from service.console.app_keys import PASSWORDS, PRINCIPAL, STORE
 from service.console.auth.account_rules import set_password, set_zone
-from service.console.auth.cookies import SESSION_COOKIE, cookie_path, set_cookie
+from service.console.auth.authentication import SESSION_COOKIE, cookie_path, set_cookie
 from service.console.auth.passwords import MAX_PASSWORD_CHARS, check_password
 from service.console.forms import redisplay_on_error
 from service.console.middleware.audit_recorder import record_action

@@ -5,7 +5,7 @@ from typing import Final
 from aiohttp import hdrs, web
 
 from service.console.app_keys import SETTINGS
-from service.console.auth.cookies import is_https
+from service.console.auth.authentication import is_https
 
 _POLICY: Final = "Content-Security-Policy"
 _CONTENT_SECURITY_POLICY: Final = (

@@ -16,13 +16,12 @@ from typing import Any
 import structlog
 
 from service.asyncio_tasks import cancel_and_wait
-from service.console.queries.channel_rows import ChannelRow, make_row
-from service.console.queries.channel_states import State, channel_state
+from service.console.queries.channel_rows import ChannelRow, State, channel_state, make_row
 from service.console.queries.overdue_channels import OverdueChannels
 from service.errors import CoronetError
 from service.feeds.canonical_urls import host_of
 from service.model import ChannelId
-from service.net.registrable_domains import host_and_parent_domains, site_of
+from service.net.sites_and_networks import host_and_parent_domains, site_of
 from service.observability.metrics import CHANNELS, SUBSCRIPTIONS, UNPOLLED_CHANNELS
 from service.store import Store
 from service.store.client.keys import REGISTRY_BUCKETS

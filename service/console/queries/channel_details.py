@@ -14,15 +14,14 @@ from aiohttp import web
 from msgspec import structs
 
 from service.console.app_keys import STORE
-from service.console.queries.channel_rows import make_row
-from service.console.queries.channel_states import State, channel_state
+from service.console.queries.channel_rows import State, channel_state, make_row
 from service.corona.fleet_policy import SECONDS_PER_HOUR
 from service.corona.optimizer.poll_explanation import BindingConstraint, PollExplanation
 from service.errors import AssignmentPending, NoWorker
 from service.feeds.canonical_urls import host_of, selector_of
 from service.feeds.websub_protocol import HubState, Status
 from service.model import Channel, ChannelId, Entry, NodeInfo, PollingHints, PollResult, Validators
-from service.net.registrable_domains import site_of
+from service.net.sites_and_networks import site_of
 from service.store import Store
 from service.store.channels.admin_settings import AdministeredChannel
 from service.store.channels.poll_rate_history import PollRate

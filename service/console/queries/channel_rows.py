@@ -1,6 +1,10 @@
-"""The fields of channels by which the console's lists search, filter and sort them."""
+"""Rows of channels: the fields by which the console's lists search, filter and sort channels, and the channels' states.
+
+The states are polled, failing, paused, blocked, idle and moved.
+"""
 
 from sys import intern
+from typing import Literal
 
 import msgspec
 
@@ -8,7 +12,7 @@ from service.corona.polling_limits import PollingLimits
 from service.corona.weekly_rhythm import publishing_clock
 from service.feeds.canonical_urls import host_of
 from service.model import ChannelId
-from service.net.registrable_domains import site_of
+from service.net.sites_and_networks import site_of
 from service.store.channels.admin_settings import AdministeredChannel
 
 
@@ -58,3 +62,25 @@ def make_row(found: AdministeredChannel, now_s: float) -> ChannelRow:
         limits=found.limits.without_past_pause(now_s),
         rhythm=found.updates.rhythm if publishing_clock(found.updates.rhythm) else b"",
     )
+
+
+State = Literal["polled", "failing", "paused", "blocked", "idle", "moved"]
+"""``failing``: the last poll failed. ``idle``: not polled, because it has no subscribers and no admin has set it to be
+polled without subscribers. ``paused``: paused by an admin. ``blocked``: an admin has blocked its host. ``moved``:
+replaced by another channel."""
+
+
+def channel_state(row: ChannelRow, subscribers: int, now_s: float, *, is_blocked: bool) -> State:
+    """Return the state of a channel at the Unix time ``now_s``.
+
+    ``subscribers`` is the channel's number of subscribers. ``is_blocked`` says whether its host is blocked.
+    """
+    if row.moved:
+        return "moved"
+    if is_blocked:
+        return "blocked"
+    if row.paused_until_s > now_s:
+        return "paused"
+    if not (subscribers or row.listed):
+        return "idle"
+    return "failing" if row.failing_since_s else "polled"

@@ -9,8 +9,7 @@ import msgspec
 from cachetools import TTLCache
 
 from service.console.queries.channel_cache import ChannelCache
-from service.console.queries.channel_rows import ChannelRow
-from service.console.queries.channel_states import State
+from service.console.queries.channel_rows import ChannelRow, State
 from service.model import ChannelId
 
 _ORDER_TTL_S: Final = 5.0

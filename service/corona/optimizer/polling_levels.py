@@ -47,8 +47,7 @@ from service.corona.optimizer.allocation_solver import AllocationProblem
 from service.corona.optimizer.objectives import Floats
 from service.corona.optimizer.tradeoff_clusters import TradeoffClusters, pack_columns, unpack_columns
 from service.model import ChannelId
-from service.overlay.id_space import BITS
-from service.overlay.ring import RingView
+from service.overlay.ring import BITS, RingView
 
 SPREAD = 0.1
 """The width in levels of the range over which the thresholds of channels of equal weight are spread."""

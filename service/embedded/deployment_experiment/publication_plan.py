@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
-from service.simulate.corona_survey import draw_intervals_s, zipf_subscribers
+from service.simulate.corona.workload import draw_intervals_s, zipf_subscribers
 from service.simulate.numerics import Floats
 from service.simulate.schedulers.polls import weighted_quantile
 

@@ -1,8 +1,9 @@
-"""The client of a parser process, in which a malicious document can end nothing but that process (guarantee I7).
+"""The clients of parser processes, in which a malicious document can end nothing but that process (guarantee I7).
 
 The client's own process loads neither feedparser nor lxml. The parser process runs ``parser_process`` as a child. It is
 started on demand and handles one request after the other. It is killed if a document exceeds its time or memory
-(``resource_limits``), and after two minutes without a request.
+(``resource_limits``), and after two minutes without a request. OPML files are parsed one at a time, each in a parser
+process of its own.
 """
 
 import asyncio
@@ -11,6 +12,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Self, cast
 
@@ -18,8 +20,8 @@ import msgspec
 import structlog
 
 import service
-from service.errors import OperationalError, ParseKilled, from_fault
-from service.feeds.opml_writer import OpmlDocument
+from service.errors import OperationalError, ParseKilled, ParserBusy, UserError, from_fault
+from service.feeds.opml_writer import MAX_OPML_BYTES, OpmlDocument
 from service.feeds.sandbox.protocol import (
     LENGTH_BYTES,
     MAX_FRAME_BYTES,
@@ -195,3 +197,48 @@ async def _start_process(niceness: int) -> asyncio.subprocess.Process:
         with contextlib.suppress(ProcessLookupError):
             os.setpriority(os.PRIO_PROCESS, process.pid, niceness)
     return process
+
+
+_MAX_PENDING_FILES = 8
+"""Largest number of files, of up to 5 MiB each, that are being loaded, wait, or are being parsed at the same time."""
+_MAX_WAIT_S = 7.0
+_BUSY = "Other lists of feeds are being read. Try again in a minute."
+
+
+class OpmlParserClient:
+    """Parses OPML files one at a time, each in a new process, so that channels' documents never wait for a file.
+
+    A file that has to wait for more than 7 seconds is refused.
+    """
+
+    def __init__(self) -> None:
+        self._turn = asyncio.Lock()
+        self._pending = 0
+
+    async def read(self, load: Callable[[], Awaitable[bytes]]) -> OpmlDocument:
+        """Return the feeds in the OPML file whose content ``load`` returns.
+
+        ``load`` is not called if 8 files are pending. Raises the errors of ``load``, :class:`ParserBusy` if too many
+        files are pending, and :class:`UserError` for a file that is not OPML, is too large, or takes too much time or
+        memory.
+        """
+        if self._pending >= _MAX_PENDING_FILES:
+            raise ParserBusy(_BUSY)
+        self._pending += 1
+        try:
+            body = await load()
+            if len(body) > MAX_OPML_BYTES:
+                raise UserError(f"The file is larger than {MAX_OPML_BYTES:,} bytes.")
+            return await self._parse(body)
+        except ParseKilled as error:
+            raise UserError("The file takes more time or memory to read than a list of feeds gets.") from error
+        finally:
+            self._pending -= 1
+
+    async def _parse(self, body: bytes) -> OpmlDocument:
+        try:
+            async with asyncio.timeout(_MAX_WAIT_S) as wait, self._turn, ParserClient() as parser:
+                wait.reschedule(None)
+                return await parser.parse_opml(body)
+        except TimeoutError:
+            raise ParserBusy(_BUSY) from None

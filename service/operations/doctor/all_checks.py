@@ -1,4 +1,4 @@
-"""All checks of ``coronet doctor``, for one program or for all.
+"""All checks of ``coronet doctor``, for one program or for all, and the checks of this machine, bots and the console.
 
 Every check returns a :class:`CheckResult` and raises no exception if a server is unreachable. No check disturbs running
 programs or takes longer than a few seconds.
@@ -6,16 +6,87 @@ programs or takes longer than a few seconds.
 
 import asyncio
 import platform
+import resource
+from collections.abc import Sequence
 from importlib.metadata import version
 from itertools import chain
 
-from service.operations.doctor.check_report import CheckResult
-from service.operations.doctor.machine_checks import check_file_limit, check_parser
+from service.embedded.ports import is_ready
+from service.errors import CoronetError, Unreachable
+from service.feeds.sandbox.parser_client import ParserClient
+from service.feeds.sandbox.protocol import Confinement, Document
+from service.net.internal_clients import ProcessClient
 from service.operations.doctor.polling_checks import check_polling
-from service.operations.doctor.program_checks import check_bots, check_console
-from service.operations.doctor.redis_checks import check_store
+from service.operations.doctor.redis_checks import check_store, read_store
+from service.operations.doctor.report import CheckResult
 from service.operations.doctor.xmpp_login_check import check_xmpp_logins
 from service.settings import Settings
+
+MIN_OPEN_FILES = 1024
+_SAMPLE_FEED = b"<rss version='2.0'><channel><title>T</title><item><title>a</title></item></channel></rss>"
+_PARSER_ADVICE = "Workers cannot parse documents. Raise the limits of memory and processes (`ulimit -v`, `ulimit -u`)."
+_CONFINEMENTS: dict[Confinement | None, str] = {
+    "seccomp": "confined by a seccomp filter: no files, no network",
+    "rlimits": "confined by resource limits only: no files, no network; this kernel supports no seccomp filter",
+}
+
+
+def check_file_limit() -> CheckResult:
+    """Check the limit on open files, which also limits connections."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    enough = soft == resource.RLIM_INFINITY or soft >= MIN_OPEN_FILES
+    advice = f"Raise the limit to {MIN_OPEN_FILES} or more: `ulimit -n 4096`, or LimitNOFILE= in a systemd unit."
+    return CheckResult("Open files", ok=enough, details=f"at most {soft}", advice=advice)
+
+
+async def check_parser() -> list[CheckResult]:
+    """Check that a parser process starts and parses a document, and report how it is confined."""
+    try:
+        async with ParserClient() as parser:
+            await parser.parse_document(Document(_SAMPLE_FEED, "https://example.org/", {}))
+            return [CheckResult("Parser", ok=True, details=_CONFINEMENTS[parser.confinement])]
+    except CoronetError as error:
+        return [CheckResult("Parser", ok=False, details=str(error), advice=_PARSER_ADVICE)]
+
+
+async def check_bots(settings: Settings) -> list[CheckResult]:
+    """Check the readiness of every bot that has announced itself within the last minute; [] if Redis is unavailable."""
+    urls = await read_store(settings, lambda store: store.bot_endpoints.metrics_urls())
+    if urls is None:
+        return []
+    async with ProcessClient() as processes:
+        return [judge_bots(await asyncio.gather(*(_unreadiness(processes, url) for url in urls)))]
+
+
+def judge_bots(reasons: Sequence[str]) -> CheckResult:
+    """Return the result of checking all bots.
+
+    ``reasons`` has, for each bot, the reason why it is not ready; "" means that it is ready.
+    """
+    ready = sum(not reason for reason in reasons)
+    details = f"{ready} ready"
+    if ready < len(reasons):
+        details += f", {len(reasons) - ready} not: {' '.join(dict.fromkeys(filter(None, reasons)))}"
+    advice = "See its log." if reasons else "Start `coronet bot` (or `serve`): nobody gets notifications without."
+    return CheckResult("Bots", ok=0 < ready == len(reasons), details=details, advice=advice)
+
+
+async def _unreadiness(processes: ProcessClient, metrics_url: str) -> str:
+    try:
+        return await processes.unready_reason(metrics_url.removesuffix("/metrics"))
+    except Unreachable:
+        return "one does not respond"
+
+
+async def check_console(settings: Settings) -> list[CheckResult]:
+    """Check ``/readyz`` of a console on this machine."""
+    ready = settings.console_port != 0 and await is_ready(settings.console_port)
+    details = f"port {settings.console_port} {'is ready' if ready else 'is not ready'}"
+    return [
+        CheckResult(
+            "Console", ok=ready, details=details, advice="Start it (`coronet console` or `serve`), or see its log."
+        )
+    ]
 
 
 async def examine(settings: Settings) -> list[CheckResult]:

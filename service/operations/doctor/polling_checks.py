@@ -14,8 +14,8 @@ from service.corona.fleet_policy import FleetObjective, Levels
 from service.corona.optimizer.poll_explanation import BindingConstraint
 from service.errors import Unreachable
 from service.net.internal_clients import ProcessClient
-from service.operations.doctor.check_report import CheckResult
 from service.operations.doctor.redis_checks import read_store
+from service.operations.doctor.report import CheckResult
 from service.operations.poll_constraints import BOUND_LABELS, bound_shares, one_bound_warning
 from service.settings import Settings
 from service.store import Store

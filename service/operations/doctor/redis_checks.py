@@ -6,7 +6,7 @@ from typing import Final, TypeVar
 
 from service.clock import Clock, SystemClock
 from service.errors import StoreIdentityMismatch, StoreUnavailable
-from service.operations.doctor.check_report import CheckResult
+from service.operations.doctor.report import CheckResult
 from service.operations.store_metrics import RedisInfo, read_infos
 from service.settings import Settings
 from service.store import Store, opened

@@ -16,8 +16,8 @@ from collections.abc import AsyncIterator, Mapping
 from html import escape
 
 from service.errors import OperationalError
-from service.operations.doctor.check_report import CheckResult
 from service.operations.doctor.redis_checks import SYSTEM_CLOCK, read_store
+from service.operations.doctor.report import CheckResult
 from service.settings import Settings
 from service.store import Store
 

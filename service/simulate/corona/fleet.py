@@ -17,7 +17,8 @@ only the owner polls. A channel whose wedge of level K - 1 has no nodes is an *o
 Orphans are summarised in a cluster of their own, the slack cluster, because their size cannot change.
 """
 
-from collections.abc import Iterable, Sequence
+import heapq
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache, lru_cache, partial
 from itertools import count
 from math import isfinite
@@ -57,7 +58,30 @@ from service.simulate.corona.workload import (
     point_of,
 )
 from service.simulate.numerics import HOUR_S, Bools, Floats, Ints
-from service.simulate.virtual_clock import VirtualClock
+
+
+class VirtualClock:
+    """The simulated time, and a queue of function calls that are due at later times."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self._due: list[tuple[float, int, Callable[[], None]]] = []
+        self._order = count()
+
+    def after(self, delay_s: float, act: Callable[[], None]) -> None:
+        """Call ``act`` in ``delay_s`` simulated seconds.
+
+        Calls at the same time are made in the order in which they were added.
+        """
+        heapq.heappush(self._due, (self.now_s + delay_s, next(self._order), act))
+
+    def run_until(self, end_s: float) -> None:
+        """Advance the simulated time to ``end_s``, and make all calls that are due until then, in order of time."""
+        while self._due and self._due[0][0] <= end_s:
+            self.now_s, _, act = heapq.heappop(self._due)
+            act()
+        self.now_s = end_s
+
 
 CACHED_AGGREGATES = 4096
 """Number of aggregates (summaries of channels) in each cache; one takes 20 kB."""

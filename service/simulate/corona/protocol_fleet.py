@@ -16,8 +16,7 @@ from service.corona.node_protocol import NodeProtocol
 from service.corona.update_rates import UpdateHistory
 from service.model import Change, ChannelId, Delta, Entry, NodeId, NodeInfo, Validators
 from service.overlay.ring import RingView, owned_prefixes
-from service.simulate.corona.fleet import SimulatedNetwork
-from service.simulate.virtual_clock import VirtualClock
+from service.simulate.corona.fleet import SimulatedNetwork, VirtualClock
 
 TICKS_PER_MAINTENANCE = 4
 """Number of times that a node's timer fires per maintenance interval, as in workers."""

@@ -1,5 +1,9 @@
 """The workload of Corona §5: parameters of a run, channels, node ids, and nearest-node queries for many channels.
 
+Several experiments draw channels from the distributions of the paper's survey: 10 % of the channels change every 10 min
+to 1 h and 40 % every 1 to 120 h, log-uniformly, and half of them once a week. Popularity is Zipf with exponent 0.5,
+independent of the update interval.
+
 An id has 160 bits. Only the first 64 bits, the id's *point*, are drawn, because ids already differ in these.
 
 ``NodeTrie`` finds the nearest nodes of a hundred thousand channels at once, while production's ``RingView`` serves one
@@ -20,10 +24,31 @@ from numpy.typing import NDArray
 from service.corona.fleet_policy import FleetPolicy, Goal
 from service.corona.optimizer.node_allocation import ChannelFactors, FactorTable, factor_table
 from service.model import ChannelId, NodeId
-from service.overlay.id_space import BITS, from_hex, to_hex
-from service.overlay.ring import balanced_id
-from service.simulate.corona_survey import ZIPF_EXPONENT, draw_intervals_s
-from service.simulate.numerics import HOUR_S, MINUTE_S, Floats, Ints
+from service.overlay.ring import BITS, balanced_id, from_hex, to_hex
+from service.simulate.numerics import HOUR_S, MINUTE_S, WEEK_S, Floats, Ints
+
+ZIPF_EXPONENT = 0.5
+SUBSCRIBERS_PER_CHANNEL = 50
+"""Corona §5: 5,000,000 subscriptions to 100,000 channels."""
+
+
+def draw_intervals_s(channels: int, rng: np.random.Generator) -> Floats:
+    """Draw the mean time between updates of each channel, with the distribution of Corona §5."""
+    fast = np.exp(rng.uniform(np.log(10 * MINUTE_S), np.log(HOUR_S), channels))
+    middle = np.exp(rng.uniform(np.log(HOUR_S), np.log(120 * HOUR_S), channels))
+    place = rng.random(channels)
+    return np.where(place < 0.1, fast, np.where(place < 0.5, middle, WEEK_S))  # noqa: PLR2004 - shares of the paper
+
+
+def zipf_subscribers(channels: int, rng: np.random.Generator, per_channel: int = SUBSCRIBERS_PER_CHANNEL) -> Ints:
+    """Return the number of subscribers of each channel in random order, with a Zipf distribution.
+
+    The number is at least 1, and ``per_channel`` on average.
+    """
+    share = np.arange(1, channels + 1) ** -ZIPF_EXPONENT
+    wanted = share / share.sum() * channels * per_channel
+    return rng.permutation(np.maximum(1, np.round(wanted)).astype(np.int64))
+
 
 Points = NDArray[np.uint64]
 

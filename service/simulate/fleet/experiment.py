@@ -16,10 +16,9 @@ from service.corona.update_rates import UpdateEstimate, UpdateHistory
 from service.model import ChannelId
 from service.overlay.ring import RingView
 from service.simulate.corona.protocol_fleet import TICKS_PER_MAINTENANCE, StoredChannel
-from service.simulate.corona.workload import DRAWN_BITS, hex_id
-from service.simulate.corona_survey import draw_intervals_s, zipf_subscribers
+from service.simulate.corona.workload import DRAWN_BITS, draw_intervals_s, hex_id, zipf_subscribers
 from service.simulate.fleet import costs
-from service.simulate.fleet.object_sizes import total_bytes
+from service.simulate.fleet.costs import total_bytes
 from service.simulate.fleet.section_fleet import FLEET_AHEAD_S, HEARTBEATS_PER_LEASE, SectionFleet, Traffic
 from service.simulate.numerics import HOUR_S
 

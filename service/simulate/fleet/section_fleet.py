@@ -19,8 +19,7 @@ from service.corona import events, messages
 from service.corona.fleet_policy import FleetPolicy
 from service.corona.optimizer.node_allocation import aggregate_base
 from service.model import Change, ChannelId, Delta, Entry, NodeId, NodeInfo, Validators
-from service.overlay.id_space import BITS, from_hex
-from service.overlay.ring import balanced_id
+from service.overlay.ring import BITS, balanced_id, from_hex
 from service.simulate.corona.fleet import SimulatedNetwork
 from service.simulate.corona.protocol_fleet import (
     TICKS_PER_MAINTENANCE,

@@ -1,6 +1,6 @@
 """Publication traces: the entries of all channels over time, the same for all schedulers of an experiment.
 
-Update intervals and subscribers are those of Corona §5 (``corona_survey``).
+Update intervals and subscribers are those of Corona §5 (``corona.workload``).
 
 *Poisson* publishers have no daily or weekly pattern. *Rhythmic* publishers have the same mean update intervals, but
 publish mostly during the day on working days of their time zone. A third of them publish several entries at a time.
@@ -12,7 +12,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from service.simulate.corona_survey import draw_intervals_s, zipf_subscribers
+from service.simulate.corona.workload import draw_intervals_s, zipf_subscribers
 from service.simulate.numerics import HOUR_S, MINUTE_S, WEEK_S, Floats, Ints
 
 BURSTY_SHARE = 1 / 3

@@ -34,7 +34,7 @@ field               content
 ``entries``         entries that searches can find: see service.store.channels.public_entries.EntryTable (msgpack)
 ``failing_since``   first failed poll since the last good one (Unix s)
 ``failed``          last failed poll that the back-off includes (Unix s)
-``backoff``         shortest interval between polls while they fail (s): see service.feeds.failure_backoff
+``backoff``         shortest interval between polls while they fail (s): see service.feeds.channel_health
 ``tags``            admins' tags, separated by spaces
 ``note``            admins' note
 ``paused``          end of an admin's pause (Unix s)

@@ -11,8 +11,14 @@ import msgspec
 
 from service.discovery.av_pairs import Pair
 from service.errors import LeaseLost, StaleVersion
-from service.feeds.channel_health import HEALTHY, ChannelHealth, Evidence, PollReport
-from service.feeds.failure_backoff import FIRST_BACKOFF_S, LONGEST_BACKOFF_S
+from service.feeds.channel_health import (
+    FIRST_BACKOFF_S,
+    HEALTHY,
+    LONGEST_BACKOFF_S,
+    ChannelHealth,
+    Evidence,
+    PollReport,
+)
 from service.location.content_cache import (
     MAX_LATEST_ENTRIES,
     Content,

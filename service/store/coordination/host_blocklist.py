@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from service.errors import HostBlocked, LimitReached
-from service.net.registrable_domains import host_and_parent_domains
+from service.net.sites_and_networks import host_and_parent_domains
 from service.store.client import keys
 from service.store.client.redis_client import RedisClient, RedisRepository
 

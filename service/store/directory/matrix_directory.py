@@ -3,21 +3,35 @@
 A content name consists of AV-pairs. Each AV-pair has a matrix of cells, in which the names with this pair are
 registered. Any process may register and find names. All data that a process caches may be lost: names are registered
 again before they expire, and a wrong cached size is corrected by the answers of cells.
+
+Cells refer to names by keys of 8 bytes. The table of names by their keys has ``BUCKETS`` hashes, which are so small
+that Redis keeps them as listpacks. A name is stored whenever it is registered, and expires with its registration. Names
+are never removed earlier, so a process caches names that it has read until they expire. Otherwise, the names of a
+popular AV-pair would be read with each query, and always from the same nodes: additional replicas of the pair's matrix
+would not help them.
+
+Workers list the names of channels with an AV-pair in lookup directories in memory; :class:`MatrixNameReader` reads
+them.
 """
 
+import struct
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from heapq import nlargest
 from secrets import randbits
+from typing import TypeGuard
 
 import msgspec
+from cachetools import LRUCache
 
 from service.discovery import matrix_cell, matrix_registration
-from service.discovery.av_pairs import ContentKind
+from service.discovery.av_pairs import ContentKind, Pair
 from service.discovery.av_pairs import Pair as AvPair
 from service.discovery.cell_rounds import run_together
 from service.discovery.matrix import CellAddress, MatrixLimits, MatrixSize, PairKey, home_partition
 from service.discovery.matrix_cell import CellAnswer, CellState
 from service.discovery.matrix_search import MatrixReaders, PairClause, PairQuery, read_matrix, search
+from service.discovery.partial_lookup.node_shares import NamesOfPair
 from service.discovery.postings import NameKey, Posting, name_key, pack
 from service.discovery.search_candidates import (
     MAX_WEIGHT,
@@ -27,11 +41,62 @@ from service.discovery.search_candidates import (
     QueriedMatrix,
 )
 from service.discovery.text_search.ranking import clause_importance
+from service.store.channels.channels import Channels
+from service.store.client import keys
+from service.store.client import redis_client as redis
 from service.store.client.redis_client import RedisClient
-from service.store.directory.content_name_table import ContentNameTable
 from service.store.directory.matrix_access import LIMITS, MatrixAccess
 from service.store.directory.matrix_cells import MatrixCells
 from service.store.directory.vocabulary_store import StoredVocabulary
+
+BUCKETS = 1 << 12
+_EXPIRY = struct.Struct(">I")
+_CACHED_NAMES = 20_000
+_READER_CACHED_NAMES = 100_000
+
+
+class ContentNameTable:
+    """The names of one directory. Every method may raise :class:`service.errors.StoreUnavailable`."""
+
+    def __init__(self, client: RedisClient, about: ContentKind) -> None:
+        """Create the table of the names of channels or of entries, as ``about`` states."""
+        self._redis = client
+        self._about = about
+        self._cached: LRUCache[NameKey, bytes] = LRUCache(_CACHED_NAMES)
+
+    async def put(self, names: Iterable[str], expires_s: int) -> None:
+        """Store names until ``expires_s`` (Unix time), unless they are already stored for longer."""
+        expiry = _EXPIRY.pack(expires_s)
+        by_bucket: dict[str, list[redis.Value]] = {}
+        for name in names:
+            key = name_key(name)
+            by_bucket.setdefault(self._bucket(key), []).extend((_field(key), expiry + name.encode()))
+        await self._redis.call_many(
+            [redis.script_command("names_put", (bucket,), *parts) for bucket, parts in by_bucket.items()]
+        )
+
+    async def resolve(self, name_keys: Sequence[NameKey]) -> dict[NameKey, str]:
+        """Return names by their keys. Keys of names that are not registered any more are left out."""
+        now_s = time.time()
+        found = {key: value for key in name_keys if _is_current(value := self._cached.get(key), now_s)}
+        missing = [key for key in name_keys if key not in found]
+        held = await self._redis.call_many([("HGET", self._bucket(key), _field(key)) for key in missing])
+        read = {key: value for key, value in zip(missing, held, strict=True) if _is_current(value, now_s)}
+        self._cached.update(read)
+        found |= read
+        return {key: found[key][_EXPIRY.size :].decode() for key in name_keys if key in found}
+
+    def _bucket(self, key: NameKey) -> str:
+        return keys.names_bucket(self._about, key % BUCKETS)
+
+
+def _is_current(value: bytes | None, now_s: float) -> TypeGuard[bytes]:
+    return value is not None and _EXPIRY.unpack_from(value)[0] > now_s
+
+
+def _field(key: NameKey) -> bytes:
+    return key.to_bytes(8)
+
 
 _ONE = MatrixSize()
 
@@ -211,3 +276,32 @@ class Directory(MatrixAccess):
                 self._sizes.pop(pair, None)
             else:
                 self._sizes[pair] = size
+
+
+class MatrixNameReader:
+    """Reads names of channels from the matrices. Methods may raise :class:`service.errors.StoreUnavailable`."""
+
+    def __init__(self, directory: Directory, channels: Channels) -> None:
+        """Create a reader of the names of channels in ``directory``."""
+        self._directory = directory
+        self._channels = channels
+        self._names: LRUCache[NameKey, str] = LRUCache(_READER_CACHED_NAMES)
+
+    async def names_of(self, pair: Pair, max_count: int, known_mark: Hashable) -> NamesOfPair | None:
+        """Return the ``max_count`` best names with an AV-pair, those with the greatest weights first.
+
+        ``known_mark`` is the ``mark`` of the caller's last result; None if there is none. If no name or weight has
+        changed since, the result is None. Raises :class:`service.errors.CellsUnavailable`.
+        """
+        weights = await self._directory.weights_of(pair)
+        mark = hash(frozenset(weights.items()))
+        if mark == known_mark:
+            return None
+        best = nlargest(max_count, weights, key=lambda key: (weights[key], -key))
+        self._names.update(await self._directory.resolve([key for key in best if key not in self._names]))
+        named = [(self._names[key], weights[key]) for key in best if key in self._names]
+        return NamesOfPair(named, len(weights) - len(best) + len(named), mark)
+
+    async def pairs_of(self, names: Sequence[str]) -> list[frozenset[Pair]]:
+        """Return all AV-pairs of each name, in order; an empty set for a channel that is not registered."""
+        return await self._channels.content_names(names)

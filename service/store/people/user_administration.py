@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from service.model import UserId
-from service.net.jid_domains import domain_of_jid
+from service.net.sites_and_networks import domain_of_jid
 from service.store.client import keys
 from service.store.client.redis_client import RedisClient
 from service.store.coordination.host_blocklist import BlockedHosts

@@ -1,4 +1,8 @@
-"""State and settings of users; their preferences for subscriptions are in ``preference_store``."""
+"""State and settings of users, their home addresses, and their preferences for subscriptions.
+
+A user's home address is that of the bot to which the user wrote first. Only this bot writes to the user. Preferences
+are in :mod:`service.users.preferences`.
+"""
 
 from collections.abc import Iterable, Sequence
 from typing import Final, Literal
@@ -6,10 +10,12 @@ from typing import Final, Literal
 import msgspec
 
 from service.model import UserId
-from service.net.jid_domains import domain_of_jid
+from service.net.sites_and_networks import domain_of_jid
 from service.store.client import keys
+from service.store.client.keys import user_id
 from service.store.client.redis_client import RedisClient, RedisRepository, script_command
 from service.store.coordination.host_blocklist import BlockedHosts
+from service.users.preferences import NO_PREFERENCES, Preferences, PreferencesByNumber
 from service.users.user_settings import DEFAULT_USER_SETTINGS, UserSettings
 
 
@@ -152,3 +158,56 @@ class Users(RedisRepository):
     async def count(self) -> int:
         """Return the number of users who have ever written to a bot."""
         return int(await self._redis.call("SCARD", keys.USERS))
+
+
+_ARRIVAL_TTL_S: Final = 3_600
+
+
+class HomeAddresses(RedisRepository):
+    """Home addresses by user. Every method may raise :class:`StoreUnavailable`."""
+
+    async def of_users(self, uids: Sequence[UserId]) -> list[str]:
+        """Return the home address of each user, in order; "" if it is unknown."""
+        found = await self._redis.call_many([("GET", keys.home_address(uid)) for uid in uids])
+        return [address.decode() if address else "" for address in found]
+
+    async def record_arrival(self, jid: str, address: str) -> None:
+        """Record ``address`` as the home address of a user who is not admitted yet. It is kept for an hour."""
+        await self._redis.call("SET", keys.home_address(user_id(jid)), address, "NX", "EX", _ARRIVAL_TTL_S)
+
+    async def keep(self, jid: str) -> None:
+        """Keep the home address of a user permanently, because the user was admitted."""
+        await self._redis.call("PERSIST", keys.home_address(user_id(jid)))
+
+    async def set(self, jids: Sequence[str], address: str) -> None:
+        """Set the home address of group chats to ``address``, the bot that is in them."""
+        await self._redis.call_many([("SET", keys.home_address(user_id(jid)), address) for jid in jids])
+
+
+_NOTHING: Final[PreferencesByNumber] = {}
+"""The preferences of nearly all users: one shared object, because callers cache them for each recipient."""
+
+
+class PreferenceStore(RedisRepository):
+    """Preferences by user and by number of the subscription.
+
+    Methods may raise :class:`service.errors.StoreUnavailable`.
+    """
+
+    async def of_users(self, uids: Sequence[UserId]) -> list[PreferencesByNumber]:
+        """Return the preferences of each user, in order. Number 0 stands for all subscriptions."""
+        found = await self._redis.call_many([("HGETALL", keys.preferences(uid)) for uid in uids])
+        return [
+            {int(number): msgspec.msgpack.decode(packed, type=Preferences) for number, packed in held.items()}
+            if held
+            else _NOTHING
+            for held in found
+        ]
+
+    async def put(self, jid: str, number: int, preferences: Preferences) -> None:
+        """Store a user's preferences for the subscription with this number. Number 0 stands for all subscriptions."""
+        key = keys.preferences(keys.user_id(jid))
+        if preferences == NO_PREFERENCES:
+            await self._redis.call("HDEL", key, number)
+        else:
+            await self._redis.call("HSET", key, number, msgspec.msgpack.encode(preferences))

@@ -17,7 +17,7 @@ from service.clash.prefix_query import Position, PrefixQuery, ReadDonor, ReadLea
 from service.clash.table_transitions import Accepted
 from service.feeds.canonical_urls import host_of
 from service.model import ChannelId, UserId
-from service.net.registrable_domains import site_of
+from service.net.sites_and_networks import site_of
 from service.store.channels.registry_changes import record_change
 from service.store.client import keys
 from service.store.client.redis_client import RedisClient, script_command

@@ -15,7 +15,7 @@ import pytest_asyncio
 from aiohttp import hdrs, web
 from yarl import URL
 
-from service.console.auth.cookies import SESSION_COOKIE
+from service.console.auth.authentication import SESSION_COOKIE
 from service.console.auth.passwords import Passwords
 from service.net.http_server import serve_http
 from service.store import Store

@@ -8,7 +8,7 @@ from yarl import URL
 from service.errors import Fault
 from service.feeds.canonical_urls import channel_id, page_url
 from service.model import Channel, Entry, FeedLink, PollingHints, PollResult, Validators
-from service.overlay.id_space import BITS, to_hex
+from service.overlay.ring import BITS, to_hex
 from service.store import Store
 from service.store.channels.channel_records import Snapshot
 from service.store.client import keys

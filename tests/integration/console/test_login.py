@@ -9,7 +9,7 @@ from argon2.exceptions import VerifyMismatchError
 from yarl import URL
 
 from service.console.app_keys import PASSWORDS
-from service.console.auth.cookies import SESSION_COOKIE
+from service.console.auth.authentication import SESSION_COOKIE
 from service.console.auth.first_account import create_setup_link
 from service.console.auth.passwords import Passwords
 from service.store import Store

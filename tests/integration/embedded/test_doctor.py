@@ -19,12 +19,10 @@ from service.embedded.private_prosody import PrivateProsody
 from service.errors import CoronetError
 from service.net.health_endpoints import serve_health
 from service.observability.metrics import OWNED_CHANNELS, GaugeShare
-from service.operations.doctor.all_checks import examine
-from service.operations.doctor.check_report import EXIT_CODES, CheckResult, as_json, as_text, worst_severity
-from service.operations.doctor.machine_checks import check_file_limit, check_parser
+from service.operations.doctor.all_checks import check_console, check_file_limit, check_parser, examine, judge_bots
 from service.operations.doctor.polling_checks import check_polling, judge_polling
-from service.operations.doctor.program_checks import check_console, judge_bots
 from service.operations.doctor.redis_checks import check_store, judge_redis
+from service.operations.doctor.report import EXIT_CODES, CheckResult, as_json, as_text, worst_severity
 from service.operations.doctor.xmpp_login_check import bot_silences_s, check_xmpp
 from service.store import open_store, opened
 from tests.support.bot_in_process import serving

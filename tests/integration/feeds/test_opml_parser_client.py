@@ -10,8 +10,7 @@ import pytest
 
 from service.errors import ParserBusy, TooLarge, UserError
 from service.feeds.opml_writer import MAX_OPML_BYTES, OpmlSubscription, write
-from service.feeds.sandbox import opml_parser_client
-from service.feeds.sandbox.opml_parser_client import OpmlParserClient
+from service.feeds.sandbox.parser_client import OpmlParserClient
 from tests.integration.feeds.test_parser_client import children
 from tests.support.waiting import until_so
 
@@ -22,7 +21,7 @@ THREE_LARGE_LISTS = """
 import asyncio, sys
 from pathlib import Path
 from service.feeds.opml_writer import MAX_OPML_BYTES
-from service.feeds.sandbox.opml_parser_client import OpmlParserClient
+from service.feeds.sandbox.parser_client import OpmlParserClient
 
 async def load():
     return b"<opml>" + b"\\n" * (MAX_OPML_BYTES - 6)
@@ -65,7 +64,7 @@ async def test_files_are_parsed_one_at_a_time() -> None:
 
 
 async def test_files_beyond_the_limit_are_refused_before_loading(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opml_parser_client, "_MAX_PENDING_FILES", 2)
+    monkeypatch.setattr("service.feeds.sandbox.parser_client._MAX_PENDING_FILES", 2)
     reader, loaded = OpmlParserClient(), asyncio.Event()
 
     async def load_late() -> bytes:
@@ -82,7 +81,7 @@ async def test_files_beyond_the_limit_are_refused_before_loading(monkeypatch: py
 
 
 async def test_a_file_that_waits_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opml_parser_client, "_MAX_WAIT_S", 0.01)
+    monkeypatch.setattr("service.feeds.sandbox.parser_client._MAX_WAIT_S", 0.01)
     reader = OpmlParserClient()
     slow = asyncio.create_task(reader.read(load_slow))
     await until_so(children, "the first is read")

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from service.background_tasks import BackgroundTasks
+from service.asyncio_tasks import BackgroundTasks
 from service.corona.events import (
     ChannelsListed,
     Event,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from service.background_tasks import BackgroundTasks
+from service.asyncio_tasks import BackgroundTasks
 from service.clock import SystemClock
 from service.corona.events import (
     ChannelsChanged,

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 import pytest_asyncio
 
-from service.background_tasks import BackgroundTasks
+from service.asyncio_tasks import BackgroundTasks
 from service.clash.key_groups import KeyGroup
 from service.clash.move_steps import Outcome, SplitGroup, Step
 from service.clash.server_table import GroupState, Move

@@ -6,8 +6,8 @@ from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds, FleetObjective
 from service.corona.optimizer.poll_explanation import BindingConstraint, PollExplanation
 from service.embedded.sample_publisher import SamplePublisher
 from service.errors import AssignmentPending
-from service.operations.doctor.check_report import CheckResult
 from service.operations.doctor.polling_checks import check_polling, judge_polling
+from service.operations.doctor.report import CheckResult
 from service.settings import Settings
 from service.store import Store
 from tests.integration.workers.conftest import StartWorker

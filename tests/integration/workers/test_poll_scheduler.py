@@ -8,7 +8,7 @@ from math import inf
 import pytest
 import pytest_asyncio
 
-from service.background_tasks import BackgroundTasks
+from service.asyncio_tasks import BackgroundTasks
 from service.corona.events import Event, StartPolling, UpdateBase
 from service.corona.messages import Candidate, VersionAnnouncement, VersionBase
 from service.corona.polling_schedule import PollingSchedule

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from service.background_tasks import BackgroundTasks
+from service.asyncio_tasks import BackgroundTasks
 from service.clock import SystemClock
 from service.corona.events import Event
 from service.feeds.canonical_urls import channel_id

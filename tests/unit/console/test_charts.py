@@ -23,8 +23,7 @@ from service.console.resources.fleet.directory import Matrix
 from service.corona.optimizer.poll_explanation import PollingTurn
 from service.model import NodeInfo, PollResult
 from service.operations.shard_administration import Shard
-from service.overlay.id_space import BITS, from_hex, to_hex
-from service.overlay.ring import RingView
+from service.overlay.ring import BITS, RingView, from_hex, to_hex
 from service.store.channels.poll_rate_history import PollRate
 
 HOSTILE = "<script>&"

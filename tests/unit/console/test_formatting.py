@@ -4,10 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.console import durations, formatting, polling_descriptions
-from service.console.durations import format_duration, parse_duration
+from service.console import formatting, polling_descriptions
+from service.console.formatting import TextChange, differences, format_duration, parse_duration
 from service.console.polling_descriptions import describe_bound
-from service.console.text_differences import TextChange, differences
 from service.corona.optimizer.poll_explanation import BindingConstraint
 from service.corona.polling_limits import NO_LIMITS, PollingLimits
 from service.errors import UserError
@@ -20,7 +19,7 @@ from tests.support.poll_explanations import explanation
     [(0.0401, "40 ms"), (1, "1 s"), (59.4, "59 s"), (60, "1 min"), (3600, "1 h"), (86400, "24 h"), (172800, "2 days")],
 )
 def test_duration_has_one_unit(length_s: float, text: str) -> None:
-    assert durations.duration(length_s) == text
+    assert formatting.duration(length_s) == text
 
 
 def test_keep_units_inserts_no_break_spaces() -> None:

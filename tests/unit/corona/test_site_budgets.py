@@ -12,7 +12,7 @@ from service.corona.optimizer.allocation_solver import UNBOUNDED_SCALE, Allocati
 from service.corona.optimizer.poll_explanation import BindingConstraint
 from service.corona.optimizer.tradeoff_clusters import encode, summarise
 from service.corona.site_budgets import POLL_BUDGET_SHARE, SiteBudgets
-from service.overlay.id_space import BITS, from_hex, to_hex
+from service.overlay.ring import BITS, from_hex, to_hex
 from tests.support.corona_node import Node
 from tests.support.ring_strategies import ring
 

@@ -1,6 +1,6 @@
 import pytest
 
-from service.overlay.id_space import digit, from_hex, shared_digits, to_hex
+from service.overlay.ring import digit, from_hex, shared_digits, to_hex
 
 TEXT = "0123456789abcdef" * 2 + "01234567"
 POINT = from_hex(TEXT)

@@ -5,8 +5,8 @@ from functools import cache
 import msgspec
 import pytest
 
+from service.simulate.fleet.costs import total_bytes
 from service.simulate.fleet.experiment import FleetForecast, FleetSetup, run
-from service.simulate.fleet.object_sizes import total_bytes
 
 WHOLE = FleetSetup(nodes=16, channels=96, subscribers=10)
 HALF = msgspec.structs.replace(WHOLE, simulated_channels=48)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from service.simulate.corona_survey import draw_intervals_s, zipf_subscribers
+from service.simulate.corona.workload import draw_intervals_s, zipf_subscribers
 from service.simulate.numerics import DAY_S, HOUR_S, MINUTE_S, WEEK_S
 from service.simulate.schedulers.publication_trace import Publishers, apply_weekly_pattern_s, make_trace, weekly_rates
 

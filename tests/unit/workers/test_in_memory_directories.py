@@ -22,7 +22,7 @@ from service.errors import StoreUnavailable
 from service.model import NodeId, NodeInfo
 from service.overlay.ring import RingView
 from service.store.directory.lookup_directory_client import DirectoryAnnouncements
-from service.store.directory.matrix_name_reader import MatrixNameReader
+from service.store.directory.matrix_directory import MatrixNameReader
 from workers.in_memory_directories import MIN_LOOKUPS, InMemoryDirectories
 
 NODES = [f"{number:x}5" * 20 for number in range(6)]

@@ -5,7 +5,7 @@ from collections.abc import Awaitable
 from types import SimpleNamespace
 from typing import cast
 
-from service.background_tasks import BackgroundTasks
+from service.asyncio_tasks import BackgroundTasks
 from service.settings import Settings
 from service.tick_timer import TickTimer
 from workers.node import Node

@@ -14,7 +14,6 @@ from service.console.auth.permissions import SCOPES, Permission
 from service.console.forms import convert_fields, read_form, redirect_after, redisplay_on_error
 from service.console.middleware.audit_recorder import AUDIT_DETAIL
 from service.console.page_rendering import render
-from service.console.resources.access.api_keys import AddKey, delete_key, get_keys, post_key
 from service.console.resources.access.console_accounts import (
     AddAccount,
     delete_account,
@@ -23,8 +22,15 @@ from service.console.resources.access.console_accounts import (
     post_account,
     post_account_link,
 )
-from service.console.resources.access.ownership_rules import OWN_ACCESS
-from service.console.resources.access.sessions import delete_session, get_sessions
+from service.console.resources.access.sessions_and_api_keys import (
+    OWN_ACCESS,
+    AddKey,
+    delete_key,
+    delete_session,
+    get_keys,
+    get_sessions,
+    post_key,
+)
 from service.console.resources.people.invitations import Invitation, invite
 from service.store.console.accounts import Role
 

@@ -17,8 +17,7 @@ from service.console.app_keys import CHANNEL_CACHE, STORE
 from service.console.auth.permissions import write_access
 from service.console.formatting import short_id
 from service.console.middleware.audit_recorder import AUDIT_DETAIL
-from service.console.resources.channels.channel_settings import PAUSE_UNTIL_RESUMED_S
-from service.console.resources.channels.tags import MAX_TAGS, parse_tag
+from service.console.resources.channels.channel_settings import MAX_TAGS, PAUSE_UNTIL_RESUMED_S, parse_tag
 from service.errors import CoronetError, StoreUnavailable, UserError
 from service.model import ChannelId
 from service.search.entry_registration import remove_channel

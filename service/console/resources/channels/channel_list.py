@@ -10,13 +10,13 @@ from aiohttp import web
 from service.console.api.operations import CURSOR, LIMIT, Operations, Parameter
 from service.console.app_keys import CHANNEL_CACHE, CHANNEL_SEARCH, STORE
 from service.console.auth.permissions import read_access
-from service.console.durations import parse_duration
+from service.console.formatting import parse_duration
 from service.console.forms import convert_fields, read_form, redisplay_on_error
 from service.console.page_rendering import render
 from service.console.pagination import PAGE_SIZE, find_page_start, next_cursor, read_limit, read_page_number
 from service.console.queries.channel_details import ChannelPage, read_channel_views
+from service.console.queries.channel_rows import State
 from service.console.queries.channel_search import ChannelQuery
-from service.console.queries.channel_states import State
 from service.console.resources.channels.bulk_changes import Action, BulkChange, BulkResult, post_bulk
 from service.errors import UserError
 

@@ -13,7 +13,7 @@ from service.console.forms import read_form, redirect_after, redisplay_on_error
 from service.console.middleware.audit_recorder import AUDIT_DETAIL
 from service.console.resources.channels.sites import MAX_REASON_CHARS, parse_host, requested_site, site_page
 from service.errors import UserError
-from service.net.registrable_domains import site_of
+from service.net.sites_and_networks import site_of
 from service.store.coordination.host_blocklist import BlockedHosts, HostBlock
 
 operation = OPERATIONS = Operations()

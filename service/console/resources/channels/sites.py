@@ -25,7 +25,7 @@ from service.console.queries.channel_rows import ChannelRow
 from service.console.resources.channels.channel_settings import PAUSE_UNTIL_RESUMED_S
 from service.feeds.canonical_urls import canonical_url
 from service.model import ChannelId
-from service.net.registrable_domains import site_of
+from service.net.sites_and_networks import site_of
 from service.store import Store
 from service.store.channels.channels import POLLS_KEPT
 

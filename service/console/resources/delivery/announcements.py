@@ -20,7 +20,7 @@ from service.console.page_rendering import render
 from service.errors import NotFound, UserError
 from service.feeds.canonical_urls import canonical_url, channel_id
 from service.model import ChannelId, UserId
-from service.net.registrable_domains import site_of
+from service.net.sites_and_networks import site_of
 from service.store.delivery.announcements import Announcement, AnnouncementProgress, Audience, RecipientKind
 
 _MAX_TEXT_CHARS: Final = 3_000

@@ -1,4 +1,8 @@
-"""The page About, with the versions of Coronet and its dependencies, and the health of Redis and all processes."""
+"""The page About, with the versions of Coronet and its dependencies, and the health of Redis and all processes.
+
+Programs refuse to use a store that has lost data or belongs to another fleet until an admin accepts it, which is an
+operation of the API.
+"""
 
 import asyncio
 import platform
@@ -8,7 +12,10 @@ from typing import Final
 
 from aiohttp import web
 
-from service.console.app_keys import METRICS, STORE
+from service.console.api.operations import ActionResult, Operations
+from service.console.app_keys import METRICS, PRINCIPAL, STORE
+from service.console.auth.permissions import admin_access
+from service.console.middleware.audit_recorder import record_action
 from service.console.page_rendering import render
 
 _DISTRIBUTIONS: Final = ("coronet", "aiohttp", "jinja2", "msgspec", "numpy", "redis", "slixmpp")
@@ -40,3 +47,15 @@ async def page(request: web.Request) -> web.Response:
         processes=len(request.app[METRICS].loads),
         uptime_s=time.monotonic() - _STARTED_S,
     )
+
+
+operation = OPERATIONS = Operations()
+
+
+@operation("POST", "/store/accept", admin_access("fleet"), without_store=True)
+async def accept_store(request: web.Request) -> ActionResult:
+    """Accept the store as it is, although it has lost data or belongs to another fleet."""
+    principal = request[PRINCIPAL]
+    await request.app[STORE].identity.accept()
+    await record_action(request, principal.name, "Accept the store as it is.", principal.key)
+    return ActionResult("The store has been accepted. All programs continue with its data within a few seconds.")

@@ -12,7 +12,7 @@ from service.console.api.operations import Operations
 from service.console.app_keys import CHANNEL_CACHE, PRINCIPAL, SETTINGS, STORE
 from service.console.auth.permissions import admin_access, read_access
 from service.console.charts import draw_wait_curves
-from service.console.durations import format_duration, parse_duration
+from service.console.formatting import format_duration, parse_duration
 from service.console.forms import convert_fields, read_form, redisplay_on_error
 from service.console.middleware.audit_recorder import AUDIT_DETAIL
 from service.console.page_rendering import render

@@ -10,7 +10,7 @@ from bots.cluster.partitions import ALL_PARTITIONS, PARTITION_COUNT, AssignedUse
 from service.clock import Clock
 from service.model import UserId
 from service.store.client.keys import user_id
-from service.store.people.home_addresses import HomeAddresses
+from service.store.people.users import HomeAddresses
 
 ONE, TWO, GONE = "coronet@b1.example", "coronet@b2.example", "coronet@b3.example"
 USERS = [user_id(f"user-{number}@example.org") for number in range(1_000)]

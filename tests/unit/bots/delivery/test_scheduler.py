@@ -6,10 +6,10 @@ from itertools import pairwise
 import pytest
 
 from bots.delivery.batch_sender import MAX_ITEMS
+from bots.delivery.bounce_backoff import GIVE_UP_AFTER_S
 from bots.delivery.message_rate_limit import BURST
 from bots.delivery.resend_policy import RECEIPT_TIMEOUT_AT_RETURN_S, RECEIPT_TIMEOUT_IF_UNSEEN_S, RECEIPT_TIMEOUT_S
 from bots.delivery.scheduler import DeliveryScheduler
-from bots.delivery.unreachable_users import GIVE_UP_AFTER_S
 from service.settings import Settings
 from service.store.delivery.outbox import Batch
 

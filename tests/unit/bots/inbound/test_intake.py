@@ -1,4 +1,4 @@
-"""The intake stores messages in order, after those in the archive."""
+"""The intake stores messages in order, after those in the archive; one sender cannot use up the limits of its queue."""
 
 import asyncio
 import contextlib
@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from bots.dialogue.bot_services import BotServices
-from bots.inbound.intake import Intake
+from bots.inbound.intake import Intake, IntakeQueue
 from bots.xmpp.archive import ArchivePage
 from bots.xmpp.events import MessageReceived
 from bots.xmpp.interface import XmppSessionLost
@@ -175,3 +175,23 @@ async def test_while_redis_is_unavailable_messages_are_answered_without_storing(
         others.is_store_unavailable = False
         intake.on_message(message("alice@home.example", "list"))
         await until_so(lambda: others.stored == ["list"], "the message is stored")
+
+
+def test_the_queue_is_limited_per_site() -> None:
+    queue = IntakeQueue()
+    senders = [f"{number}@{number % 7}.invented.example" for number in range(12_000)]
+    for jid in (*senders, "alice@home.example"):
+        queue.put(message(jid))
+    assert [each.jid for each in queue.take(20_000)] == [*senders[:5_000], "alice@home.example"]
+    queue.put(message("0@0.invented.example"))
+    assert len(queue) == 1, "messages that were taken make space"
+
+
+def test_the_queue_is_limited_per_user_and_in_total() -> None:
+    queue = IntakeQueue()
+    for _ in range(150):
+        queue.put(message("alice@home.example"))
+    assert len(queue) == 100
+    for number in range(20_000):
+        queue.put(message(f"{number}@{number % 7}.example{number % 5}.org"))
+    assert len(queue) == 10_000

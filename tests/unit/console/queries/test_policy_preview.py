@@ -18,8 +18,7 @@ from service.corona.site_budgets import POLL_BUDGET_SHARE
 from service.corona.update_rates import UpdateHistory, initial_estimate
 from service.corona.weekly_rhythm import learn_rhythm
 from service.model import NodeInfo
-from service.overlay.id_space import BITS, to_hex
-from service.overlay.ring import RingView
+from service.overlay.ring import BITS, RingView, to_hex
 
 RHYTHM = learn_rhythm(b"", [1e9 - day * 86_400.0 - 3_600.0 for day in range(60, 0, -1)], 1e9 - 61 * 86_400.0, 1e9)
 """The rhythm of a channel that publishes at the same time every day."""

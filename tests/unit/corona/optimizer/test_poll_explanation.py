@@ -20,8 +20,7 @@ from service.corona.polling_limits import NO_LIMITS, LimitReason, PollingLimits
 from service.corona.polling_schedule import PollingSchedule, new_schedule
 from service.corona.update_rates import UpdateEstimate, UpdateHistory
 from service.model import NodeInfo
-from service.overlay.id_space import BITS, to_hex
-from service.overlay.ring import RingView
+from service.overlay.ring import BITS, RingView, to_hex
 
 TAU_S = 1800.0
 CHANNEL = "4000004" + "0" * 33

@@ -3,9 +3,7 @@
 import pytest
 
 from service.feeds.canonical_urls import canonical_url, host_of
-from service.net.jid_domains import domain_of_jid
-from service.net.publisher_networks import address_group
-from service.net.registrable_domains import site_of
+from service.net.sites_and_networks import address_group, domain_of_jid, site_of
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,7 @@
-"""API keys: the operations that list, create and revoke them."""
+"""Login sessions and API keys: the API operations that list them, create keys, and end or revoke them.
+
+Rules decide who sees the sessions and API keys of other accounts, and who may end or revoke them.
+"""
 
 import time
 from typing import Annotated, Final
@@ -8,13 +11,64 @@ from aiohttp import web
 
 from service.console.api.operations import Operations
 from service.console.app_keys import PRINCIPAL, STORE
-from service.console.auth.permissions import SCOPES, read_access
+from service.console.auth.permissions import SCOPES, Permission, read_access
 from service.console.middleware.audit_recorder import AUDIT_DETAIL
 from service.console.middleware.idempotency_keys import RESPONSE_IS_SECRET
-from service.console.resources.access.ownership_rules import OWN_ACCESS, can_see, check_can_end
-from service.errors import UserError
+from service.errors import PermissionDenied, UserError
+from service.store.console.accounts import Role
+from service.store.console.sessions import Session
 
 operation = OPERATIONS = Operations()
+
+OWN_ACCESS: Final = Permission(Role.VIEWER, "access:write")
+"""The permission to change one's own account, sessions and API keys, which accounts of any role have."""
+
+
+def can_see(request: web.Request, account: str) -> bool:
+    """Return whether the request's sender sees the sessions and API keys of the account ``account``."""
+    return request[PRINCIPAL].role is Role.ADMIN or request[PRINCIPAL].name == account
+
+
+async def check_can_end(request: web.Request, owner: str | None, missing: str) -> None:
+    """Check that the request's sender may end a session, or revoke an API key, of the account ``owner``.
+
+    Raises HTTPNotFound with the text ``missing`` if ``owner`` is None: there is no such session or key. Raises
+    :class:`PermissionDenied` if the owner is another account, and the request was sent with an API key that has fewer
+    rights than this account.
+    """
+    if owner is None:
+        raise web.HTTPNotFound(text=missing)
+    account, principal = await request.app[STORE].accounts.get(owner), request[PRINCIPAL]
+    if account is not None and owner != principal.name and not principal.can_grant(account.role):
+        raise PermissionDenied(
+            "An API key cannot end sessions or revoke keys of accounts with more rights than the key itself."
+        )
+
+
+class OpenSessions(msgspec.Struct, frozen=True):
+    """The open sessions, newest first. The ``id`` of a session is used to end it."""
+
+    items: tuple[Session, ...]
+
+
+@operation("GET", "/sessions", read_access("access"))
+async def get_sessions(request: web.Request) -> OpenSessions:
+    """List your open sessions; admins see those of all accounts."""
+    sessions = await request.app[STORE].sessions.all()
+    return OpenSessions(tuple(each for each in sessions if can_see(request, each.account)))
+
+
+@operation("DELETE", "/sessions/{session}", OWN_ACCESS, 404)
+async def delete_session(request: web.Request) -> None:
+    """End a session.
+
+    An API key cannot end sessions of other admins, or of other accounts with more rights than its scopes.
+    """
+    session_id, sessions = request.match_info["session"], (await get_sessions(request)).items
+    owner = next((each.account for each in sessions if each.id == session_id), None)
+    await check_can_end(request, owner, "There is no such session. It may have expired.")
+    await request.app[STORE].sessions.end(session_id)
+
 
 _MAX_KEYS: Final = 50
 """Maximum number of API keys per account."""

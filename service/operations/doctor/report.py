@@ -1,9 +1,13 @@
-"""Results of checks: their severity, and their output as text or JSON."""
+"""The output of ``coronet doctor``: results of checks, with their severity, as text or JSON; the table of settings."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
 import msgspec
+from rich.table import Table
+
+from service.observability.secret_redaction import redacted
+from service.settings import Settings
 
 
 class CheckResult(msgspec.Struct, frozen=True):
@@ -61,3 +65,15 @@ def as_text(results: Sequence[CheckResult]) -> str:
         if not result.ok:
             lines.append(f"     {'':<18}→ {result.advice}")
     return "\n".join(lines)
+
+
+def settings_table(settings: Settings, origins: Mapping[str, str]) -> Table:
+    """Return a table of every setting's effective value and its source; secrets are hidden.
+
+    ``origins`` has the source of each setting's value, by the setting's name.
+    """
+    table = Table("Setting", "Value", "From", box=None)
+    for name, value in settings:
+        shown = ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+        table.add_row(name, redacted(shown, ()), origins[name])
+    return table
