@@ -28,9 +28,9 @@ from service.errors import KeyGroupMoving
 
 
 class DepthCache:
-    """A client's cache of *leaf groups*, which are the key groups that are not split.
+    """A client's cache of the *leaf groups* that it has found, from which searches take their first guess of a depth.
 
-    A new group replaces the cached groups that it overlaps.
+    Leaf groups are the key groups that are not split. A new group replaces the cached groups that it overlaps.
     """
 
     def __init__(self) -> None:
@@ -50,10 +50,9 @@ class DepthCache:
         self._groups[low:high] = [group]
 
     def depth(self, key: int) -> int | None:
-        """Return the depth with which to begin a search for ``key``: that of the cached leaf group nearest to the key.
+        """Return a first guess of the depth of the leaf group of ``key``; None if the cache is empty.
 
-        The nearest group is the one that has the most leading bits in common with the key. The result is None if the
-        cache is empty.
+        The result is the depth of the cached leaf group whose prefix has the most leading bits in common with the key.
         """
         place = bisect_right(self._starts, key)
         beside = self._groups[max(place - 1, 0) : place + 1]
@@ -75,8 +74,8 @@ MAX_PROBES = 100
 class Probe(msgspec.Struct, frozen=True):
     """A request to ``keyspace`` to accept ``key`` (ACCEPT_OBJECT).
 
-    ``depth`` is the guessed depth that led to the keyspace. ``proof`` is the move by which another keyspace has
-    redirected the client to this keyspace; None without such a redirection.
+    ``depth`` is the guess of the depth of the key's leaf group; ``keyspace`` follows from this guess. ``proof`` is the
+    move by which another keyspace has redirected the client to this keyspace; None if the client was not redirected.
     """
 
     keyspace: Keyspace
@@ -95,7 +94,8 @@ class DepthSearch:
         """Start a search for a key of ``bits`` bits.
 
         ``keyspaces`` maps key groups to keyspaces. ``depths`` is the client's cache of leaf groups, from which the
-        first guess is taken and to which the result is added. Raises :class:`BadKey` if the key is longer.
+        first guess is taken and to which the result is added. Raises :class:`BadKey` if ``key`` has more than ``bits``
+        bits.
         """
         check_key(key, bits)
         self._key, self._bits, self._keyspaces, self._depths = key, bits, keyspaces, depths
@@ -125,7 +125,10 @@ class DepthSearch:
         return None
 
     def _next_depth(self, min_depth: int) -> int:
-        """Narrow the bounds by a keyspace's answer that the depth is above ``min_depth``; return the next guess."""
+        """Return the next guess of the depth, after the answer that the depth is greater than ``min_depth``.
+
+        The answer also narrows the bounds of the search.
+        """
         guess, step = self.probe.depth, self._step
         self._step *= 2
         self._low = max(self._low, min_depth + 1)

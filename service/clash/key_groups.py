@@ -1,9 +1,9 @@
 """Identifier keys, key groups (keys with a common prefix), and the keyspaces of groups (CLASH §III, §IV).
 
 A key consists of the publisher's registrable domain, the channel and the subscriber, each as the first bits of a hash.
-The subscriptions to one publisher therefore share a prefix, and those to one channel a longer one; even a single
-channel can be split, by subscriber. Two subscriptions with the same key differ in their id
-(:mod:`service.clash.prefix_query`).
+The subscriptions to one publisher therefore share a prefix, and the subscriptions to one channel share a longer prefix.
+Because the last part is the subscriber, even the subscriptions to a single channel can be split. Two subscriptions with
+the same key differ in their id (:mod:`service.clash.prefix_query`).
 
 A group's label is its prefix, followed by ``*`` if it is shorter than a key: ``0110*`` is the group of depth 4 and
 virtual key 0110000 among keys of 7 bits.
@@ -65,7 +65,7 @@ class KeyGroup(msgspec.Struct, frozen=True, order=True, gc=False):
 
     @property
     def last(self) -> int:
-        """The greatest key of the group. The least key is the virtual key."""
+        """The highest key of the group. The lowest key is the virtual key."""
         return self.key | (1 << (self.bits - self.depth)) - 1
 
     @property
@@ -97,7 +97,10 @@ class KeyGroup(msgspec.Struct, frozen=True, order=True, gc=False):
 
 
 class KeyLayout(msgspec.Struct, frozen=True):
-    """The numbers of bits of a key's three parts, domain, channel and subscriber; equal for all keys of a store."""
+    """The widths in bits of the three parts of a key: domain, channel and subscriber.
+
+    All keys of a store have the same layout.
+    """
 
     domain_bits: int = 8
     channel_bits: int = 16
@@ -146,7 +149,8 @@ def _first_bits(text: str, count: int) -> int:
 HASH_BITS = 160
 
 Keyspace = int
-"""The number, from 0, of a keyspace: a part of the store that holds a set of key groups (a server in the paper)."""
+"""A keyspace, identified by its number from 0: a part of the store that holds some key groups (a server in the paper).
+"""
 
 
 class KeyspaceMap(Protocol):
@@ -173,9 +177,10 @@ class Keyspaces(msgspec.Struct, frozen=True):
         return hash_key(group) * self.count >> HASH_BITS
 
     def point(self, keyspace: Keyspace) -> str:
-        """Return the id of a keyspace in the id space of nodes, as 40 hex digits.
+        """Return the point of a keyspace in the id space of nodes, as 40 hex digits.
 
-        It is the least hash of the keyspace's share. The node nearest to this id balances the keyspace's load.
+        It is the lowest hash in the keyspace's share of the hashes. The node nearest to this point runs the key group
+        balancer of the keyspace.
         """
         return f"{-(-(keyspace << HASH_BITS) // self.count):040x}"
 

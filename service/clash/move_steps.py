@@ -4,15 +4,15 @@
     merge   MergeGroup ─ GiveKeyGroup* ─ TakeBack ─ Fetch ⇄ Put ─ Forget ─ Finish
                               └ declined: Abandon
 
-Each step is carried out in one of two keyspaces: in that of the parent group, or in that of its right child (the
-child). The *donor* is the keyspace that the records leave, the *taker* the one that receives them.
+Each step is carried out in one of two keyspaces: in the keyspace of the parent group, or in the keyspace of its right
+child (the child). The *donor* is the keyspace that the records leave. The *taker* is the keyspace that receives them.
 
 ``*`` is the commit: before it, the donor accepts keys of the group that moves, and after it the taker. The taker is
 informed by the balancer's next step. If the balancer fails to carry out this step, a redirected client informs the
 taker by its proof (the move). The state of a move is entirely in the tables. After a failure, the balancer's successor
 reads its keyspace's table and continues with :func:`resume_step`. It may repeat steps, which changes nothing.
 
-Each step names its move by number. It therefore changes nothing if it is repeated, or if it arrives late from a
+Each step contains the number of its move. It therefore changes nothing if it is repeated, or if it arrives late from a
 balancer that no longer serves the keyspace.
 """
 
@@ -32,13 +32,13 @@ class _FirstStep(msgspec.Struct, frozen=True):
 
 
 class SplitGroup(_FirstStep, frozen=True):
-    """Step SPLIT: split a leaf of this keyspace. The answer is :class:`MoveStarted`."""
+    """First step of a split, in the keyspace of the group: split a leaf. The answer is :class:`MoveStarted`."""
 
 
 class MergeGroup(_FirstStep, frozen=True):
-    """First step of a merge: plan to merge the halves of a group, or merge them at once if both are in this keyspace.
+    """First step of a merge, in the keyspace of the parent group: plan to merge the two halves of the group.
 
-    The answer is :class:`MoveStarted`.
+    If both halves are in this keyspace, they are merged at once. The answer is :class:`MoveStarted`.
     """
 
 
@@ -54,9 +54,9 @@ class AcceptKeyGroup(_MoveStep, frozen=True):
 
 
 class Settle(_MoveStep, frozen=True):
-    """The last step of a split in the right child's keyspace: mark the right child as complete, after its last record.
+    """Last step of a split in the right child's keyspace: mark the right child as complete.
 
-    The answer is :class:`StepDone`.
+    Its last record has arrived. The answer is :class:`StepDone`.
     """
 
 
@@ -96,9 +96,10 @@ class Finish(_MoveStep, frozen=True):
 
 
 class Fetch(msgspec.Struct, frozen=True):
-    """Step in the keyspace that the records leave: delete the ``transferred`` records, and return the next records.
+    """Step in the donor (the keyspace that the records leave): delete transferred records, and return the next ones.
 
-    The answer is a :class:`FetchedRecords`. If no records are left, the same script records this in the table
+    ``transferred`` are the records of the previous answer, which the receiving keyspace has stored. The answer is a
+    :class:`FetchedRecords`. If no records are left, the same script records this in the table
     (:func:`service.clash.table_transitions.mark_emptied`).
     """
 
@@ -205,7 +206,7 @@ def apply(table: ServerTable, step: Step, keyspaces: KeyspaceMap) -> ServerTable
 
 
 def filled_leaf(step: Step, after: ServerTable) -> KeyGroup | None:
-    """Return the leaf group whose last records have arrived with this step; None if the step completes no leaf.
+    """Return the leaf group that this step completes, because its last records have arrived; None if there is none.
 
     ``after`` is the table after the step. The leaf's tombstones (records of deletions) are no longer needed once the
     leaf is complete. A repeated step has the same result.

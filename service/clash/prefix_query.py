@@ -55,16 +55,20 @@ class Page(msgspec.Struct, frozen=True):
 
 
 def newer(one: Record, other: Record) -> Record:
-    """Return the newer one of two versions of a record: that with the greater ``seq`` or, if equal, the tombstone."""
+    """Return the newer of two versions of a record: the one with the higher ``seq``.
+
+    If both have the same ``seq``, the result is the tombstone (the record of a deletion).
+    """
     return max(one, other, key=lambda record: (record.seq, not record.present))
 
 
 def merge_pages(earlier: Page, later: Page) -> Page:
-    """Return a page of a leaf that is still being filled, from one page of each of the two keyspaces with its records.
+    """Merge pages of the two keyspaces that hold the records of a leaf into one page, while records are being moved.
 
-    ``earlier`` is a page of the donor, the keyspace that the records leave. ``later`` is a page of the leaf, read
-    afterwards. A record that was copied in between is in both pages and is returned once. Records behind the end of an
-    incomplete page are not known yet. The result therefore ends where the first of the incomplete pages ends.
+    ``earlier`` is a page of the donor, the keyspace that the records leave. ``later`` is a page of the keyspace that
+    receives them, read afterwards. A record that was copied between the two reads is in both pages and is returned
+    once. The records after the end of an incomplete page are unknown. The result therefore ends where the first of the
+    incomplete pages ends.
     """
     end = min((page.records[-1].position for page in (earlier, later) if not page.complete), default=None)
     found: dict[Position, Record] = {}
@@ -77,8 +81,9 @@ def merge_pages(earlier: Page, later: Page) -> Page:
 class ReadLeaf(msgspec.Struct, frozen=True):
     """Request to process ``probe`` and, if its key is accepted, to read a page of the records of the key's leaf group.
 
-    The page has up to ``count`` records under ``prefix``, beginning after the position ``after`` (None: with the first
-    record). Both happen in one script, because the leaf may move to another keyspace right after.
+    The page has up to ``count`` records whose keys are in the group ``prefix``. It begins with the first record after
+    the position ``after``, or with the first record of the prefix if ``after`` is None. One script does both, so that
+    the leaf cannot move to another keyspace in between.
     """
 
     probe: Probe
@@ -90,7 +95,7 @@ class ReadLeaf(msgspec.Struct, frozen=True):
 class ReadDonor(msgspec.Struct, frozen=True):
     """Request to read a page of records in the keyspace that the records of ``move`` leave (the donor).
 
-    The page has up to ``count`` records of ``group``, beginning after the position ``after`` (None: with the first
+    The page has up to ``count`` records of ``group``, beginning after the position ``after`` (None means from the first
     record). It is empty once the donor has given all records away.
     """
 
@@ -112,8 +117,8 @@ class PrefixQuery:
     ) -> None:
         """Begin a query for the records whose keys are in the group ``prefix``, in pages of ``count`` records.
 
-        ``keyspaces`` maps groups to keyspaces, and ``depths`` is the client's cache of leaf groups. ``place`` is the
-        ``position`` of an earlier query that this query continues; None means to begin with the first record.
+        ``keyspaces`` maps groups to keyspaces, and ``depths`` is the client's cache of leaf groups. To continue an
+        earlier query, pass its attribute ``position`` as ``place``. None means to begin with the first record.
         """
         self._prefix, self._keyspaces, self._depths, self._count = prefix, keyspaces, depths, count
         self.position = place

@@ -10,17 +10,17 @@ A group is in one of these states:
 
 All leaves are in the keyspace that their virtual key maps to.
 
-A keyspace carries out one *move* at a time: the split or merge of a group of its own, whose right child is in another
-keyspace, the *child* of the move. A keyspace can be the child in moves of several others. A keyspace numbers its moves,
-and each child remembers the greatest number that it has seen from each keyspace, so that it recognises late and
-repeated steps.
+A keyspace carries out one *move* at a time, which is the split or merge of one of its own groups. The right child of
+this group is in another keyspace, the *child* of the move. A keyspace can be the child in moves of several other
+keyspaces at the same time. A keyspace numbers its moves. Each child remembers the highest number that it has seen from
+each keyspace, so that it recognises late and repeated steps.
 
 A table is stored as the fields of a Redis hash, readable by people and scripts, one field per entry::
 
     bits           N
     moves          number of moves that this keyspace has begun
     move           the current one: NUMBER KIND CHILD GROUP STAGE
-    seen:7         the greatest number of keyspace 7's moves that was seen here
+    seen:7         the highest number of keyspace 7's moves that was seen here
     011*           a group: STATE parent=… right=…; absent parts are left out
 """
 
@@ -120,9 +120,12 @@ class Move(msgspec.Struct, frozen=True):
 class ServerTable(msgspec.Struct, frozen=True):
     """The table of one keyspace, for keys of ``bits`` bits.
 
-    ``entries`` has the states of the keyspace's groups, and ``moves`` the number of moves that it has begun. ``move``
-    is its current move, and ``stage`` is the progress of this move; both are None between moves. ``seen`` has, for each
-    other keyspace, the greatest number of a move of that keyspace in which this keyspace took part.
+    - ``entries``: the keyspace's groups and their states.
+    - ``moves``: the number of moves that the keyspace has begun.
+    - ``move``: its current move; None between moves.
+    - ``stage``: the progress of the current move; None between moves.
+    - ``seen``: the moves of other keyspaces in which this keyspace took part: for each of these keyspaces, the highest
+      number of such a move.
     """
 
     keyspace: Keyspace

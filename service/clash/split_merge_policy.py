@@ -36,7 +36,7 @@ def group_load(deliveries_per_s: float, subscriptions: float) -> float:
 
 
 class HalfLives(msgspec.Struct, frozen=True):
-    """Half-lives in seconds of the two measured rates, the *current* and the *long-term* rate.
+    """Half-lives in seconds of a group's two delivery rates, the *current* and the *long-term* rate.
 
     After a half-life without deliveries, a rate has decayed to a half. Deviation: the paper considers the last interval
     only. Here a group counts as hot at once but as cold only after a while. Updates come in bursts, and a group that
@@ -56,7 +56,7 @@ class HalfLives(msgspec.Struct, frozen=True):
         return cls(3 * interval_s, 15 * interval_s)
 
     def remaining_shares(self, age_s: float) -> tuple[float, float]:
-        """Return the shares of the current and of the long-term rate that remain after ``age_s`` seconds."""
+        """Return (current, long-term): the share of each rate that remains after ``age_s`` seconds."""
         age_s = max(age_s, 0.0)
         return 0.5 ** (age_s / self.current_s), 0.5 ** (age_s / self.long_term_s)
 
@@ -92,12 +92,12 @@ def split_rates(
 ) -> tuple[dict[KeyGroup, float], dict[KeyGroup, float]]:
     """Divide the delivery rates of a keyspace when ``group`` moves to another keyspace; return (moving, staying).
 
-    ``rates`` are the delivery rates of the prefixes in the keyspace. ``moving`` has the rates of the prefixes that move
-    with the group. ``staying`` has the new rates of those other prefixes whose rates change; a rate of 0 means that the
+    ``rates`` has the delivery rate of each prefix in the keyspace. ``moving`` has the rates of the prefixes that move
+    with the group. ``staying`` has the new rate of each other prefix whose rate changes. If the new rate is 0, the
     prefix is to be removed.
 
-    If a prefix contains the group, the group's share of its rate moves. The rest is divided among the prefixes that
-    make up the prefix without the group.
+    If a prefix contains the group, its rate is divided: the group's share moves, and the rest is divided among the
+    prefixes that remain of the prefix without the group.
     """
     going: dict[KeyGroup, float] = {}
     staying: dict[KeyGroup, float] = {}
@@ -186,7 +186,7 @@ def sibling_pairs(
 
 
 def choose_split(keyspace: Keyspace, leaves: Mapping[KeyGroup, float], limits: LoadLimits) -> SplitGroup | None:
-    """Return the split that a keyspace should begin; None if its load is within ``limits`` or no leaf can be split.
+    """Return the split that a keyspace should begin; None if its load is not above the limit, or no leaf can be split.
 
     ``leaves`` has the load of each leaf group of the keyspace in deliveries per second.
     """

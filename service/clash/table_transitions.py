@@ -1,10 +1,11 @@
 """Transitions of server tables: splits (CLASH §V.A), merges (§IV.A, bottom-up), and AcceptObject (§V.B, Figure 4).
 
-Each function is one step of a split or merge, in one of two keyspaces: in that of the parent group, or in that of the
-group's right child. The argument ``table`` is the table of that keyspace. :func:`split` is the commit of a split, from
-which on the right child belongs to its own keyspace. A merge is committed by :func:`give_key_group` in the right
-child's keyspace; until then, the planned merge only keeps the left child unchanged. All steps except the first may be
-repeated or arrive late, and then change nothing. An impossible step raises :class:`MoveRefused` and changes nothing.
+Each function is one step of a split or merge, in one of two keyspaces: in the keyspace of the parent group, or in the
+keyspace of its right child. The argument ``table`` is the table of that keyspace. :func:`split` is the commit of a
+split, from which on the right child belongs to its own keyspace. A merge is committed by :func:`give_key_group` in the
+right child's keyspace; until then, the planned merge only keeps the left child unchanged. All steps except the first
+may be repeated or arrive late, and then change nothing. An impossible step raises :class:`MoveRefused` and changes
+nothing.
 
 ``AcceptObject`` is a keyspace's reply to a client that has guessed a key's depth, for reads and writes alike. In the
 store, the reply and the write itself are one script, so that the leaf that accepts a record is the leaf that stores it.
@@ -23,9 +24,9 @@ from service.errors import MoveRefused
 def split(table: ServerTable, group: KeyGroup, keyspaces: KeyspaceMap) -> ServerTable:
     """Commit a split of the leaf ``group``: the left child stays in this keyspace, the right child moves to another.
 
-    Return ``table``, that of this keyspace, after the split. ``keyspaces`` maps groups to keyspaces. If the right child
-    maps to this keyspace, it is split too, and so on (§V.A, last sentence). Raises :class:`MoveRefused` if the group is
-    not a leaf with all its records, or if this keyspace has another move.
+    ``table`` is the table of this keyspace; the result is the table after the split. ``keyspaces`` maps groups to
+    keyspaces. If the right child maps to this keyspace, it is split too, and so on (§V.A, last sentence). Raises
+    :class:`MoveRefused` if the group is not a leaf with all its records, or if this keyspace has another move.
     """
     _check_idle(table, group)
     if table.state(group) is not GroupState.ACTIVE:
@@ -44,10 +45,10 @@ def split(table: ServerTable, group: KeyGroup, keyspaces: KeyspaceMap) -> Server
 
 
 def accept_key_group(table: ServerTable, move: Move) -> ServerTable:
-    """Return ``table``, that of the right child's keyspace, after it has accepted the right child of a split.
+    """Return the new table of the right child's keyspace after it has accepted the right child of a split.
 
-    This step (ACCEPT_KEYGROUP) precedes the arrival of records. A keyspace never refuses it (§V.A), and accepts each
-    ``move`` once.
+    ``table`` is the present table. This step (ACCEPT_KEYGROUP) precedes the arrival of records. A keyspace never
+    refuses it (§V.A), and accepts each ``move`` once.
     """
     if move.number <= table.seen.get(move.keyspace, 0):
         return table
@@ -57,18 +58,19 @@ def accept_key_group(table: ServerTable, move: Move) -> ServerTable:
 
 
 def mark_emptied(table: ServerTable, move: Move) -> ServerTable:
-    """Return ``table``, that of the parent's keyspace, after all records of the split ``move`` have left it.
+    """Return the new table of the parent's keyspace after all records of the split ``move`` have left it.
 
-    This step has to precede :func:`settle` in the right child's keyspace. After :func:`settle`, the right child may be
-    split again, and a part of it may be moved to the parent's keyspace. This part must not be transferred back.
+    ``table`` is the present table. This step has to precede :func:`settle` in the right child's keyspace. After
+    :func:`settle`, the right child may be split again, and a part of it may be moved to the parent's keyspace. This
+    part must not be transferred back.
     """
     return replace(table, stage=MoveStage.EMPTIED) if _is_at(table, move, MoveStage.GIVING) else table
 
 
 def settle(table: ServerTable, move: Move) -> ServerTable:
-    """Return ``table``, that of the right child's keyspace, after all records of the split ``move`` have arrived.
+    """Return the new table of the right child's keyspace after all records of the split ``move`` have arrived.
 
-    The right child is then a complete leaf, which may be split or merged.
+    ``table`` is the present table. The right child is then a complete leaf, which may be split or merged.
     """
     if not is_taking(table, move):
         return table
@@ -78,9 +80,9 @@ def settle(table: ServerTable, move: Move) -> ServerTable:
 def merge(table: ServerTable, group: KeyGroup) -> ServerTable:
     """Merge the halves of a group if both are in this keyspace; otherwise plan to take back its right child.
 
-    Return ``table``, that of the group's keyspace, after this step. A plan changes no group; the merge takes place when
-    the right child's keyspace has returned the right child. Raises :class:`MoveRefused` if the halves are not leaves
-    with all their records, or if this keyspace has another move.
+    ``table`` is the table of the group's keyspace; the result is the table after this step. A plan changes no group;
+    the merge takes place when the right child's keyspace has returned the right child. Raises :class:`MoveRefused` if
+    the halves are not leaves with all their records, or if this keyspace has another move.
     """
     _check_idle(table, group)
     entry = table.entries.get(group)
@@ -95,11 +97,11 @@ def merge(table: ServerTable, group: KeyGroup) -> ServerTable:
 
 
 def give_key_group(table: ServerTable, move: Move) -> ServerTable:
-    """Return ``table``, that of the right child's keyspace, after its decision on the merge ``move``.
+    """Return the new table of the right child's keyspace after it has decided on the merge ``move``.
 
-    The keyspace either returns the right child to the parent's keyspace, or declines the merge. The right child is
-    returned if it is a leaf with all its records. Each move is decided only once; :func:`is_giving` returns the
-    decision.
+    ``table`` is the present table. The keyspace returns the right child to the parent's keyspace if it is a leaf with
+    all its records. Otherwise the keyspace declines the merge. Each move is decided only once; :func:`is_giving`
+    returns the decision.
     """
     if move.number <= table.seen.get(move.keyspace, 0):
         return table
@@ -110,15 +112,15 @@ def give_key_group(table: ServerTable, move: Move) -> ServerTable:
 
 
 def abandon(table: ServerTable, move: Move) -> ServerTable:
-    """Return ``table``, that of the parent's keyspace, without the planned merge ``move``, which was declined."""
+    """Return the new table of the parent's keyspace, without the planned merge ``move``, which was declined."""
     return replace(table, move=None, stage=None) if _is_at(table, move, MoveStage.PLANNED) else table
 
 
 def take_back(table: ServerTable, move: Move) -> ServerTable:
-    """Return ``table``, that of the parent's keyspace, after the right child of the merge ``move`` was returned.
+    """Return the new table of the parent's keyspace after the right child of the merge ``move`` was returned.
 
-    The keyspace accepts the keys of the whole group from now on. The group is then a leaf, and its remaining records
-    have yet to arrive.
+    ``table`` is the present table. From now on, the keyspace accepts the keys of the whole group. The group is then a
+    leaf, and its remaining records have yet to arrive.
     """
     if not _is_at(table, move, MoveStage.PLANNED):
         return table
@@ -128,14 +130,17 @@ def take_back(table: ServerTable, move: Move) -> ServerTable:
 
 
 def forget(table: ServerTable, move: Move) -> ServerTable:
-    """Return ``table`` without the right child of the merge ``move``, because all its records were fetched."""
+    """Return the new table of the right child's keyspace, without the right child of the merge ``move``.
+
+    All records of the right child have been fetched.
+    """
     return table.with_entries({move.group: None}) if is_giving(table, move) else table
 
 
 def finish(table: ServerTable, move: Move) -> ServerTable:
-    """Return ``table``, that of the parent's keyspace, after the end of ``move``, when all records have arrived.
+    """Return the new table of the parent's keyspace after the end of ``move``, when all records have arrived.
 
-    If the move is a merge, the right child's keyspace has also removed the right child.
+    ``table`` is the present table. If the move is a merge, the right child's keyspace has also removed the right child.
     """
     if table.move != move or table.stage is MoveStage.PLANNED:
         return table
@@ -173,12 +178,18 @@ def _begin_move(
 
 
 def _is_at(table: ServerTable, move: Move, stage: MoveStage) -> bool:
-    """Return whether ``move`` is the current move in ``table``, that of the parent's keyspace, and at this stage."""
+    """Return whether ``move`` is the current move in ``table`` and at this stage.
+
+    ``table`` is the table of the parent's keyspace.
+    """
     return table.move == move and table.stage is stage
 
 
 def _is_latest(table: ServerTable, move: Move) -> bool:
-    """Return whether ``move`` is the last move of the parent's keyspace that is recorded in the child's ``table``."""
+    """Return whether ``move`` is the latest move of the parent's keyspace that the right child's keyspace knows.
+
+    ``table`` is the table of the right child's keyspace.
+    """
     return table.seen.get(move.keyspace) == move.number
 
 
@@ -189,8 +200,9 @@ NO_PREFIX_MATCH = -1
 class Accepted(msgspec.Struct, frozen=True):
     """Reply OK: the key is accepted by this keyspace, whether the guessed depth was right or not.
 
-    ``group`` is the key's leaf group, and its depth is the key's true depth. ``move`` is not None while some of the
-    leaf's records may still be in another keyspace, which readers have to read too.
+    ``group`` is the key's leaf group, and its depth is the key's true depth. While some of the leaf's records may still
+    be in another keyspace, ``move`` is the move that brings them, and readers have to read that keyspace too. Otherwise
+    ``move`` is None.
     """
 
     group: KeyGroup
@@ -200,7 +212,8 @@ class Accepted(msgspec.Struct, frozen=True):
 class IncorrectDepth(msgspec.Struct, frozen=True):
     """Reply INCORRECT_DEPTH: the key is not accepted; its true depth is at least ``min_depth + 1`` (Theorem 1).
 
-    ``moved`` is not None while the key's group is moving to another keyspace, which accepts the key.
+    While the key's group is moving to another keyspace, ``moved`` is this move, and that keyspace accepts the key.
+    Otherwise ``moved`` is None.
     """
 
     min_depth: int
@@ -211,10 +224,10 @@ AcceptObjectReply = Accepted | IncorrectDepth
 
 
 def apply_proof(table: ServerTable, proof: Move | None) -> ServerTable:
-    """Return the table with the change that a client's proof implies.
+    """Return the table in which this keyspace has accepted the group that a client's proof gives to it.
 
-    The proof is the move by which another keyspace has given a group to this keyspace. A proof of None changes nothing,
-    and neither does a proof that is outdated or for another keyspace.
+    The proof is the move by which another keyspace has given a group to this keyspace. The table does not change if the
+    proof is None, outdated, or about a move to another keyspace.
     """
     if proof is None or proof.taker != table.keyspace:
         return table
