@@ -7,8 +7,9 @@ The n nodes nearest to a channel's id poll the channel every τ seconds each, ev
 they find, so that an update is detected after τ/(2n) on average (Corona §3.1). The numbers n of all channels are the
 solution of one optimisation problem (Honeycomb, §3.2): minimise Σ weight/n at bounded load, or the load at bounded
 delay. A channel's weight, its importance, follows from the number of its subscribers and from the optimisation goal.
-Its cost is the load that one of its polls causes. Its least and most are the bounds of n. The solution is n =
-clip(c·√(weight/cost), least, most) with one number c, the scale, on which the fleet has to agree.
+Its cost is the load that one of its polls causes. Its bounds ``least`` and ``most`` are the minimum and the maximum of
+n. The solution is n = clip(c·√(weight/cost), least, most) with one number c, the *scale*, on which the fleet has to
+agree.
 
 - ``fleet_policy``      the optimisation goals and the constraints, as admins set them
 - ``optimizer``         the package that computes c and n, and explains the results

@@ -2,11 +2,11 @@
 
 Nodes with d leading digits in common form a subtree of the ring. A subtree's *aggregate* summarises the channels that
 its nodes own. The aggregate of the deepest subtree around a node, which contains only the node, is its own. The
-aggregate of each larger subtree is the sum of the next smaller one around the node and the siblings of that one. The
-node receives the aggregate of each sibling from a *contact*, which is a node of the sibling in its routing table
-(§3.1). Row i of this table has a contact for each digit but the node's own: the nearest of the nodes that share i
-digits with the node and have that digit next. Each node therefore counts exactly once in the fleet's aggregate, that of
-the subtree of no digits.
+aggregate of a larger subtree is the sum of the aggregates of its parts: the next smaller subtree around the node, and
+the *siblings* of that subtree. The node receives the aggregate of each sibling from a *contact*, which is a node of the
+sibling in its routing table (§3.1). Row i of this table has a contact for each digit but the node's own: the nearest of
+the nodes that share i digits with the node and have that digit next. Each node therefore counts exactly once in the
+fleet's aggregate, that of the subtree of no digits.
 
 In each tick a node sends every aggregate that has changed to the nodes that have this node as a contact; after as many
 ticks as there are rows, all nodes have the same fleet aggregate, to the last bit. Aggregates are soft state: the digest
@@ -134,8 +134,8 @@ class Aggregation:
     def on_message(self, sender: NodeId, message: SummaryMessage, now_s: float) -> list[Send]:
         """Process another node's message, and return the messages to send in reply.
 
-        An invalid message is ignored, and so is one about a subtree that is not a sibling of a subtree around this
-        node.
+        The message is ignored if it is invalid, or if it is about a subtree that is not a sibling of a subtree around
+        this node.
         """
         match message:
             case Summary():
@@ -160,10 +160,10 @@ class Aggregation:
             self._siblings[place] = _SiblingAggregate(sender, aggregate, now_s)
 
     def _renew(self, sender: NodeId, message: SummaryConfirmation, now_s: float) -> bool:
-        """Renew the aggregate that ``sender`` confirms; return False if this node has to request it.
+        """Renew the aggregate that ``sender`` confirms; return whether this node has the confirmed aggregate.
 
-        It has to be requested if this node has another aggregate of the subtree, or none. A confirmation that is not
-        about a sibling subtree is ignored, and the result is True.
+        If the result is False, the caller requests the aggregate: this node has another one for the subtree, or none. A
+        confirmation that is not about a sibling subtree is ignored, and the result is True.
         """
         place = self._place(sender, message.digits)
         if place is None:
@@ -175,9 +175,10 @@ class Aggregation:
         return True
 
     def tick(self, now_s: float) -> Iterator[Send]:
-        """Drop expired aggregates, and send the aggregate of each subtree around this node to the nodes that need it.
+        """Drop expired aggregates, and send the aggregate of each subtree around this node to its recipients.
 
-        An aggregate that has not changed since it was sent is confirmed by its digest once per maintenance interval.
+        The recipients of a subtree's aggregate are the nodes that have this node as their contact in the subtree. An
+        aggregate that has not changed since it was sent is confirmed by its digest once per maintenance interval.
         """
         self._siblings = {
             place: sibling for place, sibling in self._siblings.items() if now_s - sibling.received_s < self._silence_s
@@ -245,8 +246,9 @@ class Aggregation:
 def summary_recipients(view: RingView, node_id: NodeId, base: int) -> tuple[tuple[NodeId, ...], ...]:
     """Return, for each routing row, the nodes that have ``node_id`` as a contact in that row.
 
-    Row i of a node is about the nodes that share exactly i leading digits, of base ``base``, with it. For each value of
-    the next digit, its contact is the node nearest to it among the nodes with this value.
+    Row i of a node's routing table is about the nodes whose ids share exactly the first i digits with the node's id;
+    digits have the base ``base``. For each value of the next digit, the node's contact is the nearest of the nodes with
+    this value.
     """
     branchings = view.branchings(node_id)
     if branchings is None:

@@ -20,7 +20,10 @@ from service.model import ChannelId
 _DIGEST_BYTES = 8
 _CHANNELS_PER_BUCKET = 64
 _BUCKET_DIGITS = 4
-"""Number of last hex digits of a channel's id that determine its bucket; an owner's channels share the first ones."""
+"""Number of hex digits at the end of a channel's id that determine its bucket.
+
+An owner's channels have the first digits of their ids in common.
+"""
 
 _encoder = msgspec.msgpack.Encoder()
 
@@ -34,13 +37,17 @@ def fingerprint(assignment: Assignment) -> int:
 def version_fingerprint(channel: ChannelId, version: int) -> int:
     """Return the part of a fingerprint that depends on the channel's version.
 
-    To change the version in a fingerprint, XOR the fingerprint with this part for the former and for the new version.
+    When the version changes: new fingerprint = old fingerprint XOR part for the old version XOR part for the new
+    version.
     """
     return _hash(f"{channel} {version}".encode())
 
 
 def bucket_of(channel: ChannelId, buckets: int) -> int:
-    """Return the number of the channel's bucket if channels are divided into ``buckets`` (a power of two) buckets."""
+    """Return the number of the channel's bucket if channels are divided into ``buckets`` buckets.
+
+    ``buckets`` is a power of two.
+    """
     return int(channel[-_BUCKET_DIGITS:], 16) % buckets
 
 
@@ -50,7 +57,10 @@ def is_bucket_count(buckets: int) -> bool:
 
 
 class AssignmentDigests:
-    """The digests of one owner's assignments to one member."""
+    """Digests (hashes) of one owner's assignments to one member: one for all assignments, and one per bucket.
+
+    Owner and member compare these digests to find assignments on which they differ. A bucket is a group of channels.
+    """
 
     __slots__ = ("_by_bucket", "count", "total")
 

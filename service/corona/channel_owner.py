@@ -1,8 +1,8 @@
 """A node as the owner of channels: assigns their polling sets and stores members' candidates as versions.
 
-Ownership follows from the ring's version alone, so assignments carry that version and members trust the newest. Storing
-versions must not go wrong with an outdated ring. It is therefore fenced by the channel's epoch in the store, the number
-of its last change of ownership (docs/guarantees.md).
+A channel's owner follows from the ring alone. Assignments therefore contain the version of the ring, and members follow
+those of the newest ring. An owner with an outdated ring must not store versions of a channel. Storing is therefore
+fenced by the channel's epoch in the store, the number of its last change of ownership (docs/guarantees.md).
 
 A channel's epoch and version are *unknown* until the store has answered :class:`~service.corona.events.TakeOwnership`;
 then the channel is *idle*, or *publishing* while a candidate (the changes that a poll found) is being stored. The epoch
@@ -53,7 +53,7 @@ UNKNOWN_EPOCH = 0
 
 class _OwnedChannel(msgspec.Struct, gc=False):
     last_wanted_s: float
-    """Monotonic time of the last evidence that the channel is to be polled, from the registry or a member."""
+    """Monotonic time at which the registry or a member last showed that the channel is to be polled."""
     requested_s: float
     """Monotonic time in seconds at which the last request to the store was issued."""
     subscribers: int
@@ -61,13 +61,13 @@ class _OwnedChannel(msgspec.Struct, gc=False):
     are_members_current: bool = False
     """Whether ``members`` is still the polling set: no change of the ring since it was computed affects it."""
     fingerprints: tuple[int, ...] = ()
-    """The fingerprints of the assignments that ``members`` were sent last, updated to the channel's present version."""
+    """The fingerprints of the last assignments that were sent to ``members``, with the channel's present version."""
     epoch: int = UNKNOWN_EPOCH
     version: int = 0
     candidate: tuple[NodeId, Candidate] | None = None
-    """The candidate that is being stored, or waits for the epoch, and the member that sent it."""
+    """A pair: the member that sent the candidate, and the candidate, which is being stored or waits for the epoch."""
     updates: UpdateHistory | None = None
-    """The channel's update history if the store accepts the candidate."""
+    """The channel's update history including the candidate that is being stored; adopted if the store accepts this."""
 
     @property
     def is_waiting(self) -> bool:
@@ -77,9 +77,13 @@ class _OwnedChannel(msgspec.Struct, gc=False):
     def base_of(self, version: int, digest: bytes) -> VersionBase | None:
         """Return the :class:`VersionBase` of ``version``, which members need for their next polls.
 
-        ``digest`` identifies the version's content. The result is None if members have to load the base from the store.
-        This is so if this node did not store the version, or if the version is the channel's first one, or a notice (a
-        message about the channel), or does not follow directly upon the version with which the poll was compared.
+        ``digest`` identifies the version's content. The result is None if members have to load the base from the store,
+        in one of these cases:
+
+        - This node did not store the version.
+        - The version is the channel's first one.
+        - The version is a notice (a message about the channel).
+        - The version is not the successor of the version with which the poll was compared.
         """
         if self.candidate is None or version != self.version:
             return None
@@ -184,8 +188,8 @@ class OwnerProtocol:
     def ensure_owned(self, channel: ChannelId, now_s: float, subscribers: int = 1) -> Iterator[Effect]:
         """Request the ownership of ``channel`` if this node is nearest to it and has not requested the ownership yet.
 
-        ``subscribers`` is the channel's number of subscribers. For a channel that is owned or requested already, only
-        the time ``now_s`` is recorded, as the last time at which the channel was wanted.
+        ``subscribers`` is the channel's number of subscribers. If this node has already requested the ownership, it
+        only records ``now_s`` as the last time at which the channel was wanted.
         """
         owned = self._channels.get(channel)
         if owned is not None:
@@ -206,7 +210,7 @@ class OwnerProtocol:
     def on_ownership_taken(
         self, event: events.OwnershipTaken, previous_schedule: PollingSchedule | None, now_s: float, fleet_s: float
     ) -> Iterator[Effect]:
-        """Store the epoch and the state of the event's channel, and process the candidate that was waiting for them.
+        """Store the epoch and the state of the event's channel, and process the channel's waiting candidate, if any.
 
         ``previous_schedule`` is the schedule by which this node polled the channel for its previous owner, or None if
         it did not poll the channel. :meth:`assign_acquired` assigns the polling set.
@@ -232,10 +236,11 @@ class OwnerProtocol:
         yield from self._update_assignments(adopted, fleet_s)
 
     def on_candidate(self, member: NodeId, candidate: Candidate, now_s: float, fleet_s: float) -> Iterator[Effect]:
-        """Store a member's candidate as the channel's next version, or reject it if it was compared with an older one.
+        """Store a member's candidate as the channel's next version, or reject it.
 
-        Candidates are stored one at a time per channel. While one is being stored, candidates of other members are
-        dropped: these members receive the new version with the rest of the polling set, or send their candidate again.
+        A candidate is rejected if its poll was compared with an older version than the present one. Candidates of a
+        channel are stored one at a time. While one is being stored, candidates of other members are dropped. These
+        members then receive the new version, like the whole polling set, or they send their candidate again.
         """
         if candidate.channel not in self._channels and candidate.channel not in self._unwanted:
             yield from self.ensure_owned(candidate.channel, now_s)
@@ -308,9 +313,9 @@ class OwnerProtocol:
             yield Send(member, Assign(self._view.version, assignments, count, some))
 
     def maintain(self, now_s: float, fleet_s: float) -> Iterator[Effect]:
-        """Repeat unanswered requests to the store, send assignments that have changed, and confirm the others.
+        """Retry unanswered requests to the store, send assignments that have changed, and confirm the others.
 
-        Each member gets one digest of all its assignments by this node.
+        The confirmation for a member is one digest of all its assignments by this node.
         """
         for channel in list(self._waiting):
             owned = self._channels.get(channel)
@@ -326,8 +331,8 @@ class OwnerProtocol:
     def update_schedules(self, fleet_s: float, channels: Iterable[ChannelId] | None = None) -> Iterator[Effect]:
         """Recompute schedules and polling sets, and send the assignments that have changed.
 
-        ``channels`` are the channels concerned; None stands for all channels whose schedules may be outdated. Only
-        members whose place or schedule has changed are assigned: the fleet's scale changes several times after a
+        ``channels`` are the channels to process; None means all channels whose schedules may be outdated. An assignment
+        is sent only to members whose place or schedule has changed: the fleet's scale changes several times after a
         node has failed, while most polling sets stay the same.
         """
         if channels is None:
@@ -420,7 +425,11 @@ class OwnerProtocol:
     def _set_fingerprints(
         self, channel: ChannelId, former: tuple[NodeId, ...], owned: _OwnedChannel, fingerprints: tuple[int, ...]
     ) -> None:
-        """Replace the fingerprints of the assignments of ``channel``; until now, its members were ``former``."""
+        """Replace the fingerprints of the assignments of ``channel``, in its record and in the digests of its members.
+
+        ``former`` are the former members, ``owned`` is the channel's record, and ``fingerprints`` are the new
+        fingerprints, one for each present member.
+        """
         for member, before in zip(former, owned.fingerprints, strict=False):
             digests = self._digests[member]
             digests.replace(channel, before, 0)

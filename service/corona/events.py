@@ -1,9 +1,9 @@
 """Inputs (events) and outputs (effects) of a node's polling protocol.
 
-``workers.node``, the *shell* of the protocol, creates the events and carries out the effects. Any effect
-except ``StartPolling``, which cannot fail, may be lost: the shell then sends no answering event, and the protocol
-repeats the effect in the next maintenance interval. While a ``TakeOwnership`` of a channel or a ``ListOwnedChannels``
-is in progress, another one is such a repetition, and the shell ignores it.
+``workers.node``, the *shell* of the protocol, creates the events and carries out the effects. Any effect except
+``StartPolling``, which cannot fail, may be lost: the shell then sends no answering event, and the protocol repeats the
+effect in the next maintenance interval. The shell ignores the repetition of an effect that is still in progress: a
+``TakeOwnership`` of the same channel, or a ``ListOwnedChannels``.
 """
 
 from collections.abc import Mapping
@@ -39,10 +39,10 @@ class ListedChannel(msgspec.Struct, frozen=True, gc=False):
 
 
 class ChannelsChanged(msgspec.Struct, frozen=True):
-    """Changes in the store's registry: channels of this node that were created or listed, or whose subscribers changed.
+    """Event: channels of this node were created or listed in the store's registry, or their subscribers have changed.
 
-    The changes were read after ``requested_s`` (monotonic time). A channel that is unwanted in this event is kept
-    nevertheless if a later event or message has requested polls of it.
+    The changes were read after ``requested_s`` (monotonic time). A channel that is unwanted by this event is kept if
+    another event or message has requested its polls after ``requested_s``.
     """
 
     requested_s: float
@@ -52,9 +52,9 @@ class ChannelsChanged(msgspec.Struct, frozen=True):
 class ChannelsListed(msgspec.Struct, frozen=True):
     """A batch of the answer to :class:`ListOwnedChannels`.
 
-    ``requested_s`` is the monotonic time at which the list was requested. ``complete`` is true in the last batch. All
-    batches together contain at least all channels that this node owns. ``total`` is the number of these channels; 0 if
-    it is not known yet.
+    - ``requested_s``: monotonic time at which the list was requested.
+    - ``complete``: true in the last batch. All batches together contain at least all channels that this node owns.
+    - ``total``: the number of channels that this node owns; 0 if it is not known yet.
     """
 
     requested_s: float
@@ -93,19 +93,19 @@ class OwnershipTaken(msgspec.Struct, frozen=True):
 
 
 class CandidateFound(msgspec.Struct, frozen=True):
-    """This node's poller has found changes of a channel; ``candidate`` contains them."""
+    """Event: this node's poller has found changes of a channel; ``candidate`` contains them."""
 
     candidate: Candidate
 
 
 class LimitObserved(msgspec.Struct, frozen=True):
-    """A poll, made or tried by this node, has shown a limit that the publisher or failures set for the channel."""
+    """Event: this node has observed a limit for a channel's polls, set by the publisher or by failed polls."""
 
     limit: PollingLimit
 
 
 class VersionPublished(msgspec.Struct, frozen=True):
-    """The answer to :class:`Publish`: the candidate is stored as ``version``, and ``digest`` names its content."""
+    """The answer to :class:`Publish`: the candidate is stored as ``version``, and ``digest`` identifies its content."""
 
     channel: ChannelId
     version: int
@@ -115,7 +115,7 @@ class VersionPublished(msgspec.Struct, frozen=True):
 class PublishRefused(msgspec.Struct, frozen=True):
     """The answer to :class:`Publish` if the epoch or the candidate's base version is outdated.
 
-    ``epoch`` is the epoch with which the node tried to write; 0 if the refusal concerns any epoch.
+    ``epoch`` is the epoch with which the node tried to write; 0 if the refusal does not depend on the epoch.
     """
 
     channel: ChannelId
@@ -140,48 +140,56 @@ Event = (
 
 
 class Send(msgspec.Struct, frozen=True):
-    """Send a message to a node."""
+    """Effect that sends ``message`` to another node."""
 
     node: NodeId
     message: Message
 
 
 class ListOwnedChannels(msgspec.Struct, frozen=True):
-    """Read this node's channels from the store's registry, and answer with :class:`ChannelsListed` in batches.
+    """Effect that requests this node's channels from the store's registry.
 
-    If little has changed since the last complete answer, only the changes are read, and the answer is
-    :class:`ChannelsChanged`. ``requested_s`` is the time of the request, which the answers repeat.
+    The answer is :class:`ChannelsListed`, in batches. If little has changed since the last complete answer, only the
+    changes are read, and the answer is :class:`ChannelsChanged`. ``requested_s`` is the time of the request, which the
+    answers contain as well.
     """
 
     requested_s: float
 
 
 class LoadObjective(msgspec.Struct, frozen=True):
-    """Read the current objective, site rates and channel bounds, and answer with :class:`ObjectiveLoaded`."""
+    """Effect that requests the current objective, site rates and channel bounds.
+
+    The answer is :class:`ObjectiveLoaded`.
+    """
 
 
 class TakeOwnership(msgspec.Struct, frozen=True):
-    """Increment the channel's epoch in the store and load the channel's state, because this node owns it now.
+    """Effect that increments the channel's epoch in the store and loads its state, because this node now owns it.
 
-    The answer is :class:`OwnershipTaken`, or a received ``ChannelRemoved`` if the store has no such channel.
+    The answer is :class:`OwnershipTaken`. If the store has no such channel, the answer is a received
+    ``ChannelRemoved``.
     """
 
     channel: ChannelId
 
 
 class ReleaseOwnership(msgspec.Struct, frozen=True):
-    """Discard the state that :class:`TakeOwnership` loaded, because this node no longer owns the channel."""
+    """Effect that discards the state loaded by :class:`TakeOwnership`, because this node no longer owns the channel."""
 
     channel: ChannelId
 
 
 class StartPolling(msgspec.Struct, frozen=True, gc=False):
-    """Poll a channel by a schedule, as the node of this rank, and compare each poll with the store's current version.
+    """Effect that starts the polls of a channel by a schedule, or replaces the schedule of a polled channel.
 
-    If the channel is polled already, its schedule is replaced. The data for a poll is loaded from the store just before
-    the poll, so that this effect can be carried out while the store is unavailable. ``rank`` is
-    the node's place in the order of turns, from 0. ``subscribers`` is the channel's number of subscribers,
-    which each request to the publisher states. ``limits`` are the limits by which the owner has planned the schedule.
+    - ``rank``: this node's place in the order of turns, from 0.
+    - ``schedule``: the channel's schedule.
+    - ``subscribers``: the channel's number of subscribers, which each request to the publisher states.
+    - ``limits``: the limits by which the owner has planned the schedule.
+
+    Each poll is compared with the store's current version. The data for a poll is loaded from the store just before the
+    poll, so that this effect can be carried out while the store is unavailable.
     """
 
     channel: ChannelId
@@ -192,17 +200,17 @@ class StartPolling(msgspec.Struct, frozen=True, gc=False):
 
 
 class StopPolling(msgspec.Struct, frozen=True):
-    """Cancel all planned polls of this channel."""
+    """Effect that cancels all planned polls of a channel."""
 
     channel: ChannelId
 
 
 class UpdateBase(msgspec.Struct, frozen=True):
-    """Compare the channel's polls with another version, the new *base*, from now on.
+    """Effect that changes the *base* of a channel, the version with which its polls are compared.
 
-    The new base is loaded from ``announcement``; if this is None, it is the store's current version. The content that
-    the last poll fetched is compared with the new base once more. If it still differs, the difference is a new
-    candidate: two members may have found different changes of the same version.
+    The new base is loaded from ``announcement``. If this is None, the new base is the store's current version. The
+    content that the last poll fetched is compared with the new base once more. If it still differs, the difference is a
+    new candidate: two members may have found different changes of the same version.
     """
 
     channel: ChannelId
@@ -210,9 +218,9 @@ class UpdateBase(msgspec.Struct, frozen=True):
 
 
 class Publish(msgspec.Struct, frozen=True):
-    """Store the candidate as the channel's next version, and send its changes to subscribers.
+    """Effect that stores the candidate as the channel's next version and sends its changes to subscribers.
 
-    The store does so only if ``epoch`` and the candidate's base version are current. ``updates`` is the channel's
+    The store accepts it only if ``epoch`` and the candidate's base version are current. ``updates`` is the channel's
     update history including this candidate; it is stored with the version. The answer is :class:`VersionPublished` or
     :class:`PublishRefused`.
     """

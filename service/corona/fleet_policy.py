@@ -51,7 +51,7 @@ class Levels(StrEnum):
 
     @property
     def base(self) -> int:
-        """The base of the number system in which levels are counted: 2 if n is continuous."""
+        """The base of the digits by which levels are counted; 2 if n is continuous."""
         return 2 if self is Levels.CONTINUOUS else int(self)
 
 
@@ -104,18 +104,19 @@ NO_BOUNDS = ChannelBounds()
 class FleetPolicy(msgspec.Struct, frozen=True):
     """The polling policy, identical on all nodes of a fleet.
 
-    ``poll_interval_s`` is τ, the interval in seconds at which one node polls a channel. ``maintenance_interval_s`` is
-    the time after which owners confirm their assignments.
-
-    ``max_polls_per_hour`` limits the fleet's polls of one public channel, however many subscribers it has.
-    ``polls_per_hour_for_one_subscriber`` limits the polls of a public channel with one subscriber
-    (:meth:`most_polls_per_hour`). ``most_polls_per_node`` is the most polls that one node makes of a channel per τ,
-    unless the channel's longest wait requires more; in the paper it is 1. ``site_requests_per_s`` limits the polls of
-    all public channels of one site, unless admins have set another rate for the site.
-
-    With ``weekly_rhythm``, polls follow the learnt rhythm of each channel. ``affordable_wait_s`` is the shortest mean
-    wait of all channels that the fleet's budget can pay for (``node_allocation.affordable_policy``), or 0 without a
-    budget. It replaces the objective's longest wait if that is shorter.
+    - ``poll_interval_s``: τ, the interval in seconds at which one node polls a channel.
+    - ``max_polls_per_hour``: limit on the fleet's polls of one public channel, however many subscribers it has.
+    - ``maintenance_interval_s``: the interval in seconds at which owners confirm their assignments.
+    - ``objective``: the optimisation goal and its constraints.
+    - ``site_requests_per_s``: limit on the polls of all public channels of one site, unless admins have set another
+      rate for the site.
+    - ``weekly_rhythm``: whether polls follow the learnt rhythm of each channel.
+    - ``polls_per_hour_for_one_subscriber``: limit on the polls of a public channel with one subscriber, from which the
+      limits for more subscribers follow (:meth:`most_polls_per_hour`).
+    - ``most_polls_per_node``: maximum number of polls that one node makes of a channel per τ, unless the channel's
+      longest wait requires more; 1 in the paper.
+    - ``affordable_wait_s``: the shortest mean wait of all channels that the fleet's budget can pay for
+      (``node_allocation.affordable_policy``); 0 without a budget. It replaces a shorter longest wait of the objective.
     """
 
     poll_interval_s: float
@@ -130,7 +131,10 @@ class FleetPolicy(msgspec.Struct, frozen=True):
 
     @property
     def longest_wait_s(self) -> float:
-        """The longest mean wait of channels without a bound of their own, in seconds, as far as the budget allows."""
+        """The upper bound of the mean wait of channels for which admins have set no other bound, in seconds.
+
+        It is the objective's longest wait, or a longer one if the budget cannot pay for it.
+        """
         return max(self.objective.longest_wait_s, self.affordable_wait_s)
 
     @property
@@ -139,11 +143,11 @@ class FleetPolicy(msgspec.Struct, frozen=True):
         return SOFT_STATE_INTERVALS * self.maintenance_interval_s
 
     def most_polls_per_hour(self, subscribers: int) -> float:
-        """Return the most polls per hour that the fleet makes of a public channel, to be polite to its publisher.
+        """Return the maximum number of polls per hour of a public channel, out of politeness to its publisher.
 
         The limit grows with the square root of the channel's number of ``subscribers`` (0 counts as 1), up to
-        ``max_polls_per_hour``: from 4 for one subscriber to 12.6 for 10, 40 for 100, and 120 from 900 on, by default.
-        The more subscribers a channel has, the fewer requests per subscriber its publisher receives. If all subscribers
+        ``max_polls_per_hour``. By default it is 4 for one subscriber, 12.6 for 10, 40 for 100, and 120 from 900 on. The
+        more subscribers a channel has, the fewer requests per subscriber its publisher receives. If all subscribers
         used readers of their own, each would cause as many requests as the first.
         """
         return min(self.polls_per_hour_for_one_subscriber * sqrt(max(subscribers, 1)), self.max_polls_per_hour)

@@ -20,26 +20,27 @@ from service.model import ChannelId, NodeId
 from service.overlay.ring import RingView
 
 LEVEL_TOLERANCE = 1e-4
-"""Relative change of the scale from which all schedules follow it at once, if only whole polling levels are allowed.
+"""Relative change of the scale above which all schedules are updated, if only whole polling levels are allowed.
 
-A small change of the scale can then move many channels by a level.
+Even a small change of the scale can move many channels to another level.
 """
 GAP_TOLERANCE = 0.01
-"""Relative deviation of the time between polls up to which a schedule is kept, so that members need not replan for
-every new subscriber of any channel.
+"""Relative difference up to which a schedule's time between polls may differ from the optimum before it is replaced.
+
+Without this tolerance, every new subscriber of any channel would cause new schedules.
 """
 SUMMARY_TOLERANCE = 1e-3
-"""Relative change of the polls of a node's channels from which the node's aggregate, their summary, is computed again.
+"""Relative change of the polls of a node's channels above which the node's aggregate is computed again.
 
-Until then, the fleet's load can exceed the budget by this share, a tenth of ``GAP_TOLERANCE``.
+Until then, the fleet's load can exceed the budget by this share, which is a tenth of ``GAP_TOLERANCE``.
 """
 
 
 class FleetScale:
-    """The *scale* c, the factor with which the polling rates of all channels grow, as one node computes it.
+    """The fleet's *scale* c, as one node computes it.
 
-    The inputs are the ring, the policy and all nodes' aggregates (summaries of their channels). ``now_s`` is monotonic
-    time in seconds.
+    Between its bounds, each channel has c·√(weight/cost) polls per τ. The inputs are the ring, the policy and all
+    nodes' aggregates (summaries of their channels). ``now_s`` is monotonic time in seconds.
     """
 
     def __init__(self, node_id: NodeId, policy: FleetPolicy) -> None:
@@ -75,7 +76,7 @@ class FleetScale:
 
     @property
     def applied_levels(self) -> Levels:
-        """The polling levels by which schedules are made at present."""
+        """The polling levels for which the scale was solved last, by which schedules are computed."""
         return self._levels or self.policy.objective.levels
 
     def set_objective(self, objective: FleetObjective) -> None:
@@ -93,11 +94,11 @@ class FleetScale:
         self.has_changed = True
 
     def solve(self, now_s: float) -> bool:
-        """Compute the fleet's scale; return whether it differs notably from the scale by which schedules were made.
+        """Compute the fleet's scale; return whether all schedules have to be updated because of its change.
 
-        The scale is the factor c with which the polling rates of all channels grow. After a change of the polling
-        levels, the former scale and levels apply until all nodes have sent aggregates for the new ones: a scale suits
-        only the levels for which it was solved.
+        Between its bounds, a channel has scale·√(weight/cost) polls per τ. After a change of the allowed polling
+        levels, the former scale and levels are used until all nodes have sent aggregates for the new levels, because a
+        scale is valid only for the levels for which it was solved.
         """
         fleet, levels = self.aggregation.fleet(), self.policy.objective.levels
         is_complete = (
@@ -139,10 +140,9 @@ class FleetScale:
         return True
 
     def choices(self, channels: Sequence[ChannelId], levels: Levels) -> LevelChoices | None:
-        """Return, for each of these channels, the numbers of nodes that poll it at the polling levels 0, 1, 2, ….
+        """Return the wedges of these channels: the number of nodes that poll each channel at the levels 0, 1, 2, ….
 
-        A channel's polling set is chosen among these (the wedges of the paper). The result is None if ``levels`` are
-        continuous.
+        A channel's polling set is one of its wedges. The result is None if ``levels`` are continuous.
         """
         if not levels.are_whole:
             return None
@@ -151,9 +151,9 @@ class FleetScale:
         return self._wedges.choices(channels)
 
     def _apply_policy(self, policy: FleetPolicy) -> None:
-        """Adopt ``policy``; increase its longest wait if the budget cannot pay for that of the objective.
+        """Adopt ``policy``, with a longer longest wait if the budget cannot pay for the objective's longest wait.
 
-        The necessary polls depend on the fleet's number of channels.
+        The polls that a longest wait requires depend on the fleet's number of channels.
         """
         fleet = self.aggregation.fleet()
         channels = round(fleet.channels * self.nodes / fleet.nodes)

@@ -16,8 +16,10 @@ from service.corona.polling_limits import NO_LIMITS, LimitReason, LimitSeconds, 
 from service.corona.polling_schedule import PollingSchedule
 
 WIRE_VERSION = 3
-"""Version of the message format. Nodes of different versions share the ring but ignore each other's messages: until all
-are replaced, a channel is polled only by members of its owner's version.
+"""Version of the message format.
+
+Nodes with different wire versions share the ring but ignore each other's messages. Until all nodes are replaced, a
+channel is therefore polled only by the members that have the same wire version as its owner.
 """
 
 Site = Annotated[str, msgspec.Meta(min_length=1, max_length=253)]
@@ -50,9 +52,10 @@ class Assign(msgspec.Struct, frozen=True, tag=True):
 
     ``ring_version`` is the version of the ring from which the owner has computed the polling sets.
 
-    In the answer to :class:`BucketDigests`, channels are divided into ``bucket_count`` buckets, and ``assignments`` are
-    all of the owner's assignments to the member in these ``buckets``: the member drops all others in these buckets.
-    In other messages ``bucket_count`` is 0.
+    An answer to :class:`BucketDigests` is about whole buckets, groups into which channels are divided: ``bucket_count``
+    is the number of all buckets, ``buckets`` are the numbers of some of them, and ``assignments`` are all assignments
+    of the owner to the member in these buckets. The member drops its other assignments in these buckets. In other
+    messages ``bucket_count`` is 0.
     """
 
     ring_version: int
@@ -86,9 +89,9 @@ class BucketDigests(msgspec.Struct, frozen=True, tag=True):
 class Unassign(msgspec.Struct, frozen=True, tag=True):
     """Owner to member: stop polling this channel.
 
-    ``ring_version`` is the version of the owner's ring. A member ignores the message if the channel was assigned to it
-    by a newer ring. ``last_poll_s`` is the fleet time of one last poll that the member still makes; 0.0 if it makes
-    none.
+    ``ring_version`` is the version of the owner's ring. A member ignores the message if a newer ring than this assigned
+    the channel to it. If the member still has to make one poll, ``last_poll_s`` is the fleet time of this poll;
+    otherwise it is 0.0.
     """
 
     ring_version: int
@@ -99,10 +102,11 @@ class Unassign(msgspec.Struct, frozen=True, tag=True):
 class Candidate(msgspec.Struct, frozen=True, tag=True, rename={"polling_hints": "wishes", "metadata": "imprint"}):
     """Member to owner: the changes that a poll found, and the channel's state once they are stored as a version.
 
-    ``delta`` has the changes; its ``base_version`` is the version that the poll was compared with. ``validators`` are
-    the HTTP validators for the next request. ``memory`` is the state of entry detection after these changes, opaque
-    here. The other fields are metadata that the channel's document states; ``polling_hints`` are the poll intervals
-    that it requests.
+    - ``delta``: the changes; ``delta.base_version`` is the version that the poll was compared with.
+    - ``validators``: the HTTP validators for the next request.
+    - ``memory``: the state of entry detection after these changes, opaque here.
+    - ``polling_hints``: the poll intervals that the channel's document requests.
+    - ``title``, ``link``, ``language``, ``metadata``: what the channel's document states about the channel.
     """
 
     delta: model.Delta
@@ -128,11 +132,13 @@ class Candidate(msgspec.Struct, frozen=True, tag=True, rename={"polling_hints": 
 class PollingLimit(msgspec.Struct, frozen=True, tag=True):
     """Member to owner: the present limit of one kind for a channel's polls, set by its publisher or by failed polls.
 
-    It is sent after a poll, or the refusal of one, if the limit differs from that in the member's assignment.
-    ``reason`` is the kind of the limit (:mod:`service.corona.polling_limits`). ``shortest_interval_s`` is the least
-    number of seconds between two polls of the channel by all nodes together, or 0 if there is no such limit any more.
-    For a pause, ``until_s`` is its end in fleet time, or 0 if the channel is not paused; for other reasons it is
-    ignored.
+    It is sent after a poll, or after a poll that was not allowed, if the limit differs from the limit in the member's
+    assignment.
+
+    - ``reason``: the kind of the limit (:mod:`service.corona.polling_limits`).
+    - ``shortest_interval_s``: the minimum time in seconds between two polls of the channel by any nodes; 0 if there is
+      no such limit any more.
+    - ``until_s``: the end of a pause in fleet time; 0 if the channel is not paused. It is ignored for other kinds.
     """
 
     channel: ChannelId
@@ -158,7 +164,8 @@ class VersionBase(msgspec.Struct, frozen=True, array_like=True):
 class VersionAnnouncement(msgspec.Struct, frozen=True, tag="Versioned"):
     """Owner to polling set: the channel has a new version.
 
-    ``base`` is the base of comparison for members' next polls; None if members have to load it from the store.
+    ``base`` describes the new version as far as members need it for their next polls; None if members have to load it
+    from the store.
     """
 
     channel: ChannelId
@@ -190,22 +197,25 @@ class ChannelRemoved(msgspec.Struct, frozen=True, tag=True):
 
 
 CONTINUOUS, MIXED = 0, -1
-"""Values of ``Aggregate.base`` if numbers of polls are continuous, and if nodes have different bases."""
+"""Special values of ``Aggregate.base``.
+
+``CONTINUOUS`` means that numbers of polls are continuous, and ``MIXED`` that nodes have different bases.
+"""
 
 
 class Aggregate(msgspec.Struct, frozen=True, array_like=True):
     """A summary of the channels that ``nodes`` nodes of the fleet own.
 
-    ``demand`` is the load that the subscribers of these channels would cause by polling on their own, as the cost of
-    all polls per τ. ``channels`` is the number of summarised channels.
-
-    ``clusters`` are tradeoff clusters: sums of channels whose costs grow similarly with the fleet's scale, as encoded
-    by ``service.corona.optimizer.tradeoff_clusters``. If numbers of polls are continuous, they describe all polls, and
-    ``base`` is ``CONTINUOUS``.
-
-    If only whole polling levels are allowed, ``base`` is the number base of the levels. ``steps`` then describe the
-    changes of channels from one level to the next, as encoded by ``service.corona.optimizer.polling_levels``, and
-    ``clusters`` the channels' polls below their first step. If nodes differ, ``base`` is ``MIXED``.
+    - ``channels``: the number of these channels.
+    - ``demand``: the load that the subscribers of these channels would cause by polling on their own, as the cost of
+      all polls per τ.
+    - ``clusters``: tradeoff clusters, which are sums of channels whose costs grow similarly with the fleet's scale, as
+      encoded by ``service.corona.optimizer.tradeoff_clusters``. If numbers of polls are continuous, they describe all
+      polls; otherwise, the polls of each channel below its first step.
+    - ``steps``: if only whole polling levels are allowed, the changes of channels from one level to the next, as
+      encoded by ``service.corona.optimizer.polling_levels``.
+    - ``base``: the number base of the levels, ``CONTINUOUS`` if numbers of polls are continuous, or ``MIXED`` if nodes
+      have different bases.
     """
 
     nodes: Annotated[int, msgspec.Meta(ge=1)]
@@ -217,10 +227,10 @@ class Aggregate(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Summary(msgspec.Struct, frozen=True, tag=True):
-    """The sender's summary of a part of the ring, sent to the nodes that depend on it when it has changed.
+    """Message with the sender's summary of a part of the ring, sent when the summary has changed.
 
-    ``aggregate`` summarises the channels of all nodes that have their first ``digits`` digits in common with the
-    sender.
+    ``aggregate`` summarises the channels of all nodes whose ids have the same first ``digits`` digits as the sender's
+    id.
     """
 
     digits: int
@@ -228,10 +238,10 @@ class Summary(msgspec.Struct, frozen=True, tag=True):
 
 
 class SummaryConfirmation(msgspec.Struct, frozen=True, tag=True):
-    """The sender's last :class:`Summary` with this number of ``digits`` is still valid; sent each maintenance interval.
+    """Message in each maintenance interval: the sender's last :class:`Summary` with the same ``digits`` is still valid.
 
-    The summary is that of the nodes that have their first ``digits`` digits in common with the sender. ``digest`` is
-    :func:`aggregate_digest` of its aggregate. A receiver that has another aggregate, or none, sends a
+    That summary is about the nodes whose ids have the same first ``digits`` digits as the sender's id. ``digest`` is
+    the :func:`aggregate_digest` of its aggregate. A receiver that has another aggregate, or none, sends a
     :class:`SummaryRequest`.
     """
 
@@ -240,9 +250,9 @@ class SummaryConfirmation(msgspec.Struct, frozen=True, tag=True):
 
 
 class SummaryRequest(msgspec.Struct, frozen=True, tag=True):
-    """A request to the receiver to send its :class:`Summary` with this number of ``digits`` again.
+    """Request to the receiver to send its :class:`Summary` with this number of ``digits`` again.
 
-    The summary is that of the nodes that have their first ``digits`` digits in common with the receiver.
+    That summary is about the nodes whose ids have the same first ``digits`` digits as the receiver's id.
     """
 
     digits: int
@@ -262,18 +272,18 @@ class SiteShare(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SiteShares(msgspec.Struct, frozen=True, tag=True):
-    """Owner to site coordinator: summaries of its channels of sites whose request budget may be exceeded.
+    """Owner to site coordinator: summaries of the owner's channels, one per site whose request budget may be exceeded.
 
-    It is sent when a summary has changed, and each maintenance interval.
+    The message is sent when a summary has changed, and each maintenance interval.
     """
 
     shares: tuple[SiteShare, ...]
 
 
 class SiteScale(msgspec.Struct, frozen=True, array_like=True):
-    """The scale (factor of the polling rates) at which the channels of ``site`` use up the site's request budget.
+    """The scale of ``site``, which limits the polls per τ of its channels to scale·√(weight/cost).
 
-    See ``allocation_solver.apply_site_scales``.
+    At this scale, the channels use exactly the site's request budget (``allocation_solver.apply_site_scales``).
     """
 
     site: Site
@@ -296,7 +306,10 @@ Message = (
 
 
 URGENT = Candidate | Rejection
-"""Messages that are neither repeated soon nor superseded; nodes that do not respond must not delay them."""
+"""Messages that are sent separately, so that nodes that do not respond cannot delay them.
+
+Unlike other messages, they are neither repeated soon nor replaced by later ones.
+"""
 
 
 class Envelope(msgspec.Struct, frozen=True, array_like=True):

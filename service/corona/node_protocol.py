@@ -121,12 +121,12 @@ class NodeProtocol:
                 yield from self.plans.on_message(sender, message, now_s)
 
     def _on_ring_changed(self, view: RingView, now_s: float, fleet_s: float) -> Iterator[Effect]:
-        """Adopt the ring ``view``, and take over the channels that this node polls and that it owns on this ring.
+        """Adopt the ring ``view``; take over those channels that this node already polls and now owns.
 
-        The registry walk, which reads all channels in the store, finds this node's other new channels. A node that has
-        just joined requests the walk at once. Any other node requests it at its next tick, because a change of the ring
-        already causes enough work. This delay matters little, because few of the channels that only the walk finds are
-        being polled.
+        This node's other new channels are found by the registry walk, which reads all channels in the store. A node
+        that has just joined requests the walk at once. Any other node requests it at its next tick, because a change of
+        the ring already causes enough work. This delay matters little, because few of the channels that only the walk
+        finds are being polled.
         """
         self.plans.on_ring_changed(view, now_s)
         yield from self._owner.on_ring_changed(view, fleet_s)

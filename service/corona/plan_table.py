@@ -33,8 +33,8 @@ class PlanTable:
     - ``planned_interval_s``: like ``publisher_interval_s``, but a pause that is longer than τ counts as a pause of τ.
     - ``site``: the number of the channel's site, the place of its name in ``sites``.
     - ``paused_until_s``: the end of the channel's pause, in fleet time; 0 for none.
-    - ``rate``, ``set_size``: the polls per τ that follow from the present scale and ring, and the number of nodes for
-      them.
+    - ``rate``, ``set_size``: the polls per τ that follow from the present scale and ring, and the number of nodes that
+      make them.
     - ``gap_s``, ``size``: the time between polls and the number of nodes in the channel's schedule; 0 if it has none.
     - ``slowest``, ``fastest``: the lowest and the highest speed of the schedule's clock in any hour of the week.
     - ``recorded_gap_s``: the time between polls that was last recorded in the channel's history; 0 for none.
@@ -49,7 +49,10 @@ class PlanTable:
 
     @property
     def rows(self) -> FactorTable:
-        """The rows of all channels; changes of this array change the table, until a channel is added or removed."""
+        """The rows of all channels, as a writable view: changes of this array change the table.
+
+        The view is no longer valid after a channel has been added or removed.
+        """
         return self._rows[: len(self.channels)]
 
     def add(self, channel: ChannelId, site: str) -> int:

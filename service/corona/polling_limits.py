@@ -1,11 +1,11 @@
 """Limits that a publisher, or the failures of its polls, set for the polls of one channel.
 
-There are three kinds. A *hint* is the poll interval that the publisher's documents and responses ask for. A *failure*
-limit is the back-off of a channel whose polls fail. A *pause* forbids polls until a time: the publisher asked for it by
+There are three kinds. A *hint* is the poll interval that the publisher's documents and responses request. A *failure*
+limit is the back-off of a channel whose polls fail. A *pause* forbids polls until a time: the publisher requested it by
 ``Retry-After``, ``skipHours`` or ``skipDays``, or an admin set it.
 
-A member of the polling set observes limits in its polls and reports them to the channel's owner, which plans the
-polls by these limits. Assignments contain the limits that the owner knows, so that members report only changes.
+A member of the polling set observes limits in its polls and reports them to the channel's owner, which plans the polls
+by these limits. Assignments contain the limits that the owner knows, so that members report only changes.
 """
 
 from enum import StrEnum
@@ -15,10 +15,11 @@ from typing import Annotated
 import msgspec
 
 HINT_RISE = 1.1
-"""A longer interval is reported if it exceeds the one that the owner knows by this factor."""
+"""A longer interval is reported if it is more than this multiple of the interval that the owner knows."""
 HINT_FALL = 0.5
-"""A shorter interval is reported if it is below this fraction of the one that the owner knows: publishers' hints vary
-with the age of cached responses.
+"""A shorter interval is reported if it is below this fraction of the interval that the owner knows.
+
+Smaller differences are ignored, because publishers' hints vary with the age of cached responses.
 """
 PAUSE_TOLERANCE_S = 5.0
 """Ends of pauses that differ by less count as equal."""
@@ -49,10 +50,10 @@ class PollingLimits(msgspec.Struct, frozen=True, array_like=True, gc=False):
     paused_until_s: LimitTime = 0
 
     def shortest_interval(self, fleet_s: float, longest_pause_s: float = inf) -> tuple[float, LimitReason | None]:
-        """Return the shortest interval in seconds between polls at ``fleet_s``, and its reason; (0.0, None) for none.
+        """Return (seconds, reason): the shortest allowed interval between polls at ``fleet_s``, and its reason.
 
-        The rest of a pause counts as such an interval, because the next poll is not before the end of the pause. It
-        counts as ``longest_pause_s`` seconds at most.
+        The result is (0.0, None) if there is no limit. The remaining time of a pause counts as such an interval,
+        because the next poll is not before the end of the pause. It counts as ``longest_pause_s`` seconds at most.
         """
         paused_s = min(self.paused_until_s - fleet_s, longest_pause_s)
         longest_s = max(self.hint_s, self.failure_s, paused_s)
@@ -70,16 +71,16 @@ class PollingLimits(msgspec.Struct, frozen=True, array_like=True, gc=False):
     def with_limit(self, reason: LimitReason, interval_s: int, until_s: int) -> "PollingLimits":
         """Return a copy of these limits in which the limit of kind ``reason`` is replaced.
 
-        For a pause ``until_s`` is its end in fleet time, for the other kinds ``interval_s`` is the shortest interval in
-        seconds. The value 0 removes the limit.
+        The new limit is ``until_s`` (the end in fleet time) for a pause, and ``interval_s`` (the shortest interval in
+        seconds) for other kinds. The value 0 removes the limit.
         """
         value = until_s if reason is LimitReason.PAUSE else interval_s
         return msgspec.structs.replace(self, **{_FIELDS[reason]: value})
 
     def is_outdated(self, reason: LimitReason, interval_s: int, until_s: int, fleet_s: float) -> bool:
-        """Return whether the limit of kind ``reason`` in this object differs notably from a newly observed one.
+        """Return whether a newly observed limit of kind ``reason`` differs notably from the limit in this object.
 
-        The observed limit is ``interval_s`` or ``until_s``, as for :meth:`with_limit`; ``fleet_s`` is the time of the
+        ``interval_s`` or ``until_s`` is the observed limit, as for :meth:`with_limit`. ``fleet_s`` is the time of the
         comparison.
         """
         if reason is LimitReason.PAUSE:

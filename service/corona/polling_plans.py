@@ -2,11 +2,11 @@
 
 A node that has just joined does not know the fleet's scale yet. It keeps the schedules of channels that it takes over.
 
-The cost follows changes, not the number of channels. A channel's factors are read again when an event has changed them,
-when its pause ends, and otherwise once in ``REVIEW_INTERVAL_S``, because estimates and pauses also change with time.
-Only channels whose factors, or the scale, have changed so much that their schedule no longer fits are planned again.
-The node's aggregate is computed again when the polls of its channels have changed by a share of
-``SUMMARY_TOLERANCE``.
+The work depends on the number of changes, not on the number of channels. A channel's factors are read again when an
+event has changed them, when its pause ends, and otherwise once in ``REVIEW_INTERVAL_S``, because estimates and pauses
+also change with time. Only channels whose factors, or the scale, have changed so much that their schedule no longer
+fits are planned again. The node's aggregate is computed again when the polls of its channels have changed by more than
+the fraction ``SUMMARY_TOLERANCE``.
 """
 
 from collections import Counter
@@ -48,15 +48,16 @@ from service.model import ChannelId, Delta, NodeId
 from service.overlay.ring import RingView
 
 NOTABLE_GAP_CHANGE = 0.1
-"""Relative change of the time between polls from which it is recorded in the channel's history."""
+"""Relative change of the time between polls above which the new time is recorded in the channel's history."""
 REVIEW_INTERVAL_S = 600.0
-"""Time in which the factors of each channel are read again, although no event has changed them."""
+"""Time in seconds within which the factors of every channel are read again, even if no event has changed them."""
 _LEAST_REVIEWED = 16
-"""Least number of channels that are reviewed in each maintenance interval."""
+"""Minimum number of channels that are reviewed in each maintenance interval."""
 _ROWS_PER_CHECK = 8_192
 """Number of channels that are compared with their schedules at once, which bounds the memory for it."""
 _CLOCK_JUMP_S = 1.0
-"""All schedules are examined if fleet time minus monotonic time changes by more seconds than this."""
+"""All schedules are examined if the difference of fleet time and monotonic time changes by more than this many seconds.
+"""
 
 
 class _ChannelPlan(msgspec.Struct, gc=False):
@@ -124,7 +125,7 @@ class PollingPlans:
     def set_objective(
         self, objective: FleetObjective, site_rates: Mapping[str, float], bounds: Mapping[ChannelId, ChannelBounds]
     ) -> Collection[ChannelId]:
-        """Use this objective, these sites' request rates and these channels' bounds from the next solution on.
+        """Set the objective, sites' request rates and channels' bounds from the next solution on.
 
         ``site_rates`` are in requests per second. The result is this node's channels whose bounds have changed; the
         caller updates their schedules at once.
@@ -173,7 +174,7 @@ class PollingPlans:
         """Send summaries of this node's channels, and of subtrees and sites, to the nodes that need them.
 
         ``now_s`` is monotonic time, ``fleet_s`` fleet time (Unix seconds of the store's clock). ``owned`` is the number
-        of channels that this node owns or is about to own; None if it is unknown yet.
+        of channels that this node owns or is about to own; None if it is not known yet.
 
         Summaries that have changed are sent in each call, the others are confirmed once per maintenance interval. With
         ``is_maintenance``, which is true in one call per maintenance interval, the factors of some channels are read
@@ -204,11 +205,11 @@ class PollingPlans:
         yield from self._fleet.aggregation.tick(now_s)
 
     def solve(self, now_s: float) -> bool:
-        """Compute the fleet's scale; return whether it differs notably from the scale by which schedules were made.
+        """Compute the fleet's scale; return whether all schedules have to be updated because of its change.
 
-        The scale is the factor c with which the polling rates of all channels grow. After a change of the polling
-        levels, the former scale and levels apply until all nodes have sent aggregates for the new ones: a scale suits
-        only the levels for which it was solved.
+        Between its bounds, a channel has scale·√(weight/cost) polls per τ. After a change of the allowed polling
+        levels, the former scale and levels are used until all nodes have sent aggregates for the new levels, because a
+        scale is valid only for the levels for which it was solved.
         """
         longest_wait_s = self._policy.longest_wait_s
         moved = self._fleet.solve(now_s)
@@ -297,7 +298,7 @@ class PollingPlans:
         return plan.limits != before
 
     def history_after(self, delta: Delta, fleet_s: float) -> UpdateHistory:
-        """Return the update history of the channel of ``delta`` as it will be once ``delta`` is stored.
+        """Return the update history that the channel of ``delta`` will have once ``delta`` is stored.
 
         The channel's plan is not changed.
         """
@@ -313,9 +314,9 @@ class PollingPlans:
     def update_schedules(
         self, channels: Collection[ChannelId], fleet_s: float, owned: int
     ) -> Iterator[tuple[PollingSchedule | None, PollingSchedule]]:
-        """Fit these channels' schedules to the present scale and ring; yield pairs of old and new schedules.
+        """Adapt these channels' schedules to the present scale and ring; yield (old, new) schedules of each channel.
 
-        The old schedule is None for a channel without one. It is the same object as the new one if nothing has changed.
+        ``old`` is None for a channel that had no schedule. If the schedule has not changed, both are the same object.
         ``owned`` is the number of channels that this node owns or is about to own.
         """
         self._owned = owned
@@ -341,7 +342,7 @@ class PollingPlans:
             yield before, plan.schedule
 
     def count_by_level(self) -> Counter[int]:
-        """Return the number of channels at each polling level; levels, which are real numbers, are rounded."""
+        """Return the number of channels at each polling level; fractional levels are rounded."""
         sizes, channels = np.unique(self._table.rows["size"], return_counts=True)
         base, counts = self._fleet.applied_levels.base, Counter[int]()
         for size, count in zip(sizes.tolist(), channels.tolist(), strict=True):
@@ -368,9 +369,10 @@ class PollingPlans:
         return Counter(found)
 
     def find_changed_gaps(self, most: int) -> list[tuple[ChannelId, float]]:
-        """Return pairs (channel, time between polls in seconds) of up to ``most`` channels for which this time is new.
+        """Return pairs (channel, seconds): channels whose time between polls has changed notably, and the new time.
 
-        The time is new if it differs notably from the time that was recorded last (:meth:`record_gaps`).
+        The comparison is with the time that was recorded last (:meth:`record_gaps`). The result has at most ``most``
+        channels.
         """
         if self.scale is None:
             return []
@@ -408,7 +410,7 @@ class PollingPlans:
         )
 
     def _choose_reviewed(self, now_s: float, fleet_s: float) -> None:
-        """Mark channels as stale, that is, as channels whose factors have to be read again.
+        """Choose the channels whose factors have to be read again, and mark them as stale.
 
         These are the channels whose pauses have ended, and the next ones in the periodic review of all channels. If the
         fleet's clock has jumped, all schedules are marked as outdated.
@@ -448,10 +450,10 @@ class PollingPlans:
             self._compare_schedules(np.arange(len(self._table.channels)))
 
     def _write_factors(self, plans: Sequence[_ChannelPlan], fleet_s: float) -> NDArray[np.intp]:
-        """Write the factors of these channels into the table; return the rows of those that differ notably.
+        """Write the factors of these channels into the table; return the rows whose factors have changed notably.
 
-        Factors that hardly differ from those in the table are not written. Schedules and the aggregate are computed
-        from the table, which therefore changes only if schedules change.
+        Factors with a smaller change are not written. Schedules and the aggregate are computed from the table, so that
+        small changes do not change them.
         """
         rows = np.array([plan.row for plan in plans], dtype=np.intp)
         found, table = self._read_factors(plans, fleet_s), self._table.rows
@@ -476,10 +478,10 @@ class PollingPlans:
         return changed
 
     def _compare_schedules(self, rows: NDArray[np.intp]) -> None:
-        """Compute the polls per τ of the channels in these rows, and mark those as outdated whose schedule differs.
+        """Compute the polls per τ of the channels in these rows, and mark channels with another schedule as outdated.
 
-        A schedule differs if :meth:`_fit_schedule` would revise it, or if its clock violates the bounds of the
-        channel's polls in some hour of the week.
+        A channel is outdated if :meth:`_fit_schedule` would revise its schedule, or if the schedule's clock violates
+        the bounds of the channel's polls in some hour of the week.
         """
         interval_s, nodes, table = self._policy.poll_interval_s, self._nodes, self._table.rows
         for start in range(0, len(rows), _ROWS_PER_CHECK):
@@ -516,11 +518,11 @@ class PollingPlans:
         return is_old or self._drift > SUMMARY_TOLERANCE * float(self._table.rows["rate"].sum())
 
     def _summarise(self, owned: int) -> Aggregate | None:
-        """Return the aggregate of this node's channels; ``owned`` is their number once the node has taken over all.
+        """Return the aggregate of this node's channels; None if there are no channels yet.
 
-        Until then, the channels taken over so far are repeated up to this number, and so stand for the others. If they
-        counted only once, a fleet that starts would divide its whole budget among its first channels. The result is
-        None if there are no channels yet.
+        ``owned`` is the number of channels that this node owns or is about to own. Until it has taken over all of them,
+        the channels taken over so far are counted repeatedly, up to this number, to represent the others. Otherwise a
+        fleet that starts would divide its whole budget among its first channels.
         """
         known, rows = len(self._table.channels), None
         if known < owned:
@@ -541,10 +543,10 @@ class PollingPlans:
         return table
 
     def _update_present_speeds(self, fleet_s: float) -> None:
-        """Update what depends on the present hour: how often channels with a weekly rhythm are polled in it.
+        """Update the speeds at which channels with a weekly rhythm are polled in the present hour.
 
-        This concerns the shares (summaries of channels) of sites whose budget may be exceeded. If the fleet has a
-        budget per minute, it also concerns the column ``present_speed`` of the table.
+        If the hour has changed, the shares (summaries of channels) of sites whose budget may be exceeded become
+        outdated. If the fleet has a budget per minute, the column ``present_speed`` of the table is updated.
         """
         # The hours of this time and of the time when changed schedules apply, counted since the epoch.
         until_s = fleet_s + min(self._policy.soft_state_ttl_s, weekly_rhythm.HOUR_S)
@@ -560,9 +562,9 @@ class PollingPlans:
             self._drift = inf
 
     def _present_speeds(self, plans: Iterable[_ChannelPlan], hours: tuple[float, float]) -> list[float]:
-        """Return, for each plan, the greater of the speeds of its schedule's clock in two ``hours``.
+        """Return, for each plan, the higher of the speeds of its schedule's clock in the two ``hours``.
 
-        The speed is 1.0 for a schedule by real time. The hours are numbers of hours since the Unix epoch.
+        The speed is 1.0 for a schedule by real time. An hour is the number of hours since the Unix epoch.
         """
         clocks = (plan.schedule.clock if plan.schedule else None for plan in plans)
         return [
@@ -571,10 +573,10 @@ class PollingPlans:
         ]
 
     def _choose_speeds(self, channels: Sequence[ChannelId]) -> Sequence[bytes]:
-        """Choose the clock by which each channel's polls are evenly spaced; return the encoded speeds of each clock.
+        """Choose the clock of each channel's schedule; return the encoded speeds of each clock, or b"" for real time.
 
-        They are b"" for real time. By a clock, the bounds of the channel's polls hold in every hour of the week. The
-        slowest and the fastest speed of each clock are written into the table.
+        A channel's polls are evenly spaced by its clock. The clock is chosen so that the bounds of the channel's polls
+        hold in every hour of the week. The lowest and the highest speed of each clock are written into the table.
         """
         plans = [self._plans[channel] for channel in channels]
         found = [plan.schedule.speeds if plan.schedule else b"" for plan in plans]
@@ -622,9 +624,9 @@ class PollingPlans:
         self._stale.update(self._table.channels[row] for row in rows.tolist())
 
     def _update_crowded_sites(self) -> None:
-        """Find the *crowded* sites, those whose budget may be exceeded.
+        """Determine the *crowded* sites: those whose request budget may be exceeded.
 
-        Shares (summaries of a site's channels) are no longer exchanged about other sites.
+        This node's shares (summaries of its channels) of sites that are no longer crowded are removed.
         """
         self._can_crowd_change = False
         rows, sites = self._table.rows, self._table.sites
@@ -644,10 +646,10 @@ class PollingPlans:
         self._crowded = crowded
 
     def _update_shares(self) -> None:
-        """Recompute this node's shares, its summaries of its channels of each crowded site.
+        """Recompute this node's shares: the summary of its channels of each crowded site.
 
-        A site is crowded if its budget may be exceeded. Only the shares of sites whose channels, or the present speeds
-        of these, have changed are recomputed.
+        A site is crowded if its budget may be exceeded. A share is recomputed only if the site's channels or their
+        present speeds have changed.
         """
         for site in self._outdated_shares & self._crowded:
             rows = self._table.rows_of_site(site)
@@ -667,21 +669,22 @@ class PollingPlans:
         return self._fleet.policy
 
     def _choices(self, rows: NDArray[np.intp] | None, levels: Levels) -> LevelChoices | None:
-        """Return, for the channels in these rows, the numbers of nodes that poll each at the polling levels 0, 1, 2, ….
+        """Return the wedges of the channels in these rows: the number of nodes that poll each channel at each level.
 
-        The polling sets are chosen among these. ``rows`` of None stands for all channels. The result is None if
-        ``levels`` are continuous.
+        A channel's polling set is one of its wedges. If ``rows`` is None, the result is about all channels. The result
+        is None if ``levels`` are continuous.
         """
         channels = self._table.channels
         return self._fleet.choices(channels if rows is None else [channels[row] for row in rows.tolist()], levels)
 
     def _rates_and_set_sizes(self, table: FactorTable, rows: NDArray[np.intp]) -> tuple[Floats, NDArray[np.intp]]:
-        """Return the polls per τ of the channels in these rows, and the numbers of nodes that make them.
+        """Return (rates, set sizes): the polls per τ of the channels in these rows, and the numbers of polling nodes.
 
-        ``table`` is a copy of the rows. A channel keeps the rate of its schedule while the fleet's scale is unknown or
-        has not been solved for the policy's levels. If only whole levels are allowed, it also keeps this rate after a
-        change of the ring, on which the levels have other numbers of nodes, until the scale has been solved for the new
-        ring.
+        ``table`` is a copy of the rows. A channel keeps the rate of its schedule in these cases:
+
+        - The fleet's scale is unknown, or it was solved for other levels than the policy's.
+        - Only whole levels are allowed, and the scale has not been solved since the ring changed. On the new ring, the
+          levels have other numbers of nodes.
         """
         interval_s = self._policy.poll_interval_s
         choices = self._choices(rows, self._fleet.applied_levels)

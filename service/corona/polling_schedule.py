@@ -7,13 +7,13 @@ paper, each node waits a random time in (0, τ). An update is then detected afte
 τ/(2n) of even spacing. Schedules of different channels start at different times, so that the polls of one node are
 spread over τ as well.
 
-The number n of polls per τ may be any real number (see ``allocation_solver``): the next whole number of nodes take
-turns, each polling slightly less often than every τ; below 1, a single node polls every τ/n. When n or the ring
-changes, the next schedule continues the current one.
+The number n of polls per τ may be any real number (see ``allocation_solver``). If it is not whole, it is rounded up to
+a number of nodes, each of which polls slightly less often than every τ. If n is below 1, a single node polls every τ/n.
+When n or the ring changes, the next schedule continues the current one.
 
-The polls of a channel that has a weekly rhythm (:mod:`service.corona.weekly_rhythm`) are even by a clock that runs
-faster and slower in the course of a week. Gaps are then times of this clock, and equal real time on average over a
-week.
+The polls of a channel that has a weekly rhythm (:mod:`service.corona.weekly_rhythm`) are evenly spaced by a clock that
+runs faster and slower in the course of a week. Gaps are then measured by this clock. On average over a week, they equal
+real time.
 """
 
 from math import ceil, floor
@@ -26,10 +26,11 @@ from service.model import ChannelId
 from service.overlay.ring import BITS, from_hex
 
 ROUNDING_S = 2e-6
-"""Times closer than this are the same poll; Unix times have a resolution of a quarter of a microsecond."""
+"""Times that differ by less than this are the same poll; Unix times have a resolution of a quarter of a microsecond."""
 
 CLOCK_ROUNDING_S = 1e-4
-"""Replaces ``ROUNDING_S`` for times that weekly clocks show, because their conversion to real time rounds more."""
+"""Replaces ``ROUNDING_S`` for times of weekly clocks, because their conversion to real time has larger rounding errors.
+"""
 
 HANDOVER_S = 3.0
 """Time within which all nodes of a polling set learn about a new schedule, unless messages are lost."""
@@ -37,7 +38,8 @@ HANDOVER_S = 3.0
 OWNER_BITS = 24
 """Number of leading bits of a channel's id that do not influence when a new schedule begins.
 
-They determine the channel's owner, so that an owner's channels have most of them in common.
+These bits determine the channel's owner. The channels of one owner have most of them in common, so they would not
+spread the schedules' beginnings.
 """
 
 
@@ -102,7 +104,7 @@ class PollingSchedule(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return (self.first_rank + round(self.gaps_between(self.first_s, poll_s))) % self.size
 
     def gaps_between(self, begin_s: float, end_s: float) -> float:
-        """Return the number of gaps, a real number, from the fleet time ``begin_s`` to the fleet time ``end_s``."""
+        """Return the (possibly fractional) number of gaps from ``begin_s`` to ``end_s``, both in fleet time."""
         clock = self.clock
         if clock is None:
             return (end_s - begin_s) / self.gap_s
@@ -119,9 +121,10 @@ class PollingSchedule(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return clock.time_s(clock.shown_s(self.first_s) + number * self.gap_s) if number else self.first_s
 
     def _next_s(self, first: int, step: int, after_s: float, *, is_begun: bool = False) -> float:
-        """Return the fleet time of the first poll after ``after_s`` among the polls ``first``, ``first + step``, ….
+        """Return the fleet time of the first poll after ``after_s`` among the polls ``first``, ``first + step``, etc.
 
-        With ``is_begun``, the polls before number ``first``, at the same intervals, count as well.
+        ``first`` is the number of a poll. If ``is_begun`` is true, the earlier polls ``first - step``, ``first -
+        2·step``, etc. are included.
         """
         clock, begin_s = self.clock, self._poll_s(first)
         if clock is None:
@@ -141,7 +144,7 @@ def new_schedule(
     *,
     speeds: bytes = b"",
 ) -> PollingSchedule:
-    """Return the schedule of a channel without a known schedule; its first poll is at most one gap from now.
+    """Return a schedule for a channel whose former schedule is unknown; its first poll is at most one gap from now.
 
     Args:
         channel: The id determines the time of the first poll, so that an owner's channels are polled one after another.
@@ -149,7 +152,7 @@ def new_schedule(
         size: Number of nodes that take turns.
         poll_interval_s: τ, in seconds.
         now_s: Fleet time.
-        speeds: The speeds of the clock by which the polls are even; empty for real time.
+        speeds: The speeds of the clock by which the polls are evenly spaced; empty for real time.
     """
     gap_s = poll_interval_s / polls_per_interval
     offset = from_hex(channel) % (1 << BITS - OWNER_BITS) / (1 << BITS - OWNER_BITS)
@@ -175,7 +178,7 @@ def revised_schedule(
         size: The new number of nodes that take turns.
         poll_interval_s: τ, in seconds.
         now_s: Fleet time.
-        speeds: The speeds of the clock by which the polls are even from now on; empty for real time.
+        speeds: The speeds of the clock by which the polls are evenly spaced from now on; empty for real time.
         can_hand_over: Whether a node that leaves the polling set can still make the channel's next poll.
 
     The schedule begins with the channel's next poll. This poll either keeps its time (and its node, if the node stays
@@ -187,8 +190,8 @@ def revised_schedule(
     would be polled in step.
 
     If the next poll is due within ``HANDOVER_S`` and its node leaves the polling set, the poll cannot be reassigned:
-    one of the two nodes may receive the change too late, and then neither or both of them poll. With
-    ``can_hand_over``, the leaving node makes this poll, and the schedule begins one gap later.
+    one of the two nodes may receive the change too late, and then neither or both of them poll. With ``can_hand_over``,
+    the leaving node makes this poll, and the schedule begins one gap later.
     """
     gap_s = poll_interval_s / polls_per_interval
     kept_s = schedule.next_channel_poll_s(now_s)

@@ -2,9 +2,9 @@
 
 Assignments are soft state. In each maintenance interval, an owner sends the digest of all its assignments to this node
 (:mod:`service.corona.assignment_digests`), which renews them. If the digest differs, messages were lost, repeated or
-reordered. If both nodes have the same ring, this node then asks the owner for the assignments in the buckets (groups of
-channels) that differ. Assignments are renewed nevertheless, so that a difference which cannot be repaired does not stop
-all of an owner's polls.
+reordered. If both nodes have the same ring, this node then requests from the owner the assignments in the buckets
+(groups of channels) that differ. Assignments are renewed nevertheless, so that a difference which cannot be repaired
+does not stop all of an owner's polls.
 
 A *candidate* is the changes that a poll has found. A lost candidate loses no entry: until the owner has announced a new
 version, polls are compared with the former version, and the next poll finds the same changes again.
@@ -44,7 +44,10 @@ MAX_SEND_ATTEMPTS = 10
 
 
 class _OwnerRecord(msgspec.Struct, eq=False):
-    """An owner of channels that this node polls, during one membership of the owner in the ring."""
+    """What this node knows of an owner of channels that it polls.
+
+    If the owner leaves the ring and joins it again, it gets a new record.
+    """
 
     epoch: int | None
     """The epoch with which the owner joined the ring; None if it is not on this node's ring yet."""
@@ -65,7 +68,7 @@ class _MemberAssignment(msgspec.Struct, gc=False):
     fingerprint: int = 0
     """The assignment's fingerprint in the owner's digests; 0 while the node only makes its last poll."""
     last_poll_s: float = inf
-    """The fleet time after which the member stops polling."""
+    """The fleet time after which the member stops polling; infinite if no end is known."""
 
     @property
     def confirmed_ring_version(self) -> int:
@@ -213,8 +216,8 @@ class MemberProtocol:
     def on_candidate(self, candidate: Candidate) -> Iterator[Effect]:
         """Send ``candidate`` to its channel's owner, and store it as the channel's pending candidate.
 
-        A candidate with a notice (a message about the channel itself, not an entry) is sent once and not stored: it
-        must not replace a candidate with entries, and every poll finds the notice again.
+        A candidate with a notice (a message about the channel itself, not an entry) is sent once and not stored,
+        because it must not replace a candidate with entries. If it is lost, the next poll finds the notice again.
         """
         owner = self._view.owner(candidate.channel)
         if candidate.delta.notice is None:
@@ -227,8 +230,8 @@ class MemberProtocol:
         """Report ``limit`` to its channel's owner if it differs notably from the limit in this node's assignment.
 
         ``fleet_s`` is the fleet time (the store's clock) of the comparison. A limit of a channel that is not assigned
-        to this node is always reported. A lost report is repeated after the next poll, because the assignment has not
-        changed then.
+        to this node is always reported. If a report is lost, the assignment does not change, and the limit is reported
+        again after the next poll.
         """
         known, owner = self._assignments.get(limit.channel), self._view.owner(limit.channel)
         if owner is not None and (
@@ -316,15 +319,19 @@ class MemberProtocol:
         return info.epoch if info else None
 
     def _set_fingerprint(self, channel: ChannelId, assignment: _MemberAssignment, after: int) -> None:
-        """Set the fingerprint of the channel's assignment to ``after``, also in its owner's digests; 0 for none."""
+        """Set the fingerprint of the channel's assignment to ``after``, and update its owner's digests accordingly.
+
+        ``after`` is 0 if the assignment is not to be included in the digests.
+        """
         assignment.owner.digests.replace(channel, assignment.fingerprint, after)
         assignment.fingerprint = after
 
     def _detach_lost_channels(self, node: NodeId, owner: _OwnerRecord, renewed_s: float) -> None:
-        """Detach the assignments of channels that ``node`` does not own on this node's ring from its record ``owner``.
+        """Detach from the record ``owner`` the assignments of channels that ``node`` no longer owns.
 
-        They are moved to a new record of a former owner, and expire three maintenance intervals after ``renewed_s``
-        (monotonic time in seconds) unless the present owners assign the channels.
+        ``node`` is the id of the owner, and ownership is that on this node's ring. The assignments are moved to a new
+        record of a former owner. They expire three maintenance intervals after ``renewed_s`` (monotonic time in
+        seconds) unless the channels' present owners assign these channels.
         """
         others = [
             (channel, assignment)

@@ -1,11 +1,11 @@
 """Site budgets: the exchange by which owners keep the polls of all channels of one site within the site's budget.
 
-A site's channels are spread over all owners. Each owner summarises its own channels of a site as tradeoff clusters, the
-*share*, and sends them to the site's *coordinator*, the node nearest to the site's id. The coordinator computes the
-site's *scale*, at which all these channels keep the budget (see ``allocation_solver.apply_site_scales``), and returns
-it to the owners. Shares and scales are soft state: they are dropped if they are not repeated in time, or if their
-sender has left the ring. While a scale is unknown or inaccurate, polls wait for the site's token bucket, which no
-schedule can overdraw.
+A site's channels are spread over all owners. Each owner summarises its own channels of a site as tradeoff clusters. It
+sends this summary, its *share*, to the site's *coordinator*, which is the node nearest to the site's id. The
+coordinator computes the site's *scale* and returns it to the owners. The scale limits the polls per τ of the site's
+channels to scale·√(weight/cost), so that they use exactly the budget (see ``allocation_solver.apply_site_scales``).
+Shares and scales are soft state: they are dropped if they are not repeated in time, or if their sender has left the
+ring. While a scale is unknown or inaccurate, polls wait for the site's token bucket, which no schedule can overdraw.
 
 Shares and scales are sent when they have changed, and repeated once per maintenance interval.
 
@@ -33,8 +33,9 @@ POLL_BUDGET_SHARE = 0.9
 CLUSTERS_PER_SITE = 64
 """Maximum number of tradeoff clusters in one owner's share, which summarises its channels of a site."""
 SCALE_TOLERANCE = 1e-4
-"""Relative change of a site's scale (the factor of its channels' polling rates) from which its channels' polls follow
-it.
+"""Relative change of a site's scale above which the polls of its channels are adapted to the new scale.
+
+The scale limits the polls per τ of a site's channels to scale·√(weight/cost).
 """
 _TTL_INTERVALS = 2
 """Number of maintenance intervals after which shares and scales expire.
@@ -44,7 +45,8 @@ Other soft state lives longer, but outdated shares and scales would distort the 
 _CACHED_SOLUTIONS = 4_096
 """Number of cached solutions of :func:`_solve_scale`."""
 _MAX_IMBALANCE = 4
-"""Assumed limit of the mean number of a site's channels per owner, as a multiple of the number that one owner has."""
+"""Assumed maximum of (mean number of a site's channels per owner) / (number of the site's channels that one owner has).
+"""
 
 
 class _OwnerShare(msgspec.Struct):
@@ -103,7 +105,7 @@ class SiteBudgets:
         }
 
     def scale(self, site: Site) -> float:
-        """Return a site's scale, which limits the polls of its channels.
+        """Return a site's scale, which limits the polls per τ of its channels to scale·√(weight/cost).
 
         The result is ``UNBOUNDED_SCALE`` if the site's channels do not exceed its budget, or if its scale is unknown.
         """
@@ -111,11 +113,11 @@ class SiteBudgets:
         return known.scale if known else UNBOUNDED_SCALE
 
     def find_crowded(self, numbers: Mapping[Site, int], own_polls: Floats) -> set[Site]:
-        """Return the *crowded* sites, those whose budget all nodes' channels of the site may together exceed.
+        """Return the *crowded* sites: those whose budget the polls of their channels by all nodes may exceed.
 
-        ``own_polls`` has an upper bound of the polls per τ of this node's channels of each site. ``numbers`` has the
-        index of each site in ``own_polls``; index 0 is that of channels without a site. The polls of other nodes are
-        estimated from those of this node.
+        ``own_polls`` has, for each site, an upper bound of the polls per τ of this node's channels of the site.
+        ``numbers`` has the index of each site in ``own_polls``. Index 0 is for channels without a site. The polls of
+        other nodes' channels are estimated from those of this node.
         """
         budgets = np.full(len(own_polls), self._budget(""))
         for site in self._rates.keys() & numbers.keys():
@@ -125,10 +127,10 @@ class SiteBudgets:
         return {sites[number] for number in np.flatnonzero(is_crowded) if number}
 
     def set_share(self, site: Site, problem: AllocationProblem | None) -> None:
-        """Set this node's *share* of a site: the summary of its channels of the site, for the site's coordinator.
+        """Set this node's *share* of a site: the summary of its channels that is sent to the site's coordinator.
 
-        ``problem`` has these channels, not yet limited by the site's budget. None removes the share, so that nothing is
-        exchanged about the site.
+        ``problem`` has the node's channels of the site, not yet limited by the site's budget. None removes the share,
+        so that nothing is exchanged about the site.
         """
         if problem is None:
             self._own.pop(site, None)
@@ -165,10 +167,11 @@ class SiteBudgets:
                 known.clusters, known.received_s = share.clusters, now_s
 
     def on_scales(self, sender: NodeId, message: SiteScales, now_s: float) -> list[Site]:
-        """Store the sites' scales in a coordinator's message; return the sites whose scale has changed.
+        """Store the scales that a site coordinator's message contains; return the sites whose scale has changed.
 
-        ``now_s`` is the time of receipt. A site's scale limits the polls of its channels. A scale that hardly differs
-        is not stored, so that the polls of all channels of the site stay as they are.
+        A site's scale limits the polls per τ of its channels to scale·√(weight/cost). A scale that differs only by a
+        negligible amount is not stored, so that the channels' schedules do not change. ``now_s`` is the time of
+        receipt.
         """
         changed = []
         for update in message.scales:
@@ -182,9 +185,10 @@ class SiteBudgets:
         return changed
 
     def expire(self, now_s: float) -> list[Site]:
-        """Drop sites' scales and owners' shares (summaries of their channels) that have not been repeated in time.
+        """Drop expired scales of sites and shares of owners; return the sites whose scale is unknown from now on.
 
-        Return the sites whose scale is unknown from now on.
+        A share is an owner's summary of its channels of a site. Scales and shares expire if they are not repeated in
+        time.
         """
         expired = [site for site, known in self._scales.items() if not self._is_fresh(known.received_s, now_s)]
         for site in expired:
@@ -230,10 +234,10 @@ def _site_point(site: Site) -> str:
 
 @lru_cache(_CACHED_SOLUTIONS)
 def _solve_scale(shares: tuple[bytes, ...], budget: float) -> float:
-    """Return the scale at which the channels that ``shares`` summarise need at most ``budget`` polls per τ.
+    """Return the highest scale at which the channels that ``shares`` summarise need at most ``budget`` polls per τ.
 
-    ``shares`` are the owners' summaries of their channels of one site, encoded. The result is ``UNBOUNDED_SCALE`` if
-    the channels' most polls do not exceed the budget.
+    ``shares`` are the owners' summaries of their channels of one site, encoded. If the channels need no more than the
+    budget even at their maximum sizes, the result is ``UNBOUNDED_SCALE``.
     """
     together = merge([clusters for share in shares if (clusters := decode(share)) is not None])
     return UNBOUNDED_SCALE if float(together.most_cost.sum()) <= budget else together.scale_for_budget(budget)

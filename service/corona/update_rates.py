@@ -28,18 +28,22 @@ DEFAULT_UPDATE_INTERVAL_S = 86_400.0
 """Prior estimate for a channel without history, with the weight of one update."""
 
 MEMORY_UPDATES = 64.0
-"""The weight of an observation in the estimate decays to 1/e in the time of this many updates, observed or expected."""
+"""The number of updates, observed or expected, after which the weight of an observation has decayed to 1/e."""
 
 RECENT_UPDATES = 16.0
-"""``MEMORY_UPDATES`` for the recent observations, which show whether the publisher's rate has changed."""
+"""The number that replaces ``MEMORY_UPDATES`` for recent observations.
+
+Recent observations show whether the publisher's rate has changed.
+"""
 
 CHANGE_FACTOR = 4.0
-"""If the update rate of recent observations differs from that of all by this factor, only the recent ones are kept."""
+"""If the recent update rate differs from the long-term rate by more than this factor, older observations are dropped.
+"""
 
 SILENCE_FACTOR = 6.0
 """A silence of this many update intervals lengthens the estimate at once.
 
-A Poisson process is silent for so long in 1 of 400 cases, and one that publishes three entries at a time in 1 of 7.
+By chance, 1 in 400 silences of a Poisson process is this long; if it publishes three entries at a time, 1 in 7 is.
 """
 
 
@@ -47,7 +51,8 @@ class UpdateEstimate(msgspec.Struct, frozen=True, array_like=True):
     """An estimate of a channel's update interval: ``updates`` updates were observed in ``watched_s`` seconds.
 
     Both numbers decay exponentially, so that recent polls count most. ``silence_s`` is the observed time in seconds
-    since the last update. ``recent_updates`` and ``recent_watched_s`` are the same two numbers with a faster decay.
+    since the last update. ``recent_updates`` and ``recent_watched_s`` are like ``updates`` and ``watched_s``, with a
+    faster decay.
     """
 
     updates: float = 1.0
@@ -175,8 +180,9 @@ def _update_times_s(delta: Delta, since_s: float, fleet_s: float) -> list[float]
     """Return the time of each update in a delta, in Unix seconds.
 
     An entry's time is its publication date if this is plausible: not earlier than an hour before ``since_s``, the time
-    of the last delta, and not later than the detection. Otherwise it is the time of the detection, as is the time of a
-    change of a page. The detection is taken to be between ``since_s`` and ``fleet_s``, when the delta was stored.
+    of the last delta, and not later than the detection. Otherwise, and for a change of a page, it is the time of the
+    detection. This time is limited to the range from ``since_s`` to ``fleet_s``, the time at which the delta was
+    stored.
     """
     earliest_s, detected_s = since_s - HOUR_S, min(max(delta.detected_s, since_s), fleet_s)
     times_s = []

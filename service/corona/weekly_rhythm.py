@@ -6,12 +6,13 @@ follow from these factors:
 
 - The *publishing clock* runs at the rate λ(t) of the rhythm. By this clock the channel has no daily or weekly pattern,
   so that estimates of its update interval are not misled by silent nights.
-- The *polling clock* runs at √λ(t). Polls that are even by this clock minimise the mean delay for a number of polls
-  (by the Cauchy-Schwarz inequality, which also gives the square root between channels, see ``allocation_solver``).
+- The *polling clock* runs at √λ(t). Polls that are evenly spaced by this clock minimise the mean delay for a number of
+  polls (by the Cauchy-Schwarz inequality, which also gives the square root between channels, see
+  ``allocation_solver``).
 
 The polls of a channel that follows its rhythm detect updates after τ/(2n)·(mean of √λ)² on average, where λ has the
-mean 1. :func:`weight_factors` returns this square, by which the channel's weight is multiplied. Then the optimum weighs
-hours and channels alike, and its scale c is constant over the week.
+mean 1. :func:`weight_factors` returns this square, by which the channel's weight is multiplied. The optimum then treats
+hours and channels by the same rule, and its scale c is constant over the week.
 
 *Estimation.* Each of the 31 factors is a count of entries divided by the time observed; both decay exponentially. Prior
 counts keep the rhythms of channels with few entries close to a typical one. A publisher is taken to publish either
@@ -19,8 +20,8 @@ evenly over the day, or by one of 24 typical days with a night, which differ in 
 either no weekend, or a weekend on one of the seven pairs of successive days.
 
 A clock's speed is the product of the two factors, within a lower and an upper bound. Over a whole week, a clock neither
-gains nor loses time: at the begin of each week, which is that of a Unix day divisible by 7 (a Thursday), it shows the
-real time.
+gains nor loses time: it shows the real time at the beginning of each week. A week begins on a Thursday (a Unix day
+number divisible by 7).
 
 A rhythm is stored in ``RHYTHM_BYTES`` bytes; b"" is the even rhythm of a channel of which nothing is known.
 """
@@ -39,9 +40,9 @@ HOURS_OF_WEEK = HOURS * DAYS
 FACTORS = HOURS + DAYS
 """Number of a clock's factors: one per hour of the day, then one per day of the week."""
 SPEEDS_BYTES = FACTORS + 2
-"""Length of a clock's speeds in bytes: the factors, then the lower and the upper bound of their products.
+"""Length in bytes of the speeds of a clock: the 31 factors, then the lower and the upper bound of their products.
 
-Each byte is a logarithm in sixteenths of an octave, as a signed number.
+Each byte is a signed number n, which stands for the factor 2^(n/16).
 """
 STEPS_PER_OCTAVE = 16
 
@@ -54,7 +55,11 @@ WEEK_S = DAYS * DAY_S
 
 Floats = NDArray[np.float64]
 Steps = NDArray[np.int8]
-"""Factors of rhythms, shape (M, 31), or speeds of clocks, (M, 33), as logarithms in steps of 1/16 octave."""
+"""Factors of M rhythms, shape (M, 31), or speeds of M clocks, shape (M, 33).
+
+The 31 factors are those of the 24 hours of the day and the 7 days of the week. The speeds of a clock also have the
+lower and the upper bound of the factors' products. A number n stands for the factor 2^(n/16).
+"""
 
 _COUNTS = np.dtype([("since_s", "<f8"), ("counts", "<f4", FACTORS), ("rates", "i1", FACTORS)])
 RHYTHM_BYTES = _COUNTS.itemsize
@@ -68,22 +73,23 @@ MEMORY_S = 8 * WEEK_S
 LONGEST_AGE_S = 10 * MEMORY_S
 """Age in seconds at which the weight of an entry, or of observed time, has decayed to almost nothing (e⁻¹⁰)."""
 OVERDISPERSION = 1.5
-"""Entries per independent event, because publishers release several entries at a time."""
+"""Mean number of entries that a publisher releases at a time, which count as one independent event."""
 PRIOR_PER_HOUR = 3.0
 PRIOR_PER_DAY = 36.0
 EVEN_SHARE = 0.3
-"""Prior probability that a publisher publishes evenly over the day, and also that it has no weekend."""
+"""Prior probability that a publisher publishes evenly over the day; also the prior probability that it has no weekend.
+"""
 TYPICAL_DAY = 1.2
 """Natural logarithm of a typical day's rate in its busiest hour; over the day, the logarithm follows a cosine."""
 WEEKEND_DAYS, WEEKEND_RATE = 2, 0.5
 MOST_OCTAVES = 4.0
-"""Greatest absolute value of a factor's binary logarithm."""
+"""Maximum absolute value of log₂ of a factor."""
 
 MOST_ENTRIES = 1e6
-"""Greatest number of entries that is counted for an hour or a day, which keeps the arithmetic finite."""
+"""Maximum number of entries that is counted for an hour or a day, which keeps the arithmetic finite."""
 
 STEP_TOLERANCE = 2
-"""Difference of speeds, in steps of a sixteenth of an octave, up to which clocks count as similar."""
+"""Difference up to which two numbers of clocks' speeds count as similar; a number n stands for the factor 2^(n/16)."""
 _LEAST_STEP, _MOST_STEP = -127, 127
 _ROUNDING = 1e-9
 _EXP2 = np.exp2(np.r_[0:128, -128:0] / STEPS_PER_OCTAVE)
@@ -93,8 +99,9 @@ _EXP2 = np.exp2(np.r_[0:128, -128:0] / STEPS_PER_OCTAVE)
 def hourly_speeds(steps: NDArray[np.int8]) -> NDArray[np.float64]:
     """Return the speed of each of M clocks in each hour of the week, relative to its mean speed; shape (M, 168).
 
-    ``steps``, shape (M, 31), has the factors for 24 hours of the day and 7 days of the week, as logarithms in
-    sixteenths of an octave. With two more columns, shape (M, 33), it also has the lowest and the highest speed.
+    ``steps``, shape (M, 31), has the factors of the 24 hours of the day and of the 7 days of the week. A number n
+    stands for the factor 2^(n/16). With two more columns, shape (M, 33), it also has the lower and the upper bound of
+    the speed.
     """
     factors = _EXP2[steps]
     found = _products(factors)
@@ -106,9 +113,9 @@ def hourly_speeds(steps: NDArray[np.int8]) -> NDArray[np.float64]:
 class WeeklyClock:
     """A clock whose speed depends on the hour of the week.
 
-    ``speeds`` has signed bytes, each a logarithm in sixteenths of an octave: the factors for the 24 hours of the day
-    and the 7 days of the week and, optionally, the lowest and the highest product of these. The clock's time grows
-    strictly with real time. Both are in seconds since the Unix epoch.
+    ``speeds`` has signed bytes: the factors for the 24 hours of the day, those for the 7 days of the week and,
+    optionally, the lower and the upper bound of the products of these factors. A byte n stands for the factor 2^(n/16).
+    The clock's time always increases with real time. Both are in seconds since the Unix epoch.
     """
 
     __slots__ = ("_begins_s",)
@@ -178,9 +185,9 @@ def decode_rates(rhythms: Sequence[bytes]) -> Steps:
 
 
 def weight_factors(rates: Steps) -> Floats:
-    """Return each channel's mean delay with polls that follow its rhythm, divided by that with even polls; at most 1.
+    """Return each channel's mean delay with polls that follow its rhythm, divided by its mean delay with even polls.
 
-    ``rates`` has the factors of M rhythms (:func:`decode_rates`); the result has shape (M,).
+    ``rates`` has the factors of M rhythms (:func:`decode_rates`); the result has shape (M,) and is at most 1.
     """
     hours, days = _factors(rates)
     return np.asarray(np.sqrt(hours).mean(axis=1) ** 2 * np.sqrt(days).mean(axis=1) ** 2)
@@ -189,8 +196,9 @@ def weight_factors(rates: Steps) -> Floats:
 def polling_speeds(rates: Steps, lowest: Floats, highest: Floats) -> Steps:
     """Return the speeds of each channel's polling clock, shape (M, 33).
 
-    A clock runs at √λ(t), where λ is the rhythm. Where this speed, relative to the mean, is outside the bounds in some
-    hour, it is clipped. If no clipping keeps the bounds, the row is all zeros, which is real time.
+    The columns are the factors of the 24 hours and the 7 days, and the lower and the upper bound of their products. A
+    clock runs at √λ(t), where λ is the rhythm. Where its speed, relative to the mean, is outside the given bounds, it
+    is clipped. If no clipping satisfies the bounds, the row consists of zeros, the sentinel for real time.
 
     Args:
         rates: The factors of M rhythms.
@@ -212,12 +220,12 @@ def polling_speeds(rates: Steps, lowest: Floats, highest: Floats) -> Steps:
 
 
 def are_within(speeds: Steps, lowest: Floats, highest: Floats) -> NDArray[np.bool_]:
-    """Return for each clock whether its speed is between ``lowest`` and ``highest`` in every hour; all have M rows."""
+    """Return, for each of M clocks, whether its speed is from ``lowest`` to ``highest`` in every hour; shape (M,)."""
     return _fits(*_extremes(speeds), lowest, highest)
 
 
 def are_similar(speeds: Steps, others: Steps) -> NDArray[np.bool_]:
-    """Return, for each row of ``speeds``, whether it is within ``STEP_TOLERANCE`` of the same row of ``others``."""
+    """Return, for each row, whether all numbers of ``speeds`` and ``others`` differ by at most ``STEP_TOLERANCE``."""
     difference = np.abs(speeds.astype(np.int16) - others).max(axis=1, initial=0)
     return np.asarray(difference <= STEP_TOLERANCE)
 
@@ -233,11 +241,12 @@ def _extremes(speeds: Steps) -> tuple[Floats, Floats]:
 
 
 def _bounded(speeds: Steps, lowest: Floats, highest: Floats) -> Steps:
-    """Return the speeds, clipped to two limits per clock so that each clock runs between ``lowest`` and ``highest``.
+    """Return speeds with new lower and upper limits, so that each clock runs between ``lowest`` and ``highest``.
 
-    These bounds are relative to a clock's mean speed, which depends on the limits: a lower upper limit makes the clock
-    slower on average, a higher lower limit makes it faster. First the greatest upper limit is chosen with which no hour
-    is faster than ``highest``, then the least lower limit with which no hour is slower than ``lowest``.
+    ``lowest`` and ``highest`` are relative to a clock's mean speed. The limits that clip the speed affect this mean: a
+    lower upper limit makes the clock slower on average, a higher lower limit makes it faster. The function first
+    chooses the highest upper limit at which no hour is faster than ``highest``. Then it chooses the lowest lower limit
+    at which no hour is slower than ``lowest``.
     """
     found = speeds.copy()
     products = _products(_EXP2[speeds])
@@ -262,24 +271,27 @@ def _bounded(speeds: Steps, lowest: Floats, highest: Floats) -> Steps:
 
 
 def _products(factors: Floats) -> Floats:
-    """Return, for each hour of the week, the product of the factors of its hour of the day and its day, shape (M, 168).
+    """Return the speed of M clocks in each hour of the week, shape (M, 168): hour's factor times day's factor.
 
-    ``factors`` has a row for each of M clocks: the factors of the 24 hours, then those of the 7 days.
+    ``factors`` has a row for each clock: the factors of the 24 hours of the day, then those of the 7 days of the week.
     """
     products = factors[:, HOURS:FACTORS, None] * factors[:, None, :HOURS]
     return np.asarray(products.reshape(-1, HOURS_OF_WEEK))
 
 
 def _bounded_mean(products: Floats, least: Floats, most: Floats) -> Floats:
-    """Return the mean of each row of ``products`` clipped to ``least`` and ``most``; ``most`` takes precedence."""
+    """Return the mean of each row of ``products`` after its values were clipped to the range ``least`` to ``most``.
+
+    If ``least`` exceeds ``most``, ``most`` is used.
+    """
     return np.asarray(np.minimum(np.maximum(products, least[:, None]), most[:, None]).mean(axis=1))
 
 
 def _last_within(count: int, fits: Callable[[NDArray[np.int64]], NDArray[np.bool_]]) -> NDArray[np.int64]:
     """Return, for each of ``count`` clocks, the last step from -127 to 127 for which ``fits`` is true.
 
-    A step is a logarithm in sixteenths of an octave. ``fits`` maps an array with one step per clock to booleans. It
-    must be true up to some step, and false beyond.
+    A step n stands for the factor 2^(n/16). ``fits`` maps an array with one step per clock to one boolean per clock.
+    For each clock, it must be true up to some step and false for all higher steps.
     """
     low, high = np.full(count, _LEAST_STEP), np.full(count, _MOST_STEP)
     while (low < high).any():
@@ -290,28 +302,34 @@ def _last_within(count: int, fits: Callable[[NDArray[np.int64]], NDArray[np.bool
 
 
 def decode_speeds(speeds: Sequence[bytes]) -> Steps:
-    """Return the speeds of M clocks, shape (M, 33); zeros, which are real time, for empty or malformed ones."""
+    """Return the speeds of M clocks, shape (M, 33).
+
+    The row of empty or malformed speeds consists of zeros, the sentinel for real time.
+    """
     raw = b"".join(each if len(each) == SPEEDS_BYTES else _REAL_TIME for each in speeds)
     return np.frombuffer(raw, dtype=np.int8).reshape(-1, SPEEDS_BYTES)
 
 
 def encode_speeds(speeds: Steps) -> list[bytes]:
-    """Return the speeds of M clocks as bytes; b"" for real time."""
+    """Return the encoded speeds of each of M clocks; b"" for a row of zeros, which stands for real time."""
     return [row.tobytes() if row.any() else b"" for row in speeds]
 
 
 def delay_factors(rhythms: Sequence[bytes], speeds: Sequence[bytes]) -> Floats:
-    """Return each channel's mean delay with polls by a clock with these ``speeds``, divided by that with even polls.
+    """Return each channel's mean delay with polls by its clock, divided by its mean delay with even polls, shape (M,).
 
-    ``rhythms`` are the channels' rhythms, and ``speeds`` the speeds of their clocks, both encoded. The result, shape
-    (M,), is below 1 where the clock is fast when the channel publishes.
+    ``rhythms`` are the channels' encoded rhythms, and ``speeds`` the encoded speeds of their clocks. A factor is below
+    1 if the clock is fast in the hours in which the channel publishes.
     """
     published, polled = hourly_speeds(decode_rates(rhythms)), hourly_speeds(decode_speeds(speeds))
     return np.asarray((published / polled).mean(axis=1))
 
 
 def _factors(steps: Steps) -> tuple[Floats, Floats]:
-    """Return the factors in ``steps`` of the hours, shape (M, 24), and of the days, shape (M, 7), with the mean 1."""
+    """Return (hours, days): the factors in ``steps`` of the hours, shape (M, 24), and of the days, shape (M, 7).
+
+    Each row has the mean 1.
+    """
     rates = np.exp2(steps / STEPS_PER_OCTAVE)
     return _normalised(rates[:, :HOURS]), _normalised(rates[:, HOURS:])
 
@@ -343,7 +361,7 @@ def count_entries(row: NDArray[np.int64], published_s: Floats, now_s: float, row
 
 
 def estimate_rates(counts: Floats, since_s: Floats, now_s: float) -> Steps:
-    """Return the factors of rhythms, shape (M, 31), in the form of a clock's speeds.
+    """Return the factors of M rhythms, shape (M, 31); a number n stands for the factor 2^(n/16).
 
     Args:
         counts: Decayed numbers of entries in each hour of the day and day of the week, shape (M, 31).
@@ -390,9 +408,12 @@ def _weight_s(begin_s: Floats, end_s: Floats) -> Floats:
 def _posterior_rates(counts: Floats, observed_s: Floats, typical: Floats, prior: float) -> Floats:
     """Return the rate of each slot (hour or day), shape (M, slots), as the mean of the posterior distribution.
 
-    ``counts`` and ``observed_s`` have the entries and the seconds observed in each slot. A publisher is taken to follow
-    one of the rows of ``typical``, which have the mean 1. The first row, even rates, has the prior probability
-    ``EVEN_SHARE``. ``prior`` is the weight of the typical rates, as a number of observed events in each slot.
+    Each publisher is assumed to follow one of the rows of ``typical``, whose means are 1. The first row is even and has
+    the prior probability ``EVEN_SHARE``.
+
+    - ``counts``: the number of entries in each slot.
+    - ``observed_s``: the observed time in each slot in seconds.
+    - ``prior``: the weight of the typical rates, as a number of observed events in each slot.
     """
     events = counts / OVERDISPERSION
     total = events.sum(axis=1, keepdims=True)

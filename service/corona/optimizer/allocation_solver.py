@@ -3,15 +3,15 @@
 A channel has a weight w and a cost s of one poll. Its *size* n is the number of its polls per τ by all nodes together.
 If n is below 1, one node polls every τ/n.
 
-The problem is to minimise Σ w/n subject to Σ s·n ≤ B, or the converse, with least ≤ n ≤ most for each channel. By the
-method of Lagrange the optimum is n = clip(c·√(w/s), least, most) with one c for all channels, so that a fleet only has
-to agree on this *scale*. Deviation: the paper chooses among the sizes n = N/bˡ of its levels
-(``simulate.paper_levels``).
+The problem is to minimise Σ w/n subject to Σ s·n ≤ B, or the converse, with least ≤ n ≤ most for each channel:
+``least`` is a channel's minimum size, ``most`` its maximum size. By the method of Lagrange the optimum is n =
+clip(c·√(w/s), least, most) with one c for all channels, so that a fleet only has to agree on this *scale*. Deviation:
+the paper chooses among the sizes n = N/bˡ of its levels (``simulate.paper_levels``).
 
 If not all constraints can be satisfied, ``most`` (what a publisher accepts) takes precedence over ``least`` (how long
 subscribers may wait), and so does the budget: the longest wait is a preference, the budget a promise to publishers. A
-scale may therefore be negative: -0.3 leaves every channel at 30 % below its least. Sizes grow continuously with the
-scale, from -1 (no polls) upwards.
+scale may therefore be negative, down to -1: at -0.3, every channel has 70 % of its minimum size, and at -1 there are no
+polls. Sizes grow continuously with the scale.
 """
 
 from bisect import bisect_left
@@ -24,14 +24,15 @@ from numpy.typing import ArrayLike, NDArray
 from service.corona.optimizer.objectives import Floats
 
 UNBOUNDED_SCALE = inf
-"""The scale of a site whose channels do not use up its request budget, so that it limits none of them."""
+"""The scale of a site whose channels' polls do not reach its request budget: it limits none of them."""
 
 
 class AllocationProblem(NamedTuple):
     """The input of the optimiser for M channels; all arrays have shape (M,) and are 64-bit floats.
 
-    ``weights`` are the channels' weights under a goal, finite and not negative. ``costs`` are the costs of one poll,
-    positive and in any unit. ``least`` and ``most`` bound each channel's polls per τ; ``most`` may be infinite.
+    - ``weights``: the channels' weights under a goal, finite and not negative.
+    - ``costs``: the costs of one poll of each channel, positive and in any unit.
+    - ``least``, ``most``: the minimum and the maximum of each channel's polls per τ; the maximum may be infinite.
     """
 
     weights: Floats
@@ -55,14 +56,14 @@ class AllocationProblem(NamedTuple):
         return problem
 
     def slopes(self) -> Floats:
-        """Return √(weight/cost) of each channel, by which its polls per τ grow with the scale."""
+        """Return √(weight/cost) of each channel; between its bounds, a channel's polls per τ are scale·slope."""
         return np.sqrt(self.weights / self.costs)
 
 
 def sizes(problem: AllocationProblem, scale: float) -> Floats:
     """Return the size of each channel of ``problem`` at this scale, in polls per τ; shape (M,).
 
-    A negative scale, down to -1, reduces all channels below their least: -0.3 leaves them at 70 % of it.
+    A negative scale, down to -1, reduces all channels below their minimum sizes: at -0.3, each has 70 % of its minimum.
     """
     if scale < 0:
         return np.asarray(max(0.0, 1 + scale) * np.minimum(problem.least, problem.most))
@@ -81,11 +82,11 @@ def apply_site_scales(problem: AllocationProblem, scales: Floats) -> AllocationP
         problem: M channels.
         scales: The scale of each channel's site, shape (M,), at least -1; ``UNBOUNDED_SCALE`` for no reduction.
 
-    A site's scale is the scale at which the site's channels use up exactly its request budget. With a budget for each
-    site, the optimal scale of a channel is the lesser of its site's and the fleet's. A site's scale therefore amounts
-    to a lower ``most`` of each of its channels, whatever the fleet's scale is. This is exact if all polls of a site's
-    channels cost the same. If the budget does not suffice for the least of the site's channels, all of them are reduced
-    in proportion.
+    A site's scale is the scale at which the site's channels use exactly its request budget. With a budget for each
+    site, a channel's optimal scale is the minimum of its site's scale and the fleet's scale. A site's scale therefore
+    amounts to a lower maximum size (``most``) of each of its channels, whatever the fleet's scale is. This is exact if
+    all polls of a site's channels cost the same. If the budget does not suffice for the minimum sizes of the site's
+    channels, all of them are reduced in proportion.
 
     Deviation: the paper bounds only the total.
     """
@@ -108,9 +109,9 @@ def scale_for_budget(problem: AllocationProblem, budget: float) -> float:
         problem: The channels.
         budget: Maximum cost of all polls within one τ, in the unit of the costs.
 
-    If the budget exceeds the cost of all channels at their most, the result is the least scale at which all reach it.
-    If it is below the cost of all channels at their least, the result is negative. The budget is satisfied up to
-    rounding (10⁻¹²).
+    If the budget exceeds the cost of all channels at their maximum sizes, the result is the lowest scale at which all
+    channels reach these. If the budget is below the cost of all channels at their minimum sizes, the result is
+    negative. The budget is satisfied up to rounding (10⁻¹²).
 
     Raises:
         ValueError: The budget is negative or NaN.
@@ -138,14 +139,15 @@ def scale_for_delay(
         problem: The channels; with Fast's weights the delay is that of a subscription.
         delay_s: The bound on the mean delay Σ w·D/Σ w in seconds, with D = τ/(2n).
         poll_interval_s: τ, in seconds.
-        total_weight: Σ w, to be given if each channel of ``problem`` is a cluster: its weight is not a sum of weights.
+        total_weight: Σ w. It is required if the channels of ``problem`` stand for clusters, because their weights are
+            not the sums of the clusters' weights.
 
-    If the delay is unattainable within ``most``, the result is the least scale at which all bounded channels reach
-    their most. If the least of all channels suffices for the delay, the result is a scale at which no channel has more.
-    Channels that may not be polled at all are ignored. The delay is satisfied up to rounding (10⁻¹²).
+    If the delay is unattainable within the maximum sizes, the result is the lowest scale at which all channels with a
+    finite maximum reach it. If the minimum sizes suffice for the delay, the result is a scale at which all channels
+    have these. Channels that may not be polled at all are ignored. The delay is satisfied up to rounding (10⁻¹²).
 
-    If there is a budget too, the lesser of the two scales is to be used: it satisfies the budget, and the delay if the
-    budget allows it.
+    If there is a budget too, use the lower of the two scales: it satisfies the budget, and it satisfies the delay if
+    the budget allows this.
 
     Raises:
         ValueError: The delay or τ is not positive.
@@ -177,7 +179,7 @@ def _clipped_lines(problem: AllocationProblem, chosen: NDArray[np.bool_]) -> tup
 
 
 def solve_clipped_sum(rises: Floats, starts: Floats, ends: Floats, target: float) -> float:
-    """Return the least x ≥ 0 at which Σ rise·clip(x, start, end) reaches ``target``.
+    """Return the lowest x ≥ 0 at which Σ rise·clip(x, start, end) reaches ``target``.
 
     Every scale is the solution of an equation of this form. The sum is linear between consecutive starts and ends; the
     segment on which it reaches the target is found by bisection.
@@ -187,7 +189,7 @@ def solve_clipped_sum(rises: Floats, starts: Floats, ends: Floats, target: float
         starts: Non-negative, finite, shape (K,).
         ends: Shape (K,), may be infinite. If an end is below its start, the term is always rise·end.
         target: Finite. If the sum at 0 exceeds it, the result is 0. If the sum never reaches it, the result is the
-            least x beyond which the sum is constant.
+            lowest x beyond which the sum is constant.
     """
 
     def sum_at(x: float) -> float:

@@ -24,13 +24,16 @@ POLL_COST = 1.0
 """Cost of a poll, equal for all channels: publishers count requests, and most responses have no body."""
 
 LONGEST_WAIT_SHARE = 0.25
-"""The greatest share of a budget in polls per minute that is spent on keeping all channels within the longest wait.
+"""The maximum share of a budget in polls per minute that is spent to keep all channels within the longest wait.
 
 The rest is spent where updates are expected.
 """
 
 DIGITS = 6
-"""Decimals to which sizes are rounded, so that a rounding error above three polls does not become a fourth node."""
+"""Number of decimals to which sizes are rounded.
+
+A size of 3 with a rounding error would otherwise require a fourth node.
+"""
 
 
 FactorTable = NDArray[Any]
@@ -50,21 +53,28 @@ class ChannelFactors(NamedTuple):
     site_scale: float = UNBOUNDED_SCALE
     """The scale of the channel's site, which limits its polls; see ``allocation_solver.apply_site_scales``."""
     longest_wait_s: float = 0.0
-    """The longest mean wait for an update's detection that admins set for this channel; 0 for the objective's."""
+    """The upper bound of the mean wait for an update's detection that admins set for this channel, in seconds.
+
+    The value 0 means the bound of the objective.
+    """
     shortest_interval_s: float = 0.0
     """The shortest interval between polls that admins set for this channel; 0 for none."""
     publisher_interval_s: float = 0.0
-    """The shortest interval between polls that the publisher, or the failures of polls, allow now; 0 for none."""
+    """The shortest interval between polls, in seconds, that the publisher or failed polls currently allow; 0 for none.
+    """
     weight_factor: float = 1.0
     """The mean delay with polls that follow the channel's weekly rhythm, divided by the mean delay with even polls."""
     present_speed: float = 1.0
-    """How often the channel is polled in the present hour, relative to its mean over the week; 1 to ignore the hour."""
+    """How often the channel is polled in the present hour, as a multiple of its mean over the week.
+
+    The value 1 ignores the hour.
+    """
 
 
 FACTORS_ROW = np.dtype(
     [(name, {int: "<u4", float: "<f8", bool: "?"}[kind]) for name, kind in ChannelFactors.__annotations__.items()]
 )
-"""The columns of a :data:`FactorTable`: the fields of :class:`ChannelFactors`."""
+"""The type of a row of a :data:`FactorTable`: its columns are the fields of :class:`ChannelFactors`."""
 
 
 def factor_table(channels: Iterable[ChannelFactors], count: int) -> FactorTable:
@@ -76,8 +86,8 @@ def allocation_problem(policy: FleetPolicy, nodes: int, channels: FactorTable) -
     """Return the optimisation problem of these channels on a ring of ``nodes`` nodes, within their sites' budgets.
 
     Sizes are polls per τ on average over the week. Costs are those of the present hour: a channel that follows its
-    weekly rhythm is polled ``present_speed`` times as often as on average, and costs as much more. Its weight is
-    multiplied by ``present_speed`` as well, so that the hour changes no size.
+    weekly rhythm is polled ``present_speed`` times as often as on average, so its cost is multiplied by
+    ``present_speed``. Its weight is multiplied by the same factor, so that sizes do not depend on the hour.
     """
     found = weights(
         policy.objective.goal, _subscribers(channels), channels["update_interval_s"], policy.poll_interval_s
@@ -116,13 +126,13 @@ def upper_bounds(policy: FleetPolicy, nodes: int, channels: FactorTable) -> Uppe
 
 
 def least_sizes(policy: FleetPolicy, channels: FactorTable) -> Floats:
-    """Return the polls per τ at which each channel's mean wait is its longest allowed wait, shape (M,)."""
+    """Return each channel's minimum polls per τ: its mean wait is then its longest allowed wait. Shape (M,)."""
     waits_s = channels["longest_wait_s"]
     return size_for_wait(1.0, policy.poll_interval_s) / np.where(waits_s > 0, waits_s, policy.longest_wait_s)
 
 
 def size_bounds(policy: FleetPolicy, nodes: int, channels: FactorTable) -> tuple[Floats, Floats]:
-    """Return two arrays of shape (M,): the least and the most polls per τ of each channel on a ring of ``nodes`` nodes.
+    """Return (minimum, maximum) of each channel's polls per τ, two arrays of shape (M,), on a ring of ``nodes`` nodes.
 
     The bounds do not include the request budgets of sites.
     """
@@ -135,7 +145,8 @@ def channel_demands(policy: FleetPolicy, nodes: int, channels: FactorTable) -> F
     Each subscriber justifies one poll per τ, as their own reader would make (§3.2). The demand of a public channel is
     bounded by politeness (:meth:`FleetPolicy.most_polls_per_hour`) and by the number of ``nodes``. The demand of a
     private channel has no upper bound, and is at least the number of polls that one node makes. Sites' budgets and
-    bounds of single channels do not change the demand, so that the polls that they prevent are spent on other channels.
+    bounds of single channels prevent polls but do not change the demand, so that these polls are spent on other
+    channels.
     """
     subscribers = _subscribers(channels)
     private = np.maximum(subscribers, policy.most_polls_per_node)
@@ -149,9 +160,9 @@ def _subscribers(channels: FactorTable) -> Floats:
 
 
 def polite_sizes(policy: FleetPolicy, channels: FactorTable) -> Floats:
-    """Return the most polls per τ that politeness allows for each channel (:meth:`FleetPolicy.most_polls_per_hour`).
+    """Return each channel's maximum polls per τ out of politeness to its publisher, shape (M,).
 
-    Private channels are treated as public ones.
+    It follows from :meth:`FleetPolicy.most_polls_per_hour`. Private channels are treated as public ones.
     """
     growing = policy.polls_per_hour_for_one_subscriber * np.sqrt(_subscribers(channels))
     return np.minimum(growing, policy.max_polls_per_hour) * (policy.poll_interval_s / SECONDS_PER_HOUR)
@@ -175,11 +186,12 @@ def own_aggregate(
 
 
 def affordable_policy(policy: FleetPolicy, channels: int) -> FleetPolicy:
-    """Return the policy with the shortest mean wait that its budget can pay for, in a fleet of ``channels`` channels.
+    """Return the policy with ``affordable_wait_s``, the shortest mean wait that the budget can pay for.
 
-    The polls that keep all channels within a longest wait may take at most ``LONGEST_WAIT_SHARE`` of a budget in polls
-    per minute. The shortest wait that satisfies this condition is ``affordable_wait_s`` of the result. It replaces the
-    objective's longest wait if that is shorter. Longest waits that admins have set for single channels do not change.
+    ``channels`` is the number of channels in the fleet. The polls that keep all channels within a longest wait may take
+    at most ``LONGEST_WAIT_SHARE`` of a budget in polls per minute; ``affordable_wait_s`` is the shortest wait for which
+    they do. It replaces the objective's longest wait if that is shorter. Longest waits that admins have set for single
+    channels do not change.
     """
     objective = policy.objective
     if objective.budget_polls_per_minute is None:
@@ -197,10 +209,9 @@ def aggregate_base(levels: Levels) -> int:
 def solve_scale(policy: FleetPolicy, nodes: int, fleet: Aggregate) -> float | None:
     """Return the scale at which the fleet's channels reach the objective; None if there are no channels.
 
-    ``fleet`` summarises the channels of the nodes that it covers, and ``nodes`` is the number of nodes on the ring. If
-    ``fleet`` covers fewer nodes, the channels get the covered nodes' share of the objective's budget. The polls that
-    longest waits require are made even if they exceed the demand (the polls that subscribers justify), but not beyond
-    the objective's budget.
+    ``nodes`` is the number of nodes on the ring. ``fleet`` summarises the channels of ``fleet.nodes`` of them. If these
+    are fewer, their channels get a proportionate part of the objective's budget. The polls that longest waits require
+    are made even if they exceed the demand (the polls that subscribers justify), but not beyond the objective's budget.
     """
     clusters, steps = decode(fleet.clusters), decode_steps(fleet.steps)
     if clusters is None or steps is None or not len(clusters.rise):
@@ -228,9 +239,11 @@ def channel_sizes(
 ) -> Floats:
     """Return each channel's number of polls per τ at this scale, on a ring of ``nodes`` nodes.
 
-    ``choices`` are the channels' polling levels; None if numbers of polls are continuous. While the scale is unknown
-    (None), a channel gets ``demand_factor`` times its own demand, but at most budget/(``nodes``·``owned``) if the fleet
-    has a budget; ``owned`` is the number of channels that this node owns. The channel's bounds take precedence.
+    ``choices`` are the channels' polling levels; None if numbers of polls are continuous.
+
+    If the scale is unknown (None), a channel gets ``demand_factor`` times its own demand. If the fleet has a budget, it
+    gets at most budget/(``nodes``·``owned``), where ``owned`` is the number of channels that this node owns. In any
+    case, the channel's bounds take precedence.
     """
     bounds = allocation_problem(policy, nodes, channels)
     share = channel_demands(policy, nodes, channels) * policy.objective.demand_factor

@@ -4,7 +4,7 @@ Every goal minimises Σ weight/n over the channels, where n is a channel's numbe
 set. With D = τ/(2n) that is the weighted mean delay, up to a constant factor.
 
     Lite       q               the mean delay of a subscription; bounded load
-    Fast       q               the same delay as a bound; least load
+    Fast       q               the same delay as a bound; minimum load
     Fair       q·τ/u           the mean delay of a *notification*: channels that rarely publish are rarely polled
     Fair-Sqrt  q·√(τ/u)        between Fair and Lite
     Fair-Log   q·log τ/log u   nearer to Lite
@@ -33,8 +33,8 @@ def weights(goal: Goal, subscribers: ArrayLike, update_interval_s: ArrayLike, po
             (zero, negative, NaN) counts as τ, at which the weight is the number of subscribers under every goal.
         poll_interval_s: τ, in seconds.
 
-    Deviation from Table 1: u is taken as at least ``SHORTEST_UPDATE_INTERVAL_S``, because log u has to be positive. So
-    is τ in the formula of Fair-Log.
+    Deviation from Table 1: u is taken as at least ``SHORTEST_UPDATE_INTERVAL_S``, because log u has to be positive. In
+    the formula of Fair-Log, τ has the same lower bound.
     """
     counts = np.asarray(subscribers, dtype=np.float64)
     stated_s = np.asarray(update_interval_s, dtype=np.float64)
@@ -71,10 +71,9 @@ def detection_s(size: ArrayLike, poll_interval_s: float) -> Floats:
 def mean_delay_s(weight: Floats, size: Floats, poll_interval_s: float) -> float:
     """Return the weighted mean delay Σ w·D / Σ w in seconds; zero if all weights are zero.
 
-    ``weight`` is w of each channel, ``size`` its n in polls per τ, ``poll_interval_s`` is τ, and D = τ/(2n). If the
-    weights are numbers of subscribers, the result is the mean delay of a subscription. If each of these is divided by
-    the channel's update interval, the result is the mean delay of a notification. Channels of weight 0 are ignored,
-    even if they are never polled.
+    ``weight`` is w of each channel, ``size`` its n in polls per τ, ``poll_interval_s`` is τ, and D = τ/(2n). With w =
+    number of subscribers, the result is the mean delay of a subscription. With w = number of subscribers / update
+    interval, it is the mean delay of a notification. Channels of weight 0 are ignored, even if they are never polled.
     """
     heavy = weight > 0
     if not heavy.any():

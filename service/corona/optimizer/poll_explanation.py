@@ -35,25 +35,28 @@ class BindingConstraint(StrEnum):
 
     NONE = "none"
     LONGEST_WAIT = "longest-wait"
-    """Raised so that the mean wait does not exceed the objective's longest wait."""
+    """The number of polls is raised so that the mean wait does not exceed the objective's longest wait."""
     CHANNEL_WAIT = "channel-wait"
-    """Raised so that the mean wait does not exceed the longest wait that admins set for this channel."""
+    """The number of polls is raised because of the longest wait that admins set for this channel."""
     CHANNEL_INTERVAL = "channel-interval"
-    """Lowered to the shortest interval that admins set for this channel."""
+    """The number of polls is lowered, because of the shortest interval that admins set for this channel."""
     PUBLISHER = "publisher"
-    """Lowered to the poll interval that the publisher's documents and responses request."""
+    """The number of polls is lowered to the poll interval that the publisher's documents and responses request."""
     FAILURE = "failure"
-    """Lowered because the channel's polls fail."""
+    """The number of polls is lowered because the channel's polls fail."""
     PAUSE = "pause"
-    """Lowered because the channel is paused, at its publisher's or an admin's request."""
+    """The number of polls is lowered because the channel is paused, at its publisher's or an admin's request."""
     NODES = "nodes"
-    """Lowered to the most polls that the fleet's nodes make of one channel."""
+    """The number of polls is lowered to the maximum that the fleet's nodes make of one channel."""
     CHANNEL_BUDGET = "channel-budget"
-    """Lowered to the most polls that the settings allow for one public channel with its number of subscribers."""
+    """The number of polls is lowered to the limit for a public channel with this number of subscribers."""
     HOST_BUDGET = "host-budget"
-    """Lowered to the channel's share of its site's request budget."""
+    """The number of polls is lowered to the channel's share of its site's request budget."""
     FLEET_BUDGET = "fleet-budget"
-    """Lower than the longest wait requires, because the fleet's budget does not suffice for all longest waits."""
+    """The number of polls is lower than the longest wait requires.
+
+    The fleet's budget does not suffice for the longest waits of all channels.
+    """
 
 
 LIMIT_CONSTRAINTS = {
@@ -128,10 +131,10 @@ class PollExplanation(msgspec.Struct, frozen=True):
         return self.interval_s / self.nodes
 
     def next_poll_s(self, earliest_s: float = 0.0) -> float:
-        """Return the fleet time of the channel's next poll; infinity if none is due.
+        """Return the fleet time of the channel's next poll; infinity if no poll is planned.
 
-        Polls that are due before the end of a pause are left out. ``earliest_s`` is the end, in fleet time, of a pause
-        that this explanation may not include yet.
+        There are no polls before the end of a pause. ``earliest_s`` is the end, in fleet time, of a pause that this
+        explanation may not include yet.
         """
         earliest_s = max(earliest_s, self.paused_until_s)
         first_s = min((turn.next_poll_s for turn in self.turns), default=inf)

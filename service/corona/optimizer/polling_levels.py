@@ -7,21 +7,22 @@ empty, the channel's owner polls it instead. Conversely, a channel that n nodes 
 number.
 
 If only whole levels are allowed, a channel's number of polls per τ is the size of one of its wedges. The optimiser
-(``allocation_solver``) minimises w/n + λ·s·n for each channel, with c = 1/√λ. Two sizes n < n' are equally
-good if c·√(w/s) = √(n·n'), so a channel takes the larger one if its wanted size c·√(w/s) is at least this *threshold*,
-the geometric mean of both. Three rules complete this:
+(``allocation_solver``) minimises w/n + λ·s·n for each channel, with c = 1/√λ. Two sizes n < n' are equally good if
+c·√(w/s) = √(n·n'), so a channel takes the larger one if its wanted size c·√(w/s) is at least this *threshold*, the
+geometric mean of both. Three rules complete this:
 
 - Below one poll per τ, one node polls at the wanted rate: there is no smaller wedge. At level 0, all nodes may poll 2,
-  4, 8, … times per τ, as far as the channel's most allows.
-- A channel's least and most bound its size. The least is a size of its own: if it is 1.5, the channel has 1.5 polls per
-  τ, made by the smallest wedge of at least 1.5 nodes, before it takes the next wedge.
+  4, 8, … times per τ, as far as the channel's maximum (``most``) allows.
+- A channel's ``least`` and ``most`` are the minimum and the maximum of its size. The minimum is an additional size: if
+  it is 1.5, the channel has 1.5 polls per τ, made by the smallest wedge of at least 1.5 nodes, before it takes the next
+  wedge.
 - Channels with the same weight would take a step at the same c, all or none of them. Each channel's thresholds are
   therefore multiplied by a factor that follows from its id. The factors are spread over ``SPREAD`` of a level, so that
   c decides how many of these channels take the step.
 
 So that nodes can solve for c, each summarises the *steps* of its channels. A step is a channel's change from one size
 to the next larger one, by the actual sizes of its wedges. As a function of c, a channel's cost is a clipped line
-(``tradeoff_clusters``) up to its least or to 1; beyond, it rises at each step's threshold of c. A summary consists of
+(``tradeoff_clusters``) up to its minimum or to 1; beyond, it rises at each step's threshold of c. A summary consists of
 *bins*, which are sums of steps with neighbouring thresholds. Each bin adds about the same proportion to the polls of
 all bins before it. Summaries are merged by concatenation, and reduced to ``MAX_BINS`` bins.
 
@@ -58,7 +59,10 @@ BUDGET_MARGIN = 3e-3
 _STEP_ROW = np.dtype([("steps", "<u4"), ("threshold", "<f4"), ("cost", "<f4"), ("saving", "<f4")])
 _FLOAT_MAX = float(np.finfo(np.float32).max)
 _LEAST_SHARE = 1e-3
-"""Share of all steps' cost up to which bins add about equal costs; beyond, they add about equal proportions."""
+"""Share of the cost of all steps within which the bins have about equal costs.
+
+Beyond this share, each bin adds about the same proportion to the cost of all bins before it.
+"""
 _HALVINGS = 50
 _WIRE_ROUNDING = 3e-7
 _HEX_BITS = 4
@@ -94,10 +98,10 @@ def highest_level(nodes: int, base: int) -> int:
 class LevelChoices(NamedTuple):
     """The wedges from which the polling sets of M channels are chosen, one per polling level.
 
-    ``sizes``, shape (M, L), has the number of nodes in each channel's wedge at the levels 0 to L-1. It decreases from
-    the number of all nodes to 1; an empty wedge counts as 1, the channel's owner. ``factors``, shape (M,), multiply
-    each channel's *thresholds*, the wanted polls per τ from which it takes a larger wedge. The factors differ, so that
-    channels of equal weight do not take a larger wedge all at once.
+    - ``sizes``, shape (M, L): the number of nodes in each channel's wedge at the levels 0 to L-1. It decreases from the
+      number of all nodes to 1. An empty wedge counts as 1, the channel's owner.
+    - ``factors``, shape (M,): factors of each channel's *thresholds*, the wanted polls per τ from which the channel
+      takes a larger wedge. The factors differ, so that channels of equal weight do not all take a larger wedge at once.
     """
 
     sizes: Floats
@@ -108,7 +112,8 @@ class LevelChoices(NamedTuple):
 
         Args:
             problem: The channels' bounds.
-            wanted: The polls per τ of each channel by weight and cost alone, without bounds; shape (M,), not negative.
+            wanted: The polls per τ that follow from each channel's weight and cost, without bounds; shape (M,), not
+                negative.
         """
         least, top = _line_bounds(problem)
         found = np.minimum(np.maximum(wanted, least), top)
@@ -131,9 +136,9 @@ class LevelChoices(NamedTuple):
         return before, after, np.sqrt(before * after) * self.factors[:, None]
 
     def _doublings(self, most: Floats) -> int:
-        """Return how often the polls by all nodes (2, 4, 8, … of each per τ) can be doubled within ``most``.
+        """Return the number of sizes beyond the whole ring: 2, 4, 8, … polls per τ by each of all nodes.
 
-        ``most`` has each channel's most polls per τ. The result is the greatest number among the channels.
+        The result is the maximum over all channels. ``most`` has each channel's maximum number of polls per τ.
         """
         greatest = float((most / self.sizes[:, 0]).max(initial=1.0))
         return int(log2(min(max(greatest * (1 + _ROUNDING), 1.0), _MAX_POLLS_PER_NODE)))
@@ -141,13 +146,14 @@ class LevelChoices(NamedTuple):
     def set_sizes(self, rates: Floats) -> Floats:
         """Return the number of nodes in each channel's polling set at these ``rates``, in polls per τ.
 
-        Both have shape (M,). The set is the smallest wedge in which no node polls more than once per τ, or all nodes.
+        A polling set is the smallest wedge in which no node polls more than once per τ. If there is no such wedge, it
+        has all nodes. Argument and result have shape (M,).
         """
         large_enough = self.sizes >= rates[:, None] * (1 - _ROUNDING)
         return np.asarray(np.where(large_enough, self.sizes, self.sizes[:, :1]).min(axis=1))
 
     def levels(self, set_size: float) -> Floats:
-        """Return each channel's lowest polling level whose wedge has at most ``set_size`` nodes, shape (M,)."""
+        """Return, for each channel, the lowest polling level whose wedge has at most ``set_size`` nodes; shape (M,)."""
         return np.asarray(np.argmax(self.sizes <= set_size, axis=1), dtype=np.float64)
 
 
@@ -173,7 +179,7 @@ class RingLevels:
         self._prefixes = np.array([point >> BITS - _PREFIX_BITS for point in view.points], np.int64)
 
     def choices(self, channels: Sequence[ChannelId]) -> LevelChoices:
-        """Return the number of nodes in each wedge of these channels, from which their polling sets are chosen."""
+        """Return the wedges of these channels, from which their polling sets are chosen, as numbers of nodes."""
         count, width = len(channels), self.base.bit_length() - 1
         prefixes = np.fromiter((int(channel[:_PREFIX_DIGITS], 16) for channel in channels), np.int64, count)
         sizes = [np.full(count, max(1.0, len(self._prefixes)))]
@@ -190,21 +196,24 @@ class RingLevels:
 
 
 def _line_bounds(problem: AllocationProblem) -> tuple[Floats, Floats]:
-    """Return the least polls per τ of each channel, and the most that it has before its first step to a larger wedge.
+    """Return (minimum, maximum) of each channel's polls per τ before its first step to a larger wedge.
 
-    Both have shape (M,). Before this step, one node polls the channel, at most once per τ unless the least is more.
+    Both arrays have shape (M,). Before this step, one node polls the channel: at most once per τ, unless the channel's
+    minimum is higher.
     """
     least = np.minimum(problem.least, problem.most)
     return least, np.maximum(least, np.minimum(1.0, problem.most))
 
 
 class LevelSteps(NamedTuple):
-    """K *bins*, sums of channels' steps with neighbouring thresholds, in the order of these; each array has shape (K,).
+    """K *bins*, ordered by threshold: each is a sum of channels' steps with neighbouring thresholds.
 
-    A step is a channel's change from n to n' polls per τ, the size of a larger wedge. ``steps`` is the number of steps
-    in a bin. ``threshold`` is the mean of the scales c at which they are taken, weighted by cost. ``cost`` is Σ
-    s·(n'-n) over the steps, with the cost s of one poll. ``saving`` is Σ w·(1/n-1/n'), with the weights w of the
-    channels.
+    A step is a channel's change from n to n' polls per τ, the size of a larger wedge. Each array has shape (K,):
+
+    - ``steps``: the number of steps in the bin.
+    - ``threshold``: the mean, weighted by cost, of the scales c at which the steps are taken.
+    - ``cost``: Σ s·(n'-n) over the steps, where s is the cost of one poll.
+    - ``saving``: Σ w·(1/n-1/n') over the steps, where w is the channel's weight.
     """
 
     steps: Floats
@@ -248,10 +257,10 @@ class LevelSteps(NamedTuple):
         return rows.tobytes()
 
     def scale_for_budget(self, lines: TradeoffClusters, budget: float) -> float:
-        """Return the greatest scale at which all channels together cost at most ``budget`` per τ.
+        """Return the highest scale at which all channels together cost at most ``budget`` per τ.
 
         ``lines`` are the tradeoff clusters of the same channels, restricted to sizes below their first step. If the
-        budget does not suffice for the least of all channels, the result is negative, as for
+        budget does not suffice for the minimum sizes of all channels, the result is negative, as for
         :func:`allocation_solver.scale_for_budget`.
         """
         usable = lines.usable_budget(budget * (1 - BUDGET_MARGIN) if self.steps.max(initial=1) > 1 else budget)
@@ -266,10 +275,11 @@ class LevelSteps(NamedTuple):
         return self._find_change(exceeds, problem)[0]
 
     def scale_for_delay(self, lines: TradeoffClusters, delay_s: float, poll_interval_s: float) -> float:
-        """Return the least scale at which the weighted mean delay of all channels is at most ``delay_s``.
+        """Return the lowest scale at which the weighted mean delay of all channels is at most ``delay_s``.
 
         ``lines`` are the tradeoff clusters of the same channels, restricted to sizes below their first step, and
-        ``poll_interval_s`` is τ. If the delay is unattainable, all channels reach their most at the resulting scale.
+        ``poll_interval_s`` is τ. If the delay is unattainable, all channels reach their maximum sizes at the resulting
+        scale.
         """
         if not len(self.steps):
             return lines.scale_for_delay(delay_s, poll_interval_s)
@@ -287,11 +297,11 @@ class LevelSteps(NamedTuple):
         return self._find_change(suffices, problem)[1]
 
     def _find_change(self, holds: Callable[[float], bool], lines: AllocationProblem) -> tuple[float, float]:
-        """Return two close scales, at the first of which the condition ``holds`` is false and at the second true.
+        """Return (before, after), two close scales: the condition ``holds`` is false before and true after.
 
-        The condition must be true at all scales above some scale. If it is never true, both are the scale at which all
-        channels reach their most. ``lines`` are the channels with their sizes below their first step, which are real
-        numbers.
+        The condition must be true at all scales above some scale. If it is never true, both results are the scale at
+        which all channels reach their maximum sizes. ``lines`` are the channels, restricted to sizes below their first
+        step.
         """
         # Thresholds are rounded down on the wire.
         points = np.unique(np.concatenate(([0.0], self.threshold * (1 + _WIRE_ROUNDING), lines.least, lines.most)))
@@ -307,9 +317,9 @@ class LevelSteps(NamedTuple):
     def _shares_taken(self, scale: float, *, at_most: bool) -> Floats:
         """Return an estimate of the share of each bin's steps that are taken at this scale, shape (K,).
 
-        All steps of a bin but one are taken to be evenly spread over the bin's range of scales. With ``at_most``, the
-        remaining one is placed at the start of the range, and the estimate is an upper bound. Otherwise it is placed at
-        the end of the range, and the estimate is a lower bound.
+        All steps of a bin except one are assumed to be evenly spread over the bin's range of scales. If ``at_most`` is
+        true, the remaining step is placed at the start of the range, and the estimate is an upper bound. Otherwise it
+        is placed at the end of the range, and the estimate is a lower bound.
         """
         middles = (self.threshold[1:] + self.threshold[:-1]) / 2
         starts = np.concatenate((self.threshold[:1], middles))

@@ -1,14 +1,14 @@
 """Tradeoff clusters: summaries of a node's channels that are small enough for one message (Corona §3.2).
 
 In the following formulas, w is a channel's weight, s the cost of one poll, n its number of polls per τ, and least and
-most are the bounds of n.
+most are the minimum and the maximum of n.
 
 A channel affects the fleet's scale c only by its cost at each c: s·n = rise·clip(c, start, end), with rise = √(w·s),
 start = least·√(s/w), end = most·√(s/w). As a function of c, this is a *clipped line*: it is constant below the start,
 rises in proportion to c, and is constant above the end. The sum over channels with similar starts and ends is
 approximately such a line again, so a cluster is a sum of channels. It consists of the number of distinct lines, the
-weight, the rise, the cost if all its channels are at their least, and the cost if all are at their most. Summaries of
-several nodes are merged by concatenation and another reduction.
+weight, the rise, the cost if all its channels have their minimum n, and the cost if all have their maximum n. Summaries
+of several nodes are merged by concatenation and another reduction.
 
 Deviation: the paper uses 16 bins of equal width in log(w/s). This module uses up to 1,024 bins of equal total rise
 among channels with similar ratios of least to most, ordered by their ends. Channels with identical starts and ends are
@@ -39,24 +39,26 @@ MAX_SIZE = 1e9
 BUDGET_MARGIN = 2e-4
 """Share of a budget that is kept in reserve for the approximation error of clusters of several lines.
 
-A cluster overestimates the cost of its channels where they reach their most. It underestimates it where they leave
-their least, by up to 10⁻⁵ (3·10⁻⁴ with bounds of all sizes). Rounding of numbers on the wire and of sizes, and the
-random number of polls within a few hours, add errors of about 10⁻⁵.
+A cluster overestimates the cost of its channels at scales where some of them reach their maximum size. It
+underestimates the cost at scales where some leave their minimum size, by up to 10⁻⁵ (3·10⁻⁴ with bounds of all sizes).
+Rounding of numbers on the wire and of sizes, and the random number of polls within a few hours, add errors of about
+10⁻⁵.
 """
 
 _ROW = np.dtype([("lines", "<u4"), ("weight", "<f4"), ("rise", "<f4"), ("least_cost", "<f4"), ("most_cost", "<f4")])
 _EXACT_MARGIN = 5e-7
-"""Replaces ``BUDGET_MARGIN`` if all K clusters are exact: this number times √K is kept in reserve for rounding on the
-wire.
+"""Factor of the reserve that replaces ``BUDGET_MARGIN`` if all K clusters are exact.
+
+The reserve, a share of the budget, is this factor times √K. It covers the rounding of numbers on the wire.
 """
 
 _IDENTICAL_DIGITS = 6
 """Decimals to which log₂ of the starts and ends of clusters are rounded before they are compared.
 
-It changes a start or end by at most 4·10⁻⁷ of its value, several times the rounding on the wire.
+Rounding changes a start or end by at most 4·10⁻⁷ of its value, several times the rounding error on the wire.
 """
 _CLUSTERS_PER_SINGLETON = 16
-"""One in this many clusters, at most, is reserved for a single heavy channel."""
+"""Number of clusters per cluster that may be reserved for a single heavy channel: at most 1 in 16 is."""
 _CLASSES = 32
 _CLASSES_PER_DOUBLING = 8
 _CAPPING_ROUNDS = 8
@@ -66,10 +68,15 @@ _IDLE, _ENDLESS, _SLACK = -(1 << 20), -(1 << 19), -1
 class TradeoffClusters(NamedTuple):
     """K tradeoff clusters, at most ``MAX_CLUSTERS``; each array has shape (K,) and one sum per cluster.
 
-    In the sums, w is a channel's weight, s the cost of one poll, and least and most bound its polls per τ. ``weight``
-    is Σ w and ``rise`` Σ √(w·s) over the channels that may be polled. ``least_cost`` is Σ s·least and ``most_cost`` Σ
-    s·most. ``lines`` is the number of distinct clipped lines in the sum (see the module); the cluster is exact if there
-    is only one.
+    In these sums, w is a channel's weight, s the cost of one poll, and least and most are the minimum and the maximum
+    of its polls per τ.
+
+    - ``lines``: the number of distinct clipped lines (see the module) in the cluster. With one line, the cluster is
+      exact.
+    - ``weight``: Σ w over the channels that may be polled.
+    - ``rise``: Σ √(w·s) over the channels that may be polled.
+    - ``least_cost``: Σ s·least.
+    - ``most_cost``: Σ s·most.
     """
 
     lines: Floats
@@ -87,7 +94,7 @@ class TradeoffClusters(NamedTuple):
         """Return the scale c at which all channels together cost at most ``budget`` per τ.
 
         A small share of the budget, at most ``BUDGET_MARGIN``, is held back for the clusters' approximation error.
-        Otherwise the result is that of :func:`allocation_solver.scale_for_budget`.
+        Apart from this reserve, the result is the same as that of :func:`allocation_solver.scale_for_budget`.
         """
         return allocation_solver.scale_for_budget(self.to_problem(), self.usable_budget(budget))
 
@@ -110,17 +117,17 @@ class TradeoffClusters(NamedTuple):
     def to_level_problem(self) -> AllocationProblem:
         """Return an optimisation problem with one channel for each cluster, for ``simulate.paper_levels``.
 
-        Every summarised channel must have the least size 1 (one node), as in the paper: a cluster's cost at the least
-        is then the sum of its channels' costs of one poll.
+        Every summarised channel must have the minimum size 1 (one node), as in the paper: a cluster's cost at the
+        minimum sizes is then the sum of its channels' costs of one poll.
         """
         costs = np.where(self.least_cost > 0, self.least_cost, 1.0)
         return AllocationProblem(self.weight, costs, np.ones_like(costs), self.most_cost / costs)
 
     def to_problem(self) -> AllocationProblem:
-        """Return an optimisation problem with one channel for each cluster.
+        """Return an optimisation problem with one channel in place of each cluster.
 
-        At each scale the channel costs about as much as all channels of the cluster. Its weight equals the cost of one
-        poll, so that its size is the scale, clipped to the cluster's bounds.
+        At each scale, this channel costs about as much as all channels of the cluster. Its weight equals the cost of
+        one poll, so that its size is the scale, clipped to the cluster's bounds.
         """
         moving = self.rise > 0
         rises = np.where(moving, self.rise, 1.0)
@@ -168,8 +175,8 @@ def decode(raw: bytes) -> TradeoffClusters | None:
     """Return the clusters, or None if ``raw`` is not a valid summary.
 
     The sender of an invalid summary will send another one soon. A summary is invalid if its length is wrong, if it has
-    too many clusters, if a number is negative, infinite or NaN, if a cluster has no lines, or if its cost at the least
-    exceeds its cost at the most.
+    too many clusters, if a number is negative, infinite or NaN, if a cluster has no lines, or if its ``least_cost``
+    exceeds its ``most_cost``.
     """
     columns = unpack_columns(_ROW, raw, MAX_CLUSTERS)
     if columns is None:
@@ -179,7 +186,7 @@ def decode(raw: bytes) -> TradeoffClusters | None:
 
 
 def pack_columns(row: np.dtype[np.void], columns: Sequence[Floats]) -> NDArray[np.void]:
-    """Return these columns, each of the same length, as rows of the structured type ``row``, a wire format."""
+    """Return the arrays ``columns``, all of the same length, as rows of the structured type ``row``, a wire format."""
     rows = np.empty(len(columns[0]), dtype=row)
     for name, column in zip(row.names or (), columns, strict=True):
         rows[name] = column
@@ -202,10 +209,10 @@ def unpack_columns(row: np.dtype[np.void], raw: bytes, most: int) -> list[Floats
 
 
 def _reduce(clusters: TradeoffClusters, limit: int, log_bins: int) -> TradeoffClusters:
-    """Return at most ``limit`` clusters, each the sum of one or more of ``clusters``.
+    """Reduce clusters to at most ``limit`` clusters, each the sum of one or more of ``clusters``.
 
-    If ``log_bins`` is not 0, there are that many clusters instead, one for each of as many bins of equal width in
-    log(w/s), as in the paper. One more, the slack cluster, has the channels whose size is fixed.
+    With ``log_bins`` > 0, the result has one cluster for each of ``log_bins`` bins of equal width in log(w/s), as in
+    the paper. It also has the slack cluster, which contains the channels whose size is fixed.
     """
     if not len(clusters.rise):
         return clusters
@@ -216,10 +223,10 @@ def _reduce(clusters: TradeoffClusters, limit: int, log_bins: int) -> TradeoffCl
 
 
 def _sum_by_bin(clusters: TradeoffClusters, bins: NDArray[np.intp], lines: np.ufunc = np.add) -> TradeoffClusters:
-    """Return one cluster per bin, the sum of its clusters, in the order of the bins' numbers.
+    """Return one cluster per bin: the sum of the clusters in the bin, in the order of the bins' numbers.
 
-    ``bins`` has the number of the bin of each of ``clusters``. ``lines`` combines the numbers of distinct lines within
-    a bin: by addition, or by the maximum if all clusters of a bin are the same line.
+    ``bins`` has the bin number of each of ``clusters``. ``lines`` is the function that combines the clusters' numbers
+    of distinct lines within a bin: addition, or the maximum if all clusters of a bin are the same line.
     """
     places, ids = np.unique(bins, return_inverse=True)
     line_counts = np.zeros(len(places))
@@ -248,7 +255,7 @@ def _group_by_quantile(clusters: TradeoffClusters, limit: int) -> NDArray[np.int
 
     The heaviest clusters have a bin each, so that they remain exact. The others are divided, in the order of their
     ends, into bins of about equal mass (:func:`_relative_mass`); a bin contains only clusters with similar ratios of
-    least to most.
+    minimum to maximum cost.
     """
     mass = _relative_mass(clusters)
     alone = _find_heaviest(mass, limit)
@@ -271,7 +278,7 @@ def _relative_mass(clusters: TradeoffClusters) -> Floats:
     """Return each cluster's *mass*, a number for its importance to the summary's accuracy; the masses add up to 1.
 
     The mass is the mean of the cluster's shares in four sums over all clusters: the rise, the cost with all channels at
-    their most, and the delay Σ w/n with all channels at their least and at their most.
+    their maximum sizes, and the delay Σ w/n with all channels at their minimum and at their maximum sizes.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         sums = (
@@ -303,7 +310,7 @@ def _cap_mass(mass: Floats, limit: int) -> Floats:
 
 
 def _ratio_classes(clusters: TradeoffClusters, mass: Floats, limit: int) -> NDArray[np.intp]:
-    """Return the class of each cluster; clusters with similar ratios of least to most are in the same class.
+    """Return the class of each cluster; clusters with similar ratios of minimum to maximum cost are in the same class.
 
     ``mass`` has each cluster's importance. If there are more than ``limit`` classes, neighbouring ones are joined to
     classes of about equal mass. Clusters without weight are a class of their own.
