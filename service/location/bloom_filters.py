@@ -107,7 +107,7 @@ def width_for(documents: float, max_rate: float, max_width: int = MAX_WIDTH) -> 
 
 
 def next_shape(shape: FilterShape, fullest: float, max_rate: float, max_width: int = MAX_WIDTH) -> FilterShape:
-    """Return a shape of the next generation and another width if filters need it, otherwise ``shape`` itself.
+    """Return the shape that filters should have next: another width in the next generation, or ``shape`` itself.
 
     ``fullest`` is the number of documents in the fullest filter. Filters grow, up to ``max_width`` bits, when the
     false-positive rate of this filter exceeds ``max_rate``. They shrink when a quarter of their width suffices.
@@ -173,10 +173,12 @@ class LocalFilter:
 class Link:
     """A link to a neighbour, with the attenuated filters of both directions; rows are numbered from 1.
 
-    ``rtt_s`` is the round-trip time in seconds. ``received`` is the filter that the neighbour has sent. ``sent`` is the
-    filter that this node has sent to the neighbour; it includes bits that the neighbour dropped as redundant. A
-    *source* is a node whose documents cause updates of filters; ``ignored_from_row`` has, by source, the first row for
-    which the neighbour has declined updates. ``is_open`` is true when both ends have the same shape.
+    - ``rtt_s``: the round-trip time in seconds.
+    - ``received``: the filter that the neighbour has sent.
+    - ``sent``: the filter that this node has sent. It includes bits that the neighbour dropped as redundant.
+    - ``ignored_from_row``: for some *sources* (nodes whose documents cause updates), the first row for which the
+      neighbour has declined updates.
+    - ``is_open``: whether both ends have the same shape.
     """
 
     __slots__ = ("ignored_from_row", "is_open", "received", "rtt_s", "sent")

@@ -1,8 +1,8 @@
-"""The content of a channel at one version, its digest, and a worker's cache of contents.
+"""Contents of channels: the content of a channel at one version, its digest, and a worker's cache of contents.
 
 A client obtains the digest from the channel's owner or from the store, so that it can verify a copy that any other
-worker sends. Two versions of a channel have the same content and digest if one of them only adds a notice, a message
-about the channel itself; for the location of copies they are one document.
+worker sends. A version that only adds a notice (a message about the channel itself) has the same content and digest as
+the version before. For the location of copies, both are one document.
 """
 
 import zlib
@@ -31,8 +31,8 @@ _MAX_LATEST_BYTES = 1024 * 1024
 class Content(msgspec.Struct, frozen=True, gc=False):
     """A channel's content at one version.
 
-    ``memory`` is the encoded state with which the next poll compares the document that it fetches. ``latest`` are the
-    channel's latest entries in the format of :func:`pack_entries`.
+    ``memory`` is the encoded state from which the next poll finds the changes in the document that it fetches.
+    ``latest`` are the channel's latest entries in the format of :func:`pack_entries`.
     """
 
     memory: bytes
@@ -53,7 +53,7 @@ def digest_of(content: Content) -> Digest:
 
 
 def encode(content: Content) -> tuple[bytes, bytes, bytes]:
-    """Return the encoded content as three buffers without copying it: the length of the memory, memory, and entries."""
+    """Encode a content as three buffers, without copying it: the length of the memory, the memory, and the entries."""
     return len(content.memory).to_bytes(_LENGTH_BYTES, "big"), content.memory, content.latest
 
 

@@ -43,7 +43,7 @@ MAX_SOURCES = 4096
 class Filtering(StrEnum):
     """Where redundant updates are dropped (§II.D): nowhere, at the node that receives them, or before they are sent.
 
-    An update is redundant if the receiver has another path to the update's source that is not longer.
+    An update is redundant if the receiver has another path to the update's source that has at most the same length.
     """
 
     NONE = "none"
@@ -163,7 +163,7 @@ class LocationNode:
         return self._on_refresh_request(neighbour, message)
 
     def next_hop(self, query: LocationQuery) -> tuple[NodeId, LocationQuery] | None:
-        """Return the neighbour to which a query goes next, and the query to send to it.
+        """Return (neighbour, query): the neighbour to which a query goes next, and the query to send to it.
 
         The result is None if the query fails at this node. The node's own documents are not searched.
         """
@@ -220,11 +220,11 @@ class LocationNode:
         return sends
 
     def _choose_parent(self, neighbour: NodeId, source: NodeId, row: int) -> list[SendToNeighbour]:
-        """Decide whether ``neighbour`` becomes the parent of ``source``; return the resulting messages.
+        """Decide whether ``neighbour`` becomes the *parent* of ``source``; return the resulting messages.
 
-        The parent is the neighbour from which the source's bits are accepted. ``row`` is the row of the neighbour's
-        update, which is the length in hops of the path through this neighbour. The result may contain an ``Ignore`` for
-        the neighbour with the longer path.
+        The parent is the neighbour from which this node accepts the source's bits. ``row`` is the row of the
+        neighbour's update; it equals the number of hops of the path through this neighbour. The result may contain an
+        ``Ignore`` for the neighbour with the longer path.
         """
         parent, shortest = (
             (self.node_id, 0) if source == self.node_id else self._parents.get(source, (neighbour, NO_ROW))
@@ -245,10 +245,10 @@ class LocationNode:
         return [SendToNeighbour(redundant, Ignore(source, row))]
 
     def _pass_on(self, origin: NodeId, row: int, source: NodeId, sets: int, clears: int) -> list[SendToNeighbour]:
-        """Forward changes of ``row``, received from ``origin``, as changes of the next row of all other neighbours.
+        """Forward changes of ``row`` that ``origin`` has sent to all other neighbours, as changes of the next row.
 
-        ``source`` is the node whose documents caused the changes. ``sets`` and ``clears`` are the bits to set and to
-        clear.
+        ``source`` is the node whose documents caused the changes. ``sets`` has the bits to set, and ``clears`` the bits
+        to clear.
         """
         sends: list[SendToNeighbour] = []
         common: FilterUpdate | None = None
@@ -295,8 +295,8 @@ class LocationNode:
     def _on_sources_lost(self, neighbour: NodeId, link: Link, sources: Iterable[NodeId]) -> list[SendToNeighbour]:
         """Process a neighbour's message that it no longer receives updates of these sources.
 
-        The neighbour's requests to ignore these sources end. If this node has another path to a source, it requests all
-        bits of this source for the neighbour.
+        The neighbour's former requests to ignore these sources no longer apply. If this node has another path to a
+        source, it requests along this path that the source sends all its bits again, which then reach the neighbour.
         """
         lost: list[NodeId] = []
         sends: list[SendToNeighbour] = []

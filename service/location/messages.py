@@ -22,7 +22,7 @@ from service.model import NodeId
 class Hello(msgspec.Struct, frozen=True):
     """The first message on a link, with the shape of the sender's filters; repeated when the sender's shape changes.
 
-    The message states that the sender has no filter of the receiver.
+    The message also states that the sender has no filters of the receiver.
     """
 
     shape: FilterShape

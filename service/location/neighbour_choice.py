@@ -1,7 +1,7 @@
 """Choice of neighbours: an overlay that builds and repairs itself by measured round-trip times (§V, future work).
 
 A peer is *near* or *far*, by one limit of the round-trip time for all nodes. Every node seeks links to a few near
-peers, the nearest ones. In a group of nodes that are near each other, only the few nodes with the least ids are
+peers, the nearest ones. In a group of nodes that are near each other, only the few nodes with the lowest ids are
 *gateways*, which also seek links to far neighbours, the gateways of other groups. Expensive links are therefore few,
 whatever the number of nodes, and information about a group crosses them once. This is the paper's restricted overlay,
 in which source filtering pays off, without global knowledge.
@@ -11,11 +11,12 @@ measure similar round-trip times, the result is a stable matching. A node whose 
 until :meth:`Neighbourhood.reset_declined`, so the negotiation terminates in any case.
 
 These links alone may leave the network partitioned, because groups that prefer each other exclude others. Every node
-therefore also links to its *anchor*, the nearest of the peers with a lesser id, which may not decline. From any node a
-chain of anchors leads to the least id. The overlay is therefore connected, whatever the round-trip times and whichever
-nodes leave, as soon as all nodes but the least know a peer with a lesser id. The cost is small: of nodes that are near
-each other only the least has a far anchor, so the number of such links is one less than the number of groups. Ids are
-hashes, so the number of nodes that have a given node as anchor is about the logarithm of its group's size.
+therefore also links to its *anchor*, the nearest of the peers with a lower id, which may not decline. From any node, a
+chain of anchors leads to the lowest id. The overlay is therefore connected, whatever the round-trip times and whichever
+nodes leave, as soon as all nodes except the one with the lowest id know a peer with a lower id. The cost is small: of
+nodes that are near each other, only the one with the lowest id has a far anchor, so the number of such links is one
+less than the number of groups. Ids are hashes, so the number of nodes that have a given node as anchor is about the
+logarithm of its group's size.
 """
 
 from collections.abc import Iterable
@@ -31,9 +32,10 @@ from service.model import NodeId
 class Offer(Enum):
     """Kinds of messages by which nodes negotiate links.
 
-    ``REQUEST`` requests a link, and states that the receiver is not, or no longer, the sender's anchor. ``ANCHOR``
-    requests a link to the receiver as the sender's anchor (its nearest peer with a lesser id), which the receiver must
-    accept. ``DECLINE`` refuses or ends a link.
+    - ``REQUEST`` requests a link. It also states that the receiver is not, or is no longer, the sender's anchor.
+    - ``ANCHOR`` requests a link to the receiver as the sender's anchor (its nearest peer with a lower id). The receiver
+      must accept it.
+    - ``DECLINE`` refuses or ends a link.
     """
 
     REQUEST = 1
@@ -45,8 +47,8 @@ class Offer(Enum):
 class NeighbourLimits(msgspec.Struct, frozen=True):
     """The limits by which a node chooses neighbours.
 
-    ``near_s`` is the greatest round-trip time of a near peer in seconds. ``near`` and ``far`` are the maximum numbers
-    of near and far neighbours of a node. ``gateways`` is the number of nodes that seek far neighbours in each group of
+    ``near_s`` is the maximum round-trip time of a near peer in seconds. ``near`` and ``far`` are the maximum numbers of
+    near and far neighbours of a node. ``gateways`` is the number of nodes that seek far neighbours in each group of
     nodes that are near each other.
     """
 
@@ -155,10 +157,11 @@ class Neighbourhood:
         return self._update_links([] if peer in self._dependents else [SendOffer(peer, Offer.DECLINE)])
 
     def _on_decline(self, peer: NodeId) -> list[Effect]:
-        """Process a peer's refusal: remove the link, and send no further requests unless ``peer`` is the anchor.
+        """Process a peer's refusal: remove the link to this peer.
 
-        If the peer is the anchor (the nearest peer with a lesser id), it has refused a ``REQUEST`` that was sent before
-        it became the anchor. The request ``ANCHOR``, which it has to accept, is sent next.
+        No further requests are sent to it, unless it is the anchor (the nearest peer with a lower id). In this case it
+        has refused a ``REQUEST`` that was sent before it became the anchor. The request ``ANCHOR``, which it has to
+        accept, is sent next.
         """
         self._requested.discard(peer)
         self._dependents.discard(peer)
@@ -186,16 +189,16 @@ class Neighbourhood:
             self._order[self._rtt_s[peer] <= self._limits.near_s].append(peer)
 
     def _nearest_with_lesser_id(self) -> NodeId | None:
-        """Return this node's anchor: the nearest known peer whose id is less than this node's.
+        """Return this node's anchor: the nearest known peer whose id is lower than this node's id.
 
         The result is None if there is no such peer.
         """
         return next((peer for near in (True, False) for peer in self._order[near] if peer < self.node_id), None)
 
     def _nearest(self, peers: AbstractSet[NodeId], *, near: bool) -> list[NodeId]:
-        """Return the nearest near peers in ``peers`` if ``near``, otherwise the nearest far peers, the nearest first.
+        """Return the nearest of the near peers in ``peers``; if ``near`` is false, the nearest of the far peers.
 
-        The result has at most as many peers as the limits allow this node.
+        The nearest peer comes first. There are at most as many peers as the limits allow for this node.
         """
         most = self._limits.near if near else self._limits.far if self.is_gateway else 0
         return list(islice((peer for peer in self._order[near] if peer in peers), most))

@@ -11,8 +11,8 @@ from service.model import NodeId
 class LocationQuery(msgspec.Struct, frozen=True):
     """A query in transit, which searches for a node that has a copy of ``document``.
 
-    ``visited`` has the nodes on the query's path, beginning with the node that started the query. ``max_row`` is the
-    deepest row of filters that the next node searches.
+    - ``visited``: the nodes on the query's path, beginning with the node that started the query.
+    - ``max_row``: the deepest row of filters that the next node searches.
 
     Deviation: a node that received the query because of a match in row i searches only rows below i, not all d rows. If
     none of them matches, the earlier match was a false positive or is outdated, and the query fails at once instead of

@@ -53,7 +53,7 @@ def _digit_bits(base: int) -> int:
 
 
 _MAX_COMPARED_NODES = 8
-"""Number of joined and departed nodes up to which :meth:`RingChange.concerns` compares each of them."""
+"""Number of joined and departed nodes above which :meth:`RingChange.concerns` does not compare single nodes."""
 
 
 @dataclass(frozen=True)
@@ -141,10 +141,10 @@ class RingView:
                 ranges.append((low, middle))
 
     def branchings(self, node: NodeId) -> int | None:
-        """Return the bits at which the trie of ids branches on the path from its root to ``node``, as a mask.
+        """Return a mask of the bits at which the trie of ids branches on the path from its root to ``node``.
 
-        The node is the nearest to exactly those points that have these bits in common with it. The result is None if
-        the node is not a member.
+        The points that have these bits in common with the node are exactly the points to which it is the nearest node.
+        The result is None if the node is not a member.
         """
         return sum(bit for bit, _, _ in self._path(node)) if node in self else None
 
@@ -200,7 +200,7 @@ class RingChange:
     left: frozenset[NodeId]
 
     def concerns(self, point: ChannelId | NodeId, count: int) -> bool:
-        """Return whether the change may affect the ``count`` nodes nearest to ``point``, or the next nearest node.
+        """Return whether the change may affect the ``count`` + 1 nodes nearest to ``point``.
 
         If many nodes have joined or left, the result is always True.
         """
@@ -212,7 +212,7 @@ class RingChange:
 
 
 def owned_prefixes(view: RingView, node_id: NodeId, digits: int = 2) -> tuple[str, ...]:
-    """Return all prefixes of ``digits`` hex digits with which points owned by ``node_id`` can begin."""
+    """Return the possible prefixes, of ``digits`` hex digits, of the points that ``node_id`` owns."""
     shift = BITS - 4 * digits
     own, branchings = from_hex(node_id) >> shift, view.branchings(node_id)
     if branchings is None:
