@@ -502,9 +502,9 @@ class PollingPlans:
             self._outdated.update(self._table.channels[row] for row in some[~fits].tolist())
 
     def _planned_rows(self, rows: NDArray[np.intp]) -> FactorTable:
-        """Return a copy of these rows of the table, in which a pause that is longer than τ counts as a pause of τ.
+        """Return a copy of these rows of the table, with pauses that are longer than τ shortened to τ.
 
-        Polls are therefore attempted every τ, and resume soon after an admin ends the pause.
+        Polls are therefore attempted every τ even during a pause, and resume soon after an admin ends the pause.
         """
         part: FactorTable = self._table.rows[rows]
         part["publisher_interval_s"] = part["planned_interval_s"]

@@ -80,7 +80,10 @@ EVEN_SHARE = 0.3
 """Prior probability that a publisher publishes evenly over the day; also the prior probability that it has no weekend.
 """
 TYPICAL_DAY = 1.2
-"""Natural logarithm of a typical day's rate in its busiest hour; over the day, the logarithm follows a cosine."""
+"""Natural logarithm of the rate in the busiest hour of a typical day.
+
+Over the day, the logarithm of the rate follows a cosine.
+"""
 WEEKEND_DAYS, WEEKEND_RATE = 2, 0.5
 MOST_OCTAVES = 4.0
 """Maximum absolute value of log₂ of a factor."""
@@ -141,7 +144,7 @@ class WeeklyClock:
         return week * WEEK_S + (hour + (inside_s - begin_s) / (end_s - begin_s)) * HOUR_S
 
     def speed(self, at_s: float) -> float:
-        """Return the clock's speed at the real time ``at_s``, relative to its mean."""
+        """Return the clock's speed at the real time ``at_s``, relative to its mean speed."""
         hour = min(int(at_s % WEEK_S / HOUR_S), HOURS_OF_WEEK - 1)
         return (self._begins_s[hour + 1] - self._begins_s[hour]) / HOUR_S
 
