@@ -1,6 +1,6 @@
 """The store: all state that Coronet keeps in Redis, and all that its processes share.
 
-No other package imports the redis driver. The rules:
+No other package imports the redis driver. The package keeps these rules:
 
 - Every key is defined in :mod:`service.store.client.keys`, with its type and contents.
 - Values that change together are changed by one Lua script in ``scripts/``, whose keys are all in ``KEYS`` and in one
@@ -11,7 +11,8 @@ No other package imports the redis driver. The rules:
   ``service.discovery``, ``service.feeds`` and others.
 
 :class:`Store` holds one repository for each kind of state. Every method of a repository may raise
-:class:`service.errors.StoreUnavailable`, and can be repeated then unless its docstring says otherwise.
+:class:`service.errors.StoreUnavailable`. After this error the caller can repeat the call, unless the docstring of the
+method forbids it.
 """
 
 from collections.abc import AsyncIterator

@@ -13,14 +13,15 @@ RedisType = Literal["string", "hash", "set", "zset", "list", "stream"]
 class StoredKey(msgspec.Struct, frozen=True, array_like=True):
     """A Redis key with its content.
 
-    ``expires_ms`` is when the key expires (Unix time in ms); 0 if it does not expire. ``last_id`` is the greatest id
-    that a stream has ever had; "" for other types. The contents of ``items`` depend on the type:
+    - ``expires_ms``: when the key expires (Unix time in ms); 0 if it does not expire.
+    - ``last_id``: the last id that a stream has assigned to an entry; "" for other types.
+    - ``items``: the content, by type:
 
-    - string: the value
-    - set, list: the members
-    - hash: fields and values, alternating
-    - zset (sorted set): members and scores, alternating
-    - stream: of each entry its id, the number of strings that follow, and its fields and values, alternating
+      - string: the value
+      - set, list: the members
+      - hash: fields and values, alternating
+      - zset (sorted set): members and scores, alternating
+      - stream: for each entry, its id, the number of strings that follow, and its fields and values, alternating
     """
 
     key: str
@@ -54,7 +55,10 @@ class ChannelRecord(msgspec.Struct, frozen=True, array_like=True, tag="channel")
 
 
 class KeyRecord(msgspec.Struct, frozen=True, array_like=True, tag="key"):
-    """A durable key that belongs to no user or channel. A later record of the same key adds to this one."""
+    """A durable key that belongs to no user or channel.
+
+    If several records have the same key, their contents are combined.
+    """
 
     key: StoredKey
 
@@ -77,7 +81,10 @@ class BackupOrigin(msgspec.Struct, frozen=True):
 
 
 def stored_keys(names: list[str], reply: list[list[Any]]) -> list[StoredKey]:
-    """Return the keys that exist among ``names``; ``reply`` is the reply of the script ``backup_read``."""
+    """Return the existing keys among ``names``, with their contents.
+
+    ``reply`` is the reply of the script ``backup_read``: the type and content of each key in ``names``, in order.
+    """
     return [
         StoredKey(name, kind.decode(), int(expires_ms), last_id.decode(), items)
         for name, (kind, expires_ms, last_id, items) in zip(names, reply, strict=True)
@@ -86,11 +93,11 @@ def stored_keys(names: list[str], reply: list[list[Any]]) -> list[StoredKey]:
 
 
 def check_record(record: Record) -> None:
-    """Raise ``ValueError`` if a record contains a key that does not belong there.
+    """Raise ``ValueError`` if a record contains a key that is not allowed in it.
 
-    The record of a user or channel must contain keys of this user or channel only, and that of a channel also the
-    channel's hash. No record may contain the store's identity, or the progress of fan-outs that a restoration keeps for
-    itself.
+    - The record of a user may contain only keys of this user.
+    - The record of a channel may contain only keys of this channel, and its first key must be the channel's hash.
+    - No record may contain the store's identity, or the progress of fan-outs that a restoration stores temporarily.
     """
     match record:
         case UserRecord(uid, held):

@@ -21,7 +21,7 @@ from service.store.client.node_connections import Command
 from service.store.client.redis_client import RedisClient, script_command
 
 _PAGE: Final = 100
-"""Users or channels read in one round trip."""
+"""Number of users or channels read in one round trip."""
 _SCAN_COUNT: Final = 1_000
 _READ_AFTER_USERS: Final = (
     keys.USERS_BEING_ERASED,
@@ -29,7 +29,10 @@ _READ_AFTER_USERS: Final = (
     keys.ERASED_USERS_WITH_RESTRICTIONS,
     keys.DEAD_LETTERS,
 )
-"""Keys that are read once more after the users, because items are moved there from users' keys meanwhile."""
+"""Keys that are read a second time after the users.
+
+While the backup runs, items move from users' keys to these keys.
+"""
 
 
 class StoreExport:
@@ -85,7 +88,10 @@ class StoreExport:
                     yield ChannelRecord(cid, found)
 
     async def _read_groups(self, groups: Sequence[list[str]]) -> list[list[StoredKey]]:
-        """Return, for each group of keys with the same hash tag, the keys that exist, read at one moment."""
+        """Return the existing keys of each group of names, in order.
+
+        All keys of a group must have the same hash tag. They are read at one moment.
+        """
         commands: list[Command] = [script_command("backup_read", names) for names in groups]
         replies = await self._redis.call_many(commands)
         return [stored_keys(names, reply) for names, reply in zip(groups, replies, strict=True)]
@@ -115,7 +121,7 @@ class StoreExport:
 
 
 async def scan_keys(redis: RedisClient, pattern: str) -> AsyncIterator[list[str]]:
-    """Yield, in pages, the names of all keys that match a glob pattern, of all nodes of a cluster.
+    """Yield the names of all keys that match a glob pattern, in pages. In a cluster, all nodes are scanned.
 
     A name may be yielded twice. Raises :class:`service.errors.StoreUnavailable`.
     """

@@ -35,7 +35,11 @@ class StoreRestoration:
     """Writes a backup to a store that no program uses."""
 
     def __init__(self, store: Store) -> None:
-        """Prepare a restoration. ``store`` must be opened with ``is_guarded=False``: it is marked as refused."""
+        """Prepare a restoration into ``store``.
+
+        The store must have been opened with ``is_guarded=False``, because a guarded store refuses all commands during
+        the restoration.
+        """
         self._store = store
         self._redis = store.redis
         self._moved: list[ChannelId] = []
@@ -82,12 +86,14 @@ class StoreRestoration:
         await self._write_channels(channels)
 
     async def finish(self, origin: BackupOrigin, erased: Mapping[UserId, int]) -> int:
-        """Write the data that a backup does not contain, and mark the store as accepted, so that programs use it.
+        """Complete the restoration, and return the number of users who were erased again.
 
-        ``origin`` describes the store from which the backup was made. ``erased`` maps erased users to the times of
-        their erasures (Unix s). Users who were erased after the backup began are erased again; the result is their
-        number. The store gets the fleet id in the identity file of this machine; if there is none, it gets the fleet id
-        of ``origin``.
+        The data that a backup does not contain is derived. Then the store is marked as accepted, so that programs use
+        it.
+
+        ``origin`` describes the store from which the backup was made. ``erased`` maps users to the times of their
+        erasures (Unix s). Users who were erased after the backup began are erased again. The store gets the fleet id
+        from the identity file of this machine; if there is no such file, it gets the fleet id of ``origin``.
         """
         await self._add_erased(erased)
         # Each user has an intent for each subscription, from which the channel index is written.
@@ -105,7 +111,10 @@ class StoreRestoration:
         return len(again)
 
     async def _add_erased(self, erased: Mapping[UserId, int] | Mapping[bytes, bytes]) -> None:
-        """Add users to the list of erased users; of two times (Unix s) the later one counts."""
+        """Add users to the list of erased users, with the times of their erasures (Unix s).
+
+        If a user is listed already, the later of the two times is kept.
+        """
         given = [part for uid, at_s in erased.items() for part in (at_s, uid)]
         if given:
             await self._redis.call("ZADD", keys.ERASED_USERS, "GT", *given)
@@ -172,12 +181,11 @@ class StoreRestoration:
 
 
 def _intents(user_index: StoredKey | None, recorded: StoredKey | None) -> list[bytes]:
-    """Return the intents of a user: the changes of subscriptions that the channel index lacks.
+    """Return the intents of a user, from which the channel index is written after a restoration.
 
-    :class:`service.store.subscriptions.subscription_intents.SubscriptionIntents` writes the channel index from them.
-    There is one for each subscription in ``user_index``, the user's list of subscriptions. Intents that the backup
-    contains (``recorded``) replace those for the same channels. The result has alternating channel ids and intents, as
-    in Redis.
+    An *intent* records a change of a subscription that the channel index does not contain yet. ``user_index`` is the
+    user's list of subscriptions; the result has one intent for each of them. ``recorded`` has the intents in the
+    backup, which take precedence. The result has alternating channel ids and intents, as in Redis.
     """
     intents: dict[bytes, bytes] = {}
     if user_index is not None:

@@ -19,13 +19,14 @@ _ADMINISTERED_FIELDS = (
 
 
 class AdministeredChannel(msgspec.Struct, frozen=True):
-    """A channel with admins' settings.
+    """A channel with the settings that admins have made for it.
 
-    ``failing_since_s`` is the time of the first failed poll since the last successful one (Unix s); None if polls
-    succeed. ``paused_until_s`` is the end of a pause (Unix s); 0 means that the channel is not paused. ``polled_s`` is
-    the end of the last poll (Unix s). ``no_poll_before_s`` is the time before which the publisher wants no poll (Unix
-    s); 0 if the publisher has not requested that. ``poll_rate`` is the present poll rate; None if none was recorded.
-    ``limits`` are the limits on polls that follow from pauses, the publisher's hints, and failures.
+    - ``failing_since_s``: time of the first failed poll since the last successful one (Unix s); None if polls succeed.
+    - ``paused_until_s``: end of the pause (Unix s); 0 if the channel is not paused.
+    - ``no_poll_before_s``: time before which the publisher wants no poll (Unix s); 0 if it has not stated one.
+    - ``polled_s``: end of the last poll (Unix s).
+    - ``poll_rate``: the present poll rate; None if none was recorded.
+    - ``limits``: the limits on polls that follow from pauses, the publisher's hints, and failures.
     """
 
     channel: Channel
@@ -65,7 +66,10 @@ class AdminSettings(RedisRepository):
         )
 
     async def pause(self, cids: Sequence[ChannelId], for_s: float) -> None:
-        """Pause the polls of channels for ``for_s`` seconds, which replaces any earlier pause; 0 ends a pause."""
+        """Pause the polls of channels for ``for_s`` seconds; 0 ends a pause.
+
+        An earlier pause of a channel is replaced.
+        """
         for_ms = int(for_s * 1000)
         await self._redis.call_many(
             [

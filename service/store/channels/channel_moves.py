@@ -1,11 +1,11 @@
 """Moves of channels to new URLs: a successor takes over the channel's content and its subscriptions.
 
-Every step can be repeated. Once the notice of the move has a version, the old channel gets no further versions, so the
-list of versions that its subscribers received is final.
+Every step can be repeated. The last version of the old channel is the notice of the move. After this version, the list
+of versions that its subscribers receive is final.
 
 A successor that is not polled yet continues from the old channel's state. A successor that is polled already keeps its
-own state. Subscribers join at the last of its versions that has only entries which the old channel has delivered, and
-receive all later versions.
+own state. Its new subscribers join at its last version whose entries the old channel has all delivered, and receive all
+later versions.
 
 If the successor monitors another part of the same page, its entries cannot be compared with those of the old channel.
 Subscribers then join at the version that the successor had when the move was decided. The entries that its first poll
@@ -31,7 +31,7 @@ from service.store.coordination.poll_bounds_store import PollBoundsStore
 from service.store.subscriptions.subscriptions import Subscriptions
 
 _COPIED_ENTRIES = 20
-"""Entries copied to a successor, for users who ask for the latest."""
+"""Maximum number of latest entries that are copied to a successor, so that users can request them there."""
 _DELIVERED_ENTRIES = 100
 _COMPARED_VERSIONS = 20
 """Number of a successor's latest versions among which :func:`agreed_version` searches."""
@@ -88,8 +88,9 @@ class ChannelMoves:
     async def _create_successor(self, moved: ChannelState, announcement: Delta, url: str, now_s: float) -> int:
         """Create or update the successor, which monitors ``url``; return the version at which subscribers join it.
 
-        ``announcement`` is the delta that announced the move. The successor is dormant (not polled) only if the old
-        channel is: then nobody is subscribed, and users who subscribe later get no older entries.
+        ``moved`` is the old channel, and ``announcement`` is the delta that announced its move. If the old channel is
+        dormant (not polled), nobody is subscribed to it. The successor then becomes dormant too, so that later
+        subscribers get no older entries.
         """
         old, other_part = moved.channel, without_selector(url) == without_selector(moved.channel.url)
         _, _, content = await self._channels.content(old.id)
@@ -119,11 +120,13 @@ class ChannelMoves:
         return joins_at
 
     async def _joining_version(self, old: Channel, successor: Channel, decided_s: float | None) -> int:
-        """Return the version at which subscribers of ``old`` join the successor if it is polled already.
+        """Return the version at which subscribers of ``old`` join a successor that is polled already.
 
-        They receive all later versions. The result is the newest version that adds only entries which ``old`` has
-        delivered. If the successor monitors another part of the same page, it is the last version before ``decided_s``,
-        when the move was decided (Unix s). ``decided_s`` is None for other moves.
+        They receive all later versions. The result depends on what the successor monitors:
+
+        - The same content: the newest version that adds only entries which ``old`` has delivered. ``decided_s`` is
+          None.
+        - Another part of the same page: the last version before ``decided_s``, when the move was decided (Unix s).
         """
         if old.dormant:  # all subscribers have moved; later ones have missed nothing
             return successor.version

@@ -1,7 +1,7 @@
 """The record of a channel: the hash in which Redis stores it, and the values that are read from it.
 
-Few fields are cheap: each costs Redis about 60 bytes besides its value, and reading it takes time. Values that change
-together are therefore packed in one field, ``snapshot``, except those that scripts read and those that are large.
+Each field costs Redis about 60 bytes besides its value, and takes time to read. Values that change together are
+therefore packed in one field, ``snapshot``. Values that scripts read, and large values, have their own fields.
 
 The table uses these terms. The *delta* of a version has its changes since the version before. A *fan-out* queues a
 version for all subscribers; *units* are parts of it, which several workers carry out. A *content name* is a set of
@@ -10,7 +10,7 @@ AV-pairs (attributes and values) by which searches find the channel.
 ==================  ====================================================================================================
 field               content
 ==================  ====================================================================================================
-``url``             canonical URL; a hash without it is no channel
+``url``             canonical URL; a hash without it does not represent a channel
 ``snapshot``        title, kind, validators and more: see StoredSnapshot (msgpack)
 ``private``         1 if the publisher's address is not public
 ``listed``          1 if an admin wants it polled without subscribers
@@ -87,14 +87,14 @@ _CACHED_NAMES: Final = 1_000
 class ChannelState(msgspec.Struct, frozen=True):
     """A channel with the state that pollers and its owner need. The channel's content is read separately.
 
-    ``epoch`` is the owner's fencing token: the store rejects changes with an earlier token. ``digest`` is the digest of
-    the content. A fan-out queues a version for all subscribers: ``fanned_version`` is the last version whose fan-out is
-    complete, and ``cursor`` is the position in the channel index at which the fan-out of the next version continues.
-    The cursor is ``fanout_units.DIVIDED`` if several workers carry out the fan-out, each from a position of its own.
-
-    ``backoff_s`` is the shortest interval between polls while they fail
-    (:class:`service.feeds.channel_health.ChannelHealth`). ``paused_until_s`` is the end of a pause of the channel (Unix
-    s), which may be in the past.
+    - ``epoch``: fencing token of the owner. The store rejects changes with an earlier token.
+    - ``fanned_version``: last version whose fan-out is complete. A fan-out queues a version for all subscribers.
+    - ``cursor``: position in the channel index at which the fan-out of the next version continues. It is
+      ``fanout_units.DIVIDED`` if several workers carry out the fan-out, each from a position of its own.
+    - ``digest``: digest of the content.
+    - ``backoff_s``: minimum interval between polls while they fail
+      (:class:`service.feeds.channel_health.ChannelHealth`).
+    - ``paused_until_s``: end of a pause of the channel (Unix s), which may be in the past.
     """
 
     channel: Channel
@@ -122,13 +122,16 @@ class ChannelState(msgspec.Struct, frozen=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """The state of a channel after a delta, that is, after changes that a poll has found.
+    """The new state of a channel after a delta, that is, after changes that a poll has found.
 
-    ``validators`` are those of the document that was polled. ``memory`` is the change-detection state.
-    ``polling_hints`` state when the publisher wants polls, and ``metadata`` has tags and generator of the document. An
-    empty ``title``, ``link``, ``language`` or ``metadata`` leaves the channel's present value unchanged. ``kind`` is
-    the new kind of the channel, and ``updates`` are the new update statistics; None leaves either unchanged. ``latest``
-    are the latest entries, newest first.
+    - ``validators``: those of the document that was polled.
+    - ``memory``: the change-detection state.
+    - ``title``, ``link``, ``language``: those of the document; "" if unchanged.
+    - ``polling_hints``: when the publisher wants polls.
+    - ``kind``: whether the channel is a feed or a page; None if unchanged.
+    - ``updates``: the update statistics; None if unchanged.
+    - ``metadata``: tags and generator of the document; empty if unchanged.
+    - ``latest``: the latest entries, newest first.
     """
 
     validators: Validators
@@ -151,9 +154,13 @@ class Snapshot(msgspec.Struct, frozen=True):
 class StoredSnapshot(msgspec.Struct, frozen=True, array_like=True):
     """The field ``snapshot`` of a channel's record: the values that the publisher's documents have stated last.
 
-    ``tags`` and ``generator`` are the fields of :class:`FeedMetadata`; ``created_s`` is when the channel was created
-    (Unix s). ``etag``, ``last_modified`` and ``body_sha256`` are the validators of the body from which the channel's
-    latest version was made; the SHA-256 is stored as bytes. ``digest`` is the digest of the channel's content.
+    - ``created_s``: when the channel was created (Unix s).
+    - ``tags``, ``generator``: the fields of :class:`FeedMetadata`.
+    - ``etag``, ``last_modified``, ``body_sha256``: validators of the body from which the latest version was made. The
+      SHA-256 is stored as bytes.
+    - ``digest``: digest of the channel's content.
+    - ``hints``: when the publisher wants polls; None without hints.
+    - ``updates``: the update statistics; None if there are none yet.
     """
 
     title: str = ""
@@ -210,7 +217,10 @@ def decode_snapshot(packed: bytes | None) -> StoredSnapshot:
 
 
 async def read_records(redis: RedisClient, cids: Sequence[ChannelId], names: Sequence[str]) -> list[dict[bytes, bytes]]:
-    """Return, for each channel in order, the fields among ``names`` that exist in its hash, with their values."""
+    """Read the fields ``names`` of each channel's hash.
+
+    Return, for each channel in order, the existing fields by name.
+    """
     found = await redis.call_many([("HMGET", keys.channel(cid), *names) for cid in cids])
     return [existing_fields(names, values) for values in found]
 
@@ -294,7 +304,7 @@ def notice_fields(notice: Notice | None) -> tuple[str, str]:
 
 
 def channel_fields(channel: Channel) -> list[str | bytes]:
-    """Return fields of a new channel besides its snapshot, as a flat list of alternating names and values."""
+    """Return the fields of a new channel except its snapshot, as alternating names and values."""
     return [
         *("url", channel.url),
         *(("private", "1") if channel.private else ()),

@@ -97,7 +97,8 @@ class Channels:
     async def create(self, channel: Channel, snapshot: Snapshot, latest: Sequence[Entry], now_s: float) -> Channel:
         """Create a channel at version 1 and return it. If the channel exists already, return it unchanged.
 
-        ``snapshot`` is its state, ``latest`` are its latest entries, oldest first, and ``now_s`` is the Unix time.
+        ``snapshot`` is the state of the new channel, and ``latest`` are its latest entries, oldest first. ``now_s`` is
+        the Unix time.
         """
         first = Delta(channel.id, 0, 1, now_s, _additions(latest), initial=True)
         fields = _first_fields(channel, StoredSnapshot(), snapshot, first)
@@ -117,14 +118,14 @@ class Channels:
         joins_at: int,
         now_s: float,
     ) -> int | None:
-        """Make ``channel`` the successor of the channel ``former``; return the version at which its subscribers join.
+        """Make ``channel`` the successor of the channel ``former``; return the version at which subscribers join it.
 
         ``channel`` is the successor as the caller has read it; its version is 0 if it does not exist. Its state decides
         what happens:
 
-        - A successor that is new, dormant (not polled) or has moved itself gets the state ``snapshot`` and the entries
-          ``latest`` (oldest first) as a new version, at which subscribers join.
-        - A successor that is polled already keeps its own state. Subscribers join at its version ``joins_at``.
+        - The successor is new, dormant (not polled), or has moved to another channel: it gets the state ``snapshot``
+          and the entries ``latest`` (oldest first) as a new version. Subscribers join at this version.
+        - The successor is polled already: it keeps its own state. Subscribers join at its version ``joins_at``.
 
         Repeated calls return the same version until :meth:`finish_joining` is called. If the successor's version has
         changed since the caller read it, nothing happens, and the result is None. ``now_s`` is the Unix time.
@@ -202,7 +203,10 @@ class Channels:
         return [parse_state(cid, fields) for cid, fields in zip(cids, records, strict=True)]
 
     async def predecessor(self, cid: ChannelId, version: int) -> Predecessor:
-        """Return the state on which the version after ``version`` is based; valid while ``version`` is the latest."""
+        """Return the state on which the version after ``version`` is based.
+
+        The result can be used while ``version`` is the latest version.
+        """
         (fields,) = await read_records(self._redis, [cid], (*_SNAPSHOT_FIELDS, *version_log.fields_before(version)))
         return Predecessor(fields)
 
@@ -211,13 +215,15 @@ class Channels:
     ) -> Delta:
         """Add a version to a channel and return the delta with its version number.
 
-        ``snapshot`` is the channel's state after the delta; None for a notice, which tells subscribers of a condition
-        such as a dead channel. A notice of a condition that subscribers know already adds no version. A ``silent``
-        delta is not delivered to subscribers. ``before`` is the result of :meth:`predecessor` for
-        ``delta.base_version``; None if this method has to read it.
+        - ``snapshot``: the channel's state after the delta; None for a notice. A notice tells subscribers of a
+          condition, such as a dead channel. If the channel has this condition already, no version is added, and the
+          result has the present version.
+        - ``epoch``: the caller's fencing token.
+        - ``silent``: whether subscribers do not receive the delta.
+        - ``before``: the result of :meth:`predecessor` for ``delta.base_version``; None if this method has to read it.
 
-        ``epoch`` is the caller's fencing token. Only the owner can add a version, and only to ``delta.base_version``.
-        The versions of a channel therefore have one order, in which subscribers receive entries (guarantee I4).
+        Only the owner can add a version, and only to ``delta.base_version``. The versions of a channel therefore have
+        one order, in which subscribers receive entries (guarantee I4).
 
         Raises :class:`LeaseLost` if another node owns the channel, or the channel has moved or was deleted. Raises
         :class:`StaleVersion` if the channel is not at ``delta.base_version``.
@@ -266,10 +272,10 @@ class Channels:
             )
 
     async def record_polls(self, reports: Sequence[tuple[ChannelId, PollReport]]) -> list[ChannelHealth | None]:
-        """Record results of polls: pairs (channel id, report).
+        """Record results of polls, given as pairs (channel id, report).
 
-        Return, for each report in order, the data from which the caller judges the channel's health; None if no
-        judgement is due.
+        Return, for each report in order, the data from which the caller evaluates the channel's health. The value is
+        None if the channel does not exist, or if its health need not be evaluated.
         """
         commands = []
         for cid, report in reports:
@@ -379,7 +385,10 @@ class Channels:
         return [unpack_name(name or b"") for name in found]
 
     async def delete(self, cid: ChannelId) -> None:
-        """Delete a channel and its log. The caller ends the channel's subscriptions before and after this call."""
+        """Delete a channel and its log.
+
+        The caller has to end the channel's subscriptions before this call, and again afterwards.
+        """
         await self._redis.call_many(
             [script_command("channel_delete", _deleted_keys(cid), ""), ("SREM", keys.channel_registry(cid[:2]), cid)]
         )
@@ -426,9 +435,9 @@ def _parse_health(report: PollReport, condition: bytes, backoff_s: bytes, eviden
 def _first_fields(
     channel: Channel, before: StoredSnapshot, snapshot: Snapshot, first: Delta
 ) -> tuple[str | bytes, ...]:
-    """Return the fields of a channel whose log begins with the delta ``first``, as alternating names and values.
+    """Return the fields of a channel whose first delta in the log is ``first``, as alternating names and values.
 
-    ``before`` has the values that the channel's hash contains so far, and ``snapshot`` is the state after ``first``.
+    ``before`` has the stored values that ``snapshot``, the state after ``first``, may leave unchanged.
     """
     known = msgspec.structs.replace(before, kind=channel.kind, created_s=channel.created_s)
     snapshot = msgspec.structs.replace(snapshot, latest=merge_latest(first.changes, ()))

@@ -1,6 +1,7 @@
-"""The history of a channel's poll rates: changes only, and only the last ``MAX_POLL_RATES``.
+"""History of a channel's poll rates. Only changes are recorded, and only the last ``MAX_POLL_RATES`` are kept.
 
-It is packed in the field ``paces`` of the channel's hash, 8 bytes an entry, little-endian, oldest first:
+The history is packed in the field ``paces`` of the channel's hash, oldest entry first. An entry has 8 bytes,
+little-endian:
 
 ====  =======  ==================================================
 size  type     content

@@ -22,9 +22,9 @@ from service.store.client.redis_client import RedisClient
 WINDOW_S: Final = 3 * 86_400
 """Time for which an entry can be found after it was detected."""
 MAX_VERSION_ENTRIES: Final = 100
-"""New entries of one version that are listed; further ones are not."""
+"""Maximum number of new entries of one version that the table lists."""
 MAX_ENTRIES: Final = 1_000
-"""Entries of one channel that are listed: the latest."""
+"""Maximum number of entries in a channel's table. The latest are kept."""
 
 _POSTING_TICK_S: Final = 16
 _KEY_BYTES: Final = 6
@@ -34,8 +34,9 @@ _FIELD: Final = "entries"
 class ListedEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """An entry in the table of its channel.
 
-    ``key`` is a digest of the entry's key within the channel. Its present text is at ``position`` among the changes of
-    ``version``. From ``expires_s`` on (Unix s), searches do not find the entry.
+    - ``key``: digest of the key that identifies the entry within the channel.
+    - ``version``, ``position``: location of the entry's present text: the version, and the index among its changes.
+    - ``expires_s``: time from which searches no longer find the entry (Unix s).
     """
 
     key: bytes
@@ -44,11 +45,10 @@ class ListedEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     expires_s: int
 
     def registered_until_s(self, now_s: float) -> float:
-        """Return when a registration or withdrawal of this entry that is made at ``now_s`` expires. Times are Unix s.
+        """Return the expiry of a registration or withdrawal that is made at ``now_s``. Both are Unix s.
 
-        Of a registration and a withdrawal of the same name, the directory uses the one that expires later. The one that
-        is made later therefore has to expire later: the result grows with ``now_s``. It is at most a few hours after
-        ``expires_s``.
+        If the directory has both a registration and a withdrawal of this entry, the one with the later expiry applies.
+        The result therefore grows with ``now_s``. It is at most a few hours after ``expires_s``.
         """
         return self.expires_s + max(0.0, now_s - self.expires_s + WINDOW_S) // _POSTING_TICK_S
 
@@ -58,16 +58,16 @@ class ListedEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class EntryTable(msgspec.Struct, frozen=True, array_like=True):
-    """The entries of a channel that searches can find, the latest last.
+    """The entries of a channel that searches can find, oldest first.
 
-    ``checked_s`` is when all of them were last registered in the directory (Unix s).
+    ``checked_s`` is the last time when all these entries were registered in the directory (Unix s).
     """
 
     entries: tuple[ListedEntry, ...] = ()
     checked_s: int = 0
 
     def after(self, delta: Delta, now_s: float) -> "EntryTable":
-        """Return the table updated by ``delta``, a version of the channel, which may be in the table already.
+        """Return the table updated by the changes in ``delta``. Repeated updates by the same delta have no effect.
 
         New entries are added, and edited ones refer to their new text. Entries that have expired by ``now_s`` (Unix s)
         are removed.
@@ -99,7 +99,8 @@ class PublicEntry(msgspec.Struct, frozen=True):
 def entry_positions(delta: Delta) -> list[int]:
     """Return the positions in ``delta.changes`` of new and edited entries, up to ``MAX_VERSION_ENTRIES`` of each kind.
 
-    Changes of a page are no entries, and neither are the entries that a channel had before it was monitored.
+    Changes of a page are not counted as entries, and neither are the entries that a channel had before it was
+    monitored.
     """
     if delta.initial or delta.notice is not None:
         return []

@@ -24,7 +24,10 @@ from service.model import Change, ChannelId, Delta, Entry, Notice
 
 VERSIONS_PER_BLOCK: Final = 64
 VERSIONS_PER_MOVE: Final = 16
-"""Number of versions that are moved to a block together. Few channels have more outside of blocks."""
+"""Number of versions that are moved to a block together.
+
+A channel therefore seldom has more versions in separate fields.
+"""
 
 NEEDED_S: Final = 86_400.0 + 600.0
 """Age up to which versions are kept for outboxes: a day, and a margin for clocks and slow fan-outs."""
@@ -38,14 +41,20 @@ Redis uses up to a sixth more memory.
 
 MAX_BLOCKS: Final = 64
 MAX_NEEDED_BYTES: Final = 4 * 1024 * 1024
-_LEAST_BLOCKS: Final = 2
-"""Number of blocks that are kept even if they are older than ``MAX_AGE_S``."""
+_MIN_BLOCKS: Final = 2
+"""Number of latest blocks that are kept even if they are older than ``MAX_AGE_S``."""
 
 _MAX_FIELDS_BYTES: Final = 128 * 1024
-"""Maximum total size in bytes of the fields that are moved to a block together. Larger ones remain separate fields."""
+"""Maximum total size in bytes of the fields that are moved to a block together.
+
+If the fields are larger, they are not moved.
+"""
 
 _MAX_BEST_BYTES: Final = 32 * 1024
-"""Up to this size, text is compressed as well as possible, which takes 1 ms per kB, otherwise in 0.02 ms per kB."""
+"""Maximum size in bytes of a block that is compressed with the best quality.
+
+The best quality takes 1 ms per kB. Larger blocks are compressed with a lower quality, which takes 0.02 ms per kB.
+"""
 
 LATEST_FIELD: Final = "latest"
 _INDEX_FIELD: Final = "log"
@@ -56,8 +65,8 @@ _BEST_QUALITY, _QUICK_QUALITY = 11, 5
 class _Head(msgspec.Struct, array_like=True):
     """A delta without its changes.
 
-    ``count`` is the number of its changes. It is ``_AS_LATEST`` if the changes are not stored, because they are the
-    additions of exactly those entries that the field ``LATEST_FIELD`` contains.
+    ``count`` is the number of changes. It is ``_AS_LATEST`` if the delta adds exactly the entries in the field
+    ``LATEST_FIELD``. The changes are then not stored a second time.
     """
 
     version: int
@@ -68,11 +77,18 @@ class _Head(msgspec.Struct, array_like=True):
 
 
 _Texts = str | list[str]
-"""A list of texts. If no text contains a line feed, they are joined by line feeds, which takes fewer bytes."""
+"""A list of texts, stored as a string joined by line feeds, which takes fewer bytes.
+
+It is stored as a list if it is empty or a text contains a line feed.
+"""
 
 
 class _Deltas(msgspec.Struct, array_like=True):
-    """Deltas as columns. Each list after ``heads`` has one attribute of all changes of all deltas, in order."""
+    """Several deltas, stored by column.
+
+    ``heads`` has the deltas without their changes. Every other list has one attribute of all changes, in the order of
+    the deltas.
+    """
 
     heads: list[_Head]
     kinds: list[Literal["addition", "omission", "replacement"]]
@@ -88,14 +104,17 @@ class _Deltas(msgspec.Struct, array_like=True):
 
 
 class BlockInfo(msgspec.Struct, array_like=True, frozen=True):
-    """The size of a block's deltas in bytes. All of them were detected at ``newest_s`` (Unix s) or before."""
+    """Size and age of a block of deltas.
+
+    ``size_bytes`` is the size of the deltas. ``newest_s`` is the time when the newest of them was detected (Unix s).
+    """
 
     size_bytes: int
     newest_s: float
 
 
 class _Index(msgspec.Struct, array_like=True, frozen=True):
-    """The blocks of a log, in order, from the block with the number ``first``."""
+    """The blocks of a log, in order. ``first`` is the number of the first block."""
 
     first: int
     blocks: tuple[BlockInfo, ...]
@@ -110,14 +129,17 @@ class LatestNeeded(Exception):
 
 
 class LogUpdate(msgspec.Struct, frozen=True):
-    """A change to a channel's hash: names of fields to delete, and fields to set, as names followed by values."""
+    """A change to a channel's hash.
+
+    ``deleted`` are names of fields to delete. ``written`` has the fields to set, as alternating names and values.
+    """
 
     deleted: tuple[str, ...]
     written: tuple[str | bytes, ...]
 
 
 def fields_before(version: int) -> list[str]:
-    """Return the names of the fields that :func:`append` needs, to add the version after ``version``."""
+    """Return the names of the fields that :func:`append` needs when it adds the version after ``version``."""
     if (version + 1) % VERSIONS_PER_MOVE:
         return [LATEST_FIELD, str(version)]
     first = _first_version(_block_number(version))
@@ -170,7 +192,7 @@ def count_outdated(blocks: Sequence[BlockInfo], now_s: float) -> int:
     size_bytes = sum(block.size_bytes for block in blocks)
     for count, block in enumerate(blocks[:-1]):
         left, age_s = len(blocks) - count, now_s - block.newest_s
-        is_old = age_s > MAX_AGE_S and left > _LEAST_BLOCKS
+        is_old = age_s > MAX_AGE_S and left > _MIN_BLOCKS
         if size_bytes <= MAX_NEEDED_BYTES and (
             age_s <= NEEDED_S or not (is_old or size_bytes > MAX_BYTES or left > MAX_BLOCKS)
         ):
@@ -185,7 +207,10 @@ def encode(delta: Delta) -> bytes:
 
 
 def encode_first(delta: Delta, latest: Sequence[Entry]) -> bytes:
-    """Encode the first delta of a channel, without its changes if they are the latest entries (newest first)."""
+    """Encode the first delta of a channel. ``latest`` are the channel's latest entries, newest first.
+
+    If the delta adds exactly these entries, its changes are left out, because they are stored in a field of their own.
+    """
     added = tuple(Change("addition", entry) for entry in reversed(latest))
     return _encode([delta], as_latest=delta.changes == added)
 

@@ -21,9 +21,10 @@ _MAX_CHANNEL_BYTES = 5_184 * _KIBIBYTE
 _LARGE_BYTES = 128 * _KIBIBYTE
 _MAX_LARGE_BYTES = 48 * 1024 * _KIBIBYTE
 _MAX_TOTAL_BYTES = 64 * 1024 * _KIBIBYTE
-"""Maximum size of the queues of all channels together.
+"""Maximum size in bytes of the queues of all channels together.
 
-``_MAX_LARGE_BYTES`` is a lower limit for the queues above ``_LARGE_BYTES``; it leaves space for the small ones.
+Queues that exceed ``_LARGE_BYTES`` may use only ``_MAX_LARGE_BYTES`` of it together, which leaves space for smaller
+queues.
 """
 _TRIES = 8
 _RANDOM_BYTES = 32

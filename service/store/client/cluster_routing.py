@@ -1,10 +1,10 @@
 """Connection pools per Redis node, and the routing of commands to the nodes of a Redis Cluster.
 
 No setting states whether Redis is a cluster. Only a cluster node replies with a MOVED error; the first such error makes
-the client fetch the slot map. The client of a single Redis never requests one.
+the client fetch the slot map. The client of a standalone Redis never requests one.
 
-In a cluster, a write is acknowledged only when a replica has it too (``WAIT``), if its master has a replica. A failover
-therefore loses no acknowledged write (docs/decisions/0020).
+In a cluster, a write is acknowledged only when a replica has it too (``WAIT``), so that a failover loses no
+acknowledged write (docs/decisions/0020). A write to a master without a replica is acknowledged at once.
 """
 
 import asyncio
@@ -137,10 +137,12 @@ _LATER = (exceptions.TryAgainError, exceptions.ClusterDownError, exceptions.Read
 class NodePools:
     """Connection pools for one kind of command, one pool per Redis node.
 
-    A pool has up to ``connections`` connections; a reply is awaited for ``timeout_s`` seconds. If a connection to a
-    single Redis breaks, the command is sent again, up to ``tries`` times in all; with ``tries`` 1, a command that may
-    have run is never repeated. If ``replicated`` is true, writes wait for a replica. ``guard`` refuses commands if the
-    store belongs to another fleet or has lost data.
+    - ``guard``: refuses commands if the store belongs to another fleet or has lost data; None for no guard.
+    - ``connections``: maximum number of connections of a pool.
+    - ``timeout_s``: maximum time to wait for a reply, and for a free connection.
+    - ``tries``: maximum number of times that a command is sent to a standalone Redis if the connection breaks. If it is
+      1, a command that Redis may have run is not sent again, not even in a cluster.
+    - ``replicated``: whether writes wait for a replica.
     """
 
     def __init__(
@@ -201,8 +203,8 @@ class NodePools:
     async def _refresh_after_errors(self, failed: Mapping[int, Exception], commands: Sequence[Command]) -> None:
         """Fetch the slot map after commands have failed.
 
-        ``failed`` has the error of each, by its index in ``commands``. The map is requested first from nodes that a
-        redirection named, and last from nodes that did not reply.
+        ``failed`` maps the index of each failed command in ``commands`` to its error. The map is requested first from
+        the nodes named in redirections, and last from nodes that did not reply.
         """
         moved = [error.node_addr for error in failed.values() if isinstance(error, exceptions.MovedError)]
         if not moved and (
@@ -219,9 +221,9 @@ class NodePools:
         return has_other_nodes and (isinstance(error, _LATER) or (self._tries > 1 and isinstance(error, NO_REPLY)))
 
     async def _send(self, indexed: Sequence[tuple[int, Command]], replies: list[Any]) -> None:
-        """Send commands to their nodes, to all nodes concurrently.
+        """Send commands to their nodes, concurrently if there are several nodes.
 
-        ``indexed`` has pairs (index, command). The reply or the error is stored at this index of ``replies``.
+        ``indexed`` has pairs (index, command). The reply or error of a command is stored in ``replies`` at its index.
         """
         if not self._slots:
             await self._send_to_node(None, indexed, replies)
@@ -268,7 +270,7 @@ class NodePools:
         return self._slots.master(slot) if slot is not None else next(iter(self._slots.masters), None)
 
     async def call_on_node(self, node: Address, commands: Sequence[Command]) -> list[Any]:
-        """Run commands without keys on one node, once. The reply of a failed command is its exception."""
+        """Run commands without keys on one node, without retries. The reply of a failed command is its exception."""
         self._check_usable()
         return await run_commands(self._pool(node), commands)
 

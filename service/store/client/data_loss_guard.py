@@ -3,12 +3,17 @@
 The store holds the id of its fleet and a counter, which processes increment every ``COUNTER_INTERVAL_MS`` ms. A process
 remembers the last identity that it trusted and shares it with the other processes of its machine in a file.
 
-The store has lost data if it has no id although a process has seen one, if it has the id of another fleet, or if its
-counter is less than a value that a process has seen. A process that finds such a store stops using it until the
-operator accepts it (``coronet admin accept-store``) or the right data is back.
+The store has lost data in each of these cases:
+
+- It has no fleet id, although a process has seen one.
+- It has the id of another fleet.
+- Its counter is lower than a value that a process has seen.
+
+A process that finds such a store stops using it until the operator accepts it (``coronet admin accept-store``) or
+restores the data.
 
 With ``appendfsync everysec`` a power cut may lose the last second or two of writes. That must not stop a fleet, so a
-counter that is up to ``MAX_COUNTER_LAG`` behind is trusted.
+counter that is up to ``MAX_COUNTER_LAG`` lower is trusted.
 
 Each new connection reads the identity first, because a Redis that restarts drops all connections.
 :class:`service.store.client.data_loss_monitor.DataLossMonitor` reads it again every few seconds to detect ``FLUSHALL``.
@@ -34,7 +39,10 @@ from service.store.client import keys
 
 COUNTER_INTERVAL_MS: Final = 2_000
 MAX_COUNTER_LAG: Final = 2
-"""How far the counter may fall behind: the increments that a power cut can lose if Redis syncs once a second."""
+"""Number of counter increments that may be missing from a trusted store.
+
+A power cut can lose that many if Redis writes to disk once a second.
+"""
 
 SCHEMA_VERSION: Final = 1
 """Version of the stored data that this program writes; docs/developers.md states when it changes."""
@@ -62,14 +70,15 @@ _SENTENCES: Final = {
 
 
 class StoreIdentity(msgspec.Struct, frozen=True):
-    """The identity that the store reports. Times are in ms of Redis's clock.
+    """The identity that the store reports.
 
-    ``fleet`` is the fleet's id; "" if the store has none. ``counter`` was last incremented at ``grown_ms``.
-    ``accepted_ms`` is the time when the operator last accepted the store. ``refused`` is the reason why a process
-    refused the store; "" if no process did. After a refusal no other process uses the store either.
-
-    ``schema`` is the version of the stored data, and ``needs`` is the oldest schema version that a program must know to
-    use the data. Both are 0 if the store does not state them.
+    - ``fleet``: id of the fleet; "" if the store has none.
+    - ``counter``: counter that is incremented while processes use the store.
+    - ``grown_ms``: when the counter was last incremented (Unix ms, Redis's clock).
+    - ``accepted_ms``: when the operator last accepted the store (Unix ms, Redis's clock).
+    - ``refused``: why a process has refused the store, after which no process uses it; "" if none has.
+    - ``schema``: version of the stored data; 0 if unknown.
+    - ``needs``: oldest schema version that a program must know to use the data; 0 if unknown.
     """
 
     fleet: str = ""
@@ -87,8 +96,9 @@ READ_IDENTITY: Final = ("HMGET", keys.STORE_IDENTITY, *StoreIdentity.__struct_fi
 class TrustedIdentity(msgspec.Struct, frozen=True):
     """The last identity that this machine trusted. The identity file contains it as JSON.
 
-    ``fleet`` is "" if no identity was trusted yet. ``at_ms`` is the time when it was trusted (Redis's clock). A
-    ``counter`` of 0 means that the fleet's id was created and the store has not been used yet.
+    - ``fleet``: id of the fleet; "" if no identity was trusted yet.
+    - ``counter``: value of the counter; 0 if the fleet's id was created and the store has not been used yet.
+    - ``at_ms``: when the identity was trusted (Unix ms, Redis's clock).
     """
 
     fleet: str = ""
@@ -97,11 +107,15 @@ class TrustedIdentity(msgspec.Struct, frozen=True):
 
     @property
     def in_use(self) -> bool:
-        """Whether the counter has advanced so far that a power cut cannot have lost the fleet's id."""
+        """Whether the store was used long enough that a power cut cannot have lost the fleet's id.
+
+        The id is written before the counter is incremented, and a power cut loses at most ``MAX_COUNTER_LAG``
+        increments.
+        """
         return self.counter > MAX_COUNTER_LAG
 
     def is_newer_than(self, other: "TrustedIdentity") -> bool:
-        """Whether this identity was trusted later than ``other``, or at the same time with a greater counter."""
+        """Whether this identity was trusted later than ``other``, or at the same time with a higher counter."""
         return (self.at_ms, self.counter) > (other.at_ms, other.counter)
 
 
@@ -133,7 +147,7 @@ class IdentityFile:
     """The file with the last trusted identity, which the processes of one machine share."""
 
     def __init__(self, path: Path) -> None:
-        """Create an object for the file at ``path``, which need not exist."""
+        """Create an accessor for the identity file at ``path``, which need not exist."""
         self.path = path
 
     def read(self) -> TrustedIdentity:
@@ -201,11 +215,11 @@ class DataLossGuard:
         return self.trusted
 
     def evaluate(self, found: StoreIdentity, seen: TrustedIdentity) -> None:
-        """Decide whether the store may be used.
+        """Decide whether the store may be used, and store the decision.
 
-        ``found`` is the identity that the store has reported. ``seen`` is the identity that was trusted when the query
-        was sent; a newer trusted identity must not be used, because other processes may have incremented the counter
-        since then.
+        ``found`` is the identity that the store has reported, and ``seen`` is the one that was trusted when the query
+        was sent. A later trusted identity would be wrong here: if another process has incremented the counter since the
+        query, ``found`` would look outdated.
         """
         self.current = found
         reason = refusal_reason(found, seen)

@@ -27,9 +27,9 @@ from service.tick_timer import TickTimer
 _CHECK_INTERVAL_S: Final = COUNTER_INTERVAL_MS / 1_000
 _SAVE_INTERVAL_MS: Final = 60_000
 _ERASURES_READ_S: Final = 600
-"""Each write to the erasure file contains the erasures of this many last seconds.
+"""Length in seconds of the period whose erasures are written to the erasure file at each save.
 
-That is many times the interval between two writes.
+The period is many times the interval between two saves.
 """
 
 log = structlog.get_logger(__name__)
@@ -45,9 +45,9 @@ class DataLossMonitor:
         self._has_saved_erasures = False
 
     async def run(self, timer: TickTimer) -> None:
-        """Monitor the identity until the task is cancelled, and save the trusted identity in the file.
+        """Read the identity about every two seconds, at ticks of ``timer``, until the task is cancelled.
 
-        It is read about every two seconds, at ticks of ``timer``.
+        The trusted identity and recent erasures are saved in files.
         """
         try:
             while True:
@@ -101,10 +101,12 @@ class DataLossMonitor:
     async def accept(self, fleet: str = "", counter: int = 0) -> None:
         """Accept the store as it is, so that every process uses it again.
 
-        The store gets the id of the fleet that this machine trusts. Without such an id it gets ``fleet``; if that is
-        "", it keeps its own id or gets a new one. The store's counter becomes greater than before, greater than
-        ``counter``, and greater than every value that a process of this machine has seen. Raises
-        :class:`StoreUnavailable`.
+        - The store gets the id of the fleet that this machine trusts. If there is none, it gets the id ``fleet``. If
+          that is "", it keeps its own id or gets a new one.
+        - The store's counter becomes higher than its present value, than ``counter``, and than the value that this
+          process trusts.
+
+        Raises :class:`StoreUnavailable`.
         """
         guard, seen = self._redis.guard, self._redis.guard.trusted
         reply = await self._redis.call_unguarded(
@@ -134,7 +136,10 @@ class DataLossMonitor:
         self._is_refused = is_refused
 
     def _is_save_due(self) -> bool:
-        """Return whether to save the trusted identity: at first use, once a minute, and if the fleet has changed."""
+        """Return whether the trusted identity has to be saved.
+
+        It is saved when the store is first in use, once a minute, and when the fleet has changed.
+        """
         seen, saved = self._redis.guard.trusted, self._saved
         is_saved = saved.fleet == seen.fleet and 0 <= seen.at_ms - saved.at_ms < _SAVE_INTERVAL_MS
         return seen.in_use and not is_saved

@@ -23,7 +23,7 @@ class ErasureFile:
     """The erasure file of one machine, which the machine's programs share."""
 
     def __init__(self, identity_file: Path) -> None:
-        """Create an object for the erasure file beside the identity file; neither need exist."""
+        """Create an accessor for the erasure file beside ``identity_file``. Neither file need exist."""
         self.path = identity_file.with_name(f"{identity_file.name}.erased")
 
     def read(self) -> dict[UserId, int]:

@@ -388,15 +388,19 @@ def keyspace(number: Keyspace) -> tuple[str, str, str, str, str]:
 
 
 CELL_BUCKETS = 1 << 14
-"""Number of buckets of cells. Few buckets have many cells each, which saves keys; many buckets have small hashes."""
+"""Number of buckets of cells.
+
+With fewer buckets, there are fewer keys, but the hash of each bucket is larger and slower.
+"""
 _CACHED_CELLS = 10_000
 
 
 @lru_cache(_CACHED_CELLS)
 def cell_id(address: CellAddress) -> bytes:
-    """Return the id of a matrix cell, the rendezvous point H(pair, partition, replica) as a digest of 64 bits.
+    """Return the id of a matrix cell: a digest of 64 bits of its AV-pair, partition and replica.
 
-    The id of the cell (0, 0) is the digest of the pair itself.
+    This is the paper's rendezvous point H(pair, partition, replica). The id of the cell with partition 0 and replica 0
+    is the digest of the pair itself.
     """
     pair = address.pair.encode("latin-1")
     if address.partition == address.replica == 0:
@@ -438,7 +442,10 @@ def usage_count(uid: UserId, what: str) -> str:
 
 
 USAGE_KINDS = ("command", "form", "url", "import", "invitation", "guests", "managers")
-"""Values of ``what`` in :func:`usage_count`; in group chats also ``command:H``, where H is a hash of the occupant."""
+"""Possible values of ``what`` in :func:`usage_count`.
+
+For group chats, there are also values ``command:H``, where H is a hash of the occupant.
+"""
 
 
 def erasable_user_keys(uid: UserId) -> tuple[str, ...]:

@@ -24,13 +24,13 @@ Value = str | bytes | int | float
 Command = tuple[Value, ...]
 
 NO_REPLY = (exceptions.ConnectionError, exceptions.TimeoutError, OSError)
-"""Errors of commands that Redis may or may not have run."""
+"""Errors after which it is unknown whether Redis has run the command."""
 
 _MAX_SCRIPTS = 500
 
 
 async def close_pool(pool: Redis) -> None:
-    """Close a pool's connections. A connection that a command in progress still opens is closed at once."""
+    """Close a pool's connections. A connection that is being opened meanwhile is closed as soon as it is open."""
     pool.connection_pool.connection_class.is_closed = True  # type: ignore[attr-defined]  # see connection_class
     await pool.aclose()
 
@@ -96,8 +96,8 @@ class DirectConnection(AbstractConnection):
     async def _send(self, packed: bytes) -> None:
         """Send bytes. If the socket does not accept them at once, wait until it does.
 
-        The driver sends within ``asyncio.wait_for``, which starts a task, and before Python 3.12 drops a cancellation
-        that arrives when the task ends: the cancelled caller would then wait for a reply.
+        The driver's own method is not used, for two reasons. It starts a task for each call. Before Python 3.12, it may
+        also lose a cancellation, so that the cancelled caller continues to wait for a reply.
         """
         try:
             self._writer.write(packed)
@@ -125,14 +125,14 @@ class DirectConnection(AbstractConnection):
 
 
 def connection_class(kind: type[AbstractConnection]) -> type[AbstractConnection]:
-    """Return a new subclass of :class:`DirectConnection` and the driver's class ``kind``, for one pool."""
+    """Return a new class for one pool. Its bases are :class:`DirectConnection` and the driver's class ``kind``."""
     return type("DirectConnection", (DirectConnection, kind), {})
 
 
 class QuickPool(BlockingConnectionPool):
-    """A pool that lends a connection at once if one is free and no other command waits for one.
+    """A connection pool with a fast path: a free connection is lent at once if no other command waits for one.
 
-    The driver starts a timer and takes locks for each command, and checks twice whether the connection is open.
+    The driver's pool is slower: for each command it starts a timer, takes locks, and checks the connection twice.
     """
 
     _waiting = 0
@@ -171,7 +171,10 @@ class _SentScripts:
     """The scripts that were sent over one connection. Redis caches them until its script cache is flushed."""
 
     flushes = 0
-    """Number of noticed flushes of the script cache. After each, all connections send scripts in full again."""
+    """Number of flushes of Redis's script cache that this process has noticed.
+
+    When the number grows, all connections send scripts in full again.
+    """
 
     def __init__(self) -> None:
         self._digests = set[str]()
@@ -215,7 +218,7 @@ async def run_commands(client: Redis, commands: Sequence[Command]) -> list[Any]:
 
 
 async def _exchange(client: Redis, commands: Sequence[Command]) -> list[Any]:
-    """Send commands and return their replies in the types of the driver.
+    """Send commands and return their replies, converted to the driver's types.
 
     If the connection breaks, the commands are sent again over a new one, as often as the pool's retry policy allows.
     """

@@ -1,4 +1,4 @@
-"""Client of Redis: commands, scripts and batches, over the connection pools of one Redis or of a Redis Cluster.
+"""Client of Redis: commands, scripts and batches, over connection pools to a standalone Redis or to a Redis Cluster.
 
 Commands that are issued at the same moment share one round trip (``command_batching``). Errors of the driver are raised
 as :class:`StoreUnavailable` if Redis is unavailable, and unchanged if the command is invalid.
@@ -26,7 +26,7 @@ from service.store.client.node_connections import Command, Value
 __all__ = ["MAX_BLOCK_S", "Command", "RedisClient", "RedisRepository", "Value", "script_command"]
 
 MAX_BLOCK_S = 5.0
-"""Longest time that a blocking command may block."""
+"""Maximum time in seconds that a blocking command may block."""
 
 # Maximum connections per node, by kind of command. A command waits while all are busy: Redis would not get faster with
 # more connections, and each costs a file descriptor.
@@ -51,7 +51,10 @@ _REFUSALS = (
 )
 
 _INCLUDE = "-- include "
-"""Prefix of a line in a script that is replaced by the text of another script: a library of local functions."""
+"""Prefix of a line in a script that includes a library.
+
+The line is replaced by the text of the script that it names, which defines local functions.
+"""
 
 
 @cache
@@ -102,12 +105,18 @@ def _find_error(commands: Sequence[Command], replies: Sequence[Any]) -> Exceptio
 
 
 class RedisClient:
-    """A client of one Redis or of a Redis Cluster.
+    """A client of a standalone Redis or of a Redis Cluster.
 
-    It has separate connection pools for five kinds of commands: prompt commands, blocking commands, commands that must
-    not be repeated, urgent scripts, and commands about the store's identity. A command is sent again if another node
-    serves its slot now. It is also sent again if the connection breaks before the reply, unless it must not be
-    repeated.
+    It has separate connection pools for five kinds of commands:
+
+    - ordinary commands, which Redis answers at once
+    - blocking commands, which may wait in Redis
+    - commands that must not run twice
+    - urgent scripts, which must not wait for a free connection
+    - commands about the store's identity, which the guard does not refuse
+
+    If another node serves a command's slot now, the command is sent there. If the connection breaks before the reply,
+    the command is sent again, unless it must not run twice.
 
     Every method that sends commands may raise :class:`StoreUnavailable`.
     """
@@ -115,8 +124,8 @@ class RedisClient:
     def __init__(self, settings: Settings, *, is_guarded: bool = True) -> None:
         """Create the connection pools. Connections are opened when they are needed.
 
-        If ``is_guarded`` is False, the store's identity is not verified, for programs that replace the store's data.
-        Raises :class:`SettingsInvalid`.
+        If ``is_guarded`` is False, the store's identity is not verified. Programs that replace the store's data need
+        this. Raises :class:`SettingsInvalid`.
         """
         self.guard = DataLossGuard(settings.store_identity_file)
         guard = self.guard if is_guarded else None
@@ -198,7 +207,7 @@ class RedisClient:
         return sorted(set(self._slots.masters))
 
     async def close(self) -> None:
-        """Close all connections, concurrently; if the caller is cancelled, all of them are still being closed."""
+        """Close all connections concurrently. If the caller is cancelled, the connections are closed nevertheless."""
         pools = (self._prompt, self._blocking, self._once, self._urgent, self._unguarded)
         await asyncio.gather(*(each.close() for each in pools))
 

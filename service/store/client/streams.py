@@ -35,7 +35,7 @@ async def wait_for_entries(redis: RedisClient, stream: str, after: str, count: i
 async def read_page(redis: RedisClient, stream: str, before: str, count: int) -> tuple[list[Entry], str]:
     """Return ``count`` entries of a stream, newest first, and the id to pass as ``before`` for the next page.
 
-    The id "" stands for the newest entries. It is also returned with the last page.
+    To get the newest entries, pass "". The returned id is "" if there are no further entries.
     """
     found = await redis.call("XREVRANGE", stream, f"({before}" if before else "+", "-", "COUNT", count + 1)
     page = [_parse(entry) for entry in found[:count]]

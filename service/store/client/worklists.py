@@ -20,10 +20,10 @@ def unique_timestamp() -> float:
 
 
 class Worklist(RedisRepository):
-    """A sorted set of users, by the timestamp of their last addition."""
+    """A sorted set of users. The score of a user is the timestamp of the user's last addition."""
 
     def __init__(self, redis: RedisClient, key: str) -> None:
-        """Create the list that is stored at ``key``."""
+        """Create an accessor for the worklist stored at ``key``."""
         super().__init__(redis)
         self._key = key
 
@@ -32,15 +32,20 @@ class Worklist(RedisRepository):
         return ("ZADD", self._key, *(part for uid in uids for part in (unique_timestamp(), uid)))
 
     async def timestamps(self, uids: Collection[UserId]) -> dict[UserId, float | None]:
-        """Return the timestamps of users; None for a user who is not listed.
+        """Return the timestamp of each user's last addition; None for a user who is not listed.
 
-        They must be read before the caller checks whether the users have work.
+        A caller that wants to remove users has to call this before it checks whether they have work.
         """
         found = await self._redis.call("ZMSCORE", self._key, *uids) if uids else []
         return dict(zip(uids, found, strict=True))
 
     async def remove(self, timestamps: Mapping[UserId, float | None], uids: Iterable[UserId]) -> None:
-        """Remove ``uids``, users without work, except those who were added after their ``timestamps`` were read."""
+        """Remove users who have no work.
+
+        ``uids`` are the users, and ``timestamps`` is the result of :meth:`timestamps` from before the caller's check. A
+        user whose timestamp has changed since then was added again and stays. A user whose timestamp was None was not
+        listed and is ignored.
+        """
         await self._redis.call_many(
             [
                 script_command("zset_remove_if_unchanged", (self._key,), uid, repr(stamp))

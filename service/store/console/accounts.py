@@ -175,7 +175,10 @@ class AccountStore(RedisRepository):
         return False
 
     async def _find_link(self, token: str) -> tuple[str, Mapping[str, Account]] | None:
-        """Return the name of the account whose password the token can set, and all accounts; None if it is invalid."""
+        """Return the name of the account whose password the token can set, and all accounts.
+
+        The result is None for an invalid token.
+        """
         links, accounts = await asyncio.gather(self._redis.call("HGETALL", keys.CONSOLE_PASSWORD_LINKS), self.all())
         for name, packed in links.items():
             link, account = msgspec.msgpack.decode(packed, type=_PasswordLink), accounts.get(name.decode())

@@ -22,10 +22,10 @@ _ID_DIGITS = 16
 
 
 class ApiKey(msgspec.Struct, frozen=True):
-    """An API key named ``name``. Times are Unix s.
+    """An API key of the account ``account``, which was created at ``account_since_s`` (Unix s).
 
-    It belongs to ``account``, which was created at ``account_since_s``. It grants the permissions in ``scopes`` that
-    the present role of the account also grants.
+    ``name`` is the name of the key. The key grants the permissions in ``scopes`` that the account's present role also
+    grants.
     """
 
     id: str

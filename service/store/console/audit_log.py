@@ -64,7 +64,7 @@ class AuditLog(RedisRepository):
     async def page(self, before: str = "", count: int = 50) -> tuple[list[AuditRecord], str]:
         """Return ``count`` actions, newest first, and the id to pass as ``before`` for the next page.
 
-        The id "" stands for the newest actions. It is also returned with the last page.
+        To get the newest actions, pass "". The returned id is "" if there are no further actions.
         """
         await self._log_interrupted()
         found, following = await read_page(self._redis, keys.AUDIT_LOG, before, count)
@@ -72,7 +72,10 @@ class AuditLog(RedisRepository):
         return [AuditRecord(entry_id, decode(fields[b"d"])) for entry_id, fields in found], following
 
     async def _log_interrupted(self) -> None:
-        """Move actions to the log that a console process began but did not end, because it failed."""
+        """Move interrupted actions to the log.
+
+        They were begun by a console process that failed before it called :meth:`end`.
+        """
         begun = await self._redis.call("HGETALL", keys.AUDIT_PENDING)
         long_ago_s = time.time() - _MAX_DURATION_S
         lost = [

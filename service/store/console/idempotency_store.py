@@ -10,7 +10,10 @@ _RESPONSE_TTL_S = 24 * 3600
 
 
 _IN_PROGRESS_TTL_S = 120
-"""How long a request counts as in progress. After a crash of the console, it can be repeated afterwards."""
+"""Maximum time in seconds that a request counts as in progress.
+
+If the console crashes during a request, the request can be sent again after this time.
+"""
 
 
 class StoredResponse(msgspec.Struct, frozen=True):

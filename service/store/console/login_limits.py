@@ -40,7 +40,7 @@ _ACCOUNT_AND_NETWORK_LIMITS: Final = {_MINUTE: 5, _HOUR: 20}
 _ACCOUNT_LIMIT: Final = 100
 """Maximum number of login attempts per hour for one account from all unknown browsers.
 
-Five networks have to use up their limits before the account is closed to unknown browsers.
+A single network has a lower limit, so only attempts from at least five networks can reach this one.
 """
 
 

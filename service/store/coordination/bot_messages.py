@@ -15,10 +15,13 @@ _STANZAS_TTL_S: Final = 86_400
 
 
 class BotNotice(msgspec.Struct, frozen=True):
-    """A notice to the other bots: a message of this user was stored, or the user's client has sent an ad-hoc command.
+    """A notice from one bot process to the others.
 
-    ``adhoc_command`` is the command as the bots serialize it; it is empty if a message was stored. ``session`` is the
-    id of the XMPP session that has to reply to the command.
+    It has one of two meanings:
+
+    - A message of the user ``user`` was stored: ``adhoc_command`` is empty.
+    - The user's client has sent an ad-hoc command: ``adhoc_command`` is the command as the bots serialize it, and
+      ``session`` is the id of the XMPP session that has to reply.
     """
 
     uid: UserId
@@ -27,7 +30,7 @@ class BotNotice(msgspec.Struct, frozen=True):
 
 
 class BotMessages(RedisRepository):
-    """Streams between bot processes. Every method may raise :class:`StoreUnavailable`."""
+    """Sends notices and stanzas between bot processes. Every method may raise :class:`StoreUnavailable`."""
 
     async def notify(self, notices: Sequence[BotNotice]) -> None:
         """Send notices to the other bots."""

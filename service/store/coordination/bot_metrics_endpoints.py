@@ -9,7 +9,7 @@ _ANNOUNCEMENT_TTL_S = 60.0
 
 
 class BotMetricsEndpoints(RedisRepository):
-    """URLs of the metrics of all running bots, which are not members of the ring."""
+    """Metrics URLs of all running bots. Bots are not in the ring of workers, so they announce their URLs here."""
 
     async def announce(self, metrics_url: str) -> None:
         """Announce the URL of a bot's metrics for one minute; the caller repeats the call before the minute ends.

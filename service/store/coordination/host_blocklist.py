@@ -28,7 +28,7 @@ class BlockedHosts(RedisRepository):
     """
 
     def __init__(self, redis: RedisClient, key: str = keys.BLOCKED_HOSTS) -> None:
-        """Create the list that is stored at ``key``."""
+        """Create an accessor for the list of blocked hosts stored at ``key``."""
         super().__init__(redis)
         self._key = key
 
@@ -58,9 +58,10 @@ class BlockedHosts(RedisRepository):
             raise HostBlocked("{host} is blocked here by an admin.", host=name)
 
     async def add(self, name: str, block: HostBlock) -> None:
-        """Block the host or domain ``name``, with all hosts in it. Workers read the hosts of publishers periodically.
+        """Block the host or domain ``name``, with all hosts in it.
 
-        Raises :class:`LimitReached` if ``MAX_BLOCKED_HOSTS`` hosts are blocked already.
+        Workers read the list of blocked publishers periodically, so the block takes effect after a short delay. Raises
+        :class:`LimitReached` if ``MAX_BLOCKED_HOSTS`` hosts are blocked already.
         """
         if await self._redis.call("HLEN", self._key) >= MAX_BLOCKED_HOSTS:
             raise LimitReached(f"{MAX_BLOCKED_HOSTS:,} names are blocked already. Block a domain instead of its hosts.")

@@ -20,7 +20,7 @@ MAX_BOUNDED_CHANNELS = 10_000
 class BoundsRevision(msgspec.Struct, frozen=True, omit_defaults=True):
     """A channel's poll bounds, set at ``at_s`` (Unix s) by the admin ``by``.
 
-    ``before`` are the bounds that they replaced.
+    ``before`` are the bounds before this change.
     """
 
     bounds: ChannelBounds
@@ -64,7 +64,10 @@ class PollBoundsStore(RedisRepository):
         await self._redis.call_many([("HDEL", keys.POLL_BOUNDS, cid), ("INCR", keys.POLL_BOUNDS_EDITION)])
 
     async def load(self, known: BoundsSnapshot) -> BoundsSnapshot:
-        """Return the bounds of all channels; ``known`` itself if no bounds have changed since it was read."""
+        """Return the poll bounds of all channels.
+
+        ``known`` is the last result; it is returned again if no bounds have changed since.
+        """
         edition = int(await self._redis.call("GET", keys.POLL_BOUNDS_EDITION) or 0)
         if edition == known.edition:
             return known

@@ -17,11 +17,15 @@ from service.store.client.redis_client import RedisRepository, script_command
 
 SECONDS_PER_HOUR = 3600.0
 SHORTEST_SITE_PAUSE_S = 30.0
-"""The shortest pause of a site, and the first pause of a site that states no duration."""
+"""Minimum length of a site's pause. It is also the length of the first pause if the publisher states no duration."""
 LONGEST_SITE_PAUSE_S = 86_400.0
 _POLLS_IN_A_ROW = 3
 _PAUSE_KEPT_MS = 3_600_000
-"""For how long a site's pause is kept after its end: requests then begin slowly, and the next pause may be longer."""
+"""Time for which a site's pause is remembered after its end.
+
+In the first minutes of this time, requests are granted at a lower rate. If the publisher requests another pause without
+a duration, the new pause is twice as long as the remembered one.
+"""
 
 
 class RateLimit(NamedTuple):
@@ -75,9 +79,10 @@ class RequestBudgets(RedisRepository):
         """Take a token of a channel's poll budget and one of its ``network``, unless the channel or ``site`` is paused.
 
         ``polls_per_hour`` is the rate of the channel's budget. Return the time to wait for each cause; the poll is
-        granted if all times are 0.0. A poll that is refused because of a pause, or of the channel's own budget, takes
-        no token. To save a round trip, tokens are taken while the pauses are read, and are returned if the poll is
-        refused.
+        granted if all times are 0.0.
+
+        A poll that a pause or the channel's own budget refuses takes no token. To save a round trip, tokens are taken
+        while the pauses are read, and are returned after such a refusal.
         """
         polls = RateLimit(cid, polls_per_hour / SECONDS_PER_HOUR, _POLLS_IN_A_ROW)
         commands: list[Command] = [
@@ -99,9 +104,9 @@ class RequestBudgets(RedisRepository):
         return float(wait_ms) / 1000
 
     async def charge_network(self, network: RateLimit) -> None:
-        """Take a token of a network after a request whose network was unknown before the response.
+        """Take a token of a network for a request that was already sent, because its network was unknown before.
 
-        The number of tokens can become negative, down to minus one burst.
+        The number of tokens may become negative, down to ``-network.burst``.
         """
         await self._redis.call(*_network(network, min_tokens=-network.burst))
 
@@ -113,8 +118,8 @@ class RequestBudgets(RedisRepository):
     async def site_rates(self) -> dict[str, float]:
         """Return all rates that admins have set (requests per second), by site.
 
-        The result is a copy of all rates for planning. When a request is granted or refused, the rate is read from a
-        key of the site.
+        The rates are read from a copy in one key, which is meant for planning. Requests are granted by the rate in the
+        site's own key.
         """
         found: dict[bytes, bytes] = await self._redis.call("HGETALL", keys.SITE_RATES)
         return {site.decode(): float(rate) for site, rate in found.items()}
@@ -139,17 +144,21 @@ class RequestBudgets(RedisRepository):
         )
 
     async def paused_s(self, cid: ChannelId, site: str = "") -> float:
-        """Return the seconds until neither a channel nor its ``site`` is paused; 0.0 if neither is paused now."""
+        """Return the remaining time of the pause of a channel or of its ``site``, in seconds.
+
+        If both are paused, the result is the longer time. It is 0.0 if neither is paused.
+        """
         channel_ms, site_s = await asyncio.gather(
             self._redis.call("PTTL", keys.poll_pause(cid)), self.site_paused_s(site)
         )
         return float(max(0, channel_ms / 1000, site_s))
 
     async def pause_site(self, site: str, for_s: float | None) -> float:
-        """Pause all requests to a site for ``for_s`` seconds at its publisher's request; return the remaining seconds.
+        """Pause all requests to a site at its publisher's request; return the seconds until the pause ends.
 
-        A pause lasts between half a minute and a day. An active pause that ends later remains. If ``for_s`` is None,
-        because the publisher stated no duration, the pause is twice as long as the last one.
+        ``for_s`` is the requested duration; None if the publisher stated none. The pause is then twice as long as the
+        last one. A pause lasts at least ``SHORTEST_SITE_PAUSE_S`` and at most ``LONGEST_SITE_PAUSE_S`` seconds. An
+        active pause that ends later is kept.
         """
         asked_ms = 0 if for_s is None else max(1, int(min(for_s, LONGEST_SITE_PAUSE_S) * 1000))
         bounds_ms = int(SHORTEST_SITE_PAUSE_S * 1000), int(LONGEST_SITE_PAUSE_S * 1000)
@@ -176,21 +185,22 @@ def _network(network: RateLimit, *, min_tokens: int = 0) -> Command:
 
 
 def _take_of_site(name: str, buckets: Mapping[str, RateLimit], *, min_tokens: int = 0) -> Command:
-    """Return the command that takes a token of each bucket of the site or network ``name``, or none of them.
+    """Return the command that takes a token from each bucket of the site or network ``name``, or from none of them.
 
-    ``buckets`` are limits by key. The command takes nothing if a bucket would have less than ``min_tokens`` tokens
-    left.
+    ``buckets`` maps the key of each bucket to its limit. No token is taken if a bucket would have fewer than
+    ``min_tokens`` tokens left.
     """
     return _take_tokens((keys.site_pause(name), _PAUSE_KEPT_MS), buckets, keys.site_rate(name), min_tokens=min_tokens)
 
 
 def _take_tokens(pause: tuple[str, int], buckets: Mapping[str, RateLimit], *rate: str, min_tokens: int = 0) -> Command:
-    """Return the command that takes a token of each of ``buckets`` (limits by key), or none of them.
+    """Return the command that takes a token from each bucket, or from none of them. All keys must be in one slot.
 
-    ``pause`` is a pair: the key of a pause, during which nothing is granted, and the time for which this key remains
-    after the pause (ms). ``rate`` is empty, or the key of a rate that replaces the rates of the buckets. All keys must
-    be in one slot. The command takes nothing if a bucket would have less than ``min_tokens`` tokens left; a negative
-    number allows a debt.
+    - ``pause``: a pair of the key of a pause, during which no token is granted, and the time for which this key is kept
+      after the end of the pause (ms).
+    - ``buckets``: the limit of each bucket, by the bucket's key.
+    - ``rate``: no argument, or the key of a rate that replaces the rates of the limits.
+    - ``min_tokens``: number of tokens that must be left in each bucket. A negative number allows a debt.
     """
     key, kept_ms = pause
     shapes = (value for limit in buckets.values() for value in (limit.requests_per_s, limit.burst))

@@ -1,6 +1,6 @@
 """The inboxes of workers, through which other processes send them messages.
 
-An inbox is a stream of bounded length in the slot of its node.
+Each inbox is a stream of bounded length, in its own slot.
 """
 
 import msgspec
@@ -33,7 +33,7 @@ class InboxMessage(msgspec.Struct, frozen=True):
 
 
 class NodeInboxes(RedisRepository):
-    """Inboxes of workers. A message may be lost; its protocol then sends it again."""
+    """Inboxes of workers. A message may be lost; the protocol to which it belongs then sends it again."""
 
     async def send(self, messages: list[tuple[NodeId, InboxMessage]]) -> None:
         """Append each message to the inbox of its node, in order and in one round trip."""

@@ -14,11 +14,14 @@ _RING = (keys.RING_NODES, keys.RING_LEASES, keys.RING_CHANGES)
 _JOIN_TRIES = 100
 _WAITING_SEEN_WITHIN_S = 30.0
 _DRAINED_KEPT_MS = 86_400_000
-"""How long a worker that does not report is kept out of the ring."""
+"""Time for which a worker that is not running is kept out of the ring (ms)."""
 
 
 class _NodeRecord(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
-    """The description of a node in the ring: the part of its :class:`NodeInfo` that follows the epoch."""
+    """The stored description of a node in the ring. Redis stores it as JSON after the node's epoch.
+
+    The other fields of :class:`NodeInfo`, id and epoch, are stored beside it.
+    """
 
     name: str
     joined_s: float
@@ -114,7 +117,7 @@ class Ring(RedisRepository):
         await self.leave(node)
 
     async def restore(self, name: str) -> bool:
-        """Allow a drained worker to join the ring again. ``name`` is the name of its nodes.
+        """Allow a drained worker to join the ring again. ``name`` is the worker's name.
 
         Return False if no worker with this name is drained.
         """
@@ -152,9 +155,10 @@ class Ring(RedisRepository):
 
 
 def _changes(found: Sequence[bytes | None]) -> tuple[list[NodeInfo], list[NodeId]]:
-    """Parse the changes of the ring in a reply of ``ring_heartbeat``, as alternating node ids and descriptions.
+    """Return the changes of the ring: the nodes that have joined, and the ids of the nodes that have left.
 
-    Return the nodes with a description, and the ids of the others, which have left the ring.
+    ``found`` is a part of the reply of ``ring_heartbeat``: alternating node ids and descriptions. The description of a
+    node that has left is None.
     """
     present, left = list[NodeInfo](), list[NodeId]()
     for node, value in zip(found[::2], found[1::2], strict=True):

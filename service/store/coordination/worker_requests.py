@@ -36,11 +36,11 @@ _CONTENT_TIMEOUT_S = 7.0
 class ProbeRequest(msgspec.Struct, frozen=True, tag=True):
     """Request to fetch a canonical URL and, if it is a feed, to create its channel or start to poll it again.
 
-    With ``as_page``, a channel that monitors the page itself is created even if the page names feeds. The URL may then
-    contain a selector of a part of the page (:func:`service.feeds.canonical_urls.page_url`). Without ``keep``, nothing
-    is created, and the reply contains the channel that would be created. With ``afresh``, an existing channel of the
-    page is used only if it is polled and has not moved to another URL. Otherwise, the channel continues from the
-    present content of the page.
+    - ``as_page``: create a channel that monitors the page itself, even if the page names feeds. The URL may contain a
+      selector of a part of the page (:func:`service.feeds.canonical_urls.page_url`).
+    - ``keep``: create the channel. If False, the reply contains the channel that would be created.
+    - ``afresh``: use an existing channel of the page only if it is polled and has not moved to another URL. If there is
+      no such channel, the channel continues from the present content of the page.
     """
 
     url: str
@@ -76,10 +76,11 @@ class OutlineRequest(msgspec.Struct, frozen=True, tag=True):
 
 
 class LookupRequest(msgspec.Struct, frozen=True, tag=True):
-    """Request for the best ``limit`` channels with all ``pairs`` in one worker's share of a lookup directory.
+    """Request to search one worker's share of a lookup directory for channels that have all ``pairs``.
 
-    A lookup directory lists the channels with one AV-pair (attribute and value), ``directory``. Several workers have a
-    share of it in memory.
+    A lookup directory lists the channels that have a popular AV-pair (attribute and value). ``directory`` is the
+    AV-pair. Several workers have a share of the list in memory. ``limit`` is the maximum number of results; the best
+    are returned.
     """
 
     directory: str
@@ -101,7 +102,14 @@ class ShareRequest(msgspec.Struct, frozen=True, tag=True):
 
 
 ContentSource = Literal["cache", "near", "owner", "store", "publisher"]
-"""Source of content: the worker itself, a nearby worker, the channel's owner, the store, or the publisher."""
+"""Where a worker found content.
+
+- ``cache``: in its own memory
+- ``near``: at a nearby worker
+- ``owner``: at the channel's owner
+- ``store``: in the store
+- ``publisher``: at the publisher
+"""
 
 
 class ContentRequest(msgspec.Struct, frozen=True, tag=True):
@@ -135,10 +143,13 @@ class WorkerRequest(msgspec.Struct, frozen=True):
 
 
 class ProbeReply(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
-    """Reply to a ProbeRequest: either a channel, or several feeds (``choices``) to choose from.
+    """Reply to a ProbeRequest: a channel, several feeds to choose from, or a page without feeds.
 
-    ``latest`` are the channel's entries, newest first. ``discovered`` means that the URL is a page that names the feed.
-    ``page`` means that the URL is a page that names no feed and can be monitored itself.
+    - ``channel``: the channel at the URL; None in the other two cases.
+    - ``latest``: the channel's entries, newest first.
+    - ``discovered``: whether the URL is that of a page that names the channel's feed.
+    - ``choices``: the feeds that the page names, if there are several.
+    - ``page``: whether the page names no feed, and can be monitored itself.
     """
 
     channel: Channel | None = None
@@ -149,9 +160,10 @@ class ProbeReply(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
 
 
 class ProgressReply(msgspec.Struct, frozen=True, tag=True):
-    """Reply to a PollRequest after a step of the poll, which ended ``elapsed_s`` seconds after the start.
+    """Reply to a PollRequest after each step of the poll. Another reply with the result follows.
 
-    ``text`` describes the step. Another reply with the result follows.
+    ``text`` describes the step. ``elapsed_s`` is the time from the start of the poll to the end of the step, in
+    seconds.
     """
 
     text: str
@@ -181,9 +193,10 @@ class OutlineReply(msgspec.Struct, frozen=True, tag=True):
 
 
 class LookupReply(msgspec.Struct, frozen=True, tag=True):
-    """Reply to a LookupRequest of the node ``worker``: the ids of channels, the best first.
+    """Reply to a LookupRequest: the ids of matching channels, best first.
 
-    ``examined`` is the number of entries of the share that were compared with the request; it is 0 without a share.
+    ``worker`` is the node that replied. ``examined`` is the number of entries that it compared with the request; 0 if
+    it has no share of the directory.
     """
 
     worker: NodeId
@@ -206,8 +219,8 @@ class ShareReply(msgspec.Struct, frozen=True, tag=True):
 class ContentReply(msgspec.Struct, frozen=True, tag=True):
     """Reply to a ContentRequest: a channel's latest entries at ``version``, newest first.
 
-    ``source`` is where they were found. If another worker had them, ``worker`` is its name and ``hops`` its distance;
-    otherwise they are "" and 0.
+    ``source`` is where the entries were found. If another worker had them, ``worker`` is its name, and ``hops`` is its
+    distance in hops. Otherwise, ``worker`` is "" and ``hops`` is 0.
     """
 
     version: int
@@ -280,8 +293,11 @@ class WorkerRequests:
     async def probe(self, url: str, *, as_page: bool = False, keep: bool = True, afresh: bool = False) -> ProbeReply:
         """Let a worker fetch a canonical URL; return the channel of a feed or page, or the feeds that the page names.
 
-        With ``keep``, the channel is created, or polled again. With ``as_page``, the channel monitors the page itself.
-        With ``afresh``, an existing channel of the page is used only if it is polled and has not moved to another URL.
+        - ``as_page``: use a channel that monitors the page itself, even if the page names feeds.
+        - ``keep``: create the channel, or start to poll it again. If False, nothing is stored.
+        - ``afresh``: use an existing channel of the page only if it is polled and has not moved to another URL. If
+          there is no such channel, the channel continues from the present content of the page.
+
         May raise :class:`HostBlocked`.
         """
         await self._blocks.check(host_of(url))
@@ -323,9 +339,10 @@ class WorkerRequests:
         return sorted((each for own in found if own for each in own.directories), key=lambda each: each.pair)
 
     async def shares(self, pair: str) -> list[tuple[ChannelId, ...] | None]:
-        """Return, for each worker, the channels of a lookup directory that it stores; None if it does not reply.
+        """Return each worker's share of a lookup directory: the channels that the worker stores.
 
-        ``pair`` is the directory's AV-pair (attribute and value). The first worker is the directory's coordinator.
+        ``pair`` is the directory's AV-pair (attribute and value). The result has one element for each worker of the
+        ring, beginning with the directory's coordinator. The element is None for a worker that does not reply.
         """
         ring = await self._ring.view()
         nodes = sorted(ring.ids)

@@ -1,10 +1,10 @@
 """Announcements: messages of admins to people and rooms, spread over minutes.
 
-A running announcement has a set of the recipients for whom it is still to be queued. In each maintenance interval, each
-bot takes recipients from the set and queues the announcement in their outboxes, until as many recipients have it as its
-rate allows since its start. A recipient leaves the set only afterwards, and each user has a record of the announcements
-that were queued. Each recipient therefore gets the announcement once, even if a process is killed, or several bots do
-this at the same time.
+A running announcement has a set of *pending* recipients. In each maintenance interval, every bot queues the
+announcement in the outboxes of some pending recipients, as many as are due by the announcement's rate. Each recipient
+gets the announcement once, even if a process is killed or several bots queue it at the same time: a recipient is
+removed from the set only after the announcement was queued, and each user has a record of the announcements that were
+queued.
 
 Quiet hours, digests, rate limits, receipts and resends apply to an announcement as to every message. Users can turn
 announcements off (:class:`service.users.user_settings.UserSettings`).
@@ -34,12 +34,16 @@ RecipientKind = Literal["all", "people", "rooms"]
 
 
 class Announcement(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An announcement, started by the account ``by`` at ``started_s`` (Unix s).
+    """A message of an admin to many users, and its progress.
 
-    ``text`` is sent to recipients whose language (ISO 639) has no text in ``translations``. ``audience`` describes the
-    ``total`` recipients to admins. The recipients are queued over ``minutes``, or longer if that would exceed
-    ``MAX_PER_S``. ``stopped_s`` is when it was stopped, and ``stopped_at`` how many recipients had been queued then; 0
-    if it was not.
+    - ``text``: the text for recipients without a text in ``translations``, which has texts by language (ISO 639).
+    - ``audience``: description of the recipients, for admins.
+    - ``by``: account that started the announcement.
+    - ``started_s``: when it was started (Unix s).
+    - ``minutes``: time over which recipients are queued. It is exceeded if the rate would exceed ``MAX_PER_S``.
+    - ``total``: number of recipients.
+    - ``stopped_s``: when it was stopped (Unix s); 0 if it was not stopped.
+    - ``stopped_at``: number of recipients who had been queued when it was stopped; 0 if it was not stopped.
     """
 
     number: int
@@ -55,7 +59,7 @@ class Announcement(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def per_s(self) -> float:
-        """Recipients per second."""
+        """Number of recipients per second for whom the announcement is queued."""
         return min(MAX_PER_S, self.total / (self.minutes * 60))
 
     def text_in(self, language: str) -> str:
@@ -68,11 +72,13 @@ class Announcement(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Audience(msgspec.Struct, frozen=True):
-    """Conditions on the recipients of an announcement, who have to meet all of them.
+    """Conditions that each recipient of an announcement has to meet.
 
-    ``language`` is ISO 639; "" stands for every language. ``jids`` are the bare JIDs of possible recipients; empty for
-    no such condition. A recipient is subscribed to at least one of ``channels``, unless these are None. ``rooms`` are
-    the JIDs of all group chats, by which ``kind`` distinguishes rooms from people.
+    - ``kind``: all users, only people, or only rooms (group chats).
+    - ``language``: the recipient's language (ISO 639); "" for any language.
+    - ``jids``: bare JIDs of possible recipients; empty for any user.
+    - ``channels``: channels; a recipient must be subscribed to at least one of them. None for no such condition.
+    - ``rooms``: JIDs of all group chats, by which rooms are distinguished from people.
     """
 
     kind: RecipientKind = "all"
@@ -188,9 +194,10 @@ class AnnouncementStore(RedisRepository):
         return [AnnouncementProgress(each, remaining) for each, remaining in zip(records, left, strict=True)]
 
     async def dispatch(self, now_s: float, interval_s: float) -> None:
-        """Queue running announcements for the recipients who are due.
+        """Queue running announcements for the recipients who are due at ``now_s`` (Unix s).
 
-        The caller repeats this every ``interval_s`` seconds. After a longer pause, the rate is at most doubled.
+        The caller repeats this every ``interval_s`` seconds. If calls were missed, the delay is made up at no more than
+        twice the announcement's rate.
         """
         for number in map(int, await self._redis.call("SMEMBERS", keys.RUNNING_ANNOUNCEMENTS)):
             announcement, to = await self.get(number), keys.announcement_recipients(number)

@@ -17,7 +17,8 @@ _STREAM_ID = re.compile(r"\d{1,19}-\d{1,19}", re.ASCII)
 class DeadLetter(msgspec.Struct, frozen=True):
     """A message that was given up at ``at_s`` (Unix s) for the reason ``why``.
 
-    If it is not ``readable``, any field may be missing, and the letter can only be dropped.
+    If ``readable`` is False, the stored letter cannot be decoded: ``user``, ``message_id`` and ``items`` are empty, and
+    the letter can only be dropped.
     """
 
     id: str
@@ -39,7 +40,7 @@ class DeadLetters:
     async def page(self, before: str = "", count: int = 50) -> tuple[list[DeadLetter], str]:
         """Return ``count`` dead letters, newest first, and the id to pass as ``before`` for the next page.
 
-        The id "" stands for the newest letters. It is also returned with the last page.
+        To get the newest letters, pass "". The returned id is "" if there are no further letters.
         """
         found, following = await read_page(self._redis, keys.DEAD_LETTERS, before, count)
         return [_parse_letter(*entry) for entry in found], following

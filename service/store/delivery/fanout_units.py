@@ -32,9 +32,10 @@ _UNITS_TTL_S: Final = 86_400
 class ClaimedUnit(msgspec.Struct, frozen=True):
     """A unit of the fan-out of ``version`` that the caller has claimed.
 
-    ``unfinished`` is the number of units that are not finished, including this one. ``label`` is the label of its key
-    group, ``token`` identifies the claim, and ``cursor`` is the position in the channel index from which to continue;
-    "" is the first subscriber of the unit.
+    - ``label``: label of the unit's key group.
+    - ``cursor``: position in the channel index from which to continue; "" is the first subscriber of the unit.
+    - ``token``: token that identifies the claim.
+    - ``unfinished``: number of units of the fan-out that are not finished, including this one.
     """
 
     version: int
@@ -45,10 +46,10 @@ class ClaimedUnit(msgspec.Struct, frozen=True):
 
 
 class UnitsLeft(msgspec.Struct, frozen=True):
-    """The state of a divided fan-out all of whose units are claimed or finished.
+    """The state of a divided fan-out in which no unit can be claimed at present.
 
-    ``wait_s`` is the time in seconds until the first claim of another worker ends; 0 if all units are finished.
-    ``queued`` is the number of users on all pages that have been recorded.
+    ``wait_s`` is the time in seconds until the first claim ends; 0 if all units are finished. ``queued`` is the number
+    of users for whom the version has been queued so far.
     """
 
     queued: int
@@ -77,8 +78,9 @@ class FanOutUnits(RedisRepository):
     async def claim(self, cid: ChannelId, version: int | None = None) -> ClaimedUnit | UnitsLeft | None:
         """Claim a unit that no worker has claimed, or whose claim has ended, and return it.
 
-        If there is none, return the state of the fan-out (UnitsLeft). Return None if no divided fan-out of the channel
-        is in progress, or if its version is not ``version``; None stands for any version.
+        If there is no such unit, return the state of the fan-out (UnitsLeft). Return None if no divided fan-out of the
+        channel is in progress, or if it is the fan-out of another version than ``version``. If ``version`` is None, any
+        version is accepted.
         """
         wanted = "" if version is None else version
         reply = await self._redis.run_script("fanout_claim", _keys(cid), DIVIDED, int(CLAIM_S * 1000), wanted)

@@ -1,9 +1,9 @@
 """The inbound log: messages of users to a bot, stored until a bot has replied to them.
 
-A server may deliver a message to all sessions of an account or to any of them. The process that receives the message
-stores it once, under the token that the server gave it. The process whose partition contains the user reads the log in
-order, replies, and removes the message. So the failure of a process neither loses a message nor repeats a reply
-(guarantee I8).
+An XMPP server may deliver a message to one session of the bot's account, or to several. Each process that receives the
+message stores it under the token that the server gave it, so that it is stored once. The process whose partition
+contains the user reads the log in order, replies, and removes the message. So the failure of a process neither loses a
+message nor repeats a reply (guarantee I8).
 """
 
 from collections.abc import Collection, Sequence

@@ -43,14 +43,17 @@ class MatchedSearch(msgspec.Struct, frozen=True, array_like=True):
 
 
 class OutboxItem(msgspec.Struct, frozen=True, array_like=True):
-    """The news of one version of a channel, or its edits if ``edits`` is true, queued at ``queued_s`` (Unix s).
+    """An item of an outbox: the news of one version of a channel, or its edits.
 
-    ``omitted`` are positions of changes that are not delivered: another channel has delivered them, a filter suppresses
-    them, or no saved search matches them. ``matches`` are the saved searches for which the item was queued. Both are
-    None instead of empty, because the scripts' JSON has no empty lists.
+    - ``queued_s``: when the item was queued (Unix s).
+    - ``edits``: whether the item has the edits of the version instead of its news.
+    - ``omitted``: positions of changes that are not delivered. Another channel has delivered them, a filter suppresses
+      them, or no saved search matches them.
+    - ``matches``: saved searches for which the item was queued.
+    - ``after_version``: None, except for the item that is queued at the end of a pause. It has the news of all versions
+      after ``after_version`` up to ``version``. Positions then count through the changes of all these versions.
 
-    After a pause, one item stands for the news of all versions after ``after_version`` up to ``version``; positions
-    then count through the changes of all these versions. For other items, ``after_version`` is None.
+    ``omitted`` and ``matches`` are None instead of empty, because the scripts' JSON has no empty lists.
     """
 
     channel: ChannelId
@@ -106,11 +109,13 @@ class SavedSearchHit(msgspec.Struct, frozen=True):
 class Batch(msgspec.Struct, frozen=True, rename={"message_id": "m", "claimed_s": "at"}):
     """Items that are sent as one message: either news only, or edits only.
 
-    ``acked`` means that the server has accepted the message and its receipt is awaited. ``claimed_s`` (Unix s) is the
-    time of the claim. ``replaces`` is the id of the message that the batch corrects (XEP-0308); "" if it corrects none.
-    The items of the corrected message are then first in ``items``. ``tries`` is the number of times the message was
-    sent. ``has_more`` means that items were left in the outbox at the claim; it is False for a batch that was read from
-    the batches in flight.
+    - ``acked``: whether the server has accepted the message and a receipt is awaited.
+    - ``claimed_s``: time of the claim (Unix s).
+    - ``replaces``: id of the message that the batch corrects (XEP-0308); "" if it corrects none. The items of the
+      corrected message are first in ``items``.
+    - ``tries``: number of times the message was sent.
+    - ``has_more``: whether items were left in the outbox at the claim. It is False for a batch that was read from the
+      batches in flight.
     """
 
     message_id: MessageId
@@ -127,11 +132,13 @@ class SentMessage(
     frozen=True,
     rename={"message_id": "m", "claimed_s": "at", "sent_s": "sent", "received_s": "received"},
 ):
-    """A message that was sent or given up, together with its corrections. Times are Unix s.
+    """A message that was sent or given up, together with its corrections.
 
-    ``claimed_s`` is the time when its batch was claimed, ``sent_s`` when the server accepted it, and ``received_s``
-    when a client sent a receipt; None if that did not happen. ``tries`` is the number of times it was sent. ``why`` is
-    the reason why it was given up; "" if it was not given up.
+    - ``claimed_s``: when its batch was claimed (Unix s).
+    - ``sent_s``: when the server accepted it (Unix s); None if it did not.
+    - ``received_s``: when a client sent a receipt (Unix s); None if none did.
+    - ``tries``: number of times it was sent.
+    - ``why``: reason why it was given up; "" if it was not given up.
     """
 
     message_id: MessageId
@@ -160,10 +167,10 @@ class Outbox(RedisRepository):
     async def enqueue(
         self, uids: Sequence[UserId], cid: ChannelId, version: int, now_s: float, parts: VersionParts
     ) -> list[UserId]:
-        """Queue the ``parts`` of a version (news and edits) for each of these users, once, and wake the bots.
+        """Queue a version for each of these users, once, and wake the bots; return the users who are not subscribed.
 
-        ``now_s`` is the Unix time. Return the users who are not subscribed; their entries in the channel index are
-        outdated.
+        ``parts`` are the version's news and edits, which are queued as separate items. ``now_s`` is the Unix time. The
+        returned users have outdated entries in the channel index.
         """
         given = (cid, version, now_s, _marks_as_json(parts.news), _marks_as_json(parts.edits))
         replies = await self._redis.call_many(
@@ -185,9 +192,11 @@ class Outbox(RedisRepository):
     ) -> None:
         """Queue the changes of a version that saved searches match, for each user in ``hits``, and wake the bots.
 
-        A repeated call queues nothing again. ``now_s`` is the Unix time, ``news`` are the hashes of the version's new
-        articles, and ``changes`` is the number of all changes in the version. Nothing is queued for a user who is
-        subscribed to the channel, or for a saved search that was removed.
+        ``news`` are the hashes of the version's new articles, and ``changes`` is the number of all its changes.
+        ``now_s`` is the Unix time.
+
+        Nothing is queued for a user who is subscribed to the channel, or for a saved search that was removed. A
+        repeated call queues nothing again.
         """
         commands = []
         for hit in hits:
@@ -260,9 +269,11 @@ class Outbox(RedisRepository):
     ) -> dict[UserId, Batch]:
         """Move the oldest items of each user, at most ``max_items``, into a new batch; return the batches by user.
 
-        Users without items to deliver are left out. ``now_s`` is the Unix time. For a user in ``rules``, items after
-        the last one in the user's ``suppressions`` stay in the outbox. Raises :class:`service.errors.StoreUnavailable`;
-        a new batch may be in flight nevertheless.
+        Users without items to deliver are left out. ``now_s`` is the Unix time. ``rules`` has the rules of some users.
+        For such a user, only the items up to the last one in ``suppressions`` are considered; later items stay in the
+        outbox.
+
+        After :class:`service.errors.StoreUnavailable`, it is unknown whether batches were claimed.
         """
         stamps = await self._worklist.timestamps(uids)
         replies = await self._redis.call_many_once(
@@ -329,17 +340,19 @@ class Outbox(RedisRepository):
     async def complete(
         self, *, acked: Sequence[_Pair] = (), done: Sequence[_Pair] = (), received: Sequence[_Pair] = ()
     ) -> None:
-        """Record the progress of messages, given as pairs of user id and message id.
+        """Record the progress of messages, given as pairs (user id, message id).
 
-        The server has accepted the messages in ``acked`` and ``done``; receipts are awaited only for those in
-        ``acked``. Receipts of the messages in ``received`` have arrived. Messages in ``done`` or ``received`` are no
-        longer in flight.
+        - ``acked``: the server has accepted the message, and a receipt is awaited.
+        - ``done``: the server has accepted the message, and no receipt is awaited.
+        - ``received``: a receipt of the message has arrived.
+
+        Messages in ``done`` or ``received`` are no longer in flight.
         """
         progress = {"acked": acked, "done": done, "received": received}
         await self._complete([(*pair, how, "") for how, pairs in progress.items() for pair in pairs])
 
     async def count_retry(self, uid: UserId, message_ids: Sequence[MessageId]) -> None:
-        """Increment the number of times that each of a user's messages was sent."""
+        """Increment the number of tries of some messages of a user that are sent again."""
         await self._redis.call_many(
             [script_command("outbox_count_retry", (keys.in_flight(uid),), mid) for mid in message_ids]
         )
@@ -353,10 +366,10 @@ class Outbox(RedisRepository):
             await self._complete([(uid, message_id, "lost", reason)])
 
     async def _complete(self, batches: Sequence[tuple[UserId, MessageId, str, str]]) -> None:
-        """Record the progress of batches of messages, given as tuples (user id, message id, progress, reason).
+        """Record the progress of messages, given as tuples (user id, message id, progress, reason).
 
-        The progress is "acked", "done", "received" or "lost", as in :meth:`complete`; the reason is "" unless it is
-        "lost".
+        The progress is "acked", "done" or "received", as in :meth:`complete`, or "lost" for a message that was given
+        up. The reason states why a message was given up; otherwise it is "".
         """
         stamps = await self._worklist.timestamps(list(dict.fromkeys(uid for uid, *_ in batches)))
         replies = await self._redis.call_many(
@@ -403,17 +416,24 @@ def _parse_item(entry_id: bytes, fields: Mapping[bytes, bytes]) -> QueuedItem:
 
 
 def _marks_as_json(marks: ArticleHashes | None) -> str:
-    """Return a part's article hashes as JSON for ``outbox_claim.lua``; "" if the version does not have this part."""
+    """Return the article hashes of the news or of the edits of a version, as JSON for ``outbox_claim.lua``.
+
+    If the version has no such part, ``marks`` is None, and the result is "".
+    """
     if marks is None:
         return ""
     return msgspec.json.encode([[position, *(mark.hex() for mark in own)] for position, own in marks]).decode()
 
 
 def _claim_arguments(rules: ClaimRules | None) -> tuple[Value, ...]:
-    """Return rules as the last arguments of ``outbox_claim.lua``; empty without rules.
+    """Return ``rules`` as the last arguments of ``outbox_claim.lua``; empty without rules.
 
-    The arguments are the id of the last item to consider, the channels with a minimum time between deliveries, how long
-    the times of their deliveries are remembered (s), and the suppressions.
+    The arguments are, in order:
+
+    - the id of the last item to consider
+    - the channels with a minimum time between deliveries
+    - how long the times of their deliveries are remembered (s)
+    - the suppressions
     """
     if rules is None:
         return ()

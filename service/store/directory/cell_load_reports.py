@@ -5,9 +5,9 @@ by cell. When a cell has ``WINDOW`` new events, or more names than its limit, th
 all processes share, at most once per ``_INTERVAL_S``. Queries of a rarely used cell therefore cause almost no writes. A
 lost report changes a rate only a little.
 
-The counts decay exponentially with the time constant ``_MEMORY_S``. A count divided by it is a rate that follows a
-change within seconds and falls by itself when nothing is reported. Deviation from the paper: a node computes a rate
-from its last 20 events; here no single process sees all events of a cell.
+The shared counts decay exponentially with the time constant ``_MEMORY_S``. The rate of events is count / ``_MEMORY_S``.
+It follows a change within seconds, and falls by itself when nothing is reported. Deviation from the paper: a node
+computes a rate from its last 20 events; here no single process sees all events of a cell.
 """
 
 import asyncio
@@ -38,7 +38,11 @@ log = structlog.get_logger(__name__)
 
 
 class ReportedCell(msgspec.Struct, frozen=True, order=True):
-    """A cell of a matrix. ``pair`` is the AV-pair as text (not as digest), ``row`` the number of the cell's replica."""
+    """The address of a matrix cell in load reports.
+
+    ``pair`` is the AV-pair of the matrix, as text instead of a digest. ``partition`` and ``row`` are the numbers of the
+    cell's partition and replica.
+    """
 
     pair: Pair
     partition: int
@@ -96,7 +100,10 @@ class CellLoadReports:
             task.add_done_callback(self._sending.discard)
 
     async def flush(self) -> None:
-        """Send the next report, with the cells that have the most events. It is lost if Redis does not reply."""
+        """Send the next report, with the cells that have the most events.
+
+        The report is lost if Redis does not reply.
+        """
         self._reported_s = time.monotonic()
         due, self._due = self._due, {}
         own = {each: self._counts[each] for each in due if each in self._counts}

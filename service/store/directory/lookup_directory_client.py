@@ -132,10 +132,11 @@ class DirectoryLookups:
         self._late: set[asyncio.Task[None]] = set()
 
     async def lookup(self, pairs: Collection[Pair], target: int) -> LookupResult | None:
-        """Return at least ``target`` names with all these AV-pairs, or fewer if there are no others.
+        """Return names that have all these AV-pairs: at least ``target`` of them, or all that exist.
 
-        Return None if no directory has enough matching names, or if too few workers reply in time; the caller then
-        queries the matrices. Names may be outdated. Raises :class:`StoreUnavailable`.
+        Names may be outdated. The result is None if the directories cannot answer; the caller then queries the
+        matrices. Either no directory has enough matching names, or too few workers reply in time. Raises
+        :class:`StoreUnavailable`.
         """
         await self._refresh()
         required = frozenset(pairs)
@@ -155,10 +156,11 @@ class DirectoryLookups:
         return None
 
     def count_search(self, frequencies: Mapping[Pair, int], target: int) -> None:
-        """Count a search for ``target`` names in the matrices, so that popular AV-pairs get a directory.
+        """Count a search for ``target`` names that queries the matrices, so that popular AV-pairs get a directory.
 
-        ``frequencies`` has the number of names of each AV-pair that the search requires. The search is counted for the
-        pair with the fewest names, unless these are so few that a directory would cost more than the matrices.
+        ``frequencies`` maps each AV-pair that the search requires to its number of names. The search is counted for the
+        pair with the fewest names. It is not counted if this pair has too few names for a directory to be worth its
+        cost.
         """
         pair = min(frequencies, key=frequencies.__getitem__, default="")
         if pair and frequencies[pair] >= MIN_ENTRIES:
@@ -199,9 +201,10 @@ class DirectoryLookups:
         self._announced = await self._announcements.read(fleet_s)
 
     def _directory_for(self, required: frozenset[Pair]) -> DirectoryAnnouncement | None:
-        """Return the smallest directory from which names with all ``required`` pairs can be looked up; None if none.
+        """Return the smallest directory that can answer a lookup of names with all ``required`` pairs.
 
-        A directory that has only the best names of its pair can be used for lookups of that pair alone.
+        The result is None if no directory can. A directory that has only the best names of its pair can only answer a
+        lookup of this pair alone.
         """
         known = [self._announced[pair] for pair in required if pair in self._announced]
         usable = [each for each in known if each.is_complete or len(required) == 1]
@@ -277,7 +280,7 @@ class DirectoryLookups:
         return found[1] if found else None
 
     async def _await_late_reply(self, request_id: str, reply: asyncio.Task[bytes | None] | None) -> None:
-        """Wait a moment for the late reply of a worker, which shows that the worker is alive."""
+        """Wait up to about a second for the late reply of a worker, which shows that the worker is alive."""
         with suppress(StoreUnavailable):
             answer = _decode_reply(await (reply or self._next_reply(request_id)))
             if answer is not None:

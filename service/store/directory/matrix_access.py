@@ -34,9 +34,10 @@ T = TypeVar("T")
 LIMITS = MatrixLimits(names=4000, registrations_s=400.0, queries_s=100.0)
 """Limits on the load of a cell: its number of names, and its registrations and queries per second.
 
-Deviation from the paper's 50 registrations and 200 queries per second at a node: here, a matrix gets partitions later
-and replicas earlier. An additional partition makes each query dearer; an additional replica makes only registrations
-dearer, which are far rarer. On a single Redis, only the number of names has an effect.
+Deviation from the paper, which has limits of 50 registrations and 200 queries per second at a node: here, a matrix gets
+partitions later and replicas earlier. An additional partition makes each query more expensive. An additional replica
+makes only registrations more expensive, which are far rarer. On a standalone Redis, only the number of names has an
+effect.
 """
 
 _CACHED_SIZES = 10_000
@@ -51,9 +52,10 @@ class MatrixAccess:
     def __init__(
         self, redis: RedisClient, cells: MatrixCells, about: ContentKind, limits: MatrixLimits = LIMITS
     ) -> None:
-        """Give access to the matrices of content names of channels or of entries, as ``about`` states.
+        """Create the access to the matrices of one directory, in ``cells``.
 
-        The two directories have separate matrices, whose cells are in ``cells``.
+        ``about`` states whether it is the directory of channels or that of entries. ``limits`` are the limits on the
+        load of a cell.
         """
         self._redis = redis
         self.cells = cells
@@ -69,9 +71,9 @@ class MatrixAccess:
         return {pair.decode(): msgspec.msgpack.decode(size, type=MatrixSize) for pair, size in held.items()}
 
     async def list_size(self, pair: AvPair, size: MatrixSize) -> None:
-        """Record ``size``, that of an AV-pair's matrix, in the list of matrices that have more than one cell.
+        """Record the size of an AV-pair's matrix in the list of matrices that have more than one cell.
 
-        A matrix with one cell is removed from the list.
+        If the matrix has only one cell, it is removed from the list.
         """
         key = keys.matrix_sizes(self._about)
         if size.partitions * size.replicas > 1:

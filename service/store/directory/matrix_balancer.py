@@ -1,11 +1,12 @@
-"""Upkeep of the directory's matrices by the workers: they resize matrices according to load, and restore lost cells.
+"""Maintenance of the directory's matrices by the workers: they resize matrices by load, and restore lost cells.
 
 Processes that send queries and registrations only report loads (:mod:`service.store.directory.cell_load_reports`). In
 each pass, the worker that owns a matrix reads the reports, decides on a new size
 (:mod:`service.discovery.matrix_resize_policy`), and changes the cells accordingly
 (:mod:`service.discovery.matrix_resizing`). An interrupted pass is continued by the next one, in this worker or another.
-If two workers both act as owner of a matrix, no harm is done: the record of the matrix, which is kept in its cell (0,0)
-and states its size, is changed by compare-and-set.
+
+The *record* of a matrix states its size. It is kept in cell (0, 0) and changed by compare-and-set. Two workers that
+both act as owner of a matrix therefore do no harm.
 """
 
 import asyncio
@@ -45,9 +46,9 @@ _MAX_RECONCILE_PASSES = 8
 _PATIENCE = 3
 """Number of successive passes in which a partition or replica must have been superfluous before it is removed."""
 _PASSES_PER_CHECK = 10
-"""Number of passes in which each matrix of several cells is checked at least once, whatever its load."""
+"""Number of passes in which a matrix with more than one cell is checked at least once, even without load."""
 _CONCURRENT_MATRICES = 8
-_LEAST_MEASUREMENT_S = 1.0
+_MIN_MEASUREMENT_S = 1.0
 
 log = structlog.get_logger(__name__)
 
@@ -56,7 +57,7 @@ class NodeLoads:
     """Measures how busy the primaries of a Redis Cluster are, as shares of a processor (0 to 1)."""
 
     def __init__(self, redis: RedisClient) -> None:
-        """Create the measurements of the nodes of ``redis``."""
+        """Create the meter, which reads the loads through ``redis``."""
         self._redis = redis
         self._last: dict[Node, tuple[float, float]] = {}
         """By node: the monotonic time of the last reading, and the processor time used until then (both in s)."""
@@ -65,8 +66,8 @@ class NodeLoads:
     async def read(self) -> RedisNodes:
         """Return the nodes with their present loads.
 
-        A node is left out at its first measurement, and if it does not reply. A single Redis counts as idle, because
-        there is no other node to choose.
+        A node is left out at its first measurement, and if it does not reply. A standalone Redis has one node with the
+        load 0, because there is no other node to choose.
         """
         primaries = self._redis.primaries()
         if not primaries:
@@ -78,7 +79,7 @@ class NodeLoads:
     async def _measure(self, node: tuple[str, int]) -> None:
         now_s = time.monotonic()
         before = self._last.get(node)
-        if before is not None and now_s - before[0] < _LEAST_MEASUREMENT_S:
+        if before is not None and now_s - before[0] < _MIN_MEASUREMENT_S:
             return
         try:
             used_s = _processor_time_s(await self._redis.call_on_node(node, "INFO", "cpu"))
@@ -92,7 +93,10 @@ class NodeLoads:
 
 
 def _processor_time_s(info: Mapping[str, float]) -> float:
-    """Return the processor time that a Redis has used, without its child processes, from its reply to ``INFO cpu``."""
+    """Return the processor time that a Redis server has used, without its child processes.
+
+    ``info`` is the server's reply to ``INFO cpu``.
+    """
     return sum(float(info.get(f"used_cpu_{kind}", 0)) for kind in ("user", "sys"))
 
 
@@ -115,7 +119,7 @@ class MatrixBalancer:
     async def maintain(self, is_own: Callable[[Pair], bool]) -> int:
         """Run one pass over the matrices of those AV-pairs for which ``is_own`` is true.
 
-        Return the number of matrices that have changed, or that could not be completed.
+        Return the number of matrices that were resized, or that need another pass.
         """
         self._passes += 1
         await self._directory.load_reports.flush()
@@ -144,12 +148,16 @@ class MatrixBalancer:
         nodes: RedisNodes,
         is_own: Callable[[Pair], bool],
     ) -> list[Pair]:
-        """Return the AV-pairs whose matrices have to be checked in this pass, those for which ``is_own`` is true.
+        """Return the AV-pairs whose matrices have to be checked in this pass, among those for which ``is_own`` is true.
 
-        A matrix is checked in each pass if it may grow by its reported ``loads`` and those of the Redis ``nodes``, if
-        it has several replicas, or if it changed in the last pass. Each other matrix of several cells is checked once
-        in ``_PASSES_PER_CHECK`` passes. ``sizes`` is the list of matrices with several cells. A matrix that has
-        disappeared from the list is checked, too, because the list may have been lost.
+        A matrix is checked in each of these cases:
+
+        - It may have to grow, judged by the reported ``loads`` and the loads of the Redis ``nodes``.
+        - It has several replicas.
+        - It changed in the last pass, or a part of it was superfluous.
+        - It has several cells, so it is in ``sizes``, and it is its turn: each of these matrices is checked once in
+          ``_PASSES_PER_CHECK`` passes.
+        - It was in ``sizes`` in the last pass and is not any more, because the list may have been lost.
         """
         growing = {at.pair for at, load in loads.items() if can_request_growth(load, self._limits, nodes)}
         replicated = {pair for pair, size in sizes.items() if size.replicas > 1}

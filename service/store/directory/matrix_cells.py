@@ -36,7 +36,10 @@ _CACHED_CELLS = 20_000
 _PAIR_BYTES = 8
 _NAME_BITS = 64
 _READ_WITH_STATE_BITS = 2
-"""A cell whose own hash has up to 2 ^ this many pages is read with its postings when only its state is needed."""
+"""Maximum number of bits in the page numbers of a cell that is always read with its postings.
+
+A cell with b bits has 2 ^ b pages. If only the state of a larger cell is needed, its postings are not read.
+"""
 _MAX_TRIES = 8
 
 _ScriptCall = tuple[str, Sequence[redis.Value]]
@@ -56,7 +59,7 @@ class MatrixCells(RedisRepository):
     """
 
     def __init__(self, client: RedisClient) -> None:
-        """Create the cells, which are reached through ``client``."""
+        """Create an accessor for all matrix cells, which sends its commands through ``client``."""
         super().__init__(client)
         self._page_bits: LRUCache[CellAddress, int] = LRUCache(_CACHED_CELLS)
         """The number of bits in the page numbers of each cell that had its own hash when it was last read."""
@@ -115,11 +118,10 @@ class MatrixCells(RedisRepository):
                 return _parse_answer(reply)
 
     async def _read_states(self, places: Sequence[CellAddress]) -> list[CellAnswer]:
-        """Return the answers of cells to ReadState, in the order of ``places``; with the postings of small cells.
+        """Return the state of each cell in ``places``, in order. The answer of a small cell also has its postings.
 
-        A small cell is in the hash that the cells of its bucket share; a larger one has its own hash. If a cell had its
-        own hash when it was last read, that hash is read first, and the shared hash only if the own hash does not exist
-        any more. For other cells, the shared hash is read first; it shows whether the cell has its own hash.
+        A small cell is in the hash that the cells of its bucket share; a larger one has its own hash. The hash in which
+        a cell was found last is read first, and the other hash only if the cell is no longer there.
         """
         bits = [self._page_bits.get(place) for place in places]
         todo = {
@@ -250,7 +252,10 @@ def _redis_command(place: CellAddress, name: str, arguments: Sequence[redis.Valu
 
 
 def _script_call_of(command: Command) -> _ScriptCall | None:
-    """Return the script call that carries out a command; None if the command needs no script or several steps."""
+    """Return the script call that carries out a command.
+
+    The result is None for a command that is carried out without a script, or in several steps.
+    """
     match command:
         case matrix_cell.PutPostings(place=place, postings=postings, assumed_size=assumed):
             size = (assumed.partitions, assumed.epoch) if assumed else (0, 0)
@@ -267,7 +272,10 @@ def _script_call_of(command: Command) -> _ScriptCall | None:
 
 
 def _is_large(field: bytes | None) -> TypeGuard[bytes]:
-    """Return whether a cell has its own hash, by ``field``, its field in the shared hash (None if there is none)."""
+    """Return whether a cell has its own hash.
+
+    ``field`` is the content of the cell's field in the shared hash; None if the field does not exist.
+    """
     return field is not None and len(field) % POSTING_BYTES > 1
 
 
@@ -276,9 +284,10 @@ def _has_further_fields(field: bytes | None) -> TypeGuard[bytes]:
 
 
 def _join_fields(fields: Sequence[bytes | None]) -> CellAnswer | None:
-    """Return the answer of a cell whose postings are in several ``fields`` of the shared hash, in order.
+    """Return the answer of a cell whose postings are in several fields of the shared hash.
 
-    The first field states the number of the others. Return None if this number has changed since the caller read it.
+    ``fields`` are the contents of these fields, in order. The first states the number of the others. Return None if
+    this number has changed since the caller read it.
     """
     first, *further = fields
     if not _has_further_fields(first) or first[0] != len(further):

@@ -4,14 +4,15 @@ A content name consists of AV-pairs. Each AV-pair has a matrix of cells, in whic
 registered. Any process may register and find names. All data that a process caches may be lost: names are registered
 again before they expire, and a wrong cached size is corrected by the answers of cells.
 
-Cells refer to names by keys of 8 bytes. The table of names by their keys has ``BUCKETS`` hashes, which are so small
-that Redis keeps them as listpacks. A name is stored whenever it is registered, and expires with its registration. Names
-are never removed earlier, so a process caches names that it has read until they expire. Otherwise, the names of a
-popular AV-pair would be read with each query, and always from the same nodes: additional replicas of the pair's matrix
-would not help them.
+Cells refer to names by keys of 8 bytes. A table maps the keys to the names. It has ``BUCKETS`` hashes, which are so
+small that Redis keeps them as listpacks. A name is stored whenever it is registered, and expires with its registration.
 
-Workers list the names of channels with an AV-pair in lookup directories in memory; :class:`MatrixNameReader` reads
-them.
+Names are never removed earlier, so a process can cache the names that it has read until they expire. Without the cache,
+each query of a popular AV-pair would read the pair's names from the same nodes, and these could not be relieved by more
+replicas of the pair's matrix.
+
+Workers keep lookup directories in memory, each with the names of the channels that have one AV-pair. They read these
+names with :class:`MatrixNameReader`.
 """
 
 import struct
@@ -117,9 +118,10 @@ class Directory(MatrixAccess):
     def __init__(
         self, redis: RedisClient, cells: MatrixCells, about: ContentKind, limits: MatrixLimits = LIMITS
     ) -> None:
-        """Create the directory of the content names of channels or of entries, as ``about`` states.
+        """Create the directory, whose matrices are in ``cells``.
 
-        The two directories have separate matrices, whose cells are in ``cells``.
+        ``about`` states whether it is the directory of channels or that of entries. ``limits`` are the limits on the
+        load of a cell.
         """
         super().__init__(redis, cells, about, limits)
         self._names = ContentNameTable(redis, about)
@@ -128,8 +130,9 @@ class Directory(MatrixAccess):
     async def register(self, names: Sequence[ContentName], expires_s: float) -> None:
         """Register names, or refresh them, so that they expire at ``expires_s`` (Unix time).
 
-        A registration with an earlier expiry than the one before changes nothing. A pair of an earlier registration
-        that a name no longer has must be withdrawn by the caller. Raises :class:`service.errors.CellsUnavailable`.
+        If an earlier registration of a name has a later expiry, nothing changes. If a name no longer has a pair with
+        which it was registered before, the caller has to withdraw the name from this pair (:meth:`withdraw`). Raises
+        :class:`service.errors.CellsUnavailable`.
         """
         expiry_s = int(expires_s)
         await self._names.put((name.id for name in names), expiry_s)
@@ -164,12 +167,14 @@ class Directory(MatrixAccess):
         max_count: int,
         cached: MatrixReaders | None = None,
     ) -> Candidates:
-        """Return up to ``max_count`` names that satisfy the clauses and have no excluded pair, best scores first.
+        """Return up to ``max_count`` names that match the clauses and have none of the ``excluded`` pairs, best first.
 
-        A name satisfies a clause if it has at least one of the clause's AV-pairs. There must be at least one clause.
-        Names that satisfy more optional clauses precede others. ``cached`` has the parts of matrices that earlier
-        searches for the same query have read; the parts that this search reads are added to it. Raises
-        :class:`service.errors.CellsUnavailable`.
+        - A name satisfies a clause if it has at least one of the clause's AV-pairs.
+        - A name must satisfy every clause that is not optional, and at least one of the optional ones if there are any.
+        - Names that satisfy more optional clauses come first; among them, names with higher scores come first.
+
+        There must be at least one clause. ``cached`` has the parts of matrices that earlier searches for the same query
+        have read. This search adds the parts that it reads. Raises :class:`service.errors.CellsUnavailable`.
         """
         began_s = time.perf_counter()
         asked = [
@@ -234,8 +239,9 @@ class Directory(MatrixAccess):
     async def _store_postings(self, given: Sequence[tuple[PairKey, Posting]]) -> list[tuple[PairKey, Posting]]:
         """Store postings in cells, with one command per cell; return those that were not stored.
 
-        ``given`` has pairs (AV-pair of the matrix, posting), and so has the result. The cells of a posting follow from
-        the cached size of its matrix. A posting is not stored if this size is wrong, or if one of the cells is missing.
+        Argument and result have pairs (digest of the AV-pair whose matrix stores the posting, posting). The cached size
+        of a matrix determines the cells of its postings. A posting is not stored if this size is wrong, or if one of
+        the cells is missing.
         """
         by_cell: dict[CellAddress, list[Posting]] = {}
         for pair, posting in given:
@@ -270,7 +276,10 @@ class Directory(MatrixAccess):
         return member.size == assumed or (assumed == _ONE and member.size.partitions * member.size.replicas == 1)
 
     def _learn(self, pairs: Sequence[PairKey], sizes: Sequence[MatrixSize]) -> None:
-        """Cache the size of the matrix of each pair. A matrix of one cell, as most are, needs no cached size."""
+        """Cache the size of the matrix of each pair. ``sizes`` has the sizes in the order of ``pairs``.
+
+        Most matrices have one cell. This size is assumed for matrices that are not cached, so it is not cached.
+        """
         for pair, size in zip(pairs, sizes, strict=True):
             if size == _ONE:
                 self._sizes.pop(pair, None)

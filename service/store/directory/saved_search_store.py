@@ -79,7 +79,10 @@ class SavedSearches(RedisRepository):
         await self._redis.call("DEL", keys.saved_searches(uid))
 
     async def restore(self, packed: Sequence[bytes]) -> None:
-        """Write saved searches from a backup to their buckets. ``packed`` has them as they are stored for users."""
+        """Write saved searches from a backup to their buckets.
+
+        ``packed`` are the saved searches as they are stored with their users (SavedSearch, msgpack).
+        """
         for watch in (msgspec.msgpack.decode(each, type=SavedSearch) for each in packed):
             await self._write(watch.id, watch.condition)
 

@@ -1,12 +1,14 @@
-"""The vocabulary in Redis: the words with which public channels or entries are registered, as soft state.
+"""The vocabulary in Redis: the words with which public channels or entries are registered.
 
-Processes that register names add the names' words; processes that search keep a copy of all words in memory, in which
+Processes that register names add the names' words. Processes that search keep a copy of all words in memory, in which
 they look up prefixes and misspelt words. A word that is not added again expires. If there are too many words, those
-that were added least recently are removed, so that frequent words stay. A lost vocabulary is filled again as names are
-refreshed; until then, words are searched for as they are written.
+that were added least recently are removed, so that frequent words stay.
 
-The words are in ``SHARDS`` hashes, so small that Redis keeps them as listpacks: some 20 bytes a word. The new words of
-each hour are in a list as well, which the copies read.
+The vocabulary is soft state. If it is lost, it is filled again as names are refreshed. Until then, words are searched
+for as they are written.
+
+The words are in ``SHARDS`` hashes. They are so small that Redis keeps them as listpacks, with about 20 bytes per word.
+The new words of each hour are also in a list, from which the copies are updated.
 """
 
 import time
@@ -31,9 +33,12 @@ SHARD_WORDS: Final = 200
 WORD_TTL_S: Final = 2 * 86_400
 """Time after which a word expires; channels are registered again every two hours, and entries once a day."""
 _LATEST_WORDS: Final = 5_000
-"""Maximum length of the list of an hour's new words. Words beyond it reach a copy when it is completely read again."""
+"""Maximum length of the list of an hour's new words.
+
+Words that do not fit into the list are added to a process's copy when the process reads all words again.
+"""
 _MAX_WORD_BYTES: Final = 64
-"""Maximum length of a word with its stem in UTF-8: longer values do not fit into listpacks."""
+"""Maximum size in bytes of a word together with its stem (UTF-8). Larger values do not fit into listpacks."""
 _REPEAT_S: Final = 6 * 3600
 """Time for which a process does not add a word again."""
 _UPDATE_S: Final = 60.0
@@ -57,7 +62,10 @@ class StoredVocabulary:
         self._loaded_s = self._updated_s = float("-inf")
 
     async def add(self, words: Mapping[str, str]) -> None:
-        """Add words. ``words`` maps each folded word to the stem under which documents with it are registered."""
+        """Add words.
+
+        ``words`` maps each case-folded word to its stem, under which names with this word are registered.
+        """
         members = (word if word == stem else f"{word} {stem}" for word, stem in words.items())
         new = [each for each in members if each not in self._added and len(each.encode()) <= _MAX_WORD_BYTES]
         if not new:

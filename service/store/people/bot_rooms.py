@@ -44,7 +44,7 @@ class BotRooms(RedisRepository):
     async def message_ids(self, jids: Sequence[str]) -> dict[str, dict[str, MessageId]]:
         """Return the ids of the bot's last messages in each group chat, by the chat's JID.
 
-        The ids are a mapping from the id that the chat assigned to a message to the id that the bot gave it, oldest
+        The value for a chat maps the id that the chat assigned to a message to the id that the bot gave it, oldest
         message first.
         """
         found = await self._redis.call_many(

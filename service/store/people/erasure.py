@@ -27,7 +27,10 @@ from service.store.subscriptions.subscriptions import Subscriptions
 
 _PAGE = 1_000
 _FLOOR_TTL_S = 86_400
-"""How long the greatest ``seq`` of erased users is kept: far longer than a change may be repeated late."""
+"""Time in seconds for which the greatest ``seq`` of all erased users is kept.
+
+A change that is repeated late is repeated within a far shorter time.
+"""
 
 RESTRICTIONS_KEPT_DAYS: Final = 180
 """How long restrictions outlive an erased user; if the user returns, they do not expire."""
@@ -112,7 +115,7 @@ class Erasure:
         """Remove the entries about a user from a stream.
 
         An entry of a notification stream may name several users. It is replaced by a new entry for the other users.
-        That they are notified again has no effect.
+        They are notified a second time, which has no effect.
         """
         async for entry_id, fields in self._entries(stream):
             users = fields.get(b"u", b"").decode().split()

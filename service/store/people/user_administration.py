@@ -16,13 +16,18 @@ from service.store.people.erasure import Erasure
 
 
 class Person(msgspec.Struct, frozen=True):
-    """A user who has written to a bot, or who was erased and still has restrictions.
+    """A user who has written to a bot, or who was erased and still has restrictions by admins.
 
-    ``most_subscriptions`` is the maximum that an admin has set; None if the maximum in the settings applies. ``queued``
-    and ``in_flight`` are numbers of items and of batches. ``waiting_since_s`` (Unix s) is the time when the oldest
-    undelivered item was queued; None without such items. ``receipts`` means that the user's client sends receipts
-    (XEP-0184). While ``suspended``, nothing is queued for the user, and the user's messages are not answered. The same
-    holds while ``blocked_domain``, the domain of the user or a parent of it, is blocked; "" if none is.
+    - ``subscriptions``, ``watches``: numbers of subscriptions and of saved searches.
+    - ``suspended``: whether an admin has suspended the user. Then nothing is queued for the user, and the user's
+      messages are not answered.
+    - ``most_subscriptions``: maximum number of subscriptions that an admin has set; None if the maximum in the settings
+      applies.
+    - ``queued``, ``in_flight``: numbers of items in the outbox and of batches in flight.
+    - ``waiting_since_s``: when the oldest item in the outbox was queued (Unix s); None if the outbox is empty.
+    - ``receipts``: whether the user's client sends receipts (XEP-0184).
+    - ``blocked_domain``: the blocked domain to which the user belongs, with the same effect as ``suspended``; "" if
+      there is none.
     """
 
     id: UserId
@@ -113,14 +118,14 @@ class People:
         return done
 
     async def set_max_subscriptions(self, uid: UserId, max_count: int | None) -> bool:
-        """Set a user's maximum number of subscriptions; None for ``max_count`` stands for the maximum in the settings.
+        """Set a user's maximum number of subscriptions; return False for an unknown user.
 
-        Return False for an unknown user.
+        If ``max_count`` is None, the maximum in the settings applies.
         """
         return await self._set(uid, "most_subscriptions", "" if max_count is None else str(max_count))
 
     async def erase(self, uid: UserId) -> bool:
-        """Erase a user together with restrictions and usage counts; return False for an unknown user."""
+        """Erase a user, including the restrictions by admins and the usage counts; return False for an unknown user."""
         (jid,) = await self.jids([uid])
         if jid:
             limits = (keys.restrictions(uid), *(keys.usage_count(uid, what) for what in keys.USAGE_KINDS))

@@ -1,7 +1,7 @@
 """State and settings of users, their home addresses, and their preferences for subscriptions.
 
-A user's home address is that of the bot to which the user wrote first. Only this bot writes to the user. Preferences
-are in :mod:`service.users.preferences`.
+A user's home address is the address of the bot to which the user wrote first. Only this bot writes to the user. The
+preferences are defined in :mod:`service.users.preferences`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,10 +22,14 @@ from service.users.user_settings import DEFAULT_USER_SETTINGS, UserSettings
 class UserState(msgspec.Struct, frozen=True):
     """The state of a user.
 
-    ``welcomed`` means that the welcome message was sent, ``receipts`` that the user's client sends receipts (XEP-0184),
-    and ``unreachable`` that deliveries are suspended because messages bounced. ``suspended`` and ``most_subscriptions``
-    are restrictions by admins, which outlive erasure; ``most_subscriptions`` is None if the maximum in the settings
-    applies. Users of a blocked domain are suspended, too.
+    - ``welcomed``: whether the welcome message was sent.
+    - ``receipts``: whether the user's client sends receipts (XEP-0184).
+    - ``unreachable``: whether deliveries are suspended because messages bounced.
+    - ``suspended``: whether an admin has suspended the user or blocked the user's domain.
+    - ``most_subscriptions``: maximum number of subscriptions that an admin has set; None if the maximum in the settings
+      applies.
+
+    ``suspended`` and ``most_subscriptions`` are restrictions, which outlive erasure.
     """
 
     jid: str
@@ -81,7 +85,7 @@ class Users(RedisRepository):
         return [jid.decode() if jid else "" for jid in found]
 
     async def suspended_users(self, uids: Iterable[UserId]) -> set[UserId]:
-        """Return the users among ``uids`` who are suspended, or whose domain is blocked, by an admin."""
+        """Return the users among ``uids`` whom an admin has suspended, or whose domain an admin has blocked."""
         asked = list(uids)
         found = await self._redis.call_many([("HGET", keys.restrictions(uid), "suspended") for uid in asked])
         suspended = {uid for uid, value in zip(asked, found, strict=True) if value == b"1"}
@@ -185,7 +189,10 @@ class HomeAddresses(RedisRepository):
 
 
 _NOTHING: Final[PreferencesByNumber] = {}
-"""The preferences of nearly all users: one shared object, because callers cache them for each recipient."""
+"""The value for users without preferences.
+
+It is one shared object, which saves memory, because callers cache the preferences of each recipient.
+"""
 
 
 class PreferenceStore(RedisRepository):

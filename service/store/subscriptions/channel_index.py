@@ -32,18 +32,18 @@ class ChannelIndex:
 
     Every method may raise :class:`service.errors.StoreUnavailable` and can then be repeated.
 
-    Adding a subscriber writes to two slots: first the entry, then the channel's counter of joins. This order has four
-    consequences.
+    Adding a subscriber writes to two slots: first the entry, then the channel's counter of joins. This order ensures
+    four properties:
 
-    - No subscriber is missed (guarantee I1): the fan-out of a version finds every entry that was written before the
-      version. Later subscribers are not entitled to the version.
-    - No version is delivered twice (guarantee I2): the user's slot records the last version that was queued for the
-      subscription. For a new subscription, this is the channel's version before it.
-    - A deleted channel keeps no subscriber. If the channel was deleted before the join is counted, the entry is removed
-      and the caller is informed. An entry from before the deletion is found when the channel's subscriptions are ended
-      once more after the deletion.
-    - A channel with subscribers does not become dormant (unpolled). A count of its subscribers is used only if no user
-      has joined since, by the counter of joins.
+    - No subscriber misses a version (guarantee I1). The fan-out of a version finds every entry that was written before
+      the version. Later subscribers do not receive the version.
+    - No version is delivered twice (guarantee I2). The user's slot records the last version that was queued for the
+      subscription. For a new subscription, this is the channel's version when the user subscribed.
+    - A deleted channel keeps no subscriber. If the channel is deleted before the join is counted, the entry is removed
+      and the caller is informed. If the join was counted first, the entry is found, because the channel's subscriptions
+      are ended once more after the deletion.
+    - A channel with subscribers does not become dormant (not polled). The number of its subscribers is used only if the
+      counter of joins has not changed since they were counted.
     """
 
     def __init__(self, redis: RedisClient, keyspaces: KeyspaceStore, layout: KeyLayout) -> None:
@@ -57,7 +57,8 @@ class ChannelIndex:
     async def add(self, cid: ChannelId, uid: UserId, seq: int) -> bool:
         """Add a user to the subscribers of a channel; return False, and add nothing, if the channel does not exist.
 
-        ``seq`` is the number of the user's change, by which the newer of two entries is recognized.
+        ``seq`` is the number of the user's change. If there are two entries of a user, the one with the greater ``seq``
+        is newer.
         """
         (site,) = await self._sites([cid])
         if site is None:
@@ -92,10 +93,10 @@ class ChannelIndex:
         return [counts.get(cid, 0) for cid in cids]
 
     async def _count_at_leaves(self, sites: Mapping[ChannelId, str]) -> dict[ChannelId, int]:
-        """Return the numbers of entries of channels, by channel, for those that can be read in one round trip.
+        """Return the number of entries of each channel that can be counted in the common round trip.
 
-        A channel is left out if its leaf (a key group that is not split) is not cached, or is moving to another
-        keyspace. ``sites`` maps each channel to its registrable domain.
+        ``sites`` maps each channel to its registrable domain. A *leaf* is a key group that is not split. A channel is
+        left out if its leaf is not cached, or is moving to another keyspace.
         """
         leaves, probes = dict[ChannelId, bytes](), list[tuple[Probe, bytes]]()
         for cid, site in sites.items():
@@ -116,7 +117,7 @@ class ChannelIndex:
         return DepthSearch(key, self._layout.bits, self._keyspaces.map, self._depths)
 
     async def _count(self, site: str, cid: ChannelId) -> int:
-        """Return the number of a channel's entries. While key groups move, it may be too great, but never too small.
+        """Return the number of a channel's entries. While key groups move, it may be too high, but never too low.
 
         ``site`` is the registrable domain that determines the entries' keys.
         """
@@ -142,8 +143,8 @@ class ChannelIndex:
     async def divide(self, cid: ChannelId, cursor: str, count: int) -> dict[str, str]:
         """Divide the entries of a channel into key groups with about equally many entries.
 
-        Return the cursor of the first page of each key group by the group's label. ``count`` is the number of groups
-        into which the whole channel is divided. It is rounded up to a power of two, but limited to the number of the
+        Return a dictionary from the label of each key group to the cursor of its first page. ``count`` is the number of
+        groups for the whole channel. It is rounded up to a power of two, but does not exceed the number of the
         channel's keys. Groups that end before ``cursor`` are left out.
         """
         (site,) = await self._sites([cid])
@@ -161,10 +162,11 @@ class ChannelIndex:
     ) -> tuple[list[tuple[UserId, int]], str]:
         """Return up to ``count`` entries of a channel, and the cursor of the next page.
 
-        An entry is a pair (user id, ``seq`` of the user's change). The cursor "" stands for the first page, and is
-        returned with the last page. A user who is subscribed from the first to the last of these calls is on one of the
-        pages. ``label`` restricts the pages to the entries of one key group from :meth:`divide`, given by its label; ""
-        stands for all entries.
+        An entry is a pair (user id, ``seq`` of the user's change). The cursor "" stands for the first page. It is
+        returned with the last page. A user who stays subscribed while the caller reads all pages is on at least one of
+        them.
+
+        ``label`` restricts the pages to one key group from :meth:`divide`; "" stands for all entries.
         """
         (site,) = await self._sites([cid])
         if site is None:
@@ -188,7 +190,10 @@ class ChannelIndex:
             yield entries
 
     def learn_sites(self, sites: Mapping[ChannelId, bytes | None]) -> None:
-        """Cache the registrable domains of channels, as stored in their hashes; None for a channel without one."""
+        """Cache the registrable domains of channels. A channel without a domain (None) is ignored.
+
+        ``sites`` has the domains as they are stored in the channels' hashes.
+        """
         self._sites_known.update({cid: intern(site.decode()) for cid, site in sites.items() if site})
 
     async def _sites(self, cids: Sequence[ChannelId]) -> list[str | None]:
@@ -218,10 +223,10 @@ class ChannelIndex:
             pass
 
     async def _run_query(self, query: PrefixQuery, channel: KeyGroup) -> tuple[Record, ...]:
-        """Send the next request of ``query`` to a keyspace; return the records that it has found.
+        """Send the next request of ``query`` to a keyspace; return the records that the query has found.
 
-        ``channel`` is the key group of the channel whose entries the query reads. The records are counted there
-        as deliveries, to balance load.
+        ``channel`` is the key group of the channel whose entries are read. The found records are counted as deliveries
+        of this key group, to balance load.
         """
         request = query.request
         if isinstance(request, ReadDonor):
@@ -237,12 +242,12 @@ class ChannelIndex:
 
 
 def _format_cursor(position: Position | None) -> str:
-    """Return the cursor for a position in the channel index; None is the beginning."""
+    """Return the cursor for a position in the channel index. A position of None stands for the beginning."""
     key, name = position or (0, "")
     return f"{key:x}.{name.encode('latin-1').hex()}"
 
 
 def _parse_cursor(cursor: str) -> Position | None:
-    """Return the position in the channel index for a cursor; None is the beginning."""
+    """Return the position in the channel index for a cursor; None stands for the beginning."""
     key, stop, name = cursor.partition(".")
     return (int(key, 16), bytes.fromhex(name).decode("latin-1")) if stop else None

@@ -1,8 +1,10 @@
 """Loads of key groups, in deliveries per second, which the worker that balances a keyspace measures (CLASH §VI.A).
 
-Loads may be lost. A rate is stored for the key group of a channel, not for a leaf (a key group that is not split), so
-that the load of each half of a leaf is known. It is stored with the time of its measurement, and decays from then on
-(:class:`service.clash.split_merge_policy.DeliveryRate`).
+A *leaf* is a key group that is not split; its load decides whether it is split. Rates are stored for the key groups of
+channels, which may be smaller than a leaf, so that the load of each half of a leaf is known. A rate is stored with the
+time of its measurement, from which it decays (:class:`service.clash.split_merge_policy.DeliveryRate`).
+
+Rates are soft state: if they are lost, they are measured again.
 """
 
 import asyncio
@@ -27,9 +29,11 @@ Rates = Mapping[KeyGroup, DeliveryRate]
 
 
 class LeafLoads(NamedTuple):
-    """Numbers of subscriptions (``sizes``) and ``loads`` of leaves at present, by keyspace and leaf.
+    """Sizes and loads of leaves (key groups that are not split), by keyspace and leaf.
 
-    A leaf is a key group that is not split. ``peak_loads`` has the greater of each leaf's present and long-term load.
+    - ``sizes``: number of subscriptions.
+    - ``loads``: present deliveries per second.
+    - ``peak_loads``: the higher one of the present and the long-term load.
     """
 
     sizes: dict[Keyspace, dict[KeyGroup, int]]
@@ -40,8 +44,8 @@ class LeafLoads(NamedTuple):
 class KeyGroupLoads:
     """Delivery rates of key groups, and loads of leaves (key groups that are not split).
 
-    Methods may raise StoreUnavailable. ``fleet_s`` is always the fleet's common time (Unix s), and ``memory`` has the
-    half-lives of rates.
+    All methods have two parameters in common: ``fleet_s`` is the fleet's common time (Unix s), and ``memory`` has the
+    half-lives by which rates decay. Methods may raise :class:`StoreUnavailable`.
     """
 
     def __init__(self, redis: RedisClient, keyspaces: KeyspaceStore) -> None:

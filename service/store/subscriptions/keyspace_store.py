@@ -1,8 +1,8 @@
 """Keyspaces of the channel index on Redis: server tables, records, and moves of key groups (CLASH).
 
-A keyspace plays the part of a CLASH server: it has a server table of key groups, and the records in them. A leaf is a
-key group that is not split. ``service.clash`` decides; this module stores. Each method of :class:`KeyspaceStore` is
-atomic, in one slot.
+A keyspace corresponds to a server of the CLASH paper. It has a server table of key groups, and the records in them. A
+leaf is a key group that is not split. ``service.clash`` decides; this module stores. Each method of
+:class:`KeyspaceStore` is atomic, in one slot.
 
 To change a server table, a process reads it, computes the new table by a pure function, and writes it if the table has
 not changed since. A script decides only the common case of ``AcceptObject`` (the request to accept a key): a leaf that
@@ -100,9 +100,9 @@ def position_bytes(record: Record) -> bytes:
 
 
 def range_bounds(group: KeyGroup, after: Position | None = None) -> tuple[bytes, bytes]:
-    """Return the first and the last position (both inclusive) of a key group, as bytes.
+    """Return the first and the last position in a key group (both inclusive), as bytes.
 
-    With ``after``, the range begins after this position.
+    If ``after`` is given, the result begins at the next position after it.
     """
     least = group.key.to_bytes(4) + bytes(_ID_BYTES)
     if after is not None and after[1]:
@@ -140,7 +140,7 @@ def decode_fields(reply: Any) -> Fields:
 
 
 RECORDS_PER_STEP = 500
-"""Maximum number of records in one step of a move: some milliseconds of Redis."""
+"""Maximum number of records in one step of a move. A step takes Redis a few milliseconds."""
 _TOMBSTONES_PER_STEP = 500
 _EMPTY_PAGE = Page((), complete=True)
 
@@ -148,9 +148,11 @@ _EMPTY_PAGE = Page((), complete=True)
 class KeyspaceStore:
     """All keyspaces. Calls in one iteration of the event loop share a round trip.
 
-    Every method may raise :class:`service.errors.StoreUnavailable`. It raises :class:`service.errors.UnknownKeyspace`
-    for a keyspace that does not exist, and :class:`service.errors.BadKey` for a key or record of the wrong size; then
-    it changes nothing.
+    Every method may raise these errors:
+
+    - :class:`service.errors.StoreUnavailable`
+    - :class:`service.errors.UnknownKeyspace` if a keyspace does not exist; nothing is changed.
+    - :class:`service.errors.BadKey` if a key or record has the wrong size; nothing is changed.
     """
 
     def __init__(self, redis: RedisClient, keyspaces: Keyspaces, bits: int) -> None:
@@ -206,10 +208,10 @@ class KeyspaceStore:
     async def count_at_leaves(self, pairs: Sequence[tuple[Probe, bytes]]) -> list[tuple[bytes | None, int]]:
         """Count the subscriptions to channels, given as pairs (probe, :func:`channel_prefix` of the channel).
 
-        A probe names a keyspace and a key, whose leaf (the key group that contains it and is not split) is sought
-        there. Return, for each pair in order, the label of this leaf, and the number of the channel's subscriptions in
-        the keyspace. The label is None if the keyspace does not have the leaf, or the leaf is moving; then the caller
-        needs :meth:`count`.
+        A probe names a keyspace and a leaf: a key group that is not split, given by a key in it and its depth. Return,
+        for each pair in order, the label of the leaf, and the number of the channel's subscriptions in the keyspace.
+        The label is None if the keyspace does not have the leaf, or if the leaf is moving. The caller then has to call
+        :meth:`count`.
         """
         replies = await self._redis.call_many(
             [
@@ -228,7 +230,7 @@ class KeyspaceStore:
     async def count_all(self) -> Counter[bytes]:
         """Return the number of subscriptions by :func:`channel_prefix`.
 
-        While key groups move, a number may be too great, but never too small.
+        While key groups move, a number may be too high, but never too low.
         """
         found = await self._redis.call_many([("HGETALL", keys.keyspace(number)[3]) for number in range(self.map.count)])
         counts: Counter[bytes] = Counter()
@@ -259,7 +261,7 @@ class KeyspaceStore:
         return _parse_page(pages, request.count) if is_giving(table, request.move) else _EMPTY_PAGE
 
     async def sizes(self, keyspace: Keyspace, groups: Sequence[KeyGroup]) -> list[int]:
-        """Return the number of subscriptions of each key group in a keyspace, in order."""
+        """Return the number of subscriptions in each of these key groups of a keyspace, in order."""
         found: list[int] = await self._run(
             keyspace, "sizes", *(bound for group in groups for bound in range_bounds(group))
         )
@@ -284,17 +286,17 @@ class KeyspaceStore:
         return [(fields, self._table(keyspace, fields)) for keyspace, fields in found]
 
     def _table(self, keyspace: Keyspace, fields: Fields) -> ServerTable:
-        """Return the server table of a keyspace from ``fields``, those of its Redis hash.
+        """Return the server table of a keyspace from the fields of its Redis hash.
 
-        ``fields`` is empty before the first write. Then the root, which is the group of all keys, belongs to the
-        keyspace ``_root``, and the tables of other keyspaces are empty.
+        ``fields`` is empty before the first write. Initially, the root (the group of all keys) belongs to the keyspace
+        ``_root``, and the tables of all other keyspaces are empty.
         """
         if fields:
             return from_fields(keyspace, fields, self.map, self.bits)
         return root_table(keyspace, self.bits) if keyspace == self._root else empty_table(keyspace, self.bits)
 
     async def _write_table(self, fields: Fields, table: ServerTable) -> bool:
-        """Replace a server table by ``table``; return False if it has changed since its ``fields`` were read."""
+        """Replace a server table by ``table``; return False if it has changed since ``fields`` were read."""
         (done,) = await self._run(table.keyspace, "change", table_changes(fields, table))
         return bool(done)
 
@@ -349,10 +351,11 @@ class KeyspaceStore:
         return move_steps.StepDone()
 
     async def _drop_tombstones(self, fields: Fields, after: ServerTable, leaf: KeyGroup) -> bool:
-        """Replace a server table by ``after``, and delete the first tombstones of a leaf, atomically.
+        """Replace a server table by ``after``, and delete some tombstones of a leaf, atomically.
 
-        A tombstone is the record of a subscription that has ended. ``fields`` are the table's fields as they were read.
-        Returns False if the leaf may have more tombstones, or if the table has changed since it was read.
+        A tombstone is the record of a subscription that has ended. At most ``_TOMBSTONES_PER_STEP`` are deleted.
+        ``fields`` are the table's fields as they were read. Return False if the leaf may have more tombstones, or if
+        the table has changed since it was read. The caller then has to try again.
         """
         changed = table_changes(fields, after)
         done, *dropped = await self._run(
@@ -390,9 +393,10 @@ def _parse_page(reply: Sequence[Any], count: int) -> Page:
 async def run_move(keyspaces: KeyspaceStore, first: Step) -> AsyncIterator[tuple[Step, str | None]]:
     """Run the step ``first`` of a move, which splits or merges a key group, and all steps that follow.
 
-    Yields each step, and the kind of the move that it has completed: "split", "merge", or None if it has completed
-    none. An interrupted move is continued with :func:`service.clash.move_steps.resume_step`. Raises
-    :class:`service.errors.MoveRefused`, :class:`service.errors.StoreUnavailable`, and the errors of reading a table.
+    After each step, yield the step and the kind of the move: "split" or "merge" if this step has completed the move,
+    None otherwise. An interrupted move is continued with :func:`service.clash.move_steps.resume_step`.
+
+    Raises :class:`service.errors.MoveRefused`, and the errors of :class:`KeyspaceStore`.
     """
     step: Step | None = first
     while step is not None:

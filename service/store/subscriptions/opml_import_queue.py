@@ -51,7 +51,10 @@ class ImportQueue(RedisRepository):
         await self._redis.call("LTRIM", keys.pending_imports(uid), count, -1)
 
     async def remove_user(self, uid: UserId, bot: str) -> None:
-        """Remove a user from the list of imports, unless the user's queue has got new feeds in the meantime."""
+        """Remove a user from the list of users with pending imports, unless new feeds were queued in the meantime.
+
+        ``bot`` is the address of the bot that runs the user's imports.
+        """
         await self._redis.call("HDEL", keys.USERS_WITH_IMPORTS, uid)
         if await self._redis.call("LLEN", keys.pending_imports(uid)):
             await self._redis.call("HSET", keys.USERS_WITH_IMPORTS, uid, bot)

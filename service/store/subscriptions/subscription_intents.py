@@ -77,9 +77,10 @@ class SubscriptionIntents:
         await self._redis.run_script("user_delete_intent", (keys.intents(uid),), cid, intent)
 
     async def _queue_missed_versions(self, uid: UserId, cid: ChannelId) -> None:
-        """Queue, in order, the versions that a user who was moved to this channel has not received yet.
+        """Queue the versions of a channel that a subscriber has missed, in order.
 
-        Later versions are delivered as usual.
+        A user who was moved to this channel may have joined at an earlier version than the present one. Later versions
+        are delivered as usual.
         """
         held = await self._redis.call("HGET", keys.user_index(uid), index_field(cid))
         given = parse_subscription(cid, held).seen_version if held else inf

@@ -46,9 +46,9 @@ class Subscriptions:
     ) -> tuple[Subscription, bool]:
         """Subscribe a user to a channel, durably; return the subscription and whether it is new.
 
-        If the channel has moved, the user is subscribed to its successor. ``max_subscriptions`` is the user's maximum,
-        None for no maximum; a maximum that an admin has set replaces it. Raises :class:`LimitReached` at the maximum,
-        and :class:`NotSubscribed` if the channel does not exist.
+        If the channel has moved, the user is subscribed to its successor. ``max_subscriptions`` is the user's maximum
+        number of subscriptions, unless an admin has set another one for this user; None for no maximum. Raises
+        :class:`LimitReached` if the maximum is reached, and :class:`NotSubscribed` if the channel does not exist.
         """
         uid = keys.user_id(jid)
         stamp, floor, channel = await asyncio.gather(
@@ -96,10 +96,11 @@ class Subscriptions:
         await self._intents.complete(uid, await self._intents.begin(uid))
 
     async def _register_user(self, uid: UserId) -> int:
-        """Register a user; return the number that the ``seq`` (counter of changes) of a new user has to exceed.
+        """Register a user, and return the number that every ``seq`` (number of a change) of a new user must exceed.
 
-        The user may return after erasure, while changes from before the erasure may still be repeated late. They have
-        no effect, because their ``seq`` is less than that of new changes.
+        It is the greatest ``seq`` of recently erased users. If a user returns after erasure, changes from before the
+        erasure may still be repeated late. They have no effect, because their ``seq`` is lower than that of new
+        changes.
         """
         _, floor = await self._redis.call_many([("SADD", keys.USERS, uid), ("GET", keys.SEQ_FLOOR)])
         return int(floor or 0)

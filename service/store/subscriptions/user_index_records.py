@@ -1,8 +1,12 @@
 """Records of the user index, the list of a user's subscriptions in Redis, as scripts write them.
 
-A record has the number of the subscription, the ``seq`` of the user's last change of it, the last version that was
-queued for it, the time when it began, and during a pause the last version before the pause. The format is documented in
-``scripts/user_index.lua``.
+A record has these parts, in the format that ``scripts/user_index.lua`` documents:
+
+- the number of the subscription
+- the ``seq`` of the user's last change of the subscription
+- the last version that was queued for it
+- the time when it began
+- if it is paused, the last version before the pause
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -23,7 +27,10 @@ def parse_subscription(cid: ChannelId, record: bytes) -> Subscription:
 
 
 def encode_timestamp(at_s: float) -> str:
-    """Return a time (Unix s) as 6 characters of base64, which saves 32 bytes per user compared with 10 digits."""
+    """Return a time (Unix s) as 6 characters of base64.
+
+    In decimal digits, it would take 10 characters, which costs Redis 32 bytes more per user.
+    """
     return urlsafe_b64encode(int(at_s).to_bytes(4)).decode().rstrip("=")
 
 
