@@ -15,11 +15,14 @@ import structlog
 from service.errors import CoronetError, StoreUnavailable
 
 CANCEL_RETRY_S: Final = 3.0
-"""Seconds after which a cancellation is repeated: Python 3.11's ``wait_for``, which drivers use, can swallow one."""
+"""Seconds until a task is cancelled again, because Python 3.11's ``asyncio.wait_for`` can ignore a cancellation."""
 
 
 async def run_until_stopped(work: Coroutine[Any, Any, None]) -> None:
-    """Run ``work`` until it returns, or until this process gets SIGTERM or SIGINT; exceptions are propagated."""
+    """Run ``work`` until it returns, or until this process receives SIGTERM or SIGINT.
+
+    Exceptions of ``work`` are raised to the caller.
+    """
     loop = asyncio.get_running_loop()
     task = loop.create_task(work)
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -96,9 +99,10 @@ class BackgroundTasks:
 
 
 async def run_logged(work: Coroutine[Any, Any, object]) -> None:
-    """Run a coroutine, and log its exception instead of raising it. Callers repeat the work at a later time.
+    """Run a coroutine, and log its exception instead of raising it.
 
-    Errors that Coronet raises on purpose, for example because the store is unavailable, are logged without a traceback.
+    Use this only for work that is run again later anyway. Errors that Coronet raises on purpose, for example because
+    the store is unavailable, are logged without a traceback.
     """
     name = getattr(work, "__qualname__", "")
     try:

@@ -24,7 +24,7 @@ _Result = TypeVar("_Result")
 STATE = Path(platformdirs.user_state_dir("coronet"))
 
 RUN, OPERATE, EXPLORE = "Run", "Set up and operate", "Try and measure"
-"""Headings of the help. Each command has one."""
+"""Section headings of ``coronet --help``: each command is listed under one of them."""
 
 
 class CommandGroup(TyperGroup):
@@ -389,8 +389,8 @@ def _use_store(
 def _environment(config: Path | None, state: Path | None) -> Mapping[str, str]:
     """Return the environment variables from which settings are read.
 
-    With ``state``, they are those of the ``coronet up`` that has this state directory. Without it, they are those of
-    this process, with ``config`` as settings file.
+    With ``state``, these are the variables of the ``coronet up`` that has this state directory. Without it, they are
+    the variables of this process, with ``config`` as settings file.
     """
     from service.embedded.state_directory import load_environment  # noqa: PLC0415 - see module docstring
     from service.settings import environment  # noqa: PLC0415 - same

@@ -1,8 +1,9 @@
 """The clock interface: monotonic time for durations, wall time for dates.
 
 Leases, timers and measurements use ``monotonic_s``, which is not affected by adjustments of the system time.
-``wall_s`` (Unix time) is only for dates that are stored, or that people or publishers see, such as in messages and HTTP
-headers. Workers take it from the store's clock (:class:`FleetClock`), because their own clocks may differ.
+
+``wall_s`` (Unix time) is only for dates that are stored or shown, for example in messages and HTTP headers. The clocks
+of workers' machines may differ, so workers use the clock of the Redis server as wall time (:class:`FleetClock`).
 """
 
 import time
@@ -13,7 +14,7 @@ class Clock(Protocol):
     """The source of time for packages that do I/O; pure packages get times as arguments."""
 
     def monotonic_s(self) -> float:
-        """Return the seconds since an arbitrary fixed instant, which never decrease."""
+        """Return the seconds since an arbitrary fixed instant; the value never decreases."""
         ...
 
     def wall_s(self) -> float:
@@ -48,5 +49,9 @@ class FleetClock(SystemClock):
         return self.monotonic_s() + self._ahead_s
 
     def set_wall(self, wall_s: float, at_monotonic_s: float) -> None:
-        """Set the Unix time: it was ``wall_s`` when the monotonic clock showed ``at_monotonic_s``, both in seconds."""
+        """Set the Unix time by a measurement of the Redis server's clock.
+
+        ``wall_s`` is the Unix time in seconds that the server returned. ``at_monotonic_s`` is the result of
+        :meth:`monotonic_s` at that instant.
+        """
         self._ahead_s = wall_s - at_monotonic_s

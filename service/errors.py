@@ -71,11 +71,14 @@ class NotSubscribed(UserError, code="not-subscribed"):
 
 
 class LimitReached(UserError, code="limit-reached"):
-    """A limit of the user, or the request rate of a publisher's site, is exhausted."""
+    """A user has used up a limit, or the requests to a publisher's site have reached the permitted rate."""
 
 
 class RequestsPaused(LimitReached, code="requests-paused"):
-    """A channel or a site is paused at its publisher's or an admin's request, for another ``paused_s`` seconds."""
+    """Requests to a channel or a site are paused for ``paused_s`` more seconds.
+
+    Its publisher or an admin has requested this.
+    """
 
     def __init__(self, message: str = "", *, paused_s: float = 0.0) -> None:
         """Create the error; ``paused_s`` is the remaining time of the pause in seconds."""
@@ -195,7 +198,7 @@ class StoreUnavailable(OperationalError, code="store-unavailable"):
 
 
 class StoreIdentityMismatch(StoreUnavailable, code="store-refused"):
-    """The store lost data or belongs to another fleet; it is not used until the operator accepts it."""
+    """The store lost data or belongs to another fleet. Programs reject it until the operator accepts it."""
 
 
 class NoWorker(OperationalError, code="no-worker"):
@@ -207,7 +210,7 @@ class AssignmentPending(OperationalError, code="not-settled"):
 
 
 class LeaseLost(OperationalError, code="lease-lost"):
-    """This process no longer has the lease or epoch that a write requires, so that the write was refused."""
+    """A write was rejected, because this process no longer has the required lease or epoch."""
 
 
 class StaleVersion(OperationalError, code="stale-version"):
@@ -224,7 +227,7 @@ class MoveRefused(OperationalError, code="step-refused"):
 
 
 class BadStrategy(OperationalError, code="bad-strategy"):
-    """A strategy of partial lookup has an invalid parameter, or a server got a message of another strategy."""
+    """A strategy of partial lookup has an invalid parameter, or a server received a message of another strategy."""
 
 
 class CellsUnavailable(OperationalError, code="cells-lost"):
@@ -244,7 +247,10 @@ class PeerUnreachable(OperationalError, code="peer-silent"):
 
 
 class PeerProtocolError(OperationalError, code="peer-refused"):
-    """Another worker sent a message that is invalid, too large, unauthenticated, or for filters of another size."""
+    """Another worker sent an invalid message.
+
+    It is malformed, too large or unauthenticated, or it contains Bloom filters of another size than this worker's.
+    """
 
     def __init__(self, message: str, *, reason: str = "") -> None:
         """Create the error; ``reason`` is one word, the label of the metric that counts these errors."""

@@ -42,19 +42,19 @@ class HostProcess:
     """The properties of a process that its programs use."""
 
     check_ready: ReadinessCheck
-    """Raises a :class:`CoronetError` with the reason while any program of the process cannot do its work."""
+    """Function that raises a :class:`CoronetError` with the reason while any program of the process is not ready."""
     metrics_url: str
     """URL of the process's metrics for other processes; "" if the process has no health server."""
     timer: TickTimer
-    """Wakes up the periodic tasks of the process together."""
+    """The timer that wakes up the periodic tasks of the process together."""
 
 
 class HostedProgram(abc.ABC):
-    """A worker, a bot or the console, as a part of a process. It works while :meth:`run` is running."""
+    """A worker, a bot or the console, as a part of a process. Its work is done by :meth:`run`."""
 
     name: ClassVar[str]
     needs_health_server: ClassVar[bool] = True
-    """Whether the process serves health checks on ``metrics_port``. The console has them on its own server."""
+    """Whether the process must serve health checks on ``metrics_port``. The console serves them on its own server."""
 
     def __init__(self, settings: Settings, store: Store) -> None:
         """Create the program. The caller closes ``store`` after the program has ended."""
@@ -67,7 +67,10 @@ class HostedProgram(abc.ABC):
 
     @abc.abstractmethod
     def check_ready(self) -> None:
-        """Raise a :class:`CoronetError` with the reason if the program cannot do its work although Redis responds."""
+        """Raise a :class:`CoronetError` with the reason if the program cannot do its work.
+
+        The caller has already checked that Redis responds.
+        """
 
     def routes(self) -> Iterable[web.RouteDef]:
         """Return the routes that the process's health server serves for other processes."""
@@ -77,8 +80,8 @@ class HostedProgram(abc.ABC):
 def find_programs(*names: str) -> list[type[HostedProgram]]:
     """Return the classes of the programs with these names: worker, bot or console.
 
-    The classes are loaded by entry points, because ``service`` must not import ``workers`` and ``bots``. Raises
-    :class:`OperationalError` if a program is not installed.
+    The classes are found through entry points of the installed package, because ``service`` must not import ``workers``
+    and ``bots``. Raises :class:`OperationalError` if a program is not installed.
     """
     found = {each.name: each for each in entry_points(group="coronet.hosted_programs")}
     if missing := ", ".join(name for name in names if name not in found):
@@ -144,11 +147,13 @@ def _raise_failure(task: "asyncio.Task[None]") -> None:
 
 
 def configure_memory() -> None:
-    """Configure garbage collection and the allocator of this process for tens of thousands of channels.
+    """Configure garbage collection and the memory allocator of this process for tens of thousands of channels.
 
-    Garbage collection traverses the channels' state, which has no reference cycles. At the default threshold of 700 new
-    objects, that takes a quarter of a busy worker's time. The allocator's threshold for separate mappings is fixed,
-    because glibc raises it whenever a large block is freed; later blocks then come from the heap and leave holes in it.
+    Garbage collection traverses the channels' state, which has no reference cycles. At Python's default threshold of
+    700 new objects, this takes a quarter of a busy worker's time, so the threshold is raised.
+
+    glibc allocates large blocks as separate mappings. It raises the size from which on it does so whenever such a block
+    is freed. Later blocks would then come from the heap and leave holes in it, so this size is fixed.
     """
     gc.set_threshold(*_GC_THRESHOLDS)
     libc = ctypes.CDLL(None)

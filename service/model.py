@@ -1,8 +1,8 @@
 """Immutable value types shared by all programs: feeds, pages, entries, changes, channels, subscriptions, nodes.
 
-Times are Unix seconds (float) unless the name says otherwise. Types of which a worker holds tens of thousands and
-that cannot be part of a reference cycle are excluded from garbage collection (``gc=False``): each instance is
-16 bytes smaller, and collections do not visit it.
+Times are Unix seconds (float) unless the name says otherwise. A type is excluded from garbage collection (``gc=False``)
+if a worker holds tens of thousands of its instances, and they cannot be part of a reference cycle. Each instance is
+then 16 bytes smaller, and garbage collections do not visit it.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ ChannelId = str
 """40 lower-case hex digits: SHA-1 of the canonical URL, used as an identifier in the overlay's id space."""
 
 NodeId = str
-"""40 lower-case hex digits: the node's identifier in the same id space."""
+"""40 lower-case hex digits: the node's identifier in the overlay's id space, which it shares with channels."""
 
 UserId = str
 """16 characters, derived from the bare JID; see :func:`service.store.client.keys.user_id`."""
@@ -40,11 +40,13 @@ class ParsedEntry(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class PollingHints(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """The polling frequency that a feed document, and the HTTP response with it, request.
+    """The polling frequency that a publisher requests, in the feed document and in the HTTP response with it.
 
-    ``ttl_s`` is RSS's ``ttl``; ``update_period_s`` is the syndication module's ``updatePeriod`` divided by its
-    ``updateFrequency``; ``skip_hours`` (0 to 23) and ``skip_days`` (0 is Monday) are in UTC. ``max_age_s`` is the time
-    for which the HTTP response with the document was fresh (RFC 9111).
+    - ``ttl_s`` is RSS's ``ttl``.
+    - ``update_period_s`` is the syndication module's ``updatePeriod`` divided by its ``updateFrequency``.
+    - ``skip_hours`` are hours of the day (0 to 23, UTC) without updates.
+    - ``skip_days`` are days of the week (0 is Monday, UTC) without updates.
+    - ``max_age_s`` is the time in seconds for which the HTTP response is fresh (RFC 9111).
     """
 
     ttl_s: float | None = None
@@ -65,12 +67,13 @@ class FeedMetadata(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class ParsedFeed(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A parsed feed document with at most 500 entries, in document order.
+    """A parsed feed document with at most 500 entries, in document order. All URLs are absolute.
 
-    ``hubs`` are the WebSub hubs of ``topic``, the document's own URL as it states it; ``older_url`` is the next
-    document with older entries (RFC 5005 §3 and §4). All URLs are absolute. ``element_hashes``, if requested, has one
-    hash for each entry in document order, including the entries that are omitted from ``entries`` because they
-    are unchanged since the channel's last document.
+    - ``hubs`` are the WebSub hubs that the document names.
+    - ``topic`` is the document's own URL, as the document states it.
+    - ``older_url`` is the URL of the next document with older entries (RFC 5005 §3 and §4).
+    - ``element_hashes``, if requested, has one hash for each entry in document order. It includes the entries that are
+      omitted from ``entries`` because they are unchanged since the channel's last document.
     """
 
     title: str = ""
@@ -100,8 +103,9 @@ class ParsedPage(msgspec.Struct, frozen=True, omit_defaults=True):
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     """One entry as stored and delivered, sanitised to plain text of limited length.
 
-    ``key`` is its identity within the channel (see ``service.feeds.entries.entry_identity``); ``summary`` is plain
-    text of at most 600 characters; ``link`` is http(s) and absolute, or empty.
+    - ``key`` is its identity within the channel (see ``service.feeds.entries.entry_identity``).
+    - ``summary`` is plain text of at most 600 characters.
+    - ``link`` is an absolute http(s) URL, or empty.
     """
 
     key: str
@@ -116,9 +120,12 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
 class Change(msgspec.Struct, frozen=True, omit_defaults=True):
     """One difference between two versions of a channel (Corona §3.4).
 
-    In a feed, ``entry`` is the new or edited entry; a replacement is an edit of an entry from an earlier version. In a
-    page, ``entry`` holds the changed block, and ``line`` (from 1) is the block's first line in the new version, or in
-    the old version for an omission. ``before`` is the shortened text that a replacement replaced.
+    In a feed, ``entry`` is the new or edited entry. A replacement is an edit of an entry from an earlier version.
+
+    In a page, ``entry`` contains the changed block. ``line`` is the number (from 1) of the block's first line in the
+    new version; for an omission, in the old version.
+
+    ``before`` is the text that a replacement replaced, shortened.
     """
 
     kind: Literal["addition", "omission", "replacement"]
@@ -128,11 +135,16 @@ class Change(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A notification about a channel's state instead of its content; each subscriber receives it once.
+    """A notification to subscribers about their channel's state, not its content; each subscriber receives it once.
 
-    ``dead`` means that several nodes agree that the channel has failed permanently, and ``back`` that it works again.
-    ``moved`` means that it is polled at another URL (``detail``) from now on. ``quarantined`` means that its documents
-    exceed the parser's limits. ``detail`` is one sentence for people, or the new URL.
+    The kinds are:
+
+    - ``dead``: several nodes agree that the channel has failed permanently.
+    - ``back``: the channel works again.
+    - ``moved``: the channel is polled at another URL from now on. ``detail`` is the new URL.
+    - ``quarantined``: the channel's documents exceed the parser's limits.
+
+    For other kinds than ``moved``, ``detail`` is one sentence for people.
     """
 
     kind: Literal["dead", "back", "moved", "quarantined"]
@@ -140,11 +152,12 @@ class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Delta(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The changes between ``base_version`` and ``version`` of a channel, oldest entry first.
+    """The changes between two versions of a channel, oldest entry first.
 
-    ``version`` is 0 until the channel's owner assigns one. ``initial`` marks the first snapshot of a channel: its
-    latest entries, which are never delivered as news. ``detected_s`` is the time of the poll that found the changes.
-    A delta with a ``notice`` has no changes.
+    - ``base_version`` and ``version`` are the two versions. ``version`` is 0 until the channel's owner assigns one.
+    - ``initial`` states that this is the first snapshot of a channel. Its entries are never delivered as news.
+    - ``detected_s`` is the time of the poll that found the changes.
+    - ``notice`` is a notification about the channel's state, or None. A delta with a notice has no changes.
     """
 
     channel: ChannelId
@@ -172,12 +185,15 @@ class Validators(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 class Channel(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A URL that Coronet monitors, as a feed or as a page.
 
-    ``private`` means that the publisher's address was not public when the channel was created, which only the settings
-    ``allowed_networks`` and ``allow_private`` allow. Other channels are fetched from public addresses only. ``listed``
-    means that an admin wants the channel polled even without subscribers. ``dormant`` means that no node polls the
-    channel; when polling resumes, the content found first is recorded without notifications. ``condition`` is the state
-    in the last notice to subscribers; it is empty if the channel works. ``moved_to`` is the channel that replaces it.
-    ``language`` is the publisher's unvalidated language tag, such as ``en-GB``.
+    - ``private`` states that the publisher's address was not public when the channel was created. Only the settings
+      ``allowed_networks`` and ``allow_private`` permit such channels. All others are fetched from public addresses
+      only.
+    - ``listed`` states that an admin wants the channel polled even without subscribers.
+    - ``dormant`` states that no node polls the channel. When polling resumes, the first content found is recorded
+      without notifications.
+    - ``condition`` is the state in the last notice to subscribers; it is empty if the channel works.
+    - ``moved_to`` is the id of the channel that replaces this one.
+    - ``language`` is the publisher's unvalidated language tag, such as ``en-GB``.
     """
 
     id: ChannelId
@@ -198,10 +214,12 @@ class Channel(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 class Subscription(msgspec.Struct, frozen=True, omit_defaults=True):
     """One user's subscription to one channel.
 
-    ``number`` is the short id shown to this user (``#3``). ``seq`` orders this user's subscribe and unsubscribe
-    operations on the channel. ``seen_version`` is the last version that was queued in the user's outbox, or the
-    channel's version when the subscription began. While the subscription is paused, versions after ``paused_version``
-    are withheld.
+    - ``number`` is the short id shown to this user (``#3``).
+    - ``seq`` orders this user's subscribe and unsubscribe operations on the channel.
+    - ``seen_version`` is the last version that was queued in the user's outbox. At first, it is the channel's version
+      at the time of the subscription.
+    - ``paused_version`` is the last version that is delivered while the subscription is paused; later ones are
+      withheld.
     """
 
     channel: ChannelId
@@ -229,7 +247,7 @@ class PollResult(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class NodeInfo(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The description of a worker's node in the ring, the list of nodes with a valid lease.
+    """A worker's node in the ring, the list of nodes with a valid lease.
 
     ``epoch`` increases with every join of a node to the fleet. ``process`` is the unique name of this run of the worker
     process; "" if it is unknown.

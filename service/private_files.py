@@ -11,9 +11,9 @@ from typing import IO
 
 @contextmanager
 def open_private(path: Path) -> Iterator[IO[bytes]]:
-    """Open a new file with mode 0600, which replaces ``path`` when the context ends without an exception.
+    """Open a new file with mode 0600, and replace ``path`` by it when the context ends without an exception.
 
-    A crash leaves the file that was there before. Raises ``OSError``.
+    After an exception or a crash, the earlier file is still there. Raises ``OSError``.
     """
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     unfinished.unlink(missing_ok=True)  # of a process that was killed, and had the same id
@@ -47,7 +47,7 @@ def ensure_secret_file(directory: Path, name: str) -> Path:
 
 @contextmanager
 def lock_file(path: Path) -> Iterator[None]:
-    """Wait until no other process holds the lock of the file at ``path``, and hold it until the context ends."""
+    """Hold the lock of the file at ``path`` until the context ends; wait first until no other process holds it."""
     lock = os.open(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)

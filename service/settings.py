@@ -1,8 +1,14 @@
 """The settings of all programs, and their loading from arguments, environment, secret files and a TOML file.
 
-Sources in descending priority: arguments; ``CORONET_NAME_FILE`` (a file that contains the value, intended for secrets,
-available for every setting); ``CORONET_NAME``; the TOML file named by ``--config`` or ``CORONET_CONFIG``; the preset;
-the defaults below.
+Each setting is taken from the first of these sources that has it:
+
+1. arguments
+2. the file that ``CORONET_NAME_FILE`` names (available for every setting ``NAME``, intended for secrets)
+3. the environment variable ``CORONET_NAME``
+4. the TOML file named by ``--config`` or ``CORONET_CONFIG``
+5. the preset
+6. the defaults below
+
 :func:`load_with_origins` returns the source of each value. No other module reads the environment.
 """
 
@@ -50,7 +56,7 @@ def _comma_separated(value: object) -> object:
 
 
 CommaSeparated = Annotated[tuple[_Item, ...], BeforeValidator(_comma_separated)]
-"""A tuple that can also be given as text with commas or spaces between the items, as in the environment."""
+"""A tuple that can also be given as one text, with commas or spaces between the items."""
 
 
 def _redis_urls(text: str) -> str:
@@ -301,7 +307,8 @@ class Settings(BaseModel):
     def policy(self) -> FleetPolicy:
         """Return the polling policy (goal, intervals and limits) with which a new fleet starts.
 
-        The goal and its parameters, the policy's ``objective``, can later be replaced by admins in the store.
+        Admins can later replace a part of it, the goal and its parameters (``objective``); their choice is kept in the
+        store.
         """
         return FleetPolicy(
             poll_interval_s=self.poll_interval_s,
@@ -351,9 +358,10 @@ def _toml(environ: Mapping[str, str]) -> dict[str, object]:
 
 
 def _with_secret_files(values: dict[str, object], folder: Path) -> dict[str, object]:
-    """Return the values of a settings file, in which ``NAME_file`` is the path of a file with the value of ``NAME``.
+    """Return the values of a settings file, with the values that it keeps in secret files.
 
-    A relative path is relative to ``folder``. Raises ``OSError``.
+    A key ``NAME_file`` is the path of a file with the value of the setting ``NAME``. A relative path is relative to
+    ``folder``. Raises ``OSError``.
     """
     read: dict[str, object] = {}
     for key, value in values.items():
@@ -393,7 +401,7 @@ def environment(config: Path | None = None) -> dict[str, str]:
 
 
 def _layers(environ: Mapping[str, str], arguments: Mapping[str, object]) -> list[tuple[str, Mapping[str, object]]]:
-    """Return the sources of settings in ascending priority, as pairs (name of the source, values by setting).
+    """Return the sources of settings in ascending priority: pairs (name of the source, its values by setting).
 
     Raises :class:`SettingsInvalid`.
     """
@@ -420,7 +428,7 @@ def load(environ: Mapping[str, str] = os.environ, **arguments: object) -> Settin
 
 
 def load_with_origins(environ: Mapping[str, str] = os.environ, **arguments: object) -> tuple[Settings, dict[str, str]]:
-    """Return the effective settings as :func:`load` does, and by setting the name of the source of its value."""
+    """Return (the effective settings as :func:`load` does, the name of the source of each setting's value)."""
     merged: dict[str, Any] = {}
     origins = dict.fromkeys(Settings.model_fields, "default")
     for source, values in _layers(environ, arguments):

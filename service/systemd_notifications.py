@@ -51,14 +51,17 @@ class SystemdNotifier:
             await cancel_and_wait(*tasks)
 
     async def _send_signals(self) -> None:
-        """Send watchdog signals until cancelled, and extend the start timeout while the process is not ready."""
+        """Send watchdog signals until cancelled.
+
+        Until the process is ready, each signal also extends the start timeout of its unit.
+        """
         while True:
             extension = () if self._is_ready else (f"EXTEND_TIMEOUT_USEC={_START_EXTENSION_S}000000",)
             self._send("WATCHDOG=1", *extension)
             await asyncio.sleep(self._signal_interval_s)
 
     async def _report_status(self, check_ready: ReadinessCheck) -> None:
-        """Send ``READY=1`` as soon as the process is ready, and the reason whenever it is not ready."""
+        """Send ``READY=1`` as soon as the process is ready. Whenever it is not ready, send the reason."""
         while True:
             try:
                 await check_ready()
@@ -69,14 +72,17 @@ class SystemdNotifier:
             await asyncio.sleep(_STATUS_INTERVAL_S if self._is_ready else _CHECK_INTERVAL_S)
 
     def _send_status(self, status: str, *more: str) -> bool:
-        """Send ``status`` and the assignments ``more`` if the status differs from the last one; return whether sent."""
+        """Send ``status`` if it differs from the last one, together with ``more``; return whether it was sent.
+
+        ``more`` are further lines ``NAME=value`` of the protocol.
+        """
         if status == self._status or not self._send(f"STATUS={status}".replace("\n", " "), *more):
             return False
         self._status = status
         return True
 
     def _send(self, *assignments: str) -> bool:
-        """Send one datagram; return whether the service manager's socket took it."""
+        """Send the lines ``NAME=value`` in one datagram; return whether the service manager's socket accepted it."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
             sender.setblocking(False)
             try:

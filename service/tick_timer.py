@@ -28,7 +28,7 @@ class TickTimer:
         """The number of the tick that ends each :meth:`sleep`, and the future that it awaits."""
 
     async def run(self) -> None:
-        """Tick until cancelled. Ticks that the event loop was too busy for are left out.
+        """Tick until cancelled. Ticks that are missed because the event loop is busy are skipped.
 
         The first tick is at a random time, because the processes of a machine often start together.
         """
@@ -42,10 +42,10 @@ class TickTimer:
             self._tick()
 
     async def sleep(self, interval_s: float = 0.0) -> None:
-        """Wait for the next tick whose number is a multiple of ``interval_s`` / (seconds per tick).
+        """Wait for the next tick whose number is a multiple of n = ``interval_s`` / (seconds per tick).
 
-        This quotient is rounded to a whole number of at least 1, so that 0.0 stands for the next tick. Tasks with the
-        same interval wake up together, because the ticks are numbered for all tasks.
+        n is rounded to a whole number of at least 1, so an interval of 0.0 waits for the next tick. Tasks with the same
+        interval wake up at the same ticks.
         """
         ticks = max(1, round(interval_s / self.interval_s))
         awake: asyncio.Future[None] = asyncio.get_running_loop().create_future()

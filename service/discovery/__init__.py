@@ -3,16 +3,16 @@
 A pure package: no clock, randomness or I/O; time and random numbers are arguments. The store's cells implement the
 commands of ``matrix_cell``, and ``service.store.directory`` runs the protocols.
 
-Gao & Steenkiste: a *content name* is a set of AV-pairs (attribute and value). A query is a set of AV-pairs, too, and
-matches the names that have all of them. Each AV-pair has a *matrix* of *cells*, with P partitions and R replicas; the
-cell of partition p and replica r is at the rendezvous point H(pair, p, r). A name is registered in the matrix of each
-of its pairs: in one partition, in all replicas. A query is sent to the matrix of one of its pairs: to one replica of
-each partition. An overloaded matrix doubles its partitions or its replicas; one with little load removes them one by
-one. Its *head node*, cell (0,0), keeps the size and makes one change at a time. All state is soft: it expires unless
-refreshed.
+Terms of Gao & Steenkiste: a *content name* is a set of AV-pairs (attribute and value). A query is a set of AV-pairs,
+too, and matches the names that have all of them. Each AV-pair has a *matrix* of *cells*, with P partitions (columns)
+and R replicas (rows). The cell of partition p and replica r is stored at the address H(pair, p, r), its rendezvous
+point. A name is registered in the matrix of each of its pairs: in all replicas of one partition. A query is sent to the
+matrix of one of its pairs: to one replica of every partition. An overloaded matrix doubles its partitions or its
+replicas; one with little load removes them one by one. Its *head node*, cell (0,0), keeps the size and makes one change
+at a time. All state is soft: it expires unless refreshed.
 
-Here a cell is a Redis key whose hash tag is the cell's address, so Redis Cluster has the role of the paper's DHT.
-Workers do what a head node does.
+Here a cell is a Redis key whose hash tag is the cell's address, so Redis Cluster takes the place of the paper's DHT.
+Workers do the work of head nodes.
 
 - ``av_pairs``, ``content_names``  AV-pairs, and the content names of channels and entries
 - ``queries``               queries: their conditions and grammar; saved searches
@@ -34,6 +34,6 @@ Workers do what a head node does.
 
 Deviation: *nothing is locked and nothing is refused* while a matrix changes. Of two records of a name, the newer one
 stays. Changes of a matrix are numbered by *epochs*, and a cell accepts only later epochs than its own. If a client
-finds a cell in another state than expected, the cell's answer shows where to go on. Any step may therefore be repeated,
-arrive late or be the last (docs/decisions/0023).
+finds a cell in another state than expected, the cell's answer tells the client how to continue. Any step may therefore
+be repeated or arrive late, and a client may stop after any step (docs/decisions/0023).
 """

@@ -20,20 +20,25 @@ ContentKind = Literal["channel", "entry"]
 """The kinds of content. Each has a directory of its own, so that a search for channels need not filter entries."""
 
 Pair = str
-"""``attribute=value``, for a dependent attribute ``attribute=value of parent=value``; at most 250 characters.
+"""An AV-pair as text of at most 250 characters.
 
-Values of dependent attributes contain no spaces, so that texts are unambiguous.
+The text is ``attribute=value``, or ``attribute=value of parent=value`` for an attribute that depends on another. Values
+of dependent attributes contain no spaces, so the text is unambiguous.
 """
 
 MAX_VALUE_CHARS: Final = 100
 MAX_URL_CHARS: Final = 2000
-"""Maximum length of a URL that is the value of an attribute. The AV-pair has a digest of the URL instead."""
+"""Maximum length of a URL as value of the attribute ``channel``. The AV-pair has the channel's id instead of it."""
 
 KINDS: Final = ("feed", "page")
 STATUSES: Final = ("ok", "dead", "quarantined", "dormant")
 AGES: Final = ("new",)
 UPDATE_CLASSES: Final = ("hourly", "daily", "weekly", "monthly", "rarely")
-"""Classes of update frequency: updates at least that often, but less often than the previous class."""
+"""Classes of update frequency, the highest first.
+
+A channel belongs to the first class that it reaches: ``daily`` means at least one update per day, but less than one per
+hour.
+"""
 
 _INVISIBLE = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 _LANGUAGE = re.compile(r"[a-z]{2,3}")

@@ -1,12 +1,12 @@
-"""The form of all protocols of matrices, rounds of commands to cells; and protocols that find the size of a matrix.
+"""Protocols that send commands to the cells of a matrix in rounds, among them the protocol that finds a matrix's size.
 
 A protocol is a generator (type ``Rounds``). It yields the commands of one round, which may be sent concurrently and
 arrive in any order. It then receives the answers in the order of the commands. A protocol has no other state, so it may
 be abandoned at any time.
 
 The size of a matrix is read from its head node, cell (0,0). If the head node has lost its record, the size is read from
-a few other cells, since each cell records it. Every matrix of more than one cell has at least one of these cells
-(§IV.B.1).
+a few other cells, because every cell stores it. In every matrix with more than one cell, at least one of these few
+cells exists (§IV.B.1).
 """
 
 from collections.abc import Generator, Sequence
@@ -29,9 +29,9 @@ Rounds = Generator[Sequence[Command], Sequence[CellAnswer], T]
 
 
 def run_together(protocols: Sequence[Rounds[T]]) -> Rounds[list[T]]:
-    """Run several protocols concurrently; each round has the next commands of all of them.
+    """Run several protocols concurrently, and return their results in the order of ``protocols``.
 
-    Return the results in the order of ``protocols``.
+    Each round consists of the next commands of all protocols that have not ended.
     """
     results: dict[int, T] = {}
     rounds: dict[int, Sequence[Command]] = {}
@@ -54,7 +54,8 @@ def run_together(protocols: Sequence[Rounds[T]]) -> Rounds[list[T]]:
 def find_size(pair: PairKey, limits: MatrixLimits) -> Rounds[MatrixSize | None]:
     """Return the size of the matrix of an AV-pair; None if nothing has been registered in the matrix.
 
-    ``limits`` has the maximum size of a matrix, within which cells are searched if the head node was lost.
+    If the head node was lost, the size is read from other cells. ``limits`` bounds the search for them, because it has
+    the maximum size of a matrix.
     """
     (head,) = yield [ReadState(head_address(pair))]
     if head.matrix is not None:
@@ -66,8 +67,9 @@ def find_size(pair: PairKey, limits: MatrixLimits) -> Rounds[MatrixSize | None]:
 def find_or_create_matrix(pair: PairKey, limits: MatrixLimits) -> Rounds[Matrix]:
     """Return the record of the matrix of an AV-pair, which is stored in the matrix's head node.
 
-    If the head node has no record, the record is recovered from the sizes recorded in other cells, or created for a
-    matrix of one cell (§IV.C.5).
+    If the head node has no record, a new one is stored there: from the size that other cells have stored, or, if there
+    is none, for a matrix of one cell (§IV.C.5). ``limits`` has the maximum size of a matrix, within which other cells
+    are looked for.
     """
     (head,) = yield [ReadState(head_address(pair))]
     while head.matrix is None:
@@ -84,6 +86,6 @@ def _probe_sizes(pair: PairKey, limits: MatrixLimits) -> Rounds[list[MatrixSize]
 
 
 def latest_size(size: MatrixSize, *answers: CellAnswer) -> MatrixSize:
-    """Return the newest matrix size among ``size`` and the sizes in ``answers``, without those of closed cells."""
+    """Return the newest matrix size: ``size``, or a newer one from ``answers``. Answers of closed cells are ignored."""
     sizes = [answer.member.size for answer in answers if answer.member and not answer.is_in(CellState.CLOSED)]
     return max([size, *sizes])

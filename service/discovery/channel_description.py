@@ -1,4 +1,4 @@
-"""The description of a channel by which searches find it: its content name, and the text by whose words it is found."""
+"""The description of a channel for searches: its content name, and the text whose words are compared with queries."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -20,11 +20,11 @@ from service.discovery.text_search.searchable_text import SearchableText, TextFi
 from service.model import Channel, Entry, FeedMetadata
 
 _MAX_FEED_TAGS = MAX_TAGS // 2
-"""Maximum number of the feed's own tags, which come first; the others are those of its entries."""
+"""Maximum number of tags taken from the feed itself; the other tags are taken from its entries."""
 
 
 class ChannelDescription(msgspec.Struct, frozen=True):
-    """A channel's content name (its AV-pairs with their weights), and the text by whose words it is found."""
+    """A channel's content name (its AV-pairs with weights), and the text whose words are compared with queries."""
 
     pairs: dict[Pair, int]
     text: SearchableText
@@ -58,10 +58,10 @@ def describe_channel(
 def text_of_named_channel(
     channel: Channel, pairs: Iterable[Pair], domain_of: Callable[[Channel], str]
 ) -> SearchableText:
-    """Return the searchable text of a channel whose content name is known to have ``pairs``.
+    """Return the searchable text of a registered channel without reading its entries.
 
-    Tags and authors are taken from the pairs; words of the channel's latest entries are left out. ``domain_of`` returns
-    the registrable domain of a channel's URL.
+    ``pairs`` is the registered content name of the channel: its tags and authors are taken from there. The words of its
+    latest entries are left out. ``domain_of`` returns the registrable domain of a channel's URL.
     """
 
     def analyse() -> Sequence[TextField]:

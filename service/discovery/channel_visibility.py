@@ -1,8 +1,8 @@
 """Visibility of channels: the decision whether people who are not subscribed to a channel may find and see it.
 
 A URL can be a secret that grants access. A URL that appears to contain one therefore keeps its channel out of the
-directory, even if an admin lists it and however many people subscribe: hiding a public channel is a nuisance, showing a
-private one does harm (guarantee I10 in docs/guarantees.md).
+directory, even if an admin lists it and however many people subscribe: hiding a public channel does little harm, while
+showing a private one can do much (guarantee I10 in docs/guarantees.md).
 """
 
 import re
@@ -38,9 +38,9 @@ _USUAL_PAIRS: Final = frozenset(each[0] + second for each in _FOLLOWERS.split() 
 
 _MIN_TOKEN_CHARS = 12
 _MIN_CHUNK_CHARS = 3.0
-"""Minimum mean length of the runs of letters or of digits in a text that is no random token.
+"""Minimum mean length of the runs of letters or digits in a text for it not to count as a random token.
 
-The mean is 1.6 in random letters and digits, and 5 in names.
+The mean length is 1.6 in random letters and digits, and 5 in names.
 """
 _MAX_NUMBER_DIGITS = 14
 _MIN_USUAL_SHARE = 0.65
@@ -49,31 +49,34 @@ _MAX_QUERY_VALUE_CHARS = 200
 _CACHED_URLS = 20_000
 
 
-def is_public(channel: Channel, subscribers: int, least_subscribers: int) -> bool:
+def is_public(channel: Channel, subscribers: int, min_subscribers: int) -> bool:
     """Return whether people who are not subscribed to a channel may find and see it.
 
-    Either an admin must have listed it, or at least ``least_subscribers`` people must have subscribed. In both cases
-    its URL must not look like a secret, and it must not be in a private network (the setting ``allowed_networks``).
-    Channels at loopback addresses exist only in trials, where they can be public.
+    All of these conditions must hold:
+
+    - An admin has listed the channel, or it has at least ``min_subscribers`` subscribers.
+    - Its URL does not look like a secret.
+    - Its host is not in a private network (setting ``allowed_networks``). Loopback addresses are accepted, because only
+      trials can have channels there.
+
+    ``subscribers`` is the channel's number of subscribers.
     """
     is_internal = channel.private and not is_loopback(host_of(channel.url))
-    return (channel.listed or subscribers >= least_subscribers) and not is_internal and not looks_secret(channel.url)
+    return (channel.listed or subscribers >= min_subscribers) and not is_internal and not looks_secret(channel.url)
 
 
 def public_channels(
-    channels: Iterable[Channel | None], counts: Iterable[int], least_subscribers: int
+    channels: Iterable[Channel | None], counts: Iterable[int], min_subscribers: int
 ) -> dict[ChannelId, Channel]:
-    """Return the public channels among ``channels``, by id.
+    """Return the public channels among ``channels``, by id; :func:`is_public` states the conditions.
 
-    ``channels`` may contain None for a channel that does not exist. ``counts`` has each channel's number of
-    subscribers. Channels that have moved are left out. The conditions are those of
-    :func:`is_public`: among others, an admin has listed the channel, or it has at least
-    ``least_subscribers`` subscribers.
+    ``channels`` may contain None for channels that do not exist; these are left out, and so are channels that have
+    moved. ``counts`` has the number of subscribers of each element of ``channels``, in the same order.
     """
     return {
         channel.id: channel
         for channel, count in zip(channels, counts, strict=True)
-        if channel is not None and not channel.moved_to and is_public(channel, count, least_subscribers)
+        if channel is not None and not channel.moved_to and is_public(channel, count, min_subscribers)
     }
 
 

@@ -24,7 +24,7 @@ from service.model import Channel, Entry
 
 MAX_PAIRS: Final = 80
 ATTRIBUTE_WEIGHT: Final = 128
-"""Weight of pairs that are no words."""
+"""Weight of every AV-pair whose attribute is not ``word``."""
 MAX_TAGS: Final = 8
 MAX_AUTHORS: Final = 4
 
@@ -49,10 +49,10 @@ class DeclaredMetadata(msgspec.Struct, frozen=True, omit_defaults=True):
 def channel_pairs(
     channel: Channel, metadata: DeclaredMetadata, domain: str, interval_s: float, latest_titles: Iterable[str] = ()
 ) -> dict[Pair, int]:
-    """Return a channel's content name: its :func:`channel_attributes` and the words of its :func:`channel_text`.
+    """Return a channel's content name: the weight (1 to 255) of each of its AV-pairs (attribute and value).
 
-    The result has the weight (1 to 255) of each AV-pair (attribute and value). The arguments are those of these
-    functions.
+    It consists of the attributes that :func:`channel_attributes` returns, and the stems of words of
+    :func:`channel_text`. All parameters are explained there.
     """
     attributes = channel_attributes(channel, metadata, domain, interval_s)
     return _name(attributes, channel_text(channel, metadata, domain, latest_titles))
@@ -77,17 +77,20 @@ def channel_attributes(channel: Channel, metadata: DeclaredMetadata, domain: str
 
 
 def entry_pairs(entry: Entry, channel: Channel, metadata: DeclaredMetadata, domain: str) -> dict[Pair, int]:
-    """Return an entry's content name: its own AV-pairs and those of its channel's location and language, with weights.
+    """Return an entry's content name: the weight (1 to 255) of each of its AV-pairs (attribute and value).
 
-    ``metadata`` is the metadata that the documents of its channel declare, and ``domain`` is the registrable domain of
-    its channel's URL.
+    It includes AV-pairs for the host and the language of its channel. ``metadata`` is the metadata that the documents
+    of its channel declare, and ``domain`` is the registrable domain of its channel's URL.
     """
     attributes = entry_attributes(entry, channel, metadata, domain)
     return _name(attributes, entry_text(entry, metadata.language))
 
 
 def entry_attributes(entry: Entry, channel: Channel, metadata: DeclaredMetadata, domain: str) -> list[Pair]:
-    """Return the AV-pairs of :func:`entry_pairs`, which has the same arguments, except those of words."""
+    """Return the AV-pairs of an entry, except those of words.
+
+    The parameters are those of :func:`entry_pairs`.
+    """
     return [
         f"channel={channel.id}",
         *_host_pairs(channel, domain),
@@ -100,10 +103,11 @@ def entry_attributes(entry: Entry, channel: Channel, metadata: DeclaredMetadata,
 def channel_text(
     channel: Channel, metadata: DeclaredMetadata, domain: str, latest_titles: Iterable[str] = ()
 ) -> SearchableText:
-    """Return the text by whose words a channel is found: its title, site, topics and authors.
+    """Return the text whose words are compared with queries for a channel: its title, site, topics and authors.
 
-    ``metadata`` is the metadata that its documents declare, and ``domain`` the registrable domain of its URL. The words
-    that several of ``latest_titles``, the titles of its latest entries, contain are topics, too.
+    ``metadata`` is the metadata that its documents declare, and ``domain`` the registrable domain of its URL.
+    ``latest_titles`` are the titles of its latest entries: a word that occurs in more than one of them counts as a
+    topic.
     """
 
     def analyse() -> tuple[TextField, ...]:
@@ -121,7 +125,7 @@ def channel_text(
 
 
 def entry_text(entry: Entry, declared_language: str) -> SearchableText:
-    """Return the text by whose words an entry is found: its title, topics, authors and summary.
+    """Return the text whose words are compared with queries for an entry: its title, topics, authors and summary.
 
     ``declared_language`` is the language tag that the documents of its channel declare; "" if they declare none.
     """
@@ -192,7 +196,7 @@ def _pairs_of(attribute: str, values: Iterable[str], most: int) -> list[Pair]:
 
 
 def _list_field(values: Iterable[str], most: int) -> TextField:
-    """Return the analysed field of a list of tags or authors, with its first ``most`` values."""
+    """Return a text field with the words of the first ``most`` of ``values``, a list of tags or authors."""
     return text_field(" ".join(value[:MAX_VALUE_CHARS] for value in islice(values, most)), boost=1.5, mean_words=4)
 
 

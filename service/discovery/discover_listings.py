@@ -1,12 +1,15 @@
 """Browsing without a query: the most popular and the newest public channels, by language and topic.
 
-Every working channel has the AV-pair ``WORKING`` (``status=ok``). Every channel that was added within the last
-``NEW_S`` seconds has the AV-pair ``NEW`` (``age=new``). Each pair has a weight in the channel's content name. The
-weight of ``NEW`` is greater for newer channels. The weight of all other attributes is greater for channels with more
-subscribers. The most popular channels are therefore the names with the greatest weights of ``WORKING``, and the newest
-channels are those with the greatest weights of ``NEW``.
+Listings are lookups of two AV-pairs:
 
-A listing reads more names than it shows, checks each channel again, and sorts the remaining ones by exact values.
+- Every working channel has the pair ``WORKING`` (``status=ok``). Its weight, like that of the channel's other
+  attributes, is greater for channels with more subscribers. The most popular channels are therefore the names with the
+  greatest weights of ``WORKING``.
+- Every channel that was added within the last ``NEW_S`` seconds has the pair ``NEW`` (``age=new``). Its weight is
+  greater for newer channels. The newest channels are therefore the names with the greatest weights of ``NEW``.
+
+Weights are coarse and may be outdated. A listing therefore reads more names than it shows, checks each channel again,
+and sorts the remaining ones by exact values.
 """
 
 from collections import Counter
@@ -22,7 +25,7 @@ from service.discovery.queries.query import SearchHit
 from service.model import Channel
 
 DiscoverOrder = Literal["popular", "new"]
-"""The two orders: most subscribers first, or newest first."""
+"""The orders of a listing: most subscribers first (``popular``), or newest first (``new``)."""
 
 WORKING: Final[Pair] = "status=ok"
 """The AV-pair of channels that work."""
@@ -50,7 +53,7 @@ class Facet(msgspec.Struct, frozen=True):
 class DiscoverAnswer(msgspec.Struct, frozen=True):
     """A listing of public channels, and the most frequent languages and topics among the channels examined for it.
 
-    ``has_more`` states whether a listing with a greater limit has more channels.
+    ``has_more`` states whether there are more channels than the requested limit.
     """
 
     hits: tuple[SearchHit, ...]
@@ -83,10 +86,11 @@ def novelty_weight(age_s: float) -> int:
 
 
 def attribute_weights(pairs: Iterable[Pair], subscribers: int, age_s: float) -> dict[Pair, int]:
-    """Return the weights of a channel's AV-pairs, except those of words, by which listings select channels.
+    """Return the weights of a channel's AV-pairs by which listings select and order channels.
 
-    The weight of ``NEW`` follows from ``age_s``, the time in seconds since the channel was added. All other weights
-    follow from ``subscribers``, its number of subscribers. ``pairs`` are all AV-pairs of the channel.
+    ``pairs`` are all AV-pairs of the channel; those of words are left out of the result. ``age_s`` is the time in
+    seconds since the channel was added, and determines the weight of ``NEW``. ``subscribers`` is its number of
+    subscribers, and determines all other weights.
     """
     popularity, novelty = popularity_weight(subscribers), max(novelty_weight(age_s), 1)
     return {pair: novelty if pair == NEW else popularity for pair in pairs if attribute_of(pair) != "word"}
@@ -111,9 +115,9 @@ def discover_pairs(order: DiscoverOrder, language: str = "", topic: str = "") ->
 def arrange_listing(
     order: DiscoverOrder, pairs: Iterable[Pair], candidates: Iterable[DiscoverCandidate], limit: int
 ) -> DiscoverAnswer:
-    """Return a listing in the given order of up to ``limit`` candidates that have all these AV-pairs.
+    """Return a listing of up to ``limit`` channels from ``candidates`` that have all ``pairs``, sorted by ``order``.
 
-    Channels of equal rank are in the order of their ids.
+    Channels of equal rank are sorted by id.
     """
     required = frozenset(pairs)
     listed = sorted((each for each in candidates if required <= each.pairs), key=lambda each: each.channel.id)

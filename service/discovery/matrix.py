@@ -1,22 +1,26 @@
 """Load-balancing matrices: sizes, the partition of a name, and the head node's record (Gao & Steenkiste §IV.A, §IV.C).
 
 A name's partition p follows from its *draw*, a number that is computed from the name. With P partitions, let 2^k be the
-smallest power of two that is at least P. Then p = draw mod 2^k; if that is not below P, p = draw mod 2^k - 2^(k-1).
-This is linear hashing. It agrees with the paper's shrinking, which merges partition p into p - 2^(k-1). Whatever sizes
-a matrix has had, a name can therefore be in few partitions only, and these need not be stored.
+smallest power of two that is at least P. Then:
 
-Deviation: the paper draws a new number for each registration; a changed name could then not be found and replaced.
+- p = draw mod 2^k, if this is below P
+- p = (draw mod 2^k) - 2^(k-1) otherwise
+
+This is linear hashing. The same formula describes the paper's shrinking, which merges partition p into p - 2^(k-1).
+Whatever sizes a matrix has had, a name can be in at most k + 1 partitions, which are computed from the draw. Deviation:
+the paper draws a random number for each registration. A changed name could then not be found and replaced.
 
 A replica is identified by its *row*, the number r of the rendezvous points H(pair, p, r). Deviation: rows need not be
-consecutive. A row that is added can be chosen such that its cells are on other nodes
+consecutive. The row of a new replica can be chosen such that its cells are on other nodes
 (:mod:`service.discovery.matrix_resize_policy`). The matrix's size lists the rows, so that all processes compute the
 same addresses.
 
-A cell whose number of names, registrations per second or queries per second reaches a threshold asks the head node for
-more partitions or replicas. A cell with far less load asks for fewer. The head node carries out one request at a time.
-It changes its record first, and then :mod:`service.discovery.matrix_resizing` makes the cells match the record. Until
-they do, the matrix is not *settled*, and the head node ignores requests. Deviation: requests are not queued, because a
-cell that is still overloaded repeats its request.
+A cell measures its number of names, its registrations per second and its queries per second. If one of them reaches a
+threshold, the cell requests more partitions or replicas from the head node. If they are far below, it requests fewer.
+The head node carries out one request at a time. It changes its record first, and then
+:mod:`service.discovery.matrix_resizing` makes the cells match the record. Until they do, the matrix is not *settled*,
+and the head node ignores requests. Deviation: requests are not queued, because a cell that is still overloaded repeats
+its request.
 """
 
 from collections.abc import Iterable
@@ -25,7 +29,7 @@ from enum import StrEnum
 import msgspec
 
 PairKey = str
-"""The key of an AV-pair; opaque here."""
+"""The key of an AV-pair: an opaque string that identifies the pair's matrix."""
 
 
 class CellAddress(msgspec.Struct, frozen=True, order=True):
@@ -40,10 +44,11 @@ class CellAddress(msgspec.Struct, frozen=True, order=True):
 
 
 class MatrixSize(msgspec.Struct, frozen=True, order=True):
-    """The size of a matrix between two changes; a size with a greater ``epoch`` is newer.
+    """The size of a matrix: its numbers of partitions and replicas.
 
-    ``epoch`` counts the changes of the matrix up to this size, and ``partitions`` is P. ``rows`` has the number r of
-    each replica, in the order in which they were added; row 0 is always the first.
+    - ``epoch`` is the number of changes of the matrix so far. A size with a greater epoch is newer.
+    - ``partitions`` is the number of partitions P.
+    - ``rows`` has the row number r of each replica, in the order in which the replicas were added. Row 0 is the first.
     """
 
     epoch: int = 0
@@ -62,7 +67,10 @@ def head_address(pair: PairKey) -> CellAddress:
 
 
 def merge_target(partition: int) -> int:
-    """Return the partition that receives the names of ``partition`` (not 0) when ``partition`` is removed (§IV.C.2)."""
+    """Return the merge target: the partition that takes over the names of ``partition`` when it is removed (§IV.C.2).
+
+    ``partition`` is at least 1, because partition 0 is never removed.
+    """
     return partition - (1 << partition.bit_length() - 1)
 
 
@@ -76,10 +84,10 @@ def home_partition(draw: int, partitions: int) -> int:
 
 
 def possible_partitions(draw: int, partitions: int) -> tuple[int, ...]:
-    """Return all partitions in which a name can be registered, the highest number first.
+    """Return all partitions in which a name may be registered, the highest number first.
 
-    ``draw`` is a number that is computed from the name, such as a hash. The matrix has ``partitions`` partitions now;
-    the name may have been registered when there were fewer.
+    The matrix has ``partitions`` partitions now. It may have had fewer when the name was registered, so the result also
+    has the partitions for smaller sizes. ``draw`` is a number that is computed from the name, such as a hash.
     """
     found = [home_partition(draw, partitions)]
     while found[-1]:
@@ -88,20 +96,20 @@ def possible_partitions(draw: int, partitions: int) -> tuple[int, ...]:
 
 
 SECOND_ROWS = range(1, 9)
-"""The rows from which the second replica of a matrix is chosen; its cells can be found by trying these few rows."""
+"""The rows from which a matrix's second replica is chosen: few, so that the replica can be found by trying all."""
 
 
 def cell_addresses(pair: PairKey, size: MatrixSize) -> list[CellAddress]:
-    """Return the addresses of all cells of a matrix of this size, one partition after the other."""
+    """Return the addresses of all cells of a matrix of this size, ordered by partition."""
     return [CellAddress(pair, partition, row) for partition in range(size.partitions) for row in size.rows]
 
 
 def probe_addresses(pair: PairKey, limits: "MatrixLimits") -> tuple[CellAddress, ...]:
-    """Return the cells from which to read the size of the matrix of ``pair`` if its head node was lost (§IV.B.1).
+    """Return the addresses of cells that store a matrix's size, for the case that its head node was lost (§IV.B.1).
 
     These are the partitions 1, 2, 4, … in row 0, up to the maximum in ``limits``, and partition 0 in ``SECOND_ROWS``.
-    At least one of them exists in any matrix of more than one cell: partitions are numbered without gaps, and the
-    second replica has one of these rows. Each cell knows the whole size.
+    Every matrix of more than one cell has at least one of these cells: partitions are numbered without gaps, and the
+    second replica is in one of these rows.
     """
     down = (CellAddress(pair, 1 << bit) for bit in range((limits.partitions - 1).bit_length()))
     across = (CellAddress(pair, 0, row) for row in SECOND_ROWS if limits.replicas > 1)
@@ -123,10 +131,14 @@ class CellLoad(msgspec.Struct, frozen=True):
 class MatrixLimits(msgspec.Struct, frozen=True):
     """The thresholds of a cell's load, and the maximum size of a matrix.
 
-    A cell is overloaded if its number of ``names`` (the paper's T_CN), its ``registrations_s`` (T_reg, per second) or
-    its ``queries_s`` (T_q, per second) reaches the threshold. A cell is superfluous if its load is below the share
-    ``low`` of the thresholds. ``low`` should be at most a half: with more, merging two superfluous cells could overload
-    the result. ``partitions`` and ``replicas`` are the maximum numbers of partitions and of replicas.
+    A cell is overloaded if one of its loads reaches its threshold. A cell is superfluous if its loads are below
+    ``low`` * threshold.
+
+    - ``names``: threshold of the number of names (the paper's T_CN)
+    - ``registrations_s``: threshold of registrations per second (T_reg)
+    - ``queries_s``: threshold of queries per second (T_q)
+    - ``low``: at most 0.5, so that merging two superfluous cells does not overload the merged cell
+    - ``partitions``, ``replicas``: maximum numbers of partitions and of replicas
     """
 
     names: int = 4000
@@ -138,7 +150,10 @@ class MatrixLimits(msgspec.Struct, frozen=True):
 
 
 class ResizeKind(StrEnum):
-    """Kinds of a cell's request to its matrix's head node: more (INC) or fewer (DEC) partitions (P) or replicas (R)."""
+    """The kinds of requests that a cell makes to its matrix's head node.
+
+    INC_P and DEC_P request more and fewer partitions, INC_R and DEC_R more and fewer replicas.
+    """
 
     INC_P = "INC_P"
     DEC_P = "DEC_P"
@@ -147,10 +162,10 @@ class ResizeKind(StrEnum):
 
 
 def fill_share(load: CellLoad, limits: MatrixLimits) -> float:
-    """Return the utilisation of a cell with this load, as a share of the thresholds in ``limits``.
+    """Return how full a cell is: 1 means that its load reaches a threshold in ``limits``.
 
-    The result is the greater of two shares: names divided by their threshold, and registrations per second divided by
-    theirs.
+    The result is the greater of two quotients: names / threshold of names, and registrations per second / threshold of
+    registrations per second.
     """
     return max(load.names / limits.names, load.registrations_s / limits.registrations_s)
 
@@ -158,10 +173,12 @@ def fill_share(load: CellLoad, limits: MatrixLimits) -> float:
 def resize_requests(load: CellLoad, limits: MatrixLimits) -> tuple[ResizeKind, ...]:
     """Return the changes of the matrix's size that a cell with this load requests.
 
-    The cell requests growth if its load reaches a threshold in ``limits``, and shrinking if it is below ``limits.low``
-    times the threshold. Deviation: it requests fewer partitions only if *both* its number of names and its rate of
-    registrations are low; in §IV.C.2, one of them suffices. Otherwise a partition full of names that are no longer
-    refreshed would be merged with another full partition.
+    A load that reaches its threshold in ``limits`` makes the cell request growth. A load below ``limits.low`` times the
+    threshold makes it request shrinking.
+
+    Deviation: the cell requests fewer partitions only if *both* its number of names and its rate of registrations are
+    low. In §IV.C.2, one low value is enough. By that rule, a partition full of names that are no longer refreshed would
+    be merged with another full partition.
     """
     kinds = []
     if load.names >= limits.names or load.registrations_s >= limits.registrations_s:
@@ -185,11 +202,12 @@ class RemovedPart(StrEnum):
 class Matrix(msgspec.Struct, frozen=True):
     """The record of a matrix, which is stored in its head node.
 
-    ``size`` is the matrix's size. ``leaving`` is the part that is being removed, or None; ``size`` includes it until
-    the removal is complete. ``settled`` states whether all cells match the record.
-
-    The partitions and the replicas that were added last are the *expansion regions*. They are the partitions from
-    number ``new_partitions`` on, and the replicas from index ``new_replicas`` of ``size.rows`` on.
+    - ``size`` is the matrix's size.
+    - ``leaving`` is the part (partition or replica) that is being removed, or None. ``size`` includes this part until
+      the removal is complete.
+    - ``settled`` states whether all cells match the record.
+    - ``new_partitions`` and ``new_replicas`` describe the *expansion regions*, the parts that were added last: the
+      partitions from number ``new_partitions`` on, and the replicas from index ``new_replicas`` of ``size.rows`` on.
     """
 
     size: MatrixSize = MatrixSize(epoch=1)
@@ -200,10 +218,11 @@ class Matrix(msgspec.Struct, frozen=True):
 
 
 class ResizeRequest(msgspec.Struct, frozen=True):
-    """A request of the cell ``place`` to the head node of its matrix to change the matrix's size as ``kind`` states.
+    """A cell's request to its matrix's head node to change the matrix's size.
 
-    With the kind INC_R, ``new_rows`` are the rows of the replicas to add. If they are empty, the number of replicas is
-    doubled with the next row numbers, as in the paper.
+    ``place`` is the address of the cell, and ``kind`` the requested change. For the kind INC_R, ``new_rows`` are the
+    rows of the replicas to add. If ``new_rows`` is empty, the number of replicas is doubled with the next row numbers,
+    as in the paper.
     """
 
     kind: ResizeKind
@@ -214,9 +233,9 @@ class ResizeRequest(msgspec.Struct, frozen=True):
 def after_request(matrix: Matrix, request: ResizeRequest, limits: MatrixLimits) -> Matrix:
     """Return a matrix's record after a cell's request; the same object if the head node ignores the request.
 
-    The matrix grows only at the request of a cell in an expansion region (the part that was added last), because only
-    there the load has adapted to the previous growth. It shrinks only at the request of a cell in the last partition or
-    the last replica.
+    The matrix grows only at the request of a cell in an expansion region (the part that was added last). Only these
+    cells have measured their load since the previous growth. The matrix shrinks only at the request of a cell in the
+    last partition or the last replica.
     """
     size, place = matrix.size, request.place
     if not matrix.settled or place.partition >= size.partitions or place.replica not in size.rows:
@@ -270,10 +289,10 @@ def _region_begin(begin: int, length: int) -> int:
 
 
 def next_epoch(matrix: Matrix) -> Matrix:
-    """Return the matrix's record with the next epoch, not settled.
+    """Return the matrix's record with the next epoch (change number), and not settled.
 
-    A pass of resizing (:mod:`service.discovery.matrix_resizing`) opens cells in this epoch, a number that no other pass
-    has used. Cells can thereby ignore commands of other passes.
+    A pass of resizing (:mod:`service.discovery.matrix_resizing`) opens cells in this epoch. No other pass has used the
+    number, so the cells can recognise and ignore commands of other passes.
     """
     size = msgspec.structs.replace(matrix.size, epoch=matrix.size.epoch + 1)
     return msgspec.structs.replace(matrix, size=size, settled=False)

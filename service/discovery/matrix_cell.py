@@ -1,19 +1,23 @@
 """Commands of one cell of a matrix; each command is atomic in the cell's slot of Redis Cluster.
 
-A cell belongs to the matrix of one AV-pair. It has postings (:mod:`service.discovery.postings`), records of the names
-that have the pair. It also has a *membership*: the cell's state in the matrix, and the matrix's size as the cell knows
-it. The *head*, cell (0,0), has the matrix's record (:class:`service.discovery.matrix.Matrix`), too. All three are soft
-state and expire unless they are refreshed. A cell without membership is *absent*: it never existed or was lost.
+A cell belongs to the matrix of one AV-pair. It stores:
+
+- *postings* (:mod:`service.discovery.postings`), records of the names that have the pair
+- a *membership*: the cell's state in the matrix, and the matrix's size as far as the cell knows
+- only in the *head*, cell (0,0): the matrix's record (:class:`service.discovery.matrix.Matrix`)
+
+All of this is soft state, which expires unless it is refreshed. A cell without membership is *absent*: it never existed
+or was lost.
 
 Most matrices have one cell with few names. To save memory, such a matrix has neither record nor membership. An absent
 head therefore counts as an open cell that is the only one of its matrix, in epoch 0.
 
-All writes are merges. Of two postings of a name, the one that expires later stays. Changes of a matrix's size are
-numbered by *epochs*; of two sizes, the one with the later epoch stays. Commands may therefore be repeated, arrive late
-or never arrive. The order of commands to different cells matters only where the protocols state it.
+All writes are merges. Of two postings of a name, the one that expires later is kept. Changes of a matrix's size are
+numbered by *epochs*; of two sizes, the one with the later epoch is kept. Commands may therefore be repeated, arrive
+late or be lost. The order of commands to different cells matters only where the protocols state it.
 
-The answer to every command is a :class:`CellAnswer`. Its ``done`` states whether the command is *done*, which each
-command defines.
+The answer to every command is a :class:`CellAnswer`. Its field ``done`` states whether the command succeeded; the
+docstring of each command defines this.
 """
 
 from collections.abc import Mapping
@@ -55,7 +59,7 @@ class ReadState(msgspec.Struct, frozen=True):
 class ReadPostings(msgspec.Struct, frozen=True):
     """Command to return the cell's membership and its postings.
 
-    With ``names``, at least the postings of these names are returned; with None, all postings.
+    If ``names`` is None, all postings are returned; otherwise at least those of these names.
     """
 
     place: CellAddress
@@ -72,14 +76,20 @@ class ExpireNames(msgspec.Struct, frozen=True):
 
 
 class PutPostings(msgspec.Struct, frozen=True):
-    """Command to merge packed ``postings`` into the cell; done if all of them, or valid newer ones, are present.
+    """Command to merge ``postings`` (packed) into the cell.
 
-    An open or filling cell stores all postings. A closed cell stores only postings of names that it already has. An
-    absent cell stores none, unless it is the head. Expired postings are dropped, and count as stored.
+    The command is done if the cell then has all of these postings, or valid newer ones of the same names. Which ones it
+    stores depends on its state:
 
-    ``assumed_size`` is the matrix's size from which the sender has computed the partition. If the size recorded in the
-    cell is newer and has more partitions, the cell stores only postings of names that it has. None means that the
-    postings are copied from another cell, not registered.
+    - An open or filling cell stores all postings.
+    - A closed cell stores only postings of names that it already has.
+    - An absent cell stores none, unless it is the head.
+
+    Expired postings are dropped, and count as stored.
+
+    ``assumed_size`` is the matrix's size from which the sender has computed the partition. If the cell knows a newer
+    size with more partitions, it stores only postings of names that it already has. ``assumed_size`` is None if the
+    postings are copied from another cell.
     """
 
     place: CellAddress
@@ -98,10 +108,10 @@ class SetSize(msgspec.Struct, frozen=True):
 
 
 class OpenCell(msgspec.Struct, frozen=True):
-    """Command to change the state of a cell to filling, if it is absent or was closed in an earlier epoch.
+    """Command to change an absent or closed cell to the state filling, and to record ``size`` in it.
 
-    The epoch of the closed cell, the number of its matrix's last change, is compared with that of ``size``. The cell
-    keeps its postings and records ``size``.
+    A closed cell is changed only if ``size`` has a later epoch (change number) than the size recorded in the cell. The
+    cell keeps its postings.
     """
 
     place: CellAddress
@@ -120,9 +130,10 @@ class MarkFilled(msgspec.Struct, frozen=True):
 
 
 class CloseCell(msgspec.Struct, frozen=True):
-    """Command to close an open or filling cell, if the size recorded in it is older than ``size``.
+    """Command to close an open or filling cell, and to record ``size`` in it.
 
-    The older size is the one with the earlier epoch. The cell's postings are deleted unless ``keep`` is true.
+    The command has no effect if the size recorded in the cell has the same epoch (change number) as ``size`` or a later
+    one. The cell's postings are deleted unless ``keep`` is true.
     """
 
     place: CellAddress
@@ -131,9 +142,9 @@ class CloseCell(msgspec.Struct, frozen=True):
 
 
 class FetchPostings(msgspec.Struct, frozen=True):
-    """Command to return up to ``count`` postings in the order of their names' keys, including withdrawals.
+    """Command to return one page of the cell's postings, in ascending order of name keys, including withdrawals.
 
-    The first of them has the least key greater than ``after``.
+    The page has up to ``count`` postings, of names whose keys are greater than ``after``.
     """
 
     place: CellAddress
@@ -142,7 +153,10 @@ class FetchPostings(msgspec.Struct, frozen=True):
 
 
 class DropPostings(msgspec.Struct, frozen=True):
-    """Command to delete these packed postings from a closed cell, except those that have changed since."""
+    """Command to delete ``postings`` (packed) from a closed cell.
+
+    A posting that has been replaced since the caller read it is kept.
+    """
 
     place: CellAddress
     postings: bytes
@@ -151,9 +165,8 @@ class DropPostings(msgspec.Struct, frozen=True):
 class UpdateMatrix(msgspec.Struct, frozen=True):
     """Command to the cell (0,0): replace the matrix's record by ``after`` if it still equals ``before``.
 
-    ``before`` is None if there was no record. If the cell is absent, it is created in the state ``state``, with the
-    record's size. The command is done if the record equals ``after`` afterwards; the answer contains the record in any
-    case.
+    ``before`` is None if there was no record. An absent cell is created in the state ``state``, with the size of
+    ``after``. The command is done if the record equals ``after`` afterwards. The answer always contains the record.
     """
 
     place: CellAddress
@@ -178,11 +191,14 @@ Command = (
 
 
 class CellAnswer(msgspec.Struct, frozen=True):
-    """The answer of a cell to a command: the cell's membership (None if it is absent), and the command's results.
+    """The answer of a cell to a command.
 
-    ``done`` states whether the command had its effect. ``load`` and ``matrix`` answer :class:`ReadState` and similar
-    commands. ``postings`` are packed; they answer :class:`ReadPostings`, :class:`FetchPostings` and, if the cell has
-    few postings, :class:`ReadState`. Otherwise they are None.
+    - ``member`` is the cell's membership, None if the cell is absent.
+    - ``matrix`` is the head's record, and ``load`` is the cell's load. Only the commands that read the state return
+      them.
+    - ``done`` states whether the command had its effect.
+    - ``postings`` are packed postings, or None. :class:`ReadPostings` and :class:`FetchPostings` return them, and
+      :class:`ReadState` if the cell has few.
     """
 
     member: Membership | None
@@ -201,10 +217,10 @@ class CellAnswer(msgspec.Struct, frozen=True):
 def merge_postings(
     existing: Mapping[NameKey, Posting], command: PutPostings, member: Membership | None, now_s: float
 ) -> tuple[dict[NameKey, Posting], bool]:
-    """Return the effect of ``command`` in a cell: the postings to write, by name, and whether the command is done.
+    """Return the effect of ``command`` in a cell: (the postings to write, by name; whether the command is done).
 
     The command is done if the cell then has all of the command's postings, or newer ones of the same names.
-    ``existing`` are the cell's present postings by name. ``member`` is the cell's membership, None if the cell is
+    ``existing`` has the cell's stored postings by name. ``member`` is the cell's membership, None if the cell is
     absent. ``now_s`` is a Unix time in seconds.
     """
     if member is None and command.place != head_address(command.place.pair):

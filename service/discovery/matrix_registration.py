@@ -1,13 +1,13 @@
 """The protocols that register a name in the matrices of its AV-pairs, and withdraw it (§IV.B.1).
 
 A name is registered in all replicas of one partition, including replicas that are added during the registration. If a
-replica is absent, the write to it is repeated once, after the writes to the others. If it opens later than that, it is
-filled from the others, which have the name.
+replica is absent, the write to it is retried once, after the writes to the other replicas. A replica that opens after
+this retry is filled from the other replicas, which have the name.
 
-A partition that refuses a name has been removed or is not open yet. The name is then stored in its merge target, the
-partition that takes over its names. Deviation: the paper draws a partition for each registration. Here the partition
-follows from the name, so that every process refreshes the name in the same partition, and no registration is refused
-while a matrix changes.
+A partition that rejects a name has been removed or is not open yet. The name is then stored in the partition's merge
+target, which takes over its names. Deviation: the paper draws a partition for each registration. Here the partition
+follows from the name, so that every process refreshes the name in the same partition, and every registration succeeds
+even while a matrix changes.
 """
 
 import msgspec
@@ -27,24 +27,26 @@ from service.discovery.postings import Posting, pack
 from service.errors import CellsUnavailable
 
 MAX_TRIES = 8
-"""Number of attempts to find a cell that stores a name."""
+"""Maximum number of partitions that a registration tries until one stores the name."""
 
 
 def register(pair: PairKey, posting: Posting, cached_size: MatrixSize | None = None) -> Rounds[MatrixSize]:
     """Store a name's posting in the matrix of the AV-pair ``pair``; return the newest known size of the matrix.
 
-    A posting with a later expiry renews an earlier one. ``cached_size`` is an earlier size of the matrix, or None.
-    Raises :class:`CellsUnavailable` if no cell stores the name.
+    If the cells have an earlier posting of the name, it is replaced by the one that expires later. ``cached_size`` is a
+    size of the matrix that the caller knows from earlier, or None. Raises :class:`CellsUnavailable` if no cell stores
+    the name.
     """
     size, _ = yield from _register(pair, posting, cached_size)
     return size
 
 
 def withdraw(pair: PairKey, posting: Posting, cached_size: MatrixSize | None = None) -> Rounds[MatrixSize]:
-    """Store a withdrawal in all partitions of an AV-pair's matrix in which the name can be registered.
+    """Withdraw a name from the matrix of an AV-pair, and return the newest known size of the matrix.
 
-    ``posting`` is the withdrawal: it has the weight 0. ``cached_size`` is an earlier size of the matrix, or None.
-    Return the newest known size of the matrix. Raises :class:`CellsUnavailable` if no cell stores the withdrawal.
+    ``posting`` is a withdrawal (weight 0). It is stored in all partitions in which the name may have been registered.
+    ``cached_size`` is a size of the matrix that the caller knows from earlier, or None. Raises
+    :class:`CellsUnavailable` if no cell stores the withdrawal.
     """
     size, first = yield from _register(pair, posting, cached_size)
     done = {first}
@@ -84,8 +86,8 @@ def _put_in_replicas(
 ) -> Rounds[tuple[MatrixSize, bool]]:
     """Store a posting in all replicas of the partition at ``address``.
 
-    Return the newest known size of the matrix, and whether at least one replica stores the posting. ``size`` is the
-    newest size known before; ``assumed_size`` is the size from which the partition was computed.
+    Return (the newest known size of the matrix, whether at least one replica stores the posting). ``size`` is the
+    newest size that the caller knows. ``assumed_size`` is the size from which the caller has computed the partition.
     """
     packed = pack([posting])
     stored: set[int] = set()

@@ -1,15 +1,15 @@
-"""Decisions to resize a matrix by the loads of its cells and of the nodes of Redis that carry them (§IV.C).
+"""Decisions to resize a matrix, from the loads of its cells and of the Redis nodes that store them (§IV.C).
 
-A node is a primary of a Redis Cluster, or the only Redis; it may carry cells of many matrices. The paper compares the
-load of all these cells with thresholds. Here a node also has other work, so its load is the utilisation of its
-processor, and the thresholds are for single cells. Above a utilisation of a half, the thresholds of the node's cells
-fall linearly, so that cells with less load request growth.
+A node is a primary of a Redis Cluster, or the standalone Redis. It may store cells of many matrices. The paper compares
+the total load of these cells with thresholds. A Redis node also has work other than cells, so its load is measured as
+processor utilisation, and the thresholds apply to single cells. Above a utilisation of 50 %, the thresholds of the
+node's cells fall linearly, so that cells with less load request growth, too.
 
-A replica is added only if the busiest node of the matrix's cells would have less load then. The address H(pair, p, r)
-of a cell determines its node. The row r of the new replica is therefore chosen, from a few, such that the load is
-spread evenly.
+A replica is added only if it reduces the load of the busiest node that has cells of the matrix. The address H(pair, p,
+r) of a cell determines its node. The row r of the new replica is therefore chosen from a few candidates such that the
+load is spread evenly.
 
-If Redis has one node, more replicas would only add writes, and more partitions would not reduce the node's
+With a standalone Redis, more replicas would only add writes, and more partitions would not reduce the node's
 registrations. Such a matrix grows only by its number of names.
 """
 
@@ -33,24 +33,30 @@ from service.discovery.matrix import (
 )
 
 Node = tuple[str, int] | None
-"""A node of Redis: host and port of a primary, or None for the only Redis."""
+"""A node of Redis: host and port of a primary, or None for a standalone Redis."""
 
 QUERY_COST_S = 50e-6
 """Processor time of a query or a registration at a node, in seconds."""
 
 _HALF_BUSY = 0.5
 _IDLE_ENOUGH = 0.3
-"""A node that is busy for at most this share can carry any cell."""
+"""Processor utilisation (0 to 1) up to which a node's other work is ignored when replicas are placed."""
 _LEAST_THRESHOLD_SHARE = 0.1
 _MAX_ROW = 63
 _MAX_PLACEMENTS = 1024
-"""Maximum number of cells whose nodes are computed to choose one row, so that the choice is fast."""
+"""Maximum number of cells whose nodes are computed to choose one row. It limits the computing time."""
 _WORTHWHILE = 0.5
-"""A replica is added if it takes at least this share of the load that it could take from the busiest node."""
+"""Minimum benefit of a new replica: the part of the best possible reduction of the busiest node's load.
+
+The best possible reduction is the node's load by this matrix divided by the new number of replicas.
+"""
 
 
 class RedisNodes(msgspec.Struct, frozen=True):
-    """The nodes of Redis: ``node_of`` returns a cell's node, ``busy`` has the processor utilisation (0-1) by node."""
+    """The nodes of Redis and their utilisation.
+
+    ``node_of`` returns the node of a cell's address. ``busy`` has the processor utilisation (0 to 1) of each node.
+    """
 
     node_of: Callable[[CellAddress], Node]
     busy: Mapping[Node, float]
@@ -66,7 +72,8 @@ class RedisNodes(msgspec.Struct, frozen=True):
 def limits_on_node(limits: MatrixLimits, busy: float) -> MatrixLimits:
     """Return the thresholds of the cells on a node with the processor utilisation ``busy`` (0 to 1).
 
-    Above a utilisation of a half, the thresholds of registrations and queries fall; that of names does not change.
+    Above a utilisation of 0.5, the thresholds of registrations and queries fall linearly. The threshold of names does
+    not change.
     """
     share = max(_LEAST_THRESHOLD_SHARE, min(1.0, (1 - busy) / (1 - _HALF_BUSY)))
     return msgspec.structs.replace(
@@ -75,7 +82,10 @@ def limits_on_node(limits: MatrixLimits, busy: float) -> MatrixLimits:
 
 
 def can_request_growth(load: CellLoad, limits: MatrixLimits, nodes: RedisNodes) -> bool:
-    """Return whether a cell with this load would request growth, by ``limits``, if its node were fully busy."""
+    """Return whether a cell with this load would request growth if its node had the processor utilisation 1.
+
+    Thresholds are lowest at this utilisation. ``limits`` has the thresholds at a low utilisation.
+    """
     kinds = resize_requests(_spreadable(load, nodes), limits_on_node(limits, 1.0))
     return ResizeKind.INC_P in kinds or ResizeKind.INC_R in kinds
 
@@ -85,13 +95,16 @@ def choose_resize(
 ) -> ResizeRequest | None:
     """Return the request that the head node of a matrix must carry out; None if the matrix has the right size.
 
-    ``loads`` has the load of each of the matrix's cells. Growth comes before shrinking, and cells with more load before
-    others. The cells' requests are those of :func:`service.discovery.matrix.resize_requests`, with three conditions:
+    ``loads`` has the load of each of the matrix's cells. Each cell's requests are those of
+    :func:`service.discovery.matrix.resize_requests`, with three differences:
 
-    - Each replica of a partition counts with an equal share of the partition's queries, also a replica that was just
-      added and has not measured its load yet.
-    - With a single node only the number of names can make a matrix grow.
-    - A part is removed only if the cells that take over its load then have less than half of their limits.
+    - The queries of a partition are counted as if they were spread evenly over its replicas, because a new replica has
+      not measured its load yet.
+    - With a standalone Redis, only the number of names can make a matrix grow.
+    - A partition or replica is removed only if the cells that take over its load would have less than half of their
+      limits.
+
+    Requests to grow take precedence over requests to shrink, and then those of cells with more load.
     """
     placement = _Placement(matrix.size, loads, nodes)
     loads = {
@@ -120,9 +133,9 @@ def choose_resize(
 
 
 def _spreadable(load: CellLoad, nodes: RedisNodes) -> CellLoad:
-    """Return the part of a cell's load that more cells could take over.
+    """Return the part of a cell's load that additional cells could take over.
 
-    With only one node of Redis, this is the number of names, because rates of events remain on the node.
+    With a standalone Redis, this is only the number of names: registrations and queries remain on the same node.
     """
     return load if len(nodes.busy) > 1 else CellLoad(load.names)
 
@@ -130,7 +143,7 @@ def _spreadable(load: CellLoad, nodes: RedisNodes) -> CellLoad:
 def _is_superfluous(request: ResizeRequest, placement: "_Placement", limits: MatrixLimits) -> bool:
     """Return whether the part of the matrix that ``request`` would remove is superfluous.
 
-    It is if the cells that take over its load have less than half of the load ``limits`` then.
+    It is superfluous if the cells that take over its load would have less than half of the load in ``limits``.
     """
     if request.kind is ResizeKind.DEC_P:
         last = request.place.partition
@@ -142,9 +155,9 @@ def _is_superfluous(request: ResizeRequest, placement: "_Placement", limits: Mat
 
 
 def _useless_replica(matrix: Matrix, placement: "_Placement", limits: MatrixLimits) -> ResizeRequest | None:
-    """Return the request to remove the last replica if no node has less load because of it.
+    """Return the request to remove the last replica, if this replica does not reduce any node's load; otherwise None.
 
-    This happens after slots of the cluster were moved to other nodes, or all data to a single Redis.
+    A replica becomes useless when slots of the cluster are moved to other nodes, or all data to a standalone Redis.
     """
     rows = matrix.size.rows
     if len(rows) == 1 or placement.busiest(rows[:-1]) > placement.busiest(rows):
@@ -162,7 +175,7 @@ def _sum(loads: Sequence[CellLoad]) -> CellLoad:
 
 
 class _Placement:
-    """The loads of a matrix's partitions, and the loads of nodes that would result from other rows."""
+    """The loads of a matrix's partitions, and the loads that nodes would have with other rows of replicas."""
 
     def __init__(self, size: MatrixSize, loads: Mapping[CellAddress, CellLoad], nodes: RedisNodes) -> None:
         self.size = size
@@ -184,17 +197,17 @@ class _Placement:
         return self._loads.get(CellAddress(self.pair, partition, row), CellLoad())
 
     def queries_s_at_replica(self, partition: int) -> float:
-        """Return the queries per second of a partition at each of its replicas."""
+        """Return the queries per second that each replica of a partition receives if they are spread evenly."""
         return self._queries_s[partition] / self.size.replicas
 
     def most_queries_s(self) -> float:
-        """Return the queries per second, at all replicas together, of the partition with the most queries."""
+        """Return the greatest number of queries per second of any partition, summed over its replicas."""
         return max(self._queries_s)
 
     def choose_rows(self, limits: MatrixLimits) -> tuple[int, ...]:
-        """Return the rows of replicas to add, at most as many as the matrix has.
+        """Return the rows of the replicas to add; the number of replicas at most doubles.
 
-        The result is empty if no row would reduce the load of the busiest node of the matrix's cells.
+        The result is empty if no row would reduce the load of the busiest node that has cells of the matrix.
         """
         rows = self.size.rows
         added: tuple[int, ...] = ()
@@ -213,16 +226,19 @@ class _Placement:
         return added
 
     def busiest(self, rows: Sequence[int]) -> float:
-        """Return the load of the busiest node of the matrix's cells if the matrix had these rows, in events per second.
+        """Return the load (events per second) that the busiest node would have if the matrix's replicas had these rows.
 
-        Events are queries, which the replicas share, and registrations, which each replica receives. A node's other
-        work is added as the number of events that would cost as much: its utilisation above ``_IDLE_ENOUGH``, without
-        this matrix's own load.
+        Only nodes with cells of the matrix count. Their load is the sum of:
+
+        - queries, which are divided among the replicas
+        - registrations, which every replica receives
+        - the node's other work, as the number of events with the same cost: the utilisation above ``_IDLE_ENOUGH``,
+          minus the present load by this matrix
         """
         return self._busiest(rows)[0]
 
     def _busiest(self, rows: Sequence[int]) -> tuple[float, float]:
-        """Return the load of the busiest node (:meth:`busiest`), and the part of it that the matrix causes."""
+        """Return (the result of :meth:`busiest`, the part of this load that the matrix causes)."""
         own: dict[Node, float] = {}
         for row in rows:
             for partition, node in enumerate(self._row_nodes(row)):

@@ -5,7 +5,7 @@ A *pass* of the protocol reads all cells and carries out the steps that are miss
 1. *Announce* the size to all cells. No cell is opened before all cells know the size, so that new partitions are read
    and new replicas are written before they have any content.
 2. *Open* absent cells, which are new or were lost, for filling.
-3. *Fill* these cells from an open replica, if there is one. They are open afterwards.
+3. *Fill* each of these cells from an open replica of its partition, if there is one, and mark it as open.
 4. *Close* the cells that are being removed, copy their names to all replicas of the merge target (the partition that
    takes over the names), and only then delete the names.
 
@@ -97,9 +97,11 @@ def _read_cells(pair: PairKey, size: MatrixSize, limits: MatrixLimits) -> Rounds
 
 
 def _correct_matrix(matrix: Matrix, cells: CellAnswers) -> Matrix:
-    """Return the head node's record ``matrix``, or a record recovered from ``cells`` if a cell has a newer size.
+    """Return the record of a matrix that fits the sizes in ``cells``.
 
-    A cell has a newer size if the head node was lost and its record was created again from too few cells.
+    This is ``matrix``, the head node's record, unless a cell has a newer size. A cell can have a newer size if the head
+    node was lost, and its record was created again from too few cells. The record is then recovered from all of
+    ``cells``.
     """
     sizes = [cell.member.size for cell in cells.values() if cell.member and not cell.is_in(CellState.CLOSED)]
     return recover_matrix(sizes) if sizes and max(sizes).epoch > matrix.size.epoch else matrix
@@ -128,10 +130,9 @@ def _missing_cells(pair: PairKey, matrix: Matrix, cells: CellAnswers) -> list[Ce
 
 
 def _filling_partitions(pair: PairKey, matrix: Matrix, cells: CellAnswers) -> list[dict[CellAddress, CellAnswer]]:
-    """Return the cells of each partition in which at least one cell is being filled.
+    """Return the partitions in which at least one cell is being filled, each as a dict of all its cells.
 
-    Partitions that are being removed are left out; the others have all their replicas, including a replica that is
-    being removed.
+    Partitions that are being removed are left out. Replicas that are being removed are included.
     """
     staying = {place.partition for place in _remaining_addresses(pair, matrix)}
     columns: dict[int, dict[CellAddress, CellAnswer]] = {}
@@ -143,9 +144,13 @@ def _filling_partitions(pair: PairKey, matrix: Matrix, cells: CellAnswers) -> li
 def _fill(column: CellAnswers, matrix: Matrix, page: int) -> Rounds[bool]:
     """Copy postings into the cells of a partition that are being filled; return False if another pass has to continue.
 
-    ``column`` has the partition's cells. First, the postings of an open cell are copied to the cells being filled. Then
-    the postings of each cell being filled are copied to all other cells. The latter is for a head cell that was lost:
-    it may have stored names while it counted as the only cell of the matrix. A round copies up to ``page`` postings.
+    ``column`` has the partition's cells. There are two steps:
+
+    1. The postings of an open cell are copied to the cells that are being filled.
+    2. The postings of each cell that is being filled are copied to all other cells. This is for a head cell that was
+       lost: it may have stored names while it counted as the only cell of the matrix.
+
+    A round copies up to ``page`` postings.
     """
     filling = [place for place, cell in column.items() if cell.is_in(CellState.FILLING)]
     opened = [place for place, cell in column.items() if cell.is_in(CellState.OPEN)]
@@ -196,7 +201,7 @@ def _move_last_partition(pair: PairKey, matrix: Matrix, page: int) -> Rounds[boo
 def _remove_last_replica(pair: PairKey, matrix: Matrix, _page: int) -> Rounds[bool]:
     """Close the last replica of each partition and delete its postings; return False if another pass has to continue.
 
-    ``_page`` is not used; it makes the parameters those of :func:`_move_last_partition`.
+    ``_page`` is unused; it exists because callers use this function and :func:`_move_last_partition` alike.
     """
     size = matrix.size
     places = [CellAddress(pair, partition, size.rows[-1]) for partition in range(size.partitions)]
@@ -204,9 +209,10 @@ def _remove_last_replica(pair: PairKey, matrix: Matrix, _page: int) -> Rounds[bo
 
 
 def _close(places: Sequence[CellAddress], size: MatrixSize, *, keep: bool) -> Rounds[bool]:
-    """Close cells in the epoch (change number) after that of ``size``, and delete their postings unless ``keep``.
+    """Close cells, and return whether all of them are closed now; an absent cell counts as closed.
 
-    Return whether all of these cells are closed now; an absent cell counts as closed.
+    They are closed in the epoch (change number) after that of ``size``. Their postings are deleted unless ``keep`` is
+    true.
     """
     closing = msgspec.structs.replace(size, epoch=size.epoch + 1)
     answers = yield [CloseCell(place, closing, keep) for place in places]

@@ -1,19 +1,21 @@
 """The protocol of queries: the selection of cells to read, and the merging of their postings (§IV.B.2).
 
-A query first reads the state of one cell of each AV-pair's matrix. From the cell's number of names, it estimates the
-number of all names with the pair. If the cell has few postings (records of names), they are part of the state.
+*Frequencies.* A query first reads the state of one cell of each AV-pair's matrix. From the cell's number of names, it
+estimates the number of all names with the pair. If the cell has few postings (records of names), they are part of the
+state.
 
-The clause with the fewest names is the *driver* (the paper's two-pass optimisation): all postings of its pairs are
-read, because only names with one of these pairs can satisfy the query. The other pairs' matrices are read whole if they
-are small. Of large ones, only the postings of the driver's names are read, from the partitions in which each name can
-be registered. If the driver has many names, a part of its partitions is read first, and the rest only if the query
-finds fewer names than requested.
+*Driver.* The clause with the fewest names is the *driver* (the paper's two-pass optimisation). All postings of its
+pairs are read, because only names with one of these pairs can satisfy the query. If there are many, a part of the
+partitions is read first, and the rest only if the query finds fewer names than requested.
 
-Cached sizes of matrices may be outdated; the answers of cells correct them. A replica that is not open may lack names.
-In this case all other replicas of the partition are read; if none is open, the postings of all of them together count.
-The names of a partition that is being removed move to its merge target, another partition. The merge target is then
-read as well, or read again. All cells of a matrix know of new partitions before anything is stored in these. Any answer
-therefore states whether there are more partitions to read.
+*Other pairs.* Their matrices are read whole if they are small. Of large ones, only the postings of the driver's names
+are read, from the partitions in which these names can be registered.
+
+*Changing matrices.* Cached sizes of matrices may be outdated; the answers of cells correct them. A replica that is not
+open may lack names. In this case all other replicas of the partition are read. If none is open, their postings are
+merged. The names of a partition that is being removed move to its merge target, another partition, which is then read
+after it. New partitions stay empty until all cells know of them. A query that reads any cell therefore learns of all
+partitions that have names.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -33,13 +35,16 @@ MAX_ROUNDS = 64
 FIRST_POSTINGS = 20_000
 """Number of the driver's postings that are read first; more are read if they contain too few names that match."""
 MAX_POSTINGS = 250_000
-"""Number of postings read of one AV-pair from which on the other partitions of its matrix are left unread."""
+"""Maximum number of postings read of one AV-pair. When it is reached, no further partitions of its matrix are read."""
 FIRST_NAMES = 4
-"""Names with optional pairs that are looked up first, per name requested; if too few match, more are looked up."""
+"""Number of names looked up first per requested name, if the query has optional clauses.
+
+If too few of them match, more are looked up.
+"""
 _ALWAYS_WHOLE = 1_000
 """Number of postings up to which a matrix is read whole."""
 _POSTINGS_PER_LOOKUP = 48
-"""Cost of the lookup of one name in a cell: the number of postings that could be read whole in the same time."""
+"""Cost of looking up one name in a cell, as a number of postings: reading so many in sequence takes the same time."""
 _MOST_STATES = 64
 
 _NamesToRead = Mapping[int, "tuple[int, ...] | None"]
@@ -47,9 +52,11 @@ _NamesToRead = Mapping[int, "tuple[int, ...] | None"]
 
 
 class PairClause(msgspec.Struct, frozen=True):
-    """A clause of a query: the keys of alternative AV-pairs, each with its factor in (0, 1].
+    """A clause of a query: a name satisfies it if it has one of several alternative AV-pairs.
 
-    A name matches a query if it satisfies all clauses that are not optional, and at least one of the optional clauses.
+    ``alternatives`` are pairs (key of the AV-pair, factor). The factor in (0, 1] is the degree to which the AV-pair
+    corresponds to the query. A name matches a query if it satisfies all clauses that are not optional, and at least one
+    of the optional clauses.
     """
 
     alternatives: tuple[tuple[PairKey, float], ...]
@@ -57,14 +64,17 @@ class PairClause(msgspec.Struct, frozen=True):
 
 
 class SearchOutcome(msgspec.Struct, frozen=True):
-    """The names that satisfy a query: arrays with one row per name, the best first.
+    """The names that satisfy a query, as arrays with one row per name, the best first.
 
-    Names are ordered by the sum of importance * factor over the optional clauses that they satisfy, and then by score.
-    ``weights`` and ``choices`` have one column for each clause: the greatest factor * weight of the clause's
-    alternatives, and the index of that alternative. ``scores`` are the sums over all clauses of importance * this
-    weight. ``total``, ``complete`` and ``frequencies`` are those of
-    :class:`service.discovery.search_candidates.Candidates`. ``sizes`` has the size of each matrix that was read, and
-    ``cells`` the number of its cells that were read, both by AV-pair.
+    The order is by coverage (the sum of importance * factor over the optional clauses that a name satisfies), and then
+    by score.
+
+    - ``weights`` has one column per clause: the greatest factor * weight among the alternatives that the name has.
+    - ``choices`` has one column per clause: the index of the alternative with this greatest value.
+    - ``scores`` has the sum over all clauses of importance * the value in ``weights``.
+    - ``total``, ``complete`` and ``frequencies`` are those of :class:`service.discovery.search_candidates.Candidates`.
+    - ``sizes`` has the size of each matrix that was read, and ``cells`` the number of its cells that were read, both by
+      AV-pair.
     """
 
     names: NameKeys
@@ -79,11 +89,13 @@ class SearchOutcome(msgspec.Struct, frozen=True):
 
 
 class PairQuery(msgspec.Struct, frozen=True):
-    """A query for the best names that satisfy its clauses and have none of the ``excluded`` pairs.
+    """A query for the best names that satisfy its clauses.
 
-    ``clauses`` is not empty. ``most`` is the maximum number of names. ``importance`` returns the importance
-    of a clause; its arguments are the clause's index, and the document frequency (number of names) of each of its
-    alternatives.
+    - ``clauses`` is not empty.
+    - ``excluded`` are AV-pairs that no result may have.
+    - ``most`` is the maximum number of names.
+    - ``importance`` returns the importance of a clause. Its arguments are the clause's index, and a list with the
+      document frequency (number of names) of each of the clause's alternatives.
     """
 
     clauses: Sequence[PairClause]
@@ -101,10 +113,13 @@ def search(
 ) -> Rounds[SearchOutcome]:
     """Return the best names that satisfy a query.
 
-    ``draw`` is a random number of at least 32 bits, which selects the partitions and replicas to read. ``now_s`` is a
-    Unix time in seconds. ``cached_sizes`` has the sizes of matrices, as far as they are known. ``known_readers`` has
-    the readers of earlier, similar queries, so that postings are not read again; readers of further matrices are added
-    to it. Raises :class:`CellsUnavailable` if the cells keep changing.
+    - ``draw`` is a random number of at least 32 bits, which selects the partitions and replicas to read.
+    - ``now_s`` is a Unix time in seconds.
+    - ``cached_sizes`` has the known sizes of matrices. Sizes may be missing or outdated.
+    - ``known_readers`` has the readers of earlier, similar queries, so that postings are not read again. Readers of
+      further matrices are added to this dict.
+
+    Raises :class:`CellsUnavailable` if the cells keep changing.
     """
     clauses, excluded = query.clauses, query.excluded
     pairs = dict.fromkeys((*(pair for clause in clauses for pair, _ in clause.alternatives), *excluded))
@@ -140,10 +155,10 @@ def search(
 def _collect(
     clauses: Sequence[PairClause], query: PairQuery, readers: "MatrixReaders", importances: Sequence[float]
 ) -> Rounds[tuple[NameKeys, bool]]:
-    """Return names that satisfy ``clauses``, and whether these are all such names.
+    """Return (names that satisfy ``clauses``, whether these are all names that do).
 
-    Cells are read until ``query.most`` names are found. If clauses are optional, names that have the rarest pairs of
-    these clauses are read first, because they have the best scores. ``importances`` has the importance of each clause.
+    Cells are read until ``query.most`` names are found. Of optional clauses, those with the rarest pairs are read
+    first, because their names have the best scores. ``importances`` has the importance of each clause.
     """
     first = FIRST_NAMES * query.most
     driver = _driver(clauses, readers, first)
@@ -182,9 +197,10 @@ def _collect(
 def read_matrix(
     pair: PairKey, draw: int, now_s: float, cached_size: MatrixSize | None
 ) -> Rounds[tuple[NameKeys, NDArray[np.uint8], MatrixSize]]:
-    """Return the sorted keys of the names that have an AV-pair, their weights, and the size of the pair's matrix.
+    """Read the matrix of an AV-pair; return (keys of the names that have the pair, their weights, size of the matrix).
 
-    ``draw`` is a random number of at least 32 bits, ``now_s`` a Unix time, and ``cached_size`` a known size or None.
+    The keys are sorted, and the weights are in the same order. ``draw`` is a random number of at least 32 bits,
+    ``now_s`` is a Unix time, and ``cached_size`` is a known size of the matrix or None.
     """
     reader = MatrixReader(pair, cached_size, draw, now_s)
     yield from reader.read_state()
@@ -193,10 +209,11 @@ def read_matrix(
 
 
 class MatrixReader:
-    """A reader of the matrix of one AV-pair, with the postings that it has read for one or several similar queries.
+    """A reader of the matrix of one AV-pair, which keeps the postings that it has read for later, similar queries.
 
-    ``frequency`` is the approximate number of names with the pair, ``size`` the newest known size of the matrix,
-    ``cells`` the number of cells read, and ``postings`` the number of postings read.
+    - ``frequency`` is the approximate number of names with the pair.
+    - ``size`` is the newest known size of the matrix.
+    - ``cells`` and ``postings`` are the numbers of cells and postings read so far.
     """
 
     def __init__(self, pair: PairKey, cached_size: MatrixSize | None, draw: int, now_s: float) -> None:
@@ -218,14 +235,14 @@ class MatrixReader:
         return len(self._read) >= self.size.partitions
 
     def content(self) -> tuple[NameKeys, NDArray[np.uint8]]:
-        """Return the keys of the registered names among the postings read, sorted, and their weights."""
+        """Return (sorted keys of the registered names among the postings read so far, weights in the same order)."""
         if self._content is None:
             postings = valid_postings(self._parts, self._now_s)
             self._content = postings["name"].astype(np.uint64), postings["weight"]
         return self._content
 
     def read_state(self) -> Rounds[None]:
-        """Read the state of one cell, and estimate the frequency from its number of names."""
+        """Read the state of one cell, and estimate ``frequency`` from the cell's number of names."""
         partition = self._draw % self.size.partitions
         place = CellAddress(self._pair, partition, self._row(partition))
         (answer,) = yield [ReadState(place)]
@@ -247,7 +264,7 @@ class MatrixReader:
             self._read.add(0)
 
     def read_share(self, share: float) -> Rounds[None]:
-        """Read all postings of a share (0 to 1) of the partitions, but of at least one."""
+        """Read all postings of a fraction ``share`` (0 to 1) of the partitions, but of at least one partition."""
 
         def wanted(size: MatrixSize) -> _NamesToRead:
             number = max(1, round(share * size.partitions))
@@ -257,7 +274,7 @@ class MatrixReader:
             yield from self._read_cells(wanted)
 
     def read_names(self, names: NameKeys) -> Rounds[None]:
-        """Read at least the postings of these names; of a matrix with few names, read all postings."""
+        """Read at least the postings of ``names``. If the matrix has few names, all its postings are read."""
         if self.is_whole or not len(names) or not self.frequency:
             return
         names = names[~_where(names, self._looked_up)[1]]
@@ -271,10 +288,10 @@ class MatrixReader:
             self._looked_up = np.union1d(self._looked_up, names)
 
     def _read_cells(self, wanted: Callable[[MatrixSize], _NamesToRead]) -> Rounds[None]:
-        """Read partitions: of each one an open replica, or all replicas if none is open.
+        """Read the partitions that ``wanted`` returns: of each, an open replica, or all replicas if none is open.
 
-        ``wanted`` returns the partitions and names to read for a given size of the matrix. It is called again whenever
-        an answer shows another size.
+        ``wanted`` maps a size of the matrix to the names to read by partition. It is called again whenever an answer
+        contains a newer size.
         """
         received: dict[int, dict[int, CellAnswer]] = {}
         """The answers of the replicas that have been read, by partition and row."""
@@ -308,10 +325,10 @@ class MatrixReader:
         raise CellsUnavailable(f"The cells of {self._pair} kept changing while they were read. Ask again.")
 
     def _finish_partition(self, number: int, answers: Mapping[int, CellAnswer], finished: set[int]) -> int | None:
-        """Add partition ``number`` to ``finished`` if none of its other replicas has to be read.
+        """Add partition ``number`` to ``finished`` if no further replica of it has to be read.
 
-        ``answers`` has the answers of its replicas by row. If the partition is being removed, return its merge target,
-        the partition that takes over its names; otherwise None.
+        ``answers`` has the answers of its replicas by row. If the partition is being removed, return its merge target
+        (the partition that takes over its names), which has to be read as well; otherwise return None.
         """
         if not answers:
             return None
@@ -343,9 +360,9 @@ MatrixReaders = dict[PairKey, MatrixReader]
 
 
 def _is_open(answer: CellAnswer, place: CellAddress, size: MatrixSize) -> bool:
-    """Return whether the cell ``place`` has all names of its partition, by its ``answer``.
+    """Return whether ``answer`` shows that the cell ``place`` is open: it has all names of its partition.
 
-    A head cell without membership is open if it is the only cell of a matrix of this size.
+    A head cell without membership counts as open if ``size`` is one cell.
     """
     if answer.member is None:
         return place == head_address(place.pair) and size.partitions * size.replicas == 1
@@ -357,7 +374,10 @@ def _frequency(clause: PairClause, readers: Mapping[PairKey, MatrixReader]) -> i
 
 
 def _partitions_of(names: NameKeys, partitions: int) -> _NamesToRead:
-    """Return, for each of ``partitions`` partitions, the names among ``names`` that can be registered in it."""
+    """Return the names to read by partition: those of ``names`` that can be registered in the partition.
+
+    ``partitions`` is the number of partitions.
+    """
     bits = (partitions - 1).bit_length()
     homes = (names & np.uint64((1 << bits) - 1)).astype(np.int64)
     if bits:
@@ -370,7 +390,7 @@ def _partitions_of(names: NameKeys, partitions: int) -> _NamesToRead:
 
 
 def _union(parts: Iterable[NameKeys]) -> NameKeys:
-    """Return the distinct names of several sorted arrays, sorted."""
+    """Merge sorted arrays of names into one sorted array without duplicates."""
     found = list(parts)
     if len(found) == 1:
         return found[0]
@@ -381,7 +401,7 @@ def _union(parts: Iterable[NameKeys]) -> NameKeys:
 
 
 def _where(names: NameKeys, within: NameKeys) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Return the index of each name in the sorted array ``within``, and whether ``within`` contains the name."""
+    """Find names in the sorted array ``within``; return (index of each name, whether ``within`` contains the name)."""
     places = np.minimum(np.searchsorted(within, names), max(0, len(within) - 1))
     return places, within[places] == names if len(within) else np.zeros(len(names), np.bool_)
 
@@ -389,9 +409,9 @@ def _where(names: NameKeys, within: NameKeys) -> tuple[NDArray[np.int64], NDArra
 def _driver(clauses: Sequence[PairClause], readers: "MatrixReaders", most: int | None) -> PairClause:
     """Return the driver: the clause with the fewest names, all of whose names are read.
 
-    The optional clauses together count as one clause, because a name need satisfy only one of them. The rarest of them
-    are taken until they have ``most`` names together; names that satisfy only the others come last in the order of
-    results. If ``most`` is None, all optional clauses are taken.
+    The optional clauses count together as one clause, because a name needs to satisfy only one of them. The clauses
+    with the fewest names are taken until they have ``most`` names together. The remaining ones can be left out, because
+    names that satisfy only these come last in the results. If ``most`` is None, all optional clauses are taken.
     """
     rarest, count = dict[PairKey, float](), 0
     for clause in sorted((each for each in clauses if each.is_optional), key=lambda each: _frequency(each, readers)):
@@ -404,16 +424,19 @@ def _driver(clauses: Sequence[PairClause], readers: "MatrixReaders", most: int |
 
 
 def _first_share(driver: PairClause, readers: "MatrixReaders") -> float:
-    """Return the share (0 to 1) of the driver's partitions to read first, with about ``FIRST_POSTINGS`` postings."""
+    """Return the fraction (0 to 1) of the driver's partitions to read first.
+
+    The fraction is chosen such that these partitions have about ``FIRST_POSTINGS`` postings.
+    """
     return min(1.0, FIRST_POSTINGS / max(1, _frequency(driver, readers)))
 
 
 def _order(
     names: NameKeys, clauses: Sequence[PairClause], readers: "MatrixReaders", importances: Sequence[float]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]:
-    """Return four arrays: the indices of ``names`` in the order of results; and the names' scores, weights and choices.
+    """Return (indices that sort ``names`` by rank, scores, weights, choices) of the names.
 
-    Weights and choices have one column per clause, as in :class:`SearchOutcome`.
+    Scores, weights and choices are the arrays of :class:`SearchOutcome`, in the order of ``names``.
     """
     weights, choices = _weights(names, clauses, readers)
     scores = weights @ np.array(importances)
@@ -422,7 +445,7 @@ def _order(
 
 
 def _necessary(clauses: Sequence[PairClause]) -> list[PairClause]:
-    """Return the clauses that every result satisfies: the required ones, and the disjunction of the optional ones."""
+    """Return the clauses that every result satisfies: the required ones, and one that unites the optional ones."""
     optional = dict(each for clause in clauses if clause.is_optional for each in clause.alternatives)
     required = [clause for clause in clauses if not clause.is_optional]
     return [*required, PairClause(tuple(optional.items()))] if optional else required
@@ -465,10 +488,10 @@ def _satisfying(
 def _weights(
     names: NameKeys, clauses: Sequence[PairClause], readers: Mapping[PairKey, MatrixReader]
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return two arrays with one row per name and one column per clause.
+    """Return (weights, choices), two arrays with a row for each of ``names`` and a column per clause.
 
-    The first has the greatest factor * weight of the clause's alternatives, the second the index of that alternative.
-    Both are 0 if the name has none of the alternatives.
+    A weight is the greatest factor * weight among the clause's alternatives that the name has, and a choice is the
+    index of this alternative. Both are 0 if the name has none of the alternatives.
     """
     weights = np.zeros((len(names), len(clauses)))
     choices = np.zeros((len(names), len(clauses)), np.int64)

@@ -1,9 +1,9 @@
 """Postings: the records that the cells of an AV-pair's matrix store about each name that has the pair.
 
-A posting is a record of fixed size: the name's key, the pair's weight in the name, and an expiry, which is also the
-posting's version. Of two postings of a name in one matrix, the one that expires later is valid; if both expire in the
-same second, a withdrawal takes precedence. Writes may therefore be repeated, and may arrive in any order. A name that
-changes has to be registered with a later expiry than before.
+A posting is a record of fixed size: the name's key, the pair's weight in the name, and the time at which the posting
+expires. This time is also the posting's version. Of two postings of a name in one matrix, the one that expires later is
+valid; if both expire in the same second, a withdrawal takes precedence. Writes may therefore be repeated, and may
+arrive in any order. A name that changes has to be registered with a later expiry than before.
 
 Packed (big-endian), a posting has 13 bytes:
 
@@ -56,7 +56,7 @@ class Posting(msgspec.Struct, frozen=True, order=True):
     expires_s: int
 
     def supersedes(self, other: "Posting") -> bool:
-        """Return whether this posting is valid instead of ``other``, a posting of the same name."""
+        """Return whether this posting replaces ``other``, a posting of the same name."""
         return (self.expires_s, not self.weight, self.weight) > (other.expires_s, not other.weight, other.weight)
 
 

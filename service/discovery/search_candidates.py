@@ -1,12 +1,15 @@
 """Requests to a directory and its answers: clauses of weighted AV-pairs, and the names that satisfy them.
 
 A query for words and attributes is a conjunction of *clauses*. A clause is a disjunction of *alternatives*: AV-pairs
-that stand for the same word, such as stems in several languages or words with one letter changed. Each alternative has
-a *factor* in (0, 1], the degree to which it corresponds to the text of the query.
+that stand for the same word, such as stems in several languages or words with one letter changed. These numbers rank
+the names that satisfy a query:
 
-The score of a name is the sum over all clauses of importance * max(factor * weight). The maximum is over those
-alternatives of the clause that the name has. The *weight* (1 to 255) states how well the pair describes the name; it is
-stored when the name is registered. The *importance* of a clause is the inverse document frequency of its pairs.
+- The *factor* of an alternative, in (0, 1], is the degree to which it corresponds to the text of the query.
+- The *weight* of an AV-pair in a name (1 to 255) states how well the pair describes the name. It is stored when the
+  name is registered.
+- The *importance* of a clause is the inverse document frequency of its pairs.
+- The *score* of a name is the sum over all clauses of importance * max(factor * weight). The maximum is over those
+  alternatives of the clause that the name has.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,11 +20,14 @@ from service.discovery.av_pairs import Pair
 from service.discovery.matrix import MatrixSize
 
 MAX_WEIGHT = 255
-"""The greatest weight of a pair in a name; the least is 1."""
+"""The greatest weight of an AV-pair in a name; the lowest is 1."""
 
 
 class WeightedPair(msgspec.Struct, frozen=True):
-    """An alternative of a clause; ``factor`` in (0, 1] is the degree to which the pair corresponds to the query."""
+    """One of a clause's alternatives: an AV-pair and its factor.
+
+    ``factor``, in (0, 1], is the degree to which the pair corresponds to the text of the query.
+    """
 
     pair: Pair
     factor: float = 1.0
@@ -38,10 +44,10 @@ class Clause(msgspec.Struct, frozen=True):
 
 
 class CandidateName(msgspec.Struct, frozen=True):
-    """A name that satisfies the clauses.
+    """A name that satisfies the clauses of a query.
 
-    ``weights`` has, for each clause in order, factor * weight (up to 255) of the alternative that counts for the score,
-    and ``pairs`` the AV-pair of this alternative. The weight of an optional clause that the name does not satisfy is 0.
+    ``pairs`` has, for each clause in order, the alternative of the name with the greatest factor * weight. ``weights``
+    has these products, which are at most 255. The product is 0 for an optional clause that the name does not satisfy.
     """
 
     name: str
@@ -61,11 +67,14 @@ class QueriedMatrix(msgspec.Struct, frozen=True):
 class Candidates(msgspec.Struct, frozen=True):
     """The answer of a directory: the names with the best scores, best first, and how they were found.
 
-    ``found`` has these names. ``total`` is the number of names from which they were selected. ``complete`` states
-    whether these are all names that satisfy the query; if it is false, there may be more, because not all cells were
-    read. ``frequencies`` has the document frequency of each AV-pair of the query: the approximate number of names that
-    have the pair. ``queried`` lists the matrices from which cells were read, and ``elapsed_s`` is the duration in
-    seconds.
+    - ``found`` has these names.
+    - ``total`` is the number of names from which they were selected.
+    - ``complete`` states whether these are all names that satisfy the query. If it is false, some cells were not read,
+      and there may be more names.
+    - ``frequencies`` has the document frequency of each AV-pair of the query: the approximate number of names that have
+      the pair.
+    - ``queried`` lists the matrices from which cells were read.
+    - ``elapsed_s`` is the duration of the query in seconds.
     """
 
     found: tuple[CandidateName, ...]

@@ -30,11 +30,11 @@ MAX_WORD_CHARS: Final = 40
 _MIN_WORD_CHARS = 2
 _BEGINNING_CHARS = 4
 _REPLACED_CHARS = 2
-"""Maximum number of characters at the end of a stem in which it differs from its words: "cri" is the stem of "cry"."""
+"""Maximum number of characters that a stemmer replaces at the end of a word: one in "cri", the stem of "cry"."""
 _CACHED_WORDS = 50_000
 
 INVISIBLE: Final = frozenset({0x200C, 0x200D, 0xAD})
-"""Invisible characters that texts legitimately contain: joiners and soft hyphens."""
+"""Invisible characters that are allowed in texts: joiners and soft hyphens."""
 # Characters that are left out, and typographic quotation marks.
 _EQUIVALENTS: Final = dict.fromkeys(INVISIBLE) | dict.fromkeys(map(ord, "“”„‟«»"), '"')
 # Letters with strokes, and ligatures, which Unicode does not decompose.
@@ -83,9 +83,12 @@ _COMMON_WORDS_LIST: Final = (
 )
 _COMMON_WORDS: Final = frozenset(_COMMON_WORDS_LIST.split())
 _MIN_EVIDENCE = 2
-"""Least number of function words by which the language of a text is recognised."""
+"""Minimum number of function words by which the language of a text is recognised."""
 _DECISIVE_INTERVAL = 4
-"""Words per function word of a language from which on a text is not taken to be in that language against its tag."""
+"""If fewer than one word in this many is a function word, the language tag decides, not the function words.
+
+This applies only to tags of other languages than the product's.
+"""
 
 
 def fold(text: str) -> str:
@@ -106,9 +109,10 @@ def fold_case(text: str) -> str:
 
 
 def words(text: str, *, include_common: bool = False) -> list[str]:
-    """Return the folded words of a text in order, without common words and single letters unless ``include_common``.
+    """Return the folded words of a text in order; they are not stemmed.
 
-    Words are not stemmed. Only the first ``MAX_TEXT_CHARS`` characters of ``text`` are examined.
+    Common words and single ASCII characters are left out unless ``include_common`` is true. Only the first
+    ``MAX_TEXT_CHARS`` characters of ``text`` are examined.
     """
     folded = fold(text[:MAX_TEXT_CHARS])[:MAX_TEXT_CHARS]
     found: list[str] = _WORD.findall(folded)
@@ -142,9 +146,9 @@ def stem(word: str, language: str) -> str:
 
 @lru_cache(_CACHED_WORDS)
 def stem_beginning(stem: str) -> str:
-    """Return a common beginning of all words with this stem, after :func:`without_umlauts`.
+    """Return a prefix of all words that have this stem, without umlauts (:func:`without_umlauts`).
 
-    Stemmers replace the end of a word only, except that the German stemmer treats ``ue`` as an umlaut.
+    Stemmers replace only the end of a word, except that the German stemmer treats ``ue`` as an umlaut.
     """
     plain = without_umlauts(stem)
     return plain[: max(1, min(_BEGINNING_CHARS, len(plain) - _REPLACED_CHARS))]
@@ -157,18 +161,19 @@ def without_umlauts(folded: str) -> str:
 
 @lru_cache(_CACHED_WORDS)
 def query_stems(word: str) -> tuple[str, ...]:
-    """Return the distinct stems of a folded word in all product languages, and the word itself as the first.
+    """Return the stems by which a folded word of a query is searched.
 
-    The word itself finds documents in other languages, whose words are not stemmed.
+    These are the word itself and its stems in all product languages, without duplicates. The word itself finds
+    documents in other languages, whose words are not stemmed.
     """
     return tuple(dict.fromkeys([word, *(_stem(word, language) for language in LANGUAGES)]))
 
 
 def text_language(text_words: Sequence[str], declared: str) -> str:
-    """Return the language (ISO 639-1) of a text, by its function words; "" if it is unknown.
+    """Return the language (ISO 639-1) of a text, recognised by its function words; "" if it is unknown.
 
     ``text_words`` are all words of the text, common words included. ``declared`` is the language tag that the publisher
-    declares, "" if there is none; it decides if the words are inconclusive.
+    declares, "" if there is none. If the words do not suffice, the tag determines the result.
     """
     primary = re.split("[-_]", declared.strip().lower())[0]
     counts = {language: sum(map(known.__contains__, text_words)) for language, known in _FUNCTION_WORD_SETS.items()}
@@ -192,7 +197,10 @@ _STEMMERS: Final = {language: Stemmer.Stemmer(language) for language in LANGUAGE
 
 
 def _split_unspaced(run: str) -> Iterable[str]:
-    """Yield the words in a run of letters and digits; parts in scripts without spaces give pairs of characters."""
+    """Split a run of letters and digits into words.
+
+    In scripts without spaces, each two neighbouring characters count as a word.
+    """
     end = 0
     for unspaced in _UNSPACED.finditer(run):
         yield run[end : unspaced.start()].strip(".")

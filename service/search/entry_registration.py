@@ -3,8 +3,8 @@
 An entry is registered when it is published; the registration expires three days later. An edit replaces the AV-pairs
 (attributes and values) by which searches find the entry. On the entry's second day, the owner of the channel registers
 it once more from the channel's log (:meth:`EntryRegistrar.check`), in case a crash has prevented the first registration
-or Redis has lost a key. With 100,000 channels that publish 9 entries in three days, these are 3.5 registrations a
-second, in addition to as many of new entries.
+or Redis has lost a key. With 100,000 channels that each publish 9 entries in three days, these are 3.5 registrations
+per second. The first registrations of new entries are another 3.5 per second.
 
 Every method can be repeated after a crash: registrations are idempotent, and the table of the channel's entries
 (:mod:`service.store.channels.public_entries`), which decides what is shown, changes last.
@@ -52,10 +52,11 @@ class EntryRegistrar:
     async def publish(
         self, channel: Channel, delta: Delta, pairs: Mapping[int, Mapping[Pair, int]], now_s: float
     ) -> None:
-        """Register the entries that the version ``delta`` of a public channel adds, and replace those that it edits.
+        """Register the entries that a new version of a public channel adds, and replace those that it edits.
 
-        ``pairs`` maps the position of each of these entries in ``delta.changes`` to its AV-pairs with their weights. An
-        edited entry is replaced only if it is still registered.
+        ``delta`` has the changes of the version. ``pairs`` maps the position of each of its entries in
+        ``delta.changes`` to the entry's AV-pairs with their weights. An edited entry is replaced only if it is still
+        registered.
         """
         is_stored = False
         while not is_stored:
@@ -72,12 +73,14 @@ class EntryRegistrar:
             is_stored = after == before or await self._public.replace(channel.id, before, after)
 
     async def check(self, channel: Channel, before: EntryTable | None, now_s: float) -> bool:
-        """Register entries of a public channel once more, from the channel's log. Call this once a day.
+        """Register a public channel's entries once more, from the channel's log. Call this once a day.
 
-        The entries in the second of their three days are registered, so that each entry is registered again once. All
-        entries are registered if the channel has just become public, or its table of entries was lost. ``before`` is
-        the table as the caller has read it, or None if there was none. Return whether the new table was stored. If
-        another process has changed the table since, it remains unchanged, and the result is False.
+        Entries in the second of their three days are registered, so each entry is registered a second time exactly
+        once. If the channel has just become public, or its table of entries was lost, all entries are registered.
+        ``before`` is the table as the caller has read it, or None if there was none.
+
+        Return whether the new table was stored. It is not stored if another process has changed the table since the
+        caller read it.
         """
         after = EntryTable(checked_s=int(now_s))
         deltas = await self._recent_deltas(channel, now_s)
@@ -103,7 +106,7 @@ class EntryRegistrar:
     async def _recent_deltas(self, channel: Channel, now_s: float) -> list[Delta]:
         """Return the deltas (changes between two versions) of the last three days, oldest first.
 
-        Versions are read from the newest backwards, until their deltas have ``MAX_ENTRIES`` changes.
+        The newest deltas are read first. Reading stops as soon as they have ``MAX_ENTRIES`` changes.
         """
         recent: list[Delta] = []
         version, count = channel.version, 0

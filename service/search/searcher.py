@@ -1,11 +1,17 @@
 """Search for channels and entries in the store.
 
-A search has these steps: the query is expanded to the AV-pairs of registered words, the directory returns the best
-candidates, their documents are read, documents that are public and still match are ranked, and the best get snippets
-(:mod:`service.discovery.text_search`).
+A search has these steps:
 
-A content name describes a channel or entry at the time of its registration, so the directory's cells and the copies in
-workers' memory may be outdated. Each result is therefore checked again before it is shown: its channel must still exist
+1. The query is expanded to the AV-pairs of registered words.
+2. The directory returns the best candidates.
+3. The documents of the candidates are read.
+4. Documents that are public and still match are ranked.
+5. The best documents get snippets.
+
+The steps without I/O are in :mod:`service.discovery.text_search`.
+
+A content name describes a channel or entry at the time of its registration, so what the directory's cells and workers'
+memory contain may be outdated. Each result is therefore checked again before it is shown: its channel must still exist
 and be public, and the channel or entry must still have all AV-pairs of the query. Other results are neither shown nor
 counted.
 """
@@ -53,28 +59,37 @@ from service.store.channels.channel_records import ChannelState
 from service.store.directory.matrix_directory import Directory
 
 OVERFETCH_FACTORS = (1.5, 40)
-"""Candidates to read per result to show, since some may not be public; the second number if too few are."""
+"""Numbers of candidates that are requested per result to show, because some candidates may not be public.
+
+A search begins with the first number. If too few candidates can be shown, it is repeated with the second.
+"""
 MAX_NAMES = 1_000
 
 _CONTENT_PREFIXES = ("tag=", "author=", "generator=", "version=", "age=")
-"""Prefixes of the AV-pairs that depend on a channel's documents, or on the time at which it was added."""
+"""Prefixes of AV-pairs that cannot be derived from a channel's record.
+
+They depend on the channel's documents, or on the time at which it was added.
+"""
 
 
 def channel_id_of(name: str) -> ChannelId:
-    """Return the channel id in ``name``, the id of a channel's or an entry's content name."""
+    """Return the id of the channel to which ``name`` belongs, the id of a channel's or an entry's content name."""
     return name.partition("/")[0]
 
 
 def channel_ids_of(names: Iterable[str]) -> list[ChannelId]:
-    """Return the distinct channel ids in these ids of channel names and entry names."""
+    """Return the distinct ids of the channels to which ``names`` belong.
+
+    ``names`` are ids of content names of channels or entries.
+    """
     return list(dict.fromkeys(map(channel_id_of, names)))
 
 
 def can_match(query: Query, channel: Channel, domain: str, interval_s: float) -> bool:
-    """Return whether a channel may match a query, without reading the channel's entries.
+    """Return False if a channel certainly does not match a query, without reading the channel's entries.
 
-    False is certain. True only means that the channel's content has to be examined. ``domain`` is the registrable
-    domain of the channel's URL, and ``interval_s`` its update interval in seconds.
+    True means only that the channel's content has to be examined. ``domain`` is the registrable domain of the channel's
+    URL, and ``interval_s`` its update interval in seconds.
     """
     own = channel_attributes(channel, DeclaredMetadata(channel.language), domain, interval_s)
     required = (group[0] for group in query.all_of if len(group) == 1)
@@ -83,18 +98,19 @@ def can_match(query: Query, channel: Channel, domain: str, interval_s: float) ->
 
 
 _OWN_BATCH = 50
-"""Subscriptions that are examined at once when a user's private channels are searched."""
+"""Number of subscriptions that are read at a time when a user's private channels are searched."""
 _LATEST = 20
 """Number of latest entries from which a channel's name (its attribute-value pairs) is built."""
 _SNIPPET_ENTRIES = 10
-"""Number of latest entries in whose titles the words of a query are looked for, to show one of them."""
+"""Number of a channel's latest entries whose titles are considered for the channel's snippet."""
 
 
 class SearchExplanation(msgspec.Struct, frozen=True):
     """The answer to a query, and the data from which it was computed.
 
-    ``importances`` has the importance of each clause of ``expanded``. ``scores`` has the score of each hit, and
-    ``pairs`` the AV-pairs of the hit that counted, one for each clause.
+    - ``importances`` has the importance of each clause of ``expanded``.
+    - ``scores`` has the score of each hit.
+    - ``pairs`` has a tuple for each hit: for each clause, the AV-pair of the hit that determined the score.
     """
 
     answer: SearchAnswer
@@ -106,10 +122,10 @@ class SearchExplanation(msgspec.Struct, frozen=True):
 
 
 class _Document(msgspec.Struct, frozen=True):
-    """A candidate with its document as it is now: a public channel, or an entry of one.
+    """A candidate of a search, with the present content of its channel or entry.
 
-    ``name`` is the content name of a channel as registered. ``time_s`` is when an entry was published or detected
-    (Unix s), 0 for channels.
+    ``name`` are the AV-pairs with which a channel is registered; empty for entries. ``time_s`` is the Unix time at
+    which an entry was published or detected; 0 for channels.
     """
 
     candidate: CandidateName
@@ -124,8 +140,9 @@ class _Document(msgspec.Struct, frozen=True):
 class _Match(msgspec.Struct, frozen=True, eq=False):
     """A document that satisfies the query.
 
-    ``pairs`` are its AV-pairs; for an entry, they have no words, and are empty if the query needs none.
-    ``has_all_words`` states whether it has all words of the query, including the optional ones.
+    ``pairs`` are the AV-pairs of a channel, or the attributes of an entry. For an entry, they are empty if the query
+    has no attributes. ``has_all_words`` states whether the document has all words of the query, including the optional
+    ones.
     """
 
     document: _Document
@@ -225,11 +242,11 @@ class Searcher:
         return hits[: query.limit]
 
     async def filter_public(self, cids: Sequence[ChannelId]) -> dict[ChannelId, Channel]:
-        """Return the channels among ``cids`` that are public, by id."""
+        """Return the public channels among ``cids``, by id."""
         return {cid: public.channel for cid, public in (await self._read_public(cids)).items()}
 
     async def _read_public(self, cids: Sequence[ChannelId]) -> dict[ChannelId, _PublicChannel]:
-        """Return the channels among ``cids`` that are public, with their numbers of subscribers, by id."""
+        """Return the public channels among ``cids`` with their numbers of subscribers, by id."""
         channels, counts = await asyncio.gather(
             self._store.channels.get_many(cids), self._store.channel_index.count(list(cids))
         )
@@ -238,7 +255,10 @@ class Searcher:
     async def _read_public_named(
         self, cids: Sequence[ChannelId]
     ) -> tuple[dict[ChannelId, _PublicChannel], dict[ChannelId, frozenset[Pair]]]:
-        """Return the channels among ``cids`` that are public, and the AV-pairs of content names, both by id."""
+        """Return (the public channels among ``cids``, the content names of channels among ``cids``), both by id.
+
+        Content names are sets of AV-pairs. They are also returned for channels that are not public.
+        """
         found = {
             cid: named for cid, named in zip(cids, await self._store.channels.get_named(cids), strict=True) if named
         }
@@ -251,7 +271,10 @@ class Searcher:
     def _select_public(
         self, channels: Iterable[Channel | None], counts: Mapping[ChannelId, int]
     ) -> dict[ChannelId, _PublicChannel]:
-        """Return the public ones of ``channels``, by id; ``counts`` has the number of subscribers of each channel."""
+        """Return the public channels among ``channels``, by id.
+
+        ``channels`` may contain None. ``counts`` has the number of subscribers of each channel.
+        """
         existing = [channel for channel in channels if channel is not None]
         public = public_channels(existing, [counts[channel.id] for channel in existing], self._min_subscribers)
         return {cid: _PublicChannel(channel, counts[cid]) for cid, channel in public.items()}
@@ -296,11 +319,11 @@ class Searcher:
     async def _candidates(
         self, expanded: ExpandedQuery, cached: MatrixReaders, limit: int
     ) -> AsyncIterator[tuple[Candidates, int]]:
-        """Yield pairs (candidates, number of matches among them that suffices), with ever more candidates.
+        """Yield (candidates, number of them that must match) again and again, each time with more candidates.
 
-        The caller stops as soon as enough candidates match the query. The first candidates are from a lookup directory
-        in workers' memory, if there is one for the query's attributes; words have none. The others are from the
-        matrices. ``limit`` is the number of results to show, and ``cached`` has the parts of matrices that were read
+        The caller stops as soon as so many candidates match the query. The first candidates are from a lookup directory
+        in workers' memory, if the query has only attributes and they have such a directory. All others are from the
+        matrices. ``limit`` is the number of results to show. ``cached`` has the parts of matrices that were read
         before.
         """
         query, pairs = expanded.query, expanded.query.attributes
@@ -322,11 +345,10 @@ class Searcher:
         max_count: int,
         cached: MatrixReaders,
     ) -> Candidates:
-        """Return the best candidates from the matrices, at most ``max_count``.
+        """Return the best ``max_count`` names in the matrices that satisfy ``clauses`` and have no excluded AV-pair.
 
-        They satisfy ``clauses`` and have no excluded pair. A search for attributes of channels is counted, so that
-        popular attributes get a lookup directory. ``cached`` has the parts of matrices that were read for the same
-        query before.
+        A search for attributes of channels is counted, so that popular attributes get a lookup directory. ``cached``
+        has the parts of matrices that were read for the same query before; further parts are added to it.
         """
         candidates = await directory_of(self._store, about).find(clauses, excluded, max_count, cached)
         if about == "channel" and not any(attribute_of(pair) == "word" for pair in candidates.frequencies):
@@ -443,7 +465,7 @@ def _is_in_language(channel: Channel, language: str) -> bool:
 
 
 def directory_of(store: Store, about: ContentKind) -> Directory:
-    """Return the directory of entries if ``about`` is "entry", else the directory of channels."""
+    """Return the directory for a kind of content: that of entries if ``about`` is "entry", else that of channels."""
     return store.entry_directory if about == "entry" else store.channel_directory
 
 

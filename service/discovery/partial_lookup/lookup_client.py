@@ -1,4 +1,4 @@
-"""The client of a directory: the servers that it asks, in what order, and until when it asks more of them (§3)."""
+"""The client of a directory: which servers it queries, in what order, and when it stops (§3)."""
 
 from collections.abc import Iterable
 
@@ -7,9 +7,9 @@ from service.discovery.partial_lookup.strategies import RoundRobin, Strategy
 
 
 def choose_coordinator(strategy: Strategy, servers: int, draw: float) -> int:
-    """Return the number of the server that receives an update (§5).
+    """Return the number of the server to which a client sends an update, the coordinator of the update (§5).
 
-    The number is random, according to ``draw`` in [0, 1), except for Round-Robin-y, where it is always 0.
+    The number is chosen by ``draw``, a random number in [0, 1), except for Round-Robin-y, where it is always 0.
     """
     return COORDINATOR if isinstance(strategy, RoundRobin) else int(draw * servers)
 
@@ -26,20 +26,23 @@ def lookup_order(strategy: Strategy, servers: int, draw: float) -> list[int]:
 
 
 def strided_order(begin: int, stride: int, servers: int) -> list[int]:
-    """Return the numbers of all servers: every ``stride``-th one, once around, then the others (§3.4).
+    """Return the numbers of all servers, beginning with every ``stride``-th one (§3.4).
 
-    Both parts begin at the number ``begin``, and continue with the number 0 after the last server.
+    First come the servers ``begin``, ``begin + stride``, ``begin + 2 * stride``, …, once around; then all others from
+    ``begin`` on. Server 0 follows the last server.
     """
     once_around = [(begin + step) % servers for step in range(0, servers, stride)]
     return list(dict.fromkeys([*once_around, *((begin + step) % servers for step in range(servers))]))
 
 
 class PartialLookup:
-    """A client's lookup, partial_lookup(t), of ``target`` entries, without I/O.
+    """The state of a client's lookup of ``target`` entries, the paper's partial_lookup(t).
 
-    The caller requests entries that are not in ``found`` from the server that :meth:`next_server` returns, passes the
-    answer to :meth:`on_answer`, and repeats this until :meth:`next_server` returns None. A server that does not answer
-    is skipped.
+    It does no I/O. The caller repeats these steps:
+
+    1. Call :meth:`next_server`, and stop if it returns None.
+    2. Request entries that are not in ``found`` from this server. Skip a server that does not answer.
+    3. Pass the answer to :meth:`on_answer`.
     """
 
     def __init__(self, target: int, order: Iterable[int]) -> None:

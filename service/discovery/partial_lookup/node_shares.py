@@ -1,12 +1,12 @@
 """A node's shares of directories, lookups in these shares, and the messages that nodes exchange about them.
 
 A *directory* has the names of one AV-pair, divided among servers, one server per node. A *share* is the part of a
-directory that one server stores. A *letter* is a batch of updates and reports about directories that one process sends
-to a node.
+directory that one server stores. A *directory message* is a batch of updates and reports about directories that one
+process sends to a node.
 
-An entry of a directory consists of a name and the weight of the directory's pair in it, but not of the name's other
-pairs. A change of other pairs therefore does not change the entry. Lookups for several pairs need the other pairs, too;
-each server reads those of its own entries.
+An entry of a directory consists of a name and the weight of the directory's own AV-pair. The name's other pairs are not
+part of the entry, so a change of them does not change the entry. Lookups for several pairs need the other pairs, too;
+each server reads those of the names in its share.
 """
 
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
@@ -40,9 +40,10 @@ def entry_name_of(entry: str) -> str:
 
 
 class PlacementTerm(msgspec.Struct, frozen=True, order=True):
-    """The number of a placement of a directory on its servers; terms are ordered, and a greater term is newer.
+    """The version of a directory's placement (how its entries are distributed over servers); greater is newer.
 
-    ``ring`` is the version of the ring, and ``placed`` is the number of placements since the ring had that version.
+    ``ring`` is the version of the ring (the list of live nodes). ``placed`` is the number of placements since the ring
+    got this version.
     """
 
     ring: int
@@ -50,11 +51,12 @@ class PlacementTerm(msgspec.Struct, frozen=True, order=True):
 
 
 class ShareUpdate(msgspec.Struct, frozen=True, tag="Told"):
-    """Messages to one server about the directory of the AV-pair ``pair``.
+    """An update from a coordinator or a server to one server of the directory of the AV-pair ``pair``.
 
-    ``term`` and ``strategy`` are those of the placement that the messages change. An update without messages only
-    states that the share is still needed. ``number`` counts the coordinator's updates to each server since the
-    placement, from 0 on; it is None for updates from other servers.
+    - ``term`` and ``strategy`` are the version and the strategy of the placement to which the update belongs.
+    - ``messages`` change the server's share. Without messages, the update only states that the share is still needed.
+    - ``number`` counts the coordinator's updates to this server since the placement, from 0 on, so that the server
+      notices a missing one. It is None for updates from other servers.
     """
 
     pair: str
@@ -65,7 +67,7 @@ class ShareUpdate(msgspec.Struct, frozen=True, tag="Told"):
 
     @property
     def can_start(self) -> bool:
-        """Whether a server can start its share with this update: its first message has all entries to store."""
+        """Whether a server can start a share with this update, because its first message has all entries to store."""
         return bool(self.messages) and isinstance(self.messages[0], Keep | KeepAt)
 
 
@@ -100,7 +102,7 @@ def encode_message(message: Sequence[MessagePart]) -> bytes:
 def decode_message(payload: bytes) -> DirectoryMessage:
     """Decode a directory message; the result is empty if it is malformed or in the format of another version.
 
-    Senders repeat the content of letters that were dropped.
+    Nothing is lost then, because senders repeat updates and reports.
     """
     try:
         return msgspec.msgpack.decode(payload, type=DirectoryMessage)
@@ -109,10 +111,10 @@ def decode_message(payload: bytes) -> DirectoryMessage:
 
 
 class NamesOfPair(msgspec.Struct, frozen=True):
-    """The names with an AV-pair: those with the greatest weights, best first, as (name, weight), and their number.
+    """The names with an AV-pair that have the greatest weights, and the number of all names with the pair.
 
-    ``total`` is the number of all names with the pair. ``mark`` is an opaque value; if it is unchanged, so are the
-    names.
+    ``best`` has pairs (name, weight), the greatest weight first. ``total`` is the number of all names with the pair.
+    ``mark`` is an opaque value that changes whenever the names change.
     """
 
     best: Sequence[tuple[str, int]]
@@ -121,10 +123,10 @@ class NamesOfPair(msgspec.Struct, frozen=True):
 
 
 class DirectoryAnnouncement(msgspec.Struct, frozen=True):
-    """A coordinator's announcement of a directory to clients.
+    """A coordinator's announcement to clients that an AV-pair has a directory.
 
-    ``pair`` is the directory's AV-pair, and ``measured`` are the measurements from which ``strategy`` was chosen.
-    ``is_complete`` is False if the directory has only the best of the pair's names.
+    ``pair`` is the AV-pair. ``strategy`` was chosen from the measurements ``measured``. ``is_complete`` is False if the
+    directory has only the best of the pair's names.
     """
 
     pair: str
@@ -136,8 +138,8 @@ class DirectoryAnnouncement(msgspec.Struct, frozen=True):
 class ShareMatches(msgspec.Struct, frozen=True):
     """The answer of a server to a lookup: its best names with all AV-pairs of the lookup, best first.
 
-    ``examined`` is the number of entries that the server has compared with the lookup. These are all its entries if
-    fewer names match than the lookup requests.
+    ``examined`` is the number of entries that the server has compared with the lookup. If the server found fewer names
+    than requested, it has compared all its entries.
     """
 
     names: tuple[str, ...] = ()
@@ -148,17 +150,17 @@ MAX_SILENT_ROUNDS = 3
 """Number of maintenance rounds without an update after which a share is dropped."""
 MIN_REREAD = 20
 REREAD_SHARE = 0.02
-"""Fraction of a server's names whose other AV-pairs are read again in one round; at least ``MIN_REREAD`` names."""
+"""Fraction of a share's names whose other AV-pairs are read again in one round, but at least ``MIN_REREAD`` names."""
 
 
 class _Share(msgspec.Struct):
     term: PlacementTerm
     server: DirectoryServer
     next_number: int | None = 0
-    """Number of the coordinator's next update; None if one was missed."""
+    """Number of the next update expected from the coordinator; None if an update was missed."""
     silent_rounds: int = 0
     pairs: dict[str, frozenset[str]] = {}
-    """All AV-pairs of each name, as far as they have been read; in the order of reading, the oldest first."""
+    """All AV-pairs of each name that has been read, the name that was read longest ago first."""
     ranked: list[str] = []
     """The names of the share, the greatest weight first."""
 
@@ -179,7 +181,7 @@ class NodeShares:
         self._shares[pair] = _Share(term, make_server(strategy, number, servers), pairs=former.pairs if former else {})
 
     def on_requests(self, pair: str, requests: Iterable[Request], draw: float) -> list[SendToServer]:
-        """Process requests of the directory's coordinator on this node; return the messages for other servers.
+        """Process requests of a directory's coordinator that runs on this node; return the messages for other servers.
 
         The share must have been started. ``draw`` is a random number in [0, 1).
         """
@@ -198,11 +200,11 @@ class NodeShares:
     def on_update(
         self, update: ShareUpdate, number: int, servers: int, draw: float
     ) -> tuple[list[SendToServer], ShareLost | None]:
-        """Process an update from a coordinator or another server.
+        """Process an update from a coordinator or another server; return (messages for other servers, report).
 
-        Return the messages for other servers, and a report to the coordinator if an update was missed. This node is
-        server ``number`` of ``servers``. ``draw`` is a random number in [0, 1). An update is ignored if its term is
-        older than that of the share.
+        The report, for the coordinator, is None unless this server has missed an update or cannot process this one.
+        This node is server ``number`` of ``servers``. ``draw`` is a random number in [0, 1). An update is ignored if
+        its term is older than that of the share.
         """
         share = self._shares.get(update.pair)
         if share is not None and update.term < share.term:
@@ -239,9 +241,10 @@ class NodeShares:
                 del self._shares[pair]
 
     def unread_names(self, *, reread: bool) -> list[str]:
-        """Return the names whose AV-pairs have not been read; with ``reread``, also the ones read longest ago.
+        """Return the names whose AV-pairs have to be read, because they are unknown.
 
-        The latter are a fraction of ``REREAD_SHARE`` of the names in each share, but at least ``MIN_REREAD`` names.
+        With ``reread``, the result also has the names in each share that were read longest ago: a fraction of
+        ``REREAD_SHARE``, but at least ``MIN_REREAD`` names.
         """
         wanted: dict[str, None] = {}
         for share in self._shares.values():
@@ -252,7 +255,7 @@ class NodeShares:
         return list(wanted)
 
     def set_pairs(self, pairs: Mapping[str, frozenset[str]]) -> None:
-        """Store the AV-pairs of names, by name, which the caller has just read."""
+        """Store the AV-pairs of names that the caller has just read; ``pairs`` has the AV-pairs of each name."""
         for share in self._shares.values():
             for name in share.ranked:
                 if name in pairs:

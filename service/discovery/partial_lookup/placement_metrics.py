@@ -1,7 +1,7 @@
 """Metrics (§4) of a *placement*: an array of shape (servers, entries), true where the server stores the entry.
 
-They are exact means over all lookups that clients can make, for up to 14 servers; the paper samples lookups. The sixth
-metric, update overhead (§6.4), is a number of messages; the caller that delivers the messages counts them.
+Deviation: the metrics are exact means over all possible lookups, for up to 14 servers. The paper samples lookups. The
+sixth metric, update overhead (§6.4), is a number of messages; the caller that delivers the messages counts them.
 """
 
 from collections.abc import Collection, Sequence
@@ -26,20 +26,20 @@ MAX_SERVERS = 14
 
 @dataclass(frozen=True, slots=True)
 class LookupSteps:
-    """All steps that a lookup can take; in each step, the client queries one more server.
+    """All steps that lookups can take; in each step, a client queries one more server.
 
-    ``sets`` has the sets of servers that can have been queried before a step. For each number of servers queried
-    before, the probabilities (``chance``) of the steps add up to 1.
+    ``before``, ``server`` and ``chance`` have one element per step. The probabilities (``chance``) of all steps that
+    are the first query of a lookup add up to 1, and so do those that are the second, the third, and so on.
     """
 
     sets: Floats
-    """Sets of servers that can have been queried before, as rows of 0 and 1 by server."""
+    """Sets of servers that a client may have queried so far: a row per set, 1 for servers in it and 0 for others."""
     before: Ints
-    """For each step, the index in ``sets`` of the servers queried before."""
+    """For each step, the set of servers queried before, as an index in ``sets``."""
     server: Ints
     """For each step, the number of the server that is queried."""
     chance: Floats
-    """For each step, its probability in a lookup that needs more entries at this point."""
+    """For each step, the probability that a lookup takes it, given that the lookup still needs entries."""
 
 
 @cache
@@ -112,11 +112,10 @@ def coverage(placement: Bools) -> int:
 
 
 def lookup_costs(placement: Bools, steps: LookupSteps) -> Floats:
-    """Return the mean number of servers that a lookup queries (§4.2), for each target.
+    """Return the mean number of servers that a lookup queries (§4.2), as an array by target.
 
-    The target is the number of entries that the lookup requests, and the index in the result. Targets are from 0 to the
-    coverage, the number of distinct entries that all servers store together. ``steps`` is the result of
-    :func:`lookup_steps`.
+    The *target* is the number of entries that the lookup requests. The array has the targets from 0 to the coverage
+    (the number of distinct entries on all servers together). ``steps`` is the result of :func:`lookup_steps`.
     """
     known = _union_sizes(placement, steps.sets)[steps.before]
     # A step is taken by all lookups whose target exceeds the number of entries found before.
@@ -126,11 +125,11 @@ def lookup_costs(placement: Bools, steps: LookupSteps) -> Floats:
 
 
 def fault_tolerances(placement: Bools) -> Ints:
-    """Return the largest k such that a lookup still succeeds whichever k servers fail (§4.4), for each target.
+    """Return how many servers can fail, whichever they are, without making a lookup fail (§4.4), as an array by target.
 
-    The target is the number of entries that the lookup requests, and the index in the result, from 0 to the number of
-    all entries. The result is -1 for targets above the number of distinct entries on all servers, because such lookups
-    fail anyway. The paper uses a heuristic; this function enumerates all sets of remaining servers.
+    The *target* is the number of entries that the lookup requests. The array has the targets from 0 to the number of
+    all entries. The value is -1 for targets above the number of distinct entries on all servers, because such lookups
+    fail anyway. Deviation: the paper uses a heuristic; this function enumerates all sets of remaining servers.
     """
     servers, entries = placement.shape
     left = subsets(servers)
@@ -158,9 +157,10 @@ def retrieval_chances(placement: Bools, target: int, steps: LookupSteps) -> Floa
 
 
 def unfairness(chances: Floats, target: int) -> float:
-    """Return the relative root-mean-square deviation of the entries' probabilities from equal ones (§4.5, formula 1).
+    """Return the unfairness (§4.5, formula 1): the relative root-mean-square deviation from equal chances.
 
-    0 is fair. ``chances`` has, for each entry, the probability that a lookup of ``target`` entries returns the entry.
+    ``chances`` has, for each entry, the probability that a lookup of ``target`` entries returns it. With h entries,
+    equal chances are ``target`` / h each. The result is 0 if all chances are equal.
     """
     ideal = target / len(chances)
     return float(np.sqrt(np.mean((chances - ideal) ** 2)) / ideal)

@@ -42,7 +42,7 @@ Request: TypeAlias = Place | Add | Delete
 class Keep(msgspec.Struct, frozen=True, tag=True):
     """Message to a server: replace all stored entries by those in ``entries`` that the server's strategy selects.
 
-    ``total`` is the number of entries of the directory if ``entries`` has only some of them, otherwise 0.
+    ``total`` is 0 if ``entries`` has all entries of the directory. Otherwise it is the number of all entries.
     """
 
     entries: tuple[str, ...]
@@ -62,7 +62,7 @@ class Remove(msgspec.Struct, frozen=True, tag="Drop"):
 
 
 class KeepAt(msgspec.Struct, frozen=True, tag=True):
-    """Round-Robin, message to a server: replace all stored entries by these pairs (position, entry).
+    """Message to a server of Round-Robin: replace all stored entries by ``entries``, pairs (position, entry).
 
     All entries of the directory form a sequence; a position is an index in this sequence.
     """
@@ -71,20 +71,20 @@ class KeepAt(msgspec.Struct, frozen=True, tag=True):
 
 
 class StoreAt(msgspec.Struct, frozen=True, tag=True):
-    """Round-Robin, message to a server: store ``entry``, which has this position in the sequence of all entries."""
+    """Message to a server of Round-Robin: store ``entry``, which has this position in the sequence of all entries."""
 
     position: int
     entry: str
 
 
 class Hole(msgspec.Struct, frozen=True, tag=True):
-    """Round-Robin, message to the coordinator: this position in the sequence of all entries has become empty."""
+    """Message to the coordinator of Round-Robin: this position in the sequence of all entries has become empty."""
 
     position: int
 
 
 class FillHole(msgspec.Struct, frozen=True, tag="Fetch"):
-    """Round-Robin, message to a server: move the entry at the position ``first`` to the empty position ``hole``."""
+    """Message to a server of Round-Robin: move the entry at the position ``first`` to the empty position ``hole``."""
 
     first: int
     hole: int
@@ -121,9 +121,9 @@ class DirectoryServer(ABC):
 
     @abstractmethod
     def on_request(self, request: Request) -> Sends:
-        """Process a client's request as the coordinator; return the messages to servers that carry it out.
+        """Process a client's request as its coordinator, the server to which the client has sent it.
 
-        :func:`choose_coordinator` selects the server that receives the request.
+        Return the messages to servers that carry out the request. :func:`choose_coordinator` selects the coordinator.
         """
 
     @abstractmethod
@@ -134,21 +134,22 @@ class DirectoryServer(ABC):
         """
 
     def lookup(self, target: int, excluded: Collection[str], draw: float) -> list[str]:
-        """Return up to ``target`` stored entries that are not in ``excluded``, the entries that the client already has.
+        """Return up to ``target`` stored entries that the client does not have yet.
 
-        The random number ``draw`` in [0, 1) selects them; all entries are equally likely.
+        ``excluded`` are the entries that the client has. The random number ``draw`` in [0, 1) selects among the others;
+        all of them are equally likely.
         """
         fresh = [entry for entry in self.entries if entry not in excluded] if excluded else list(self.entries)
         begin = int(draw * len(fresh))
         return (fresh[begin:] + fresh[:begin])[: max(target, 0)]
 
     def broadcast(self, message: Message) -> Sends:
-        """Return the effects that send a message to all servers, including this one."""
+        """Return the instructions to send ``message`` to all servers, including this one."""
         return [SendToServer(to, message) for to in range(self.servers)]
 
 
 def to_each(servers: Iterable[int], message: Message) -> Sends:
-    """Return the effects that send a message to these servers."""
+    """Return the instructions to send ``message`` to ``servers``."""
     return [SendToServer(to, message) for to in servers]
 
 
@@ -368,9 +369,9 @@ _HASHES = 16
 
 
 def hash_servers(entry: str, y: int, servers: int) -> list[int]:
-    """Return the distinct servers that ``y`` hash functions select for an entry v: f_1(v), …, f_y(v).
+    """Return the numbers of the servers that store an entry: those that ``y`` hash functions select.
 
-    The ``servers`` servers are numbered from 0.
+    The result has no duplicates. ``servers`` is the number of servers, which are numbered from 0.
     """
     found: dict[int, None] = {}
     for first in range(0, y, _HASHES):
@@ -405,7 +406,10 @@ class HashServer(StoringServer):
 
 
 def make_server(strategy: Strategy, number: int, servers: int) -> DirectoryServer:
-    """Return an empty server for a strategy; its number is ``number`` of ``servers``, counted from 0."""
+    """Return server ``number`` of ``servers`` (counted from 0) for a directory with this strategy.
+
+    The server has no entries yet.
+    """
     match strategy:
         case FullReplication():
             return FullReplicationServer(number, servers)

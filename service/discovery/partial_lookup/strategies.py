@@ -24,7 +24,7 @@ class _SizedStrategy(msgspec.Struct, frozen=True, tag=True):
 
 class _CopiedStrategy(msgspec.Struct, frozen=True, tag=True):
     y: int
-    """Number of servers that store an entry; for Hash-y the maximum."""
+    """Number of servers that store an entry; for Hash-y the maximum, as two hash functions may select one server."""
 
     def __post_init__(self) -> None:
         if self.y < 1:
@@ -102,12 +102,14 @@ def expected_coverage(strategy: Strategy, entries: int, servers: int) -> float:
 def expected_lookup_cost(strategy: Strategy, target: int, entries: int, servers: int) -> float:
     """Return the mean number of servers that a lookup of ``target`` entries contacts (§4.2).
 
-    A lookup that cannot find so many entries contacts all servers. Let t be ``target``, n ``servers``, and h
-    ``entries``. The paper derives ceil(t·n/(h·y)) for Round-Robin-y, and measures the costs of RandomServer-x and
-    Hash-y. The formula for these two is ours: 1 + P(1) + … + P(n-1), where P(k) is the probability that k servers
-    together store fewer than t distinct entries. The number of these entries is approximated by a normal distribution.
-    A given entry is on at least one of k servers with the probability 1 - (1 - x/h)^k for RandomServer-x, and 1 - (1 -
-    k/n)^y for Hash-y.
+    Let t be ``target``, n ``servers``, and h ``entries``. A lookup that cannot find t entries contacts all servers.
+
+    - Full replication and Fixed-x: 1.
+    - Round-Robin-y: ceil(t·n/(h·y)), as the paper derives.
+    - RandomServer-x and Hash-y: 1 + P(1) + … + P(n-1), where P(k) is the probability that k servers together store
+      fewer than t distinct entries. The number of these entries is approximated by a normal distribution. A given entry
+      is on at least one of k servers with the probability 1 - (1 - x/h)^k for RandomServer-x, and 1 - (1 - k/n)^y for
+      Hash-y. This formula is ours; the paper measures these costs.
     """
     match strategy:
         case FullReplication():
@@ -126,10 +128,10 @@ def expected_lookup_cost(strategy: Strategy, target: int, entries: int, servers:
 
 
 def _chance_of_fewer(target: int, entries: int, missed: float, both_missed: float) -> float:
-    """Return the probability that a set of servers stores fewer than ``target`` of the ``entries`` entries in total.
+    """Return the probability that a set of servers stores fewer than ``target`` distinct entries.
 
-    ``missed`` is the probability that a given entry is on none of the servers. ``both_missed`` is the probability that
-    two given entries are on none of them.
+    The directory has ``entries`` entries. ``missed`` is the probability that a given entry is on none of the servers,
+    and ``both_missed`` that two given entries are on none of them.
     """
     mean = entries * (1 - missed)
     variance = entries * missed * (1 - missed) + entries * (entries - 1) * (both_missed - missed**2)
@@ -147,9 +149,9 @@ def round_robin_tolerance(y: int, target: int, entries: int, servers: int) -> in
 
 
 def copies_needed(target: int, entries: int, servers: int) -> int:
-    """Return the number of copies of each entry at which a server has ``target`` entries on average (§6.4).
+    """Return the number of copies per entry with which a server has ``target`` entries on average (§6.4).
 
-    It is ceil(t·n/h), but at least 1, where t is ``target``, n is ``servers``, and h is ``entries``.
+    It is max(1, ceil(t·n/h)), where t is ``target``, n is ``servers``, and h is ``entries``.
     """
     return max(ceil(target * servers / max(entries, 1)), 1)
 
@@ -157,11 +159,13 @@ def copies_needed(target: int, entries: int, servers: int) -> int:
 def expected_overhead(strategy: Strategy, entries: int, servers: int) -> float:
     """Return the mean number of messages per add or delete, including the client's request (§6.4).
 
-    The directory has ``entries`` entries on ``servers`` servers. The paper derives this number for Fixed-x and Hash-y.
-    For the other strategies, the result counts the messages of this implementation. Full replication and RandomServer-x
-    send every update to all servers. With Round-Robin-y, an add takes y messages. A delete takes one message to each
-    server, one report of the empty position, y messages to fetch an entry for this position, and y messages to store it
-    there. Adds and deletes are taken to be equally frequent.
+    The directory has ``entries`` entries on ``servers`` servers. Adds and deletes are assumed to be equally frequent.
+    The paper derives the number for Fixed-x and Hash-y. For the other strategies, the messages of this implementation
+    are counted:
+
+    - Full replication and RandomServer-x send every update to all servers.
+    - Round-Robin-y sends y messages for an add. For a delete, it sends one message to each server, one report of the
+      empty position, y messages to fetch an entry for this position, and y messages to store the entry there.
     """
     match strategy:
         case FullReplication() | RandomServer():
@@ -180,15 +184,15 @@ FAILING = 0.001
 
 
 def failing_share(target: int, cushion: int, entries: int) -> float:
-    """Return the share of time in which a server with this cushion has fewer than ``target`` entries (§6.2).
+    """Return the fraction of the time in which a server has fewer than ``target`` entries (§6.2).
 
     A lookup requests ``target`` entries. The server stores at most ``target + cushion`` of the directory's ``entries``
     entries; the cushion makes up for deletes.
 
     Model: the directory's size h is constant on average, and entries may have any distribution of lifetimes. A server
-    that is not full stores each entry that is added. If it has k entries, one of them is deleted k/h times as often as
-    an entry is added. The number k is thus the state of a birth-death chain. The result is the probability of the
-    states below ``target``. The paper measures this share; the formula is ours.
+    that is not full stores each entry that is added. A server with k entries loses one k/h times as often as the
+    directory gets one. The number k is thus the state of a birth-death chain, and the result is the probability of the
+    states below ``target``. The paper measures this fraction; the formula is ours.
     """
     most = min(target + cushion, entries)
     weight, weights = 1.0, [1.0]
@@ -199,10 +203,10 @@ def failing_share(target: int, cushion: int, entries: int) -> float:
 
 
 def cushion_needed(target: int, entries: int) -> int:
-    """Return the least cushion at which lookups fail at most a share ``FAILING`` of the time (§6.2).
+    """Return the smallest cushion with which lookups fail during at most the fraction ``FAILING`` of the time (§6.2).
 
-    The cushion is the number of entries that a server stores beyond ``target``. It is at most ``entries`` - ``target``,
-    where ``entries`` is the size of the directory.
+    The cushion is the number of entries that a server stores in addition to ``target``, the number that a lookup
+    requests. It is at most ``entries - target``, where ``entries`` is the size of the directory.
     """
     cushion = 0
     while target + cushion < entries and failing_share(target, cushion, entries) > FAILING:

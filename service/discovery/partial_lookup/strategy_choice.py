@@ -2,10 +2,10 @@
 
 The choice applies the paper's rules of thumb (§4.2-4.5, §6.3, §6.4) in order, and records them as reasons.
 
-A coordinator reads all names of its AV-pair from the matrices periodically, and sends the servers the difference. It
-therefore adds only absent entries and deletes only present ones, as all strategies require. Each added and each deleted
-entry counts as one update, as in the paper. If another strategy has become better or a server has lost its share, the
-coordinator *places* the directory: it sends the servers all entries again.
+A coordinator reads all names of its AV-pair from the matrices periodically, and sends the servers the changes since the
+last time. It therefore adds only absent entries and deletes only present ones, as all strategies require. Each added
+and each deleted entry counts as one update, as in the paper. If the measurements call for another strategy or a server
+has lost its share, the coordinator *places* the directory: it sends the servers all entries again.
 """
 
 from collections.abc import Collection
@@ -29,9 +29,9 @@ from service.discovery.partial_lookup.strategies import (
 MIN_ENTRIES = 500
 """Minimum number of names of an AV-pair that has a directory; fewer names are found in its matrix at less cost."""
 MANY_UPDATES = 0.1
-"""Updates per lookup above which the cost of updates decides, and below which the quality of answers does."""
+"""Updates per lookup up to which a strategy is chosen by the quality of answers; above, by the cost of updates."""
 MAX_SHARE_ENTRIES = 1000
-"""Maximum entries per server, for strategies whose shares grow with the number of entries in the directory."""
+"""Maximum number of entries per server with Round-Robin-y. If it is exceeded, RandomServer-x is used instead."""
 
 
 class DirectoryMeasurements(msgspec.Struct, frozen=True):
@@ -62,17 +62,20 @@ class Rule(StrEnum):
     FITS = "fits"
     """Round-Robin-y is chosen, because it covers all entries, is fair, and gives no server too many entries."""
     TOO_MANY = "too-many"
-    """RandomServer-x is chosen: it limits the entries per server, of which Round-Robin-y would store too many."""
+    """RandomServer-x is chosen, because Round-Robin-y would store too many entries on each server."""
     FIXED_CHEAPER = "fixed-cheaper"
     """Fixed-x is chosen, because its updates need fewer messages on average than those of Hash-y."""
     HASH_CHEAPER = "hash-cheaper"
     """Hash-y is chosen, because its updates need at most as many messages on average as those of Fixed-x."""
     CUSHION = "cushion"
-    """Servers store some entries more than a lookup requests, so that deletes do not make lookups fail."""
+    """Servers store a few more entries than a lookup requests, so that deletes do not make lookups fail."""
 
 
 class ChoiceReason(msgspec.Struct, frozen=True):
-    """A rule of thumb that decided the choice of a strategy, by the comparison of ``value`` with ``bound``."""
+    """A rule of thumb that decided the choice of a strategy.
+
+    ``value`` and ``bound`` are the two numbers that the rule compares, such as the updates per lookup and their limit.
+    """
 
     rule: Rule
     value: float
@@ -87,10 +90,9 @@ class StrategyChoice(msgspec.Struct, frozen=True):
 
 
 class DirectoryChoice(msgspec.Struct, frozen=True):
-    """The measurements of a directory and the strategy that its coordinator has chosen.
+    """The measurements of a directory, and the strategy that its coordinator has chosen.
 
-    ``pair`` is the AV-pair whose names are the directory's entries, ``measured`` are the measurements, and ``choice``
-    is the strategy that follows from them.
+    ``pair`` is the AV-pair whose names are the directory's entries.
     """
 
     pair: str
@@ -140,7 +142,10 @@ MAX_EXCESS = 2
 
 
 class Coordinator:
-    """The coordinator of one directory, which runs on one node and is replaced if the set of servers changes."""
+    """The coordinator of one directory: it chooses the strategy, and computes the updates of the servers.
+
+    It runs on one node. When the set of servers changes, another coordinator takes its place.
+    """
 
     def __init__(self, servers: int) -> None:
         """Create the coordinator of ``servers`` servers, which store nothing yet."""
@@ -161,15 +166,15 @@ class Coordinator:
 
     @property
     def entries(self) -> Collection[str]:
-        """The entries at the last update, in their order."""
+        """The entries at the last update, in the order that the caller of :meth:`update` gave."""
         return self._entries.keys()
 
     def update(self, entries: Collection[str], lookups: float, target: int) -> tuple[StrategyChoice, list[Request]]:
-        """Return the present strategy, and the requests that change the servers' entries to exactly ``entries``.
+        """Return (the strategy, the requests that change the servers' entries to exactly ``entries``).
 
         ``entries`` are in the order in which Fixed-x prefers them. ``lookups`` is the number of lookups since the last
-        call, and ``target`` the largest number of entries that a lookup requested. If the requests contain a
-        :class:`Place`, they contain nothing else; the caller then starts new servers with the strategy.
+        call, and ``target`` the largest number of entries that one of them requested. If the requests contain a
+        :class:`Place`, they contain nothing else. The caller then starts new servers with the strategy.
         """
         present = dict.fromkeys(entries)
         deleted = [entry for entry in self._entries if entry not in present]
@@ -191,9 +196,12 @@ class Coordinator:
         """Return whether all entries have to be placed again.
 
         ``present`` is the strategy in use, and ``wanted`` the one that follows from the latest measurements. Entries
-        are placed again in three cases: a server has lost its share; ``wanted`` was of another kind at
-        ``STEADY_READINGS`` successive readings; or the present x or y is less than that of ``wanted``, or more than
-        ``MAX_EXCESS`` times as great.
+        are placed again in each of these cases:
+
+        - A server has lost its share.
+        - ``wanted`` was of another kind than ``present`` at ``STEADY_READINGS`` successive readings.
+        - The parameter x or y of ``present`` is lower than that of ``wanted``, or more than ``MAX_EXCESS`` times as
+          high.
         """
         if type(present) is not type(wanted):
             self._other_choices += 1

@@ -1,5 +1,7 @@
-"""Queries, their parser, and the index of saved searches.
+"""Search queries: their types, their parser, and the index of saved searches.
 
-``query`` has the types of queries and answers, ``query_tokens`` and ``query_parser`` the grammar, and
-``saved_searches`` the index that matches each new entry with saved searches.
+- ``query``           types of queries and answers
+- ``query_tokens``    tokens of a query's text
+- ``query_parser``    grammar of queries
+- ``saved_searches``  index that matches each new entry with saved searches
 """

@@ -1,8 +1,9 @@
 """The types of parsed search queries (:func:`service.discovery.queries.query_parser.parse_query`) and their answers.
 
-A query is a conjunction of groups of alternative conditions, and of negated conditions: (rust or go) and async and not
-ads. A condition is a word, a phrase, or an attribute-value pair (AV-pair). Words and phrases are as the user wrote
-them, folded but not stemmed: ``service.discovery.text_search.query_expansion`` expands them to registered words.
+A query is a conjunction of groups and of negated conditions, such as "(rust or go) and async and not ads". A group
+consists of alternative conditions. A condition is a word, a phrase, or an attribute-value pair (AV-pair). Words and
+phrases are as the user wrote them, folded (without case and accents) but not stemmed.
+:mod:`service.discovery.text_search.query_expansion` expands them to stems of registered words.
 """
 
 from datetime import date
@@ -18,9 +19,9 @@ MAX_LIMIT: Final = 50
 
 
 class WordCondition(msgspec.Struct, frozen=True, tag="word"):
-    """A word of the title or the text, or a word that begins with ``word`` if ``is_prefix``.
+    """A condition that a word occurs in the title or the text; with ``in_title``, in the title.
 
-    With ``in_title``, only words of the title count.
+    With ``is_prefix``, any word that begins with ``word`` satisfies it.
     """
 
     word: str
@@ -29,7 +30,10 @@ class WordCondition(msgspec.Struct, frozen=True, tag="word"):
 
 
 class PhraseCondition(msgspec.Struct, frozen=True, tag="phrase"):
-    """These words, one directly after the other, in the title or in the text; with ``in_title``, in the title."""
+    """A condition that ``words`` occur in the title or the text, one directly after the other.
+
+    With ``in_title``, they must occur in the title.
+    """
 
     words: tuple[str, ...]
     in_title: bool = False
@@ -45,10 +49,12 @@ Condition = WordCondition | PhraseCondition | PairCondition
 
 
 class Query(msgspec.Struct, frozen=True):
-    """A query for at most ``limit`` channels or entries, as ``about`` states.
+    """A query for channels or entries, with at most ``limit`` results.
 
-    A result satisfies at least one condition of each group in ``all_of`` (groups are never empty), and none of the
-    conditions in ``none_of``. With ``after``, the result was published on that day (UTC) or later.
+    - ``about`` is the kind of content that is searched.
+    - ``all_of`` are groups of conditions. A result satisfies at least one condition of each group. No group is empty.
+    - ``none_of`` are conditions that no result satisfies.
+    - ``after`` is a day (UTC) or None. A result was published on that day or later.
     """
 
     about: ContentKind
@@ -59,7 +65,7 @@ class Query(msgspec.Struct, frozen=True):
 
     @property
     def attributes(self) -> tuple[Pair, ...]:
-        """The AV-pairs that every result has, if the query is a conjunction of such pairs; otherwise empty."""
+        """The AV-pairs that every result must have, if the query consists of such conditions only; otherwise empty."""
         pairs = tuple(group[0].pair for group in self.all_of if len(group) == 1 and isinstance(group[0], PairCondition))
         return pairs if len(pairs) == len(self.all_of) and not self.none_of else ()
 
@@ -67,16 +73,16 @@ class Query(msgspec.Struct, frozen=True):
 class SearchHit(msgspec.Struct, frozen=True):
     """A search result: a channel, or an entry with its channel.
 
-    ``snippet`` is one line of the text of the entry, or of the channel's latest entries, and ``hits`` are the
-    character ranges (start, end) of the query's words in it.
+    ``snippet`` is one line from the entry's text, or from the titles of the channel's latest entries. ``hits`` are the
+    character ranges (start, end) in ``snippet`` where words of the query occur.
     """
 
     channel: Channel
     entry: Entry | None = None
     own: bool = False
-    """Whether the channel is not public and shown only because the user is subscribed to it."""
+    """Whether this is a private channel, which is shown only because the user is subscribed to it."""
     subscribers: int = 0
-    """Number of the channel's subscribers; 0 if the search did not read it."""
+    """Number of the channel's subscribers; 0 in searches of private channels, which do not read it."""
     snippet: str = ""
     hits: tuple[tuple[int, int], ...] = ()
     lacks_words: bool = False
@@ -84,17 +90,18 @@ class SearchHit(msgspec.Struct, frozen=True):
 
 
 class Correction(msgspec.Struct, frozen=True):
-    """A word of a query that no result contains as written, and the similar word that results contain instead."""
+    """A correction of a query: a word that no result contains as written, and the similar word that results contain."""
 
     word: str
     replacement: str
 
 
 class SearchAnswer(msgspec.Struct, frozen=True):
-    """The results of a query, best first, at most as many as its limit.
+    """The results of a query, best first, up to the query's limit.
 
-    ``corrections`` are the words of the query that were replaced by similar ones. ``has_more`` states whether a greater
-    limit would give more results. ``total`` is the number of results, or None if only a lower bound is known.
+    - ``corrections`` are the words of the query that were replaced by similar ones.
+    - ``has_more`` states whether a higher limit would give more results.
+    - ``total`` is the number of all results, or None if not all matching names were examined.
     """
 
     hits: tuple[SearchHit, ...]

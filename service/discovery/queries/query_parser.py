@@ -4,7 +4,7 @@
 ``rust async``                            both words, in any form (stem), in the title or the text
 ``"memory safety"``                       these words in this form, one directly after the other
 ``pyth*``                                 a word that begins with ``pyth``
-``rust OR go async``, ``rust | go``       rust or go, and async: ``OR`` joins the conditions on both sides
+``rust OR go async``, ``rust | go``       (rust or go) and async: ``OR`` binds more strongly than spaces
 ``-ads``, ``-"press release"``            without this word, phrase or field (``-tag:sport``)
 ``#rust``                                 the tag or the word
 ``example.org``                           the words, or anything of this site
@@ -95,10 +95,10 @@ _HOST_LIKE = re.compile(r"(?:[^\W_][\w-]*\.)+[^\W\d_]{2,}")
 
 
 def parse_query(text: str, today: date, limit: int = DEFAULT_LIMIT) -> Query:
-    """Return the query of a ``find`` command; ``text`` is the command's argument.
+    """Return the query for ``text``, the argument of a ``find`` command.
 
-    ``today`` is the date to which days such as ``after:yesterday`` refer, and ``limit`` the limit of a query without
-    a limit of its own. Raises :class:`BadQuery` for invalid syntax.
+    ``today`` is the date to which days such as ``after:yesterday`` refer. ``limit`` applies if the query's text has no
+    ``limit``. Raises :class:`BadQuery` for invalid syntax.
     """
     if _expression(text):
         raise pattern_error()
@@ -135,9 +135,9 @@ def parse_watch(text: str) -> SearchCondition:
 
 
 def saved_search_text(text: str) -> str:
-    """Return a query's text as it can be saved: without ``limit``, ``after`` and ``type:entry``, on one line.
+    """Return the text of a query as it is stored in a saved search: without ``limit``, ``after`` and ``type:entry``.
 
-    ``text`` is valid for :func:`parse_query` or :func:`parse_watch`.
+    The result is one line. ``text`` is valid for :func:`parse_query` or :func:`parse_watch`.
     """
     if _expression(text):
         return text.strip()
@@ -152,7 +152,7 @@ def _expression(text: str) -> str:
 
 
 def _take_limit(tokens: list[Token]) -> tuple[list[Token], int]:
-    """Return (the tokens that are not part of a limit, the limit); the limit is 0 if the query has none."""
+    """Return (the tokens without the limit, the limit); the limit is 0 if the query has none."""
     limits = [token for token in tokens if token.name == "limit"]
     others = [token for token in tokens if token.name != "limit"]
     last = others[-2:]
@@ -172,9 +172,9 @@ def _limit(text: str) -> int:
 
 
 def _take_kind(tokens: list[Token]) -> tuple[list[Token], ContentKind | None]:
-    """Return (the other tokens, the kind of content that ``type:entry`` or ``type:channel`` requests).
+    """Return (the tokens without ``type:entry`` and ``type:channel``, the kind of content that they request).
 
-    The kind is None if the query has neither of these tokens.
+    The kind is None if the query has neither token.
     """
     kinds: list[ContentKind] = []
     others = []
@@ -191,7 +191,7 @@ def _take_kind(tokens: list[Token]) -> tuple[list[Token], ContentKind | None]:
 
 
 def _take_after(tokens: list[Token], today: date) -> tuple[list[Token], date | None]:
-    """Return (the tokens without ``after:``, its day); the day is None if the query has no ``after:``.
+    """Return (the tokens without ``after:``, the day that ``after:`` states); the day is None if it is missing.
 
     Relative days are counted from ``today``.
     """
@@ -205,7 +205,10 @@ def _take_after(tokens: list[Token], today: date) -> tuple[list[Token], date | N
 
 
 def _refuse_as_part(token: Token, tokens: list[Token]) -> None:
-    """Raise :class:`BadQuery` if ``token``, a field that concerns the whole query, is excluded or an alternative."""
+    """Raise :class:`BadQuery` if ``token`` is excluded by a minus or joined by ``OR``.
+
+    ``token`` is a field such as ``after:``, which applies to the whole query. ``tokens`` are all tokens of the query.
+    """
     at = tokens.index(token)
     if token.is_excluded or any(each.kind == "or" for each in [*tokens[max(at - 1, 0) : at], *tokens[at + 1 : at + 2]]):
         raise BadQuery("“{name}:” can neither be excluded nor be an alternative.", name=token.name)
@@ -247,7 +250,7 @@ def _date(value: str) -> date | None:
 def _conditions(
     tokens: list[Token], about: ContentKind
 ) -> tuple[tuple[tuple[Condition, ...], ...], tuple[Condition, ...]]:
-    """Return (the required groups of alternatives, the excluded conditions) that ``tokens`` stand for.
+    """Convert tokens to conditions: return (the required groups of alternatives, the excluded conditions).
 
     A result satisfies at least one condition of each group, and no excluded condition. ``about`` is the kind of content
     that is searched.
@@ -284,7 +287,10 @@ def _conditions(
 
 
 def _split_at_or(tokens: list[Token]) -> list[list[Token]]:
-    """Return the tokens in groups: ``OR`` joins the tokens beside it, any other token is a group of its own."""
+    """Return the tokens in groups of alternatives.
+
+    ``OR`` puts the tokens before and after it into one group. Any other token is a group of its own.
+    """
     groups: list[list[Token]] = []
     joins = False
     for at, token in enumerate(tokens):
@@ -330,9 +336,9 @@ def _is_single(name: str) -> bool:
 
 
 def _parents(tokens: Iterable[Token]) -> dict[str, Pair]:
-    """Return the AV-pairs of the query's language and generator, by attribute.
+    """Return the AV-pairs on which other pairs of the query can depend, by attribute: its language and its generator.
 
-    The AV-pairs of regions depend on the language (``region=gb of lang=en``), and those of versions on the generator.
+    Regions depend on the language (``region=gb of lang=en``), and versions on the generator.
     """
     found = {}
     for token in tokens:
@@ -420,7 +426,10 @@ def _word(text: str) -> tuple[Condition, ...]:
 
 
 def _plain(text: str, *, in_title: bool = False) -> tuple[Condition, ...]:
-    """Return the condition for ``text``: a word, or a phrase of several words; empty if all words are common."""
+    """Return the condition for a text without operators: a word, or a phrase of several words.
+
+    The result is empty if all words are common.
+    """
     parts = _APOSTROPHES.split(text)
     # The ends of "l'été" and "Rust's" are no words.
     while parts and len(own := words(parts[0], include_common=True)) <= 1 and not any(map(is_distinctive, own)):

@@ -1,8 +1,8 @@
-"""Tokens of a search query, and the refusal of operators that the query language does not have.
+"""Tokens of a search query, and errors for operators that the query language does not have.
 
-Text is split at white space, quotation marks and ``|``. No operator of other search engines is ignored: the error
-:class:`BadQuery` names the operator and what to write instead. Punctuation that people paste with titles is no
-operator: a lone ``-``, a colon before a space, parentheses around words.
+Text is split at white space, quotation marks and ``|``. An operator of other search engines is never ignored: the error
+:class:`BadQuery` names it, and suggests what to write instead. Punctuation that people paste with titles does not count
+as an operator: a single ``-``, a colon before a space, parentheses around words.
 """
 
 import re
@@ -31,7 +31,7 @@ FIELD_SYNONYMS: Final = {
     }.items()
     for synonym in synonyms.split()
 }
-"""The name of a field (``tag``) by each of its synonyms in the languages of the bot (``schlagwort``), folded."""
+"""Names of fields by their synonyms in all languages of the bot, folded: ``schlagwort`` stands for ``tag``."""
 _FIELDS: Final = frozenset(("title", "site", "after", "limit", *ATTRIBUTES))
 _SUGGESTED_FIELDS: Final = "title, tag, author, lang, site, after"
 # Fields of other search engines, with the field that comes nearest; "" if there is none.
@@ -121,7 +121,7 @@ def tokenize(text: str) -> list[Token]:
 
 
 def is_field(name: str) -> bool:
-    """Return whether a word before a colon is the name of a field: ``tag``, ``Sprache``."""
+    """Return whether a word before a colon is the name of a field or one of its synonyms: ``tag``, ``Sprache``."""
     folded = fold(name)
     return folded in _FIELDS or folded in FIELD_SYNONYMS
 
@@ -131,9 +131,9 @@ def _is_lowercase_or(token: Token) -> bool:
 
 
 def _is_main_field(name: str) -> bool:
-    """Return whether ``name``, before a colon and a space, is a common field that lacks its value.
+    """Return whether ``name:`` before a space is a field whose value is missing.
 
-    Other words in this place are taken for a part of a title that was pasted.
+    This holds for common fields only. Other words before a colon and a space are probably part of a pasted title.
     """
     folded = fold(name)
     return FIELD_SYNONYMS.get(folded, folded) in ("title", "tag", "author", "lang", "site", "type", "after", "limit")
@@ -193,7 +193,7 @@ def _unescape(text: str) -> str:
 
 
 def _refuse_unknown_field(name: str, source: str) -> None:
-    """Raise :class:`BadQuery` if ``name``, at the begin of the token ``source``, looks like an unknown field."""
+    """Raise :class:`BadQuery` if ``name``, with which the token ``source`` begins, looks like an unknown field."""
     if not source.startswith(f"{name}=") and re.match(r'[^\W\d_]{3,}:["\w]', source) is None:
         return
     folded = fold(name)
@@ -229,7 +229,10 @@ def _refuse_wildcards(word: str) -> None:
 
 
 def _refuse_around_phrase(before: str, behind: str) -> None:
-    """Raise :class:`BadQuery` if there is an operator directly before or behind the quotation marks of a phrase."""
+    """Raise :class:`BadQuery` if there is an operator directly before or after the quotation marks of a phrase.
+
+    ``before`` and ``behind`` are the texts in these places.
+    """
     if behind[:1] == "*":
         raise _phrase_prefix_error()
     if behind[:1] == "~":
@@ -239,9 +242,9 @@ def _refuse_around_phrase(before: str, behind: str) -> None:
 
 
 def _refuse_grouping(tokens: list[Token]) -> None:
-    """Raise :class:`BadQuery` for parentheses, ranges, and ``AND`` where they would change the meaning of a query.
+    """Raise :class:`BadQuery` for parentheses, ranges, and ``AND`` in queries whose meaning they would change.
 
-    Without ``OR``, parentheses are punctuation, and ``AND`` is redundant.
+    In a query without ``OR``, parentheses count as punctuation, and ``AND`` is redundant.
     """
     words = [token for token in tokens if token.kind in ("word", "prefix")]
     has_or = any(token.kind == "or" for token in tokens)

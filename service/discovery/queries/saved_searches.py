@@ -1,21 +1,21 @@
-"""Saved searches (``watch``): an in-memory index that returns the searches which a new entry matches.
+"""Saved searches (``watch``): an in-memory index that returns the saved searches which a new entry matches.
 
-The roles of the matrices are reversed: searches are stored, and the *keys* of each new entry are looked up in the
-index. The keys of an entry are:
+The roles of queries and content are exchanged: the searches are stored, and the *keys* of each new entry are looked up
+in the index. The keys of an entry are:
 
 - its AV-pairs
 - ``word=`` and ``title=`` with the stem of each word of its text and of its title
 - ``text=`` and ``title-text=`` with each word as written and each two consecutive words, for phrases
 - ``begins=`` and ``title-begins=`` with a prefix of a word, only for prefixes that some search contains
 
-A condition has keys, too; an entry with any of them satisfies the condition. (A phrase of more than two words is
-compared with the text, too.) The keys of a word are its stems in all product languages.
+A condition has keys, too. An entry satisfies the condition if it has one of them. (A phrase of more than two words must
+also occur in the text.) The keys of a word are its stems in all product languages.
 
-A search is stored under the keys of its rarest condition. Since even this condition may be common, there is a second
-level: below each of these keys, the search is stored under the keys of its next rarest condition. The cost of matching
-is the number of unsuccessful comparisons.
+The index has two levels: a search is stored under the keys of its rarest condition, and below each of them under the
+keys of its next rarest condition. An entry that has both keys is compared with the other conditions of the search. Rare
+keys keep the number of unsuccessful comparisons low.
 
-Regular expressions have no key: each is matched against each entry, by RE2, in time linear in the text.
+Regular expressions have no key. RE2 matches each of them with each entry, in time linear in the text.
 """
 
 from collections import Counter
@@ -43,14 +43,20 @@ SavedSearchId = str
 
 
 class QueryCondition(msgspec.Struct, frozen=True, tag="query"):
-    """Matches entries that satisfy one condition of each group in ``all_of``, and none in ``none_of``."""
+    """The condition of a saved search that is a query.
+
+    An entry matches if it satisfies one condition of each group in ``all_of``, and no condition in ``none_of``.
+    """
 
     all_of: tuple[tuple[Condition, ...], ...]
     none_of: tuple[Condition, ...] = ()
 
 
 class PatternCondition(msgspec.Struct, frozen=True, tag="pattern"):
-    """Matches entries whose title or text contains a match of this RE2 expression, ignoring case."""
+    """The condition of a saved search that is a regular expression (RE2).
+
+    An entry matches if its title or text contains a match; case is ignored.
+    """
 
     expression: str
 
@@ -72,7 +78,7 @@ class SavedSearch(msgspec.Struct, frozen=True):
 
 
 class SearchableEntry:
-    """An entry with the words, AV-pairs and keys by which conditions are matched with it."""
+    """An entry prepared for matching: its words, its AV-pairs and its keys."""
 
     def __init__(self, entry: Entry, pairs: Iterable[Pair] = (), language: str = "") -> None:
         """Prepare ``entry`` for matching.
@@ -93,19 +99,19 @@ class SearchableEntry:
 
     @cached_property
     def sequences(self) -> tuple[str, str]:
-        """Two texts, for phrases: the words of the title, and the words of all fields; a space surrounds each word."""
+        """Texts for phrase search, with a space around each word: (the words of the title, the words of all fields)."""
         # A phrase does not extend from one field into the next.
         title, *others = (f" {' '.join(field)} " for field in (self.title_words, *self._other_fields))
         return title, "\n".join((title, *others))
 
     @cached_property
     def pairs(self) -> frozenset[Pair]:
-        """The entry's AV-pairs, including one for the stem of each of its words."""
+        """The entry's AV-pairs: those of its attributes, and one for the stem of each word."""
         return frozenset((*self._pairs, *(f"word={each}" for stems, _ in self._field_keys for each in stems)))
 
     @cached_property
     def keys(self) -> frozenset[str]:
-        """The entry's keys, under which searches that match it are stored, except the keys for prefixes of words."""
+        """The keys with which saved searches are looked up for this entry, except those for prefixes of words."""
         title_stems, title_texts = self._field_keys[0]
         return self.pairs.union(
             (f"text={text}" for _, texts in self._field_keys for text in texts),
@@ -115,16 +121,19 @@ class SearchableEntry:
 
     @cached_property
     def _field_keys(self) -> list[tuple[set[str], set[str]]]:
-        """For each field, the title first: the stems of its words, and its texts for phrases."""
+        """A pair of sets for each field, the title first: its stems, and its words and word pairs as written.
+
+        A word pair is two consecutive words, joined by a space.
+        """
         fields = [self.title_words, *self._other_fields]
         language = text_language(list(chain.from_iterable(fields)), self._declared_language)
         return [_keys_of_words(field, language) for field in fields]
 
 
 def _keys_of_words(found: Sequence[str], language: str) -> tuple[set[str], set[str]]:
-    """Return two sets for the words ``found`` in a text: their stems in ``language``, and the texts for phrases.
+    """Return (the stems of ``found`` in ``language``, the words and word pairs as written).
 
-    The latter are the words as written and each two consecutive words, joined by a space.
+    ``found`` are the words of a text, in order. A word pair is two consecutive words, joined by a space.
     """
     parts = (part for word in found if "." in word for part in word_parts(word))
     return {stem(word, language) for word in (*found, *parts)}, {*found, *map(" ".join, pairwise(found))}
@@ -162,9 +171,9 @@ def _is_in_sequence(phrase: Sequence[str], subject: SearchableEntry, *, in_title
 
 
 def _keys_of(condition: Condition) -> tuple[str, ...]:
-    """Return the keys of a condition; every entry that satisfies the condition has at least one of them.
+    """Return the keys of a condition: every entry that satisfies the condition has at least one of them.
 
-    Conversely, an entry with such a key satisfies the condition, except for a phrase of more than two words.
+    Conversely, an entry with one of these keys satisfies the condition, except for a phrase of more than two words.
     """
     match condition:
         case PairCondition(pair):
@@ -178,9 +187,9 @@ def _keys_of(condition: Condition) -> tuple[str, ...]:
 
 
 def _rarest_part(phrase: Sequence[str]) -> str:
-    """Return the two consecutive words of a phrase that are presumably the rarest: the longest one and a neighbour.
+    """Return the part of a phrase by which it is indexed: two consecutive words that are presumably the rarest.
 
-    A phrase of one word is returned unchanged.
+    These are the longest word and a neighbour. A phrase of one word is returned unchanged.
     """
     word = max(phrase, key=lambda word: (len(word), word))
     at = max(min(phrase.index(word), len(phrase) - 2), 0)
@@ -262,25 +271,29 @@ class KeyFrequencies:
 
 
 _MAX_PLACES: Final = 64
-"""Maximum number of pairs of keys under which a search is stored; with more, only its rarest condition is used."""
+"""Maximum number of pairs (key of the rarest group, key of the next rarest) under which a condition is stored.
+
+With more, it is stored under the keys of the rarest group only.
+"""
 
 
 _MAX_UNSATISFIED: Final = 16
-"""Number of entries compared with a search in vain after which the keys that it is stored under are chosen again."""
+"""Number of unsuccessful comparisons of a condition with entries after which other keys are chosen for it."""
 
 
 class _IndexedCondition:
     """A condition in the index, with the ids of the searches that have this condition.
 
-    - ``groups`` has the keys of each required group of alternatives, and ``none_of`` the keys of all excluded
-      conditions.
-    - ``places`` has the pairs of keys under which the condition is stored: one key of its rarest group, and one of the
-      next rarest.
-    - ``others`` are the remaining groups, with which an entry has to be compared.
-    - ``has_long_phrases`` states whether the condition has phrases of more than two words, for which keys do not
-      suffice.
-    - ``is_decided`` states whether every entry that has both keys of a place satisfies the condition.
-    - ``unsatisfied`` counts the entries that had both keys of a place, but did not satisfy the condition.
+    - ``groups`` has the keys of each required group of alternatives.
+    - ``none_of`` has the keys of all excluded conditions.
+    - ``places`` are the positions in the two-level index: pairs of a key of the rarest group and a key of the next
+      rarest.
+    - ``others`` are the remaining groups. They are compared with each entry that is found at one of ``places``.
+    - ``has_long_phrases`` states whether the condition has phrases of more than two words, which are compared with the
+      text.
+    - ``is_decided`` states whether no comparison is needed: every entry found at one of ``places`` satisfies the
+      condition.
+    - ``unsatisfied`` counts the entries that were found at one of ``places`` but did not satisfy the condition.
     """
 
     __slots__ = (
@@ -301,10 +314,9 @@ class _IndexedCondition:
         self.choose_places(share)
 
     def choose_places(self, share: Callable[[str], float]) -> None:
-        """Choose the keys under which the condition is stored.
+        """Choose ``places``, the keys under which the condition is stored: those of its rarest groups.
 
-        ``share`` returns the fraction of all entries that have a given key; the keys of the rarest conditions are
-        chosen.
+        ``share`` returns the estimated fraction of entries that have a given key.
         """
         self.unsatisfied = 0
         first, *others = sorted(self.groups, key=lambda keys: (sum(map(share, keys)), sorted(keys)))
@@ -318,7 +330,7 @@ class _IndexedCondition:
         return self.none_of.union(*self.groups)
 
     def is_satisfied(self, keys: frozenset[str], subject: SearchableEntry) -> bool:
-        """Return whether an entry that has the two keys of one of ``places`` satisfies the condition.
+        """Return whether an entry that was found at one of ``places`` satisfies the condition.
 
         ``keys`` are the keys of the entry ``subject``, including those for prefixes of words.
         """
@@ -352,7 +364,7 @@ class _Beginnings:
                 del self._by_head[head]
 
     def keys_of(self, subject: SearchableEntry) -> set[str]:
-        """Return the keys of the stored prefixes with which words of the entry ``subject`` begin."""
+        """Return the keys for all prefixes in this index with which a word of the entry ``subject`` begins."""
         if not self._by_head:
             return set()
         own = {f"begins={each}" for each in self._of(subject.words)}
@@ -417,7 +429,8 @@ class SavedSearchIndex:
     def match(self, subject: SearchableEntry) -> set[SavedSearchId]:
         """Return the ids of the saved searches whose conditions the entry ``subject`` satisfies.
 
-        The entry's keys are counted, and conditions that were stored under too frequent keys are moved to rarer ones.
+        The entry also updates the estimated frequencies of keys. Conditions whose keys turn out to be too frequent are
+        stored under rarer keys.
         """
         self._frequencies.count(subject.pairs)
         misplaced: list[_IndexedCondition] = []
@@ -431,8 +444,8 @@ class SavedSearchIndex:
     def _hits(self, subject: SearchableEntry, misplaced: list[_IndexedCondition]) -> Iterator[set[SavedSearchId]]:
         """For each condition that the entry ``subject`` satisfies, yield the ids of the searches with this condition.
 
-        Conditions with which too many entries were compared in vain are appended to ``misplaced``. Their keys are more
-        frequent than estimated, because little is known of frequencies when searches are loaded.
+        Conditions that have had too many unsuccessful comparisons are appended to ``misplaced``, because their keys are
+        more frequent than estimated. Estimates are poor when searches are loaded, before any entries have been counted.
         """
         keys = subject.keys
         keys |= self._beginnings.keys_of(subject)
@@ -455,7 +468,7 @@ class SavedSearchIndex:
             self._places.setdefault(upper, {}).setdefault(lower, []).append(indexed)
 
     def _remove_places(self, indexed: _IndexedCondition) -> None:
-        """Remove a condition from the index, and the dictionaries and lists that have become empty."""
+        """Remove a condition from its places in the index, and delete places that become empty."""
         for upper, lower in indexed.places:
             group = self._places[upper]
             group[lower].remove(indexed)

@@ -1,16 +1,18 @@
-"""Query expansion: the AV-pairs of registered words by which the words of a query are searched.
+"""Query expansion: from the words of a query to AV-pairs with which documents are registered.
 
-A document is registered with the stems of its words in its own language. The language of a query is unknown, so a word
-of a query is expanded to its stems in all product languages. A prefix is expanded to the words of the vocabulary that
-begin with it. A word that no document has may be misspelt, so it is also expanded to similar words of the vocabulary,
-with lower factors. A *tolerant* expansion, for queries without results, adds similar words for words that documents
-have, too.
+A document is registered with the stems of its words in its own language. A word of a query is expanded to several
+stems:
 
-If a query has several words, these are *optional*: a result needs only one of them, and results with more of them come
+- Its stems in all product languages, because the language of a query is unknown.
+- For a prefix, the stems of words of the vocabulary that begin with it.
+- For a word that no document has, and which may be misspelt, the stems of similar words, with lower factors. A
+  *tolerant* expansion, for queries without results, adds similar words for all words.
+
+If a query has several words, they are *optional*: a result needs only one of them, and results with more of them come
 first.
 
 Each group of alternatives of the query becomes a *clause*: a document needs at least one of the clause's AV-pairs. A
-phrase becomes one clause for each of its words. Their order is not part of the clauses, so
+phrase becomes one clause for each of its words. The clauses do not express the order of its words, so
 :meth:`ExpandedQuery.is_satisfied_by` compares the phrase with the text.
 """
 
@@ -46,7 +48,7 @@ _FOREIGN_FACTOR = 0.8
 """Factor of a stem in another language than the user's, since most users search in their own language."""
 _PREFIX_FACTOR = 0.8
 _DISTANCE_FACTOR = 0.5
-"""Factor of a similar word with one wrong letter; with two, the factor is its square."""
+"""Factor of a similar word with one wrong letter. With two wrong letters, the factor is 0.5²."""
 
 
 class QueryWords(msgspec.Struct, frozen=True, dict=True):
@@ -63,9 +65,9 @@ class QueryWords(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def beginnings(self) -> tuple[str, ...]:
-        """Beginnings of words, for a fast test: a text with a word of the query contains one of these strings.
+        """Prefixes for a fast test: a text that contains none of these strings has no word of the query.
 
-        Both the beginnings and the text are compared without umlauts (:func:`without_umlauts`).
+        The text must have been folded and passed to :func:`without_umlauts`.
         """
         return (*dict.fromkeys(map(stem_beginning, self.stems)), *map(without_umlauts, self.prefixes))
 
@@ -73,9 +75,11 @@ class QueryWords(msgspec.Struct, frozen=True, dict=True):
 class ExpandedQuery(msgspec.Struct, frozen=True):
     """A query, and the AV-pairs by which its results are found.
 
-    ``clauses`` are conditions on the pairs of results, and ``excluded`` are pairs that no result has. ``similar`` has
-    the similar words of the vocabulary for each word of the query that may be misspelt. ``optional`` are the groups of
-    the query's conditions of which a result satisfies at least one; empty if all groups are required.
+    - ``clauses`` are conditions on the AV-pairs of results.
+    - ``excluded`` are AV-pairs that no result has.
+    - ``similar`` has the similar words of the vocabulary for each word of the query that may be misspelt.
+    - ``optional`` are the optional groups of the query's conditions: a result satisfies at least one of them. It is
+      empty if all groups are required.
     """
 
     query: Query
@@ -96,7 +100,7 @@ class ExpandedQuery(msgspec.Struct, frozen=True):
         )
 
     def has_all_words(self, text: SearchableText, pairs: AbstractSet[Pair]) -> bool:
-        """Return whether a document that satisfies the query also has all optional words."""
+        """Return whether a document that satisfies the query satisfies all its optional groups, not only one."""
         return all(self._has_one(group, text, pairs) for group in self.optional)
 
     def share_as_written(self, text: str) -> float:
@@ -117,7 +121,7 @@ class ExpandedQuery(msgspec.Struct, frozen=True):
                 yield from (Correction(word, replacement) for replacement in islice(found, 1))
 
     def query_words(self) -> QueryWords:
-        """Return the words of the query and the similar words, for the search of hits in texts of results."""
+        """Return the words of the query and words similar to them, by which hits in texts of results are found."""
         own = [word for condition in self._conditions() for word in _words_of(condition)]
         stems = {stemmed for word in own for stemmed in query_stems(word)}
         stems.update(each.stem for candidates in self.similar.values() for each in candidates)
@@ -144,9 +148,11 @@ class ExpandedQuery(msgspec.Struct, frozen=True):
 def expand(query: Query, vocabulary: Vocabulary, language: str = "", *, tolerant: bool = False) -> ExpandedQuery:
     """Return the expansion of a query to AV-pairs of registered words.
 
-    ``vocabulary`` has the registered words. ``language`` is the user's language (ISO 639-1, "" if unknown), whose stems
-    have the greatest factors. If ``tolerant``, words that are registered are expanded to similar words, too. If the
-    query has several words, these are optional; phrases and fields are not.
+    - ``vocabulary`` has the registered words.
+    - ``language`` is the user's language (ISO 639-1, "" if unknown). Stems in other languages get lower factors.
+    - ``tolerant`` states whether words that are registered are expanded to similar words, too.
+
+    If the query has several words, these are optional; phrases and fields are not.
     """
     similar: dict[str, tuple[SimilarWord, ...]] = {}
     for condition in (condition for group in query.all_of for condition in group):
@@ -173,10 +179,10 @@ def _is_word(condition: Condition) -> bool:
 def _clauses(
     group: tuple[Condition, ...], vocabulary: Vocabulary, similar: dict[str, tuple[SimilarWord, ...]], language: str
 ) -> Iterator[Clause]:
-    """Yield the clauses of a group of alternatives of the query.
+    """Yield the clauses for a group of alternative conditions of the query.
 
-    If the group is a single phrase, each of its words is a clause. Any other group is one clause. ``similar`` has the
-    similar words of misspelt words, and ``language`` is the user's language.
+    A group that is a single phrase gives one clause for each word; any other group gives one clause. ``similar`` has
+    the similar words of misspelt words, and ``language`` is the user's language.
     """
     if len(group) == 1 and isinstance(group[0], PhraseCondition):
         for word in group[0].words:
@@ -219,9 +225,9 @@ def _word_pairs(
 
 
 def _excluded_pairs(condition: Condition) -> Iterator[Pair]:
-    """Yield the pairs that no result has because ``condition`` is excluded.
+    """Yield the AV-pairs that no result may have, because the query excludes ``condition``.
 
-    There are none for phrases, prefixes and words of the title, which are compared with the text.
+    For phrases, prefixes and words of the title, there are none; these are compared with the text.
     """
     if isinstance(condition, PairCondition):
         yield condition.pair
@@ -230,7 +236,7 @@ def _excluded_pairs(condition: Condition) -> Iterator[Pair]:
 
 
 def word_pair(stem: str) -> Pair:
-    """Return the AV-pair (``word=stem``) with which documents that contain a word with this stem are registered."""
+    """Return the AV-pair for a stem, ``word=stem``. Documents with a word of this stem are registered with it."""
     return f"word={stem}"
 
 

@@ -1,11 +1,15 @@
 """Ranking of search results: relevance first, then words as written, language, subscribers and recency.
 
-The relevance of a document is BM25F: the sum over the clauses of the query of the importance of the clause times the
-weight of its pair in the document (see ``searchable_text``). Four other signals raise the score by at most a fixed
-share each, so that they decide between documents of similar relevance: the share of the query's words that the document
-has as written rather than inflected, whether the document is in the user's language, its channel's number of
-subscribers, and its recency. Documents with equal scores are ordered by time, newest first, and then by name, so that
-the order is stable.
+The relevance of a document is BM25F: the sum over the clauses of the query of importance * weight, where the weight is
+that of the clause's AV-pair in the document (see ``searchable_text``). Four other signals raise the score by at most a
+fixed fraction each, so that they decide between documents of similar relevance:
+
+- the fraction of the query's words that the document contains as written rather than inflected
+- whether the document is in the user's language
+- its channel's number of subscribers
+- its recency
+
+Documents with equal scores are ordered by time, newest first, and then by name, so that the order is stable.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,9 +27,9 @@ _DOCUMENTS: Final = 100_000
 Deviation from BM25: N is a constant, because no process counts the documents.
 """
 _MAX_POPULARITY: Final = 1_000
-"""Number of subscribers from which on more subscribers do not raise the score."""
+"""Number of subscribers with which a channel gets the full bonus for popularity."""
 _HALF_LIFE_S: Final = 24 * 3600.0
-"""Age at which recency counts half."""
+"""Time in which the bonus for recency falls to a half."""
 _MAX_AS_WRITTEN: Final = 0.1
 _MAX_LANGUAGE: Final = 0.3
 _MAX_SUBSCRIBERS: Final = 0.1
@@ -35,9 +39,10 @@ _MAX_RECENCY: Final = 0.05
 class RankingSignals(msgspec.Struct, frozen=True):
     """The ranking signals of a document besides its relevance.
 
-    ``as_written`` is the share (0 to 1) of the query's words that the document contains as written.
-    ``is_in_askers_language`` states whether its language is that of the user who searches. ``subscribers`` is the
-    number of subscribers of its channel. ``age_s`` is the time in seconds since its publication; None for channels.
+    - ``as_written`` is the fraction of the query's words that the document contains as written.
+    - ``is_in_askers_language`` states whether the document is in the language of the user who searches.
+    - ``subscribers`` is the number of subscribers of the document's channel.
+    - ``age_s`` is the time in seconds since the document's publication; None for channels.
     """
 
     as_written: float
@@ -49,8 +54,8 @@ class RankingSignals(msgspec.Struct, frozen=True):
 class ScoreParts(msgspec.Struct, frozen=True):
     """The score of a document, ``total``, and its parts.
 
-    ``clauses`` has the relevance by clause. The total is sum(``clauses``) * (1 + ``as_written`` + ``language`` +
-    ``subscribers`` + ``recency``).
+    ``clauses`` has the relevance for each clause of the query. The other parts are bonuses: ``total`` =
+    sum(``clauses``) * (1 + ``as_written`` + ``language`` + ``subscribers`` + ``recency``).
     """
 
     total: float
@@ -73,9 +78,9 @@ def clause_importance(clause: Clause, frequencies: Mapping[Pair, int]) -> float:
 
 
 def coverage(clauses: Sequence[Clause], candidate: CandidateName, importances: Sequence[float]) -> float:
-    """Return the sum of importance * factor over the optional clauses that a candidate satisfies.
+    """Return the coverage of a candidate: the sum of importance * factor over the optional clauses that it satisfies.
 
-    ``importances`` has the importance of each clause. Candidates with a greater sum are ordered before others.
+    ``importances`` has the importance of each clause. Results are ordered by coverage first.
     """
     return sum(
         importance * next(each.factor for each in clause.alternatives if each.pair == pair)

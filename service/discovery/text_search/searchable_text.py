@@ -33,13 +33,13 @@ from service.discovery.word_analysis import (
 )
 
 MAX_TEXT_STEMS: Final = 40
-"""Maximum number of stems of the text with which a document is registered, beside those of its titles and keywords."""
+"""Maximum number of stems from other fields than titles with which a document is registered."""
 MAX_TITLE_STEMS: Final = 16
 
 _SATURATION = 1.2
 """k1 of BM25: the frequency at which a stem has half of the maximum weight."""
 _LENGTH_SHARE = 0.75
-"""b of BM25 (0 to 1): how much the length of a field reduces the frequencies of its words."""
+"""b of BM25F (0 to 1): the degree to which the frequencies of words are normalised by the length of their field."""
 
 
 class TextField(msgspec.Struct, frozen=True):
@@ -64,8 +64,8 @@ class SearchableText:
         """Create the text of a document.
 
         ``analyse`` returns the document's fields; it is called when they are first needed. ``declared_language`` is the
-        language tag that the publisher declares, "" if there is none. ``source`` are the texts from which the fields
-        are made: most words can be searched in these texts without an analysis.
+        language tag that the publisher declares, "" if there is none. ``source`` are the plain texts of the fields, in
+        which most words can be found without calling ``analyse``.
         """
         self._analyse = analyse
         self._declared_language = declared_language
@@ -110,7 +110,10 @@ class SearchableText:
         return not stems.isdisjoint(query_stems(condition.word))
 
     def _is_in_source(self, word: str) -> bool | None:
-        """Return whether the source contains ``word`` or an inflected form; None if only an analysis decides this."""
+        """Return whether the source texts contain ``word`` or an inflected form of it.
+
+        None means that the fields have to be analysed to find out.
+        """
         if not self._folded_source:
             return None
         if word.isalnum() and f" {word} " in self._folded_source:
@@ -124,7 +127,7 @@ class SearchableText:
 
     @cached_property
     def _folded_source(self) -> str:
-        """The folded source with a space at each end; "" if there is none or if it exceeds ``MAX_TEXT_CHARS``."""
+        """The source texts, folded and joined, with a space at each end; "" if there are none or they are too long."""
         folded = fold(" ".join(self._source))
         return f" {folded} " if folded and len(folded) <= MAX_TEXT_CHARS else ""
 
@@ -134,7 +137,7 @@ class SearchableText:
 
     @cached_property
     def _source_words(self) -> frozenset[str]:
-        """The distinctive words of the source, and the parts of words with dots, such as host names."""
+        """The distinctive words of the source texts, and the parts of words with dots, such as host names."""
         return frozenset((*words(self._folded_source), *words(self._folded_source.replace(".", " "))))
 
     def stem(self, word: str) -> str:
@@ -144,9 +147,9 @@ class SearchableText:
     def weights(self) -> dict[str, int]:
         """Return the stems with which the document is registered, each with its weight (1 to 255).
 
-        These are up to ``MAX_TITLE_STEMS`` stems of the titles, and up to ``MAX_TEXT_STEMS`` of the other fields. The
-        latter are the ones with the greatest weights, among equals the longest, which are the rarest as a rule.
-        Function words of the language are chosen last.
+        These are up to ``MAX_TITLE_STEMS`` stems of the titles, and up to ``MAX_TEXT_STEMS`` stems of the other fields.
+        Of the latter, those with the greatest weights are chosen; among equal weights, the longest, which are usually
+        the rarest. Function words of the language are chosen last.
         """
         frequencies: dict[str, float] = {}
         for field in self.fields:
@@ -168,7 +171,10 @@ class SearchableText:
         return {word: stemmed for word, stemmed in found.items() if stemmed in weights}
 
     def _place(self, stemmed: str, frequency: float) -> tuple[bool, float, int, str]:
-        """Return the sort key of a stem with this frequency, by which the stems to register come first."""
+        """Return the sort key of a stem: stems that should be registered come first.
+
+        ``frequency`` is the frequency of the stem in the document, from which its weight is computed.
+        """
         return is_function_word(stemmed, self.language), -frequency, -len(stemmed), stemmed
 
     def _stems_of(self, fields: Iterable[TextField]) -> Iterator[str]:

@@ -29,10 +29,10 @@ class Snippet(msgspec.Struct, frozen=True):
 
 
 def best_snippet(texts: Sequence[str], is_hit: Callable[[str], bool], beginnings: Collection[str]) -> Snippet:
-    """Return the snippet of the text with the most occurrences of the query's words; the first of several such texts.
+    """Return a snippet of the text in which words of the query occur most often; of several such texts, the first.
 
-    ``is_hit`` returns whether a folded word is one of the query's words. ``beginnings`` has the beginnings of these
-    words, without umlauts (:func:`without_umlauts`); a text that contains none of them has no such word.
+    ``is_hit`` returns whether a folded word is one of the query's words. ``beginnings`` are prefixes (without umlauts,
+    :func:`without_umlauts`) for a fast test: a text that contains none of them has no word of the query.
     """
 
     def count(text: str) -> int:
@@ -48,9 +48,9 @@ def best_snippet(texts: Sequence[str], is_hit: Callable[[str], bool], beginnings
 
 
 def make_snippet(text: str, is_hit: Callable[[str], bool] | None = None) -> Snippet:
-    """Return the snippet of a text with the most different words of the query, or its beginning if it has none.
+    """Return the snippet of a text with the most different words of the query, or the text's beginning if it has none.
 
-    ``is_hit`` returns whether a folded word is one of the query's words; None if the text is known to have none.
+    ``is_hit`` returns whether a folded word is one of the query's words. It is None if the text is known to have none.
     """
     line = " ".join(text[:MAX_TEXT_CHARS].split())
     hits: list[tuple[int, int, str]] = []
@@ -68,10 +68,9 @@ def make_snippet(text: str, is_hit: Callable[[str], bool] | None = None) -> Snip
 
 
 def _window(line: str, hits: list[tuple[int, int, str]]) -> tuple[int, int]:
-    """Return the begin and the end (exclusive) of the part of ``line`` to show.
+    """Return the range (start, end) of ``line`` to show: the part with the most different words of the query.
 
-    It is the part with the most different words of the query. ``hits`` has the begin, the end (exclusive) and the
-    folded word of each occurrence of a word of the query.
+    ``hits`` has (start, end, folded word) for each occurrence of a word of the query. All ends are exclusive.
     """
     if len(line) <= MAX_SNIPPET_CHARS:
         return 0, len(line)
@@ -95,7 +94,10 @@ def _window(line: str, hits: list[tuple[int, int, str]]) -> tuple[int, int]:
 
 
 def _trim(line: str, start: int, end: int) -> tuple[int, int]:
-    """Return the range (start, end) of ``line`` without punctuation at its ends; ``+`` and ``#`` end words (C++)."""
+    """Shorten the range (start, end) of ``line`` so that it has no punctuation at its ends.
+
+    ``+`` and ``#`` at the end of a word do not count as punctuation (``C++``, ``C#``).
+    """
     while start < end and not (line[start].isalnum() or line[start] == "."):
         start += 1
     while end > start and not (line[end - 1].isalnum() or line[end - 1] in "+#"):

@@ -63,15 +63,19 @@ class Vocabulary:
         return stem in self._known_stems
 
     def with_prefix(self, prefix: str, most: int) -> list[SimilarWord]:
-        """Return words that begin with ``prefix``, shortest first, with up to ``most`` different stems."""
+        """Return words that begin with ``prefix``, shortest first.
+
+        At most ``most`` stems are returned: a word is left out if its stem belongs to an earlier word.
+        """
         first, last = bisect_left(self._sorted, prefix), bisect_left(self._sorted, prefix + _END)
         return self._first_stems(((word, 0) for word in sorted(self._sorted[first:last], key=len)), most)
 
     def similar(self, word: str, most: int) -> list[SimilarWord]:
-        """Return corrections of the misspelt ``word``, the nearest first, with up to ``most`` different stems.
+        """Return corrections of the misspelt ``word``, the nearest first.
 
-        The result is empty for short words, and for words that contain other characters than letters: a number with
-        another digit is no misspelling.
+        At most ``most`` stems are returned: a word is left out if its stem belongs to an earlier word. The result is
+        empty for short words, and for words that contain other characters than letters: a number with another digit is
+        no misspelling.
         """
         tolerated = 0 if len(word) < MIN_TYPO_CHARS or not word.isalpha() else 1 + (len(word) >= MIN_TWO_TYPOS_CHARS)
         if not tolerated:
@@ -88,9 +92,9 @@ class Vocabulary:
     def _with_similar_letters(self, word: str, length: int, most: int) -> Sequence[str]:
         """Return the words of this length that may be similar to ``word``.
 
-        Words are compared as sets of letters, which differ in at most ``most`` letters. A wrong letter removes at most
-        one letter from the set and adds at most one, so that two per wrong letter suffice to find all similar words.
-        Letters whose code points are equal modulo 64 count as equal.
+        As a fast test, words are compared as sets of letters: a word is returned if its set and that of ``word`` differ
+        in at most ``most`` letters. A wrong letter changes at most two letters of the set, so no similar word is missed
+        if ``most`` is twice the number of wrong letters. Letters whose code points are equal modulo 64 count as equal.
         """
         words = self._by_length.get(length, [])
         letters = self._letters.get(length, _NO_LETTERS)
