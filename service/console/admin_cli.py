@@ -33,14 +33,14 @@ from service.settings import Settings, load
 
 _COMMAND_PREFIXES: Final = {"get_": "", "post_": "add-", "put_": "set-", "patch_": "set-", "delete_": "remove-"}
 _PAGES_ONLY: Final = {"put_my_password"}
-"""Operations that take secrets, which do not belong on a command line; the page Settings offers them."""
+"""Operations without a command, because their arguments are secrets. Only the console's page Settings offers them."""
 _JSON: Final = "application/json"
 _TIMEOUT_S: Final = 120.0
 """Longer than any operation takes; importing an OPML file takes up to 45 s."""
 _MAX_QUOTED_CHARS: Final = 200
 _MAX_CELL_CHARS: Final = 60
 _MIN_TIMESTAMP_S: Final = 1e9
-"""Larger values in seconds are printed as Unix times, smaller ones as durations."""
+"""A number of seconds of at least this value is printed as the date of a Unix time; a lower one is a duration."""
 _HELP: Final = """\
 Inspect and manage a running Coronet through the console's API.
 

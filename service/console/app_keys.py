@@ -28,7 +28,7 @@ CSRF: Final = web.RequestKey("csrf", str)
 
 
 def local_path(request: web.Request) -> str:
-    """Return the path of a request on this console, without the setting ``console_base_path``."""
+    """Return the path of a request without its prefix, the setting ``console_base_path``."""
     return request.path.removeprefix(request.app[SETTINGS].console_base_path)
 
 

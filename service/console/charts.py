@@ -132,7 +132,7 @@ _RATE_HEIGHT: Final = 150
 _RATE_TOP: Final = 14
 _RATE_BOTTOM: Final = _RATE_HEIGHT - 30
 _SCALE_MARGIN: Final = 1.5
-"""The y axis extends from the shortest interval divided by this factor to the longest interval times this factor."""
+"""Factor for the ends of the poll rate chart's y axis: the shortest interval divided by it, the longest times it."""
 _INTERVAL_TICKS_S: Final[Sequence[float]] = (1, 5, 15, 60, 300, 900, 3_600, 14_400, 43_200, 172_800, 604_800)
 _LABEL_DISTANCE: Final = 18
 
@@ -284,9 +284,10 @@ def wedge_arcs(
     because ``polling_set`` has the nearest of ``nodes``: their ids are in the wedge, and those of the other nodes are
     not.
 
-    Of all possible radii, the one with the fewest one bits is used, because the wedge has one arc for each one bit of r
-    (fewer if arcs adjoin). If half of the nodes poll at each further level (base 2), r is a power of two. The wedge is
-    then one arc, which has all ids with a common prefix (Corona §3.1). There are no arcs if ``polling_set`` is empty.
+    The wedge has one arc for each bit of r that is 1 (fewer if arcs adjoin). Of all possible radii, r is the one with
+    the fewest such bits. If the nodes in ``polling_set`` are those whose ids share a prefix with the channel's id
+    (Corona §3.1), r is a power of two, and the wedge is one arc with all ids that have this prefix. There are no arcs
+    if ``polling_set`` is empty.
     """
     target = from_hex(channel)
     polling = {from_hex(node) ^ target for node in polling_set}

@@ -1,6 +1,6 @@
 """Formatting of values for pages: durations, numbers with units, times, labels of codes, links, and text differences.
 
-Durations also have a parser, for forms. Differences are those of two versions of a text, word by word.
+The module also has the parser of durations in forms. Text differences compare two versions of a text word by word.
 """
 
 import re
@@ -148,11 +148,12 @@ def keep_units(text: str) -> str:
 _WORD: Final = re.compile(r"\s*\S+")
 _MAX_WORDS: Final = 400
 _MAX_EQUAL_PAIRS: Final = 10_000
-"""Maximum number of pairs of equal words in two texts that are compared, because the time grows with it."""
+"""Maximum number of pairs of equal words, one from each text. If two texts have more such pairs, they are not compared,
+because it would take too long."""
 
 
 class TextChange(NamedTuple):
-    """A piece of text that is the same in both versions (``same``), was removed, or was added."""
+    """A piece of text, and what happened to it: it is the same in both versions, was removed, or was added."""
 
     kind: Literal["same", "removed", "added"]
     text: str

@@ -67,9 +67,10 @@ def redirect_after(
 ) -> Handler:
     """Return the handler of a form that executes an API operation and redirects to ``target``.
 
-    ``target`` is a path in which the request's path parameters are replaced, for example ``/channels/{cid}``. If the
-    operation has a body, the non-empty fields of the form are the body; ``problem`` is the message if they are invalid
-    (see :func:`convert_fields`). ``page``, if given, shows the form again after an error (:func:`redisplay_on_error`).
+    - ``operation`` is the API operation. Its body, if it has one, consists of the non-empty fields of the form.
+    - ``target`` is a path with placeholders for path parameters of the request, for example ``/channels/{cid}``.
+    - ``page`` shows the form again after an error (see :func:`redisplay_on_error`). With None, errors are passed on.
+    - ``problem`` is the message if fields of the form are invalid (see :func:`convert_fields`).
     """
     bodies = [each.annotation for each in inspect.signature(operation).parameters.values()][1:]
 

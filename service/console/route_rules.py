@@ -33,9 +33,12 @@ class OpenAccess(Enum):
 class RouteRules:
     """Who may use the handler of a route, and how its requests are treated.
 
-    ``access`` is None if nobody may use the handler. ``kind`` is the class of requests in the metrics. The request body
-    has at most ``largest_bytes``. ``without_store`` states that the handler also works while the store is refused
-    (``StoreIdentityMismatch``).
+    - ``access`` is the permission that the handler requires, or its access without an account. None means that nobody
+      may use the handler.
+    - ``kind`` is the class of the handler's requests in the metrics.
+    - ``largest_bytes`` is the maximum size of a request body.
+    - ``without_store`` is true if the handler also works while programs refuse to use the store
+      (``StoreIdentityMismatch``).
     """
 
     access: Permission | OpenAccess | None

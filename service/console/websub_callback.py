@@ -40,8 +40,9 @@ class PushReader:
     async def read(self, request: web.Request, cid: ChannelId) -> bytes | None:
         """Return the body of a push to the channel ``cid``.
 
-        The result is None if another push of the channel is being read, after a timeout, or if all bodies in memory
-        exceed the limit. Raises ``web.HTTPRequestEntityTooLarge`` for a body above ``LARGEST_PUSH_BYTES``.
+        The result is None if another push to the channel is being read, after a timeout, or if the bodies in memory
+        together exceed ``_MAX_TOTAL_BYTES``. Raises ``web.HTTPRequestEntityTooLarge`` for a body above
+        ``LARGEST_PUSH_BYTES``.
         """
         if cid in self._channels:
             return None

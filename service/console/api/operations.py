@@ -76,9 +76,11 @@ class ActionResult(msgspec.Struct, frozen=True):
 class Operation:
     """One operation of the API.
 
-    ``responses`` maps each success status to the type of its body; None means an empty body. ``problems`` are the error
-    statuses. ``without_store`` states that the operation also works while programs refuse the store, because it lost
-    data or belongs to another fleet.
+    - ``responses`` maps each success status to the type of the response body; None means an empty body.
+    - ``body`` is the type of the request body; None means that there is none.
+    - ``problems`` are the error statuses.
+    - ``without_store`` is true if the operation also works while programs refuse to use the store, because the store
+      has lost data or belongs to another fleet.
     """
 
     method: str
@@ -110,10 +112,14 @@ class Operations(list[Operation]):
     ) -> Callable[[_Function], _Function]:
         """Return a decorator that declares a function as an operation of the API.
 
-        ``problems`` are the error statuses with which the operation may fail, and ``query`` are its parameters in the
-        URL's query. ``responses`` is for functions that return a response object: it maps statuses to types of bodies.
-        ``file`` is for functions that read the request body themselves. ``status`` is the status of a success, and
-        ``host_description`` describes the path parameter ``host``. For ``without_store`` see :class:`Operation`.
+        - ``problems`` are the error statuses with which the operation may fail.
+        - ``query`` are the operation's parameters in the URL's query.
+        - ``responses`` maps success statuses to types of response bodies. It is needed only for functions that return
+          a response object.
+        - ``file`` is the type of a request body that is not JSON, which the function reads itself.
+        - ``status`` is the status of a success.
+        - ``host_description`` describes the path parameter ``host``.
+        - ``without_store`` is explained in :class:`Operation`.
         """
         names = [part[1:-1] for part in path.split("/") if part.startswith("{")]
         descriptions = {**_PATH_DESCRIPTIONS, "host": host_description or _PATH_DESCRIPTIONS["host"]}

@@ -58,8 +58,8 @@ def check_name(name: str) -> None:
 async def create_account(store: Store, by: Principal, name: str, role: Role) -> str:
     """Create an account without a password; return the token with which its holder sets a password.
 
-    ``name`` is a valid name, and ``by`` the sender of the request. Raises :class:`UserError` if the account exists, and
-    :class:`PermissionDenied` if ``by`` may not grant ``role``.
+    ``name`` must have been checked by :func:`check_name`. ``by`` is the sender of the request. Raises
+    :class:`UserError` if the account exists, and :class:`PermissionDenied` if ``by`` may not grant ``role``.
     """
     _check_can_grant(by, role)
 
@@ -135,10 +135,10 @@ async def _replace(store: Store, name: str, **fields: str) -> Account:
 
 
 async def _replace_account(store: Store, name: str, edit: Callable[[Mapping[str, Account]], _Changed]) -> _Changed:
-    """Replace the account ``name`` by the result of ``edit``, and return this result; None removes the account.
+    """Replace the account ``name`` with the result of ``edit``, and return this result.
 
-    ``edit`` is called with all accounts. It is called again if another request has changed the accounts in the
-    meantime.
+    ``edit`` is called with all accounts by name. If it returns None, the account is removed. It is called again if
+    another request has changed the accounts in the meantime.
     """
     for _ in range(_MAX_ATTEMPTS):
         accounts = await store.accounts.all()

@@ -44,7 +44,7 @@ _ADMIN_TOKEN_PRINCIPAL = Principal("", Role.ADMIN, key="console_admin_token")
 
 
 def has_api_key(request: web.Request) -> bool:
-    """Return whether a request of the API has an ``Authorization`` header, which takes precedence over a session."""
+    """Return whether a request to the API has an ``Authorization`` header; the session cookie is then ignored."""
     return hdrs.AUTHORIZATION in request.headers and local_path(request).startswith(API_PREFIX)
 
 

@@ -29,8 +29,8 @@ from service.console.route_rules import Handler, OpenAccess, rules_of
 async def authorize(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Pass an authorized request to its handler; otherwise redirect to the login form, or raise HTTP 401 or 403.
 
-    Raises :class:`service.errors.StoreIdentityMismatch` while the store is refused because it may belong to another
-    fleet, unless the handler works without the store.
+    Raises :class:`service.errors.StoreIdentityMismatch` if the handler needs the store, and programs refuse to use the
+    store at present, because it may belong to another fleet.
     """
     rules = rules_of(request)
     access = rules.access

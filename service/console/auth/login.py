@@ -31,9 +31,10 @@ log = structlog.get_logger(__name__)
 
 
 async def read_account_fields(request: web.Request) -> dict[str, str]:
-    """Return the fields of the posted form, or those of the URL's query if the request is not a POST.
+    """Return the fields of a form about an account, such as ``name`` and ``password``.
 
-    The values are not stripped; a missing field is "".
+    They are read from the posted form, or from the URL's query if the request is not a POST. White space is not
+    stripped from the values. A missing field is "".
     """
     values = await request.post() if request.method == hdrs.METH_POST else request.query
     return {name: str(values.get(name, "")) for name in ("token", "name", "password", "again", "next", "zone")}

@@ -1,7 +1,8 @@
 """Passwords of console accounts: rules, hashing, and the limit on queued hashes.
 
-They are hashed with argon2id (RFC 9106) with OWASP's minimum parameters, one at a time and outside the event loop,
-because each hash takes 19 MiB and a CPU core. When many hashes are queued already, further requests are refused.
+Passwords are hashed with argon2id (RFC 9106) with OWASP's minimum parameters. Each hash takes 19 MiB of memory and a
+CPU core. Therefore hashes are computed one at a time and outside the event loop. If many hashes are queued already,
+further requests are refused.
 """
 
 import asyncio

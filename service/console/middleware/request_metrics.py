@@ -16,7 +16,8 @@ _CLASSES: Mapping[str, str] = {
     websub_callback.PATH: "hook",
     **dict.fromkeys(("/livez", "/readyz", "/metrics"), "health"),
 }
-"""The class of requests in the metrics, by the beginning of the path; other paths are pages."""
+"""Classes of requests in the metrics, by the beginning of the path. Requests with any other path have the class
+``page``."""
 
 
 def request_class(path: str) -> str:

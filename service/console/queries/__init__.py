@@ -1,1 +1,1 @@
-"""Queries that pages and API operations share: caches, searches, metrics, and views of what the store has."""
+"""Queries that pages and API operations share: channels and their states, searches, metrics, and policy previews."""

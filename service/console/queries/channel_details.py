@@ -41,10 +41,11 @@ _UNPOLLED: Final[Mapping[State, str]] = {
 class ChannelView(msgspec.Struct, frozen=True):
     """A channel and its state. Times are Unix seconds.
 
-    ``selector`` is the CSS selector of the watched part of a page; ``url`` includes it. ``condition`` is the last
-    problem that subscribers were notified of. ``moved_to`` is the id of the channel that replaces this one.
-    ``paused_until_s`` is the end of a pause by an admin; 0 means that there is none. ``blocked_by`` is the blocked host
-    or domain to which the channel belongs; "" means that there is none.
+    - ``selector`` is the CSS selector of the watched part of a page; ``url`` includes it.
+    - ``condition`` is the last problem that subscribers were notified of; "" means that there is none.
+    - ``moved_to`` is the id of the channel that replaces this one; "" means that there is none.
+    - ``paused_until_s`` is the end of a pause by an admin; 0 means that there is none.
+    - ``blocked_by`` is the blocked host or domain to which the channel belongs; "" means that there is none.
     """
 
     id: ChannelId
@@ -82,9 +83,10 @@ class ChannelPage(msgspec.Struct, frozen=True):
 class HubView(msgspec.Struct, frozen=True):
     """A channel's WebSub subscription at the hub that its feed declares. Times are Unix seconds.
 
-    ``topic`` is the feed's URL at the hub. ``since_s`` is the time of the last change to ``status`` or of
-    the last request to the hub; 0 means never. ``lease_until_s`` is the end of the subscription; 0 means that the hub
-    has not granted one. ``failures`` counts the latest requests in a row that the hub did not answer.
+    - ``hub`` is the hub's URL, and ``topic`` is the feed's URL at the hub.
+    - ``since_s`` is the time of the last change to ``status`` or of the last request to the hub; 0 means never.
+    - ``lease_until_s`` is the end of the subscription; 0 means that the hub has not granted one.
+    - ``failures`` is the number of the latest requests in a row that the hub did not answer.
     """
 
     hub: str
@@ -98,11 +100,13 @@ class HubView(msgspec.Struct, frozen=True):
 class ChannelPolling(msgspec.Struct, frozen=True):
     """The poll schedule of a channel.
 
-    ``nodes`` nodes poll the channel in turn: the nodes of polling ``level``. At level 0 these are all nodes, and at
-    each further level half as many, or the fraction that the policy states (Corona §3.1). ``mean_wait_s`` is the mean
-    time from a change to the poll that finds it, in seconds; null if the channel is not polled at present. ``bound_by``
-    is the constraint that determines the number of polls. ``next_poll_at`` is the time of the next poll (Unix s); null
-    if none is due.
+    - ``level`` is the polling level (Corona §3.1). At level 0, all nodes poll the channel in turn. Each higher level
+      divides the number of nodes by two, or by the base that the policy states.
+    - ``nodes`` is the number of nodes that poll the channel.
+    - ``mean_wait_s`` is the mean time in seconds from a change to the poll that finds it; null if the channel is not
+      polled at present.
+    - ``bound_by`` is the constraint that determines the number of polls.
+    - ``next_poll_at`` is the time of the next poll (Unix s); null if none is due.
     """
 
     level: float
@@ -116,15 +120,19 @@ class ChannelPolling(msgspec.Struct, frozen=True):
 class ChannelDetail(msgspec.Struct, frozen=True, rename={"polling_hints": "wishes", "poll_rates": "paces"}):
     """A channel with its latest polls and its latest entries, both newest first.
 
-    ``owner`` is the node that is responsible for the channel; ``polling_set`` are the nodes that poll it. ``polling``
-    is the poll schedule, and ``why`` is the owner's calculation of it; both are null if the channel is not polled or
-    the owner does not answer in time. ``polling_unknown`` is then the reason, otherwise "". Polling hints are those in
-    the publisher's feed. The publisher must not be polled for another ``paused_s`` seconds. ``validators`` are the
-    HTTP validators of the last version.
-
-    Admins set ``note``, ``site_requests_per_s`` and ``bounds``. ``site_requests_per_s`` is null if the default applies.
-    ``bounds`` are the channel's own bounds on its poll rate and the previous ones; null means that none were ever set.
-    Poll rates are the significant changes to the poll interval, oldest first. ``hub`` is null without a WebSub hub.
+    - ``owner`` is the node that is responsible for the channel, and ``polling_set`` are the nodes that poll it.
+    - ``polling`` is the poll schedule, and ``why`` is the owner's calculation of it. Both are null if the channel is
+      not polled, or if the owner does not answer in time.
+    - ``polling_unknown`` is the reason why ``polling`` is null; otherwise it is "".
+    - ``site_requests_per_s`` is the limit that an admin has set for the requests to the channel's site; null means the
+      default.
+    - ``polling_hints`` (in JSON ``wishes``) are the hints in the publisher's feed.
+    - ``paused_s`` is the number of seconds for which the publisher must not be polled.
+    - ``validators`` are the HTTP validators of the last version.
+    - ``note`` is a text by admins.
+    - ``poll_rates`` (in JSON ``paces``) are the significant changes to the poll interval, oldest first.
+    - ``bounds`` is the last change to the channel's own bounds on its poll rate; null means that there was none.
+    - ``hub`` is the WebSub subscription; null means that the feed declares no hub.
     """
 
     channel: ChannelView
@@ -206,9 +214,10 @@ def _hub_view(state: HubState) -> HubView:
 
 
 async def _explain_schedule(store: Store, cid: ChannelId, view: ChannelView) -> tuple[PollExplanation | None, str]:
-    """Return the explanation of a channel's poll schedule by its owner (the node responsible for it), and "".
+    """Request an explanation of a channel's poll schedule from its owner, the node that is responsible for it.
 
-    If the channel is not polled, or no owner replies in time, return None and the reason as a sentence.
+    Returns a pair (explanation, problem). ``problem`` is "" if there is an explanation. If the channel is not polled,
+    or no owner replies in time, the explanation is None, and ``problem`` is the reason as a sentence.
     """
     if view.state in _UNPOLLED:
         return None, _UNPOLLED[view.state]

@@ -65,9 +65,15 @@ def make_row(found: AdministeredChannel, now_s: float) -> ChannelRow:
 
 
 State = Literal["polled", "failing", "paused", "blocked", "idle", "moved"]
-"""``failing``: the last poll failed. ``idle``: not polled, because it has no subscribers and no admin has set it to be
-polled without subscribers. ``paused``: paused by an admin. ``blocked``: an admin has blocked its host. ``moved``:
-replaced by another channel."""
+"""The state of a channel:
+
+- ``polled``: it is polled, and the last poll did not fail.
+- ``failing``: it is polled, but the last poll failed.
+- ``paused``: an admin has paused it.
+- ``blocked``: an admin has blocked its host.
+- ``idle``: it has no subscribers, and no admin has set it to be polled without subscribers.
+- ``moved``: another channel has replaced it.
+"""
 
 
 def channel_state(row: ChannelRow, subscribers: int, now_s: float, *, is_blocked: bool) -> State:

@@ -25,12 +25,13 @@ _WATCHED_INTERVAL_S: Final = 5.0
 _IDLE_INTERVAL_S: Final = 30.0
 _MIN_INTERVAL_S: Final = 1.0
 _FINE_S: Final = 300.0
-"""Age up to which all samples are kept; older ones are thinned to one per ``_COARSE_S``, up to ``_RETENTION_S``."""
+"""Maximum age at which all samples are kept. Of older samples, only one in each ``_COARSE_S`` seconds is kept."""
 _COARSE_S: Final = 30.0
 _RETENTION_S: Final = 3_600.0
 _LOAD_WINDOW_S: Final = 120.0
-"""The load of a process is the mean over the last 120 to 240 s: it is computed from an old sample to the newest one,
-and the old sample is replaced by a later one whenever this time has passed."""
+"""Minimum time over which the load of a process is averaged; the maximum is twice as long. The load is computed from
+the difference between an old sample and the newest one. Whenever this time has passed, a later sample becomes the old
+one."""
 _MAX_PROCESSES: Final = 500
 
 log = structlog.get_logger(__name__)
@@ -39,7 +40,8 @@ log = structlog.get_logger(__name__)
 class Sample(msgspec.Struct, frozen=True):
     """The metrics of the fleet at the Unix time ``at_s``.
 
-    ``counts`` are sums over all processes. ``waiting`` is the number of people with undelivered messages.
+    ``counts`` has the value of each metric, summed over all processes. ``waiting`` is the number of people with
+    undelivered messages.
     """
 
     at_s: float

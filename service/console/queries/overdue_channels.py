@@ -11,8 +11,8 @@ from service.store.channels.admin_settings import AdministeredChannel
 
 _MISSED_INTERVALS = 3
 _MIN_SILENCE_S = 15.0
-"""A shorter time without a poll is not reported. Within this time (12 s by default, two leases) other workers take over
-the channels of a dead worker."""
+"""Minimum time without a poll after which a channel is overdue. It is longer than the time in which other workers take
+over the channels of a dead worker: two leases, by default 12 s."""
 
 
 class OverdueChannels:
@@ -73,15 +73,19 @@ def max_silence_s(found: AdministeredChannel, default_interval_s: float) -> floa
 
 
 def poll_due_since_s(found: AdministeredChannel) -> float:
-    """Return the Unix time from which the poll interval until the next poll of the channel ``found`` is counted.
+    """Return the Unix time at which the present poll interval of the channel ``found`` began.
 
-    This is the latest of the channel's creation, its last poll, the end of a pause by its publisher or an admin, and
-    the last change of its poll interval. The store has these times even if the worker that owns the channel is dead.
+    This is the latest of these times: the channel's creation, its last poll, the end of a pause by its publisher or an
+    admin, and the last change of its poll interval. The store has them even if the worker that owns the channel is
+    dead.
     """
     changed_s = found.poll_rate.since_s if found.poll_rate else 0.0
     return max(found.channel.created_s, found.polled_s, found.no_poll_before_s, found.paused_until_s, changed_s)
 
 
 def default_poll_interval_s(settings: Settings) -> float:
-    """Return the poll interval (s) that is assumed for channels without a recorded one: the longest by default."""
+    """Return the poll interval (s) that is assumed for channels without a recorded one.
+
+    It is the longest interval of the default policy, which is twice the longest mean wait.
+    """
     return 2 * settings.longest_wait_s

@@ -38,11 +38,14 @@ _TOLERANCE = 1e-6
 class ChannelLoad(msgspec.Struct, frozen=True):
     """The properties of one channel that determine its poll rate.
 
-    ``site`` is the site whose request budget the channel's polls use; "" if they use none. ``bounds`` are the channel's
-    own bounds on its poll rate. ``publisher_interval_s`` is the shortest interval between polls that the publisher's
-    hints and the back-off after failures permit now; 0.0 means that any interval is permitted. ``limit_reason`` says
-    which of them determines it; None if neither does. ``rhythm`` is the channel's encoded weekly rhythm, its
-    publication rate by hour and day.
+    - ``private`` is true if the channel is exempt from the limits for public channels.
+    - ``site`` is the site whose request budget the channel's polls use; "" means that they use none.
+    - ``bounds`` are the channel's own bounds on its poll rate.
+    - ``publisher_interval_s`` is the shortest interval between polls that the publisher's hints and the back-off after
+      failures permit now; 0.0 means that any interval is permitted.
+    - ``limit_reason`` is the hint or the back-off that determines ``publisher_interval_s``; None means that any
+      interval is permitted.
+    - ``rhythm`` is the channel's encoded weekly rhythm: its publication rate by hour and day.
     """
 
     id: ChannelId
@@ -73,10 +76,11 @@ class ChannelLoad(msgspec.Struct, frozen=True):
 class Outcome(msgspec.Struct, frozen=True):
     """The effect of a policy. Delays are mean detection delays in seconds, from a change to the poll that finds it.
 
-    ``delay_s`` is averaged over subscriptions, ``news_delay_s`` over notifications. ``waits_s`` are the quantiles 0, 1,
-    …, 100 % of the delays of all subscriptions. ``scale`` is the optimizer's factor that fits all polls into the
-    fleet's budget, null without channels. ``bounds`` counts the channels by the constraint that determines their poll
-    rate.
+    - ``delay_s`` is the mean over all subscriptions, and ``news_delay_s`` the mean over all notifications.
+    - ``waits_s`` are the quantiles 0, 1, …, 100 % of the delays of all subscriptions.
+    - ``scale`` is the factor by which the optimizer multiplies the polls of all channels, so that they use the fleet's
+      budget; null means that there are no channels.
+    - ``bounds`` has the number of channels by the constraint that determines their poll rate.
     """
 
     polls_per_minute: float

@@ -134,9 +134,10 @@ def draw_keys(upto: Floats, count: int, rng: np.random.Generator) -> NDArray[np.
 class Interval(msgspec.Struct, frozen=True):
     """The traffic in an interval between two load checks.
 
-    ``packets``, ``lookups`` and ``queries`` have a number for each key prefix of 16 bits: of packets per second, of
-    lookups, and of stored queries. ``by_whole_key`` has, for each server of DHT(24), the plain DHT with keys of 24
-    bits, the packets per second.
+    - ``packets`` has the packets per second for each key prefix of 16 bits.
+    - ``lookups`` has the number of lookups for each prefix.
+    - ``queries`` has the number of stored queries for each prefix.
+    - ``by_whole_key`` has the packets per second for each server of DHT(24), the plain DHT with keys of 24 bits.
     """
 
     packets: Floats

@@ -44,8 +44,8 @@ class ShippedOutcome(CoronaOutcome, frozen=True):
     run's number of requests, divided by that of the uniform schedule. ``equal_delay_notification_delay_s`` is the mean
     notification delay that the second run measured.
 
-    ``share_at_one_bound``: of the limits to a channel's number of polls, one is effective for the most channels; this
-    is the share of these channels.
+    ``share_at_one_bound`` is the share of channels whose number of polls is determined by the same limit: the limit to
+    which this applies for the most channels.
     """
 
     uniform_notification_delay_s: float
@@ -55,9 +55,9 @@ class ShippedOutcome(CoronaOutcome, frozen=True):
 
 
 def run(setup: CoronaSetup, seed: int, report: Callable[[str], None]) -> ShippedOutcome:
-    """Run the simulation twice and return the results: with the default policy, and with a more sparing one.
+    """Run the simulation with the default policy, and with a policy that makes fewer polls; return the results.
 
-    The sparing policy has the delay of the uniform schedule (:func:`with_uniform_delay`). ``setup`` has the workload
+    The second policy has the delay of the uniform schedule (:func:`with_uniform_delay`). ``setup`` has the workload
     and the fleet; its goal, its τ and its delay limits are replaced by those of the policy. ``report`` is called with
     the name of each step after the step.
     """

@@ -228,7 +228,7 @@ def summarise_by_level(problem: AllocationProblem, bins: int) -> TradeoffCluster
 
 
 def merge_by_level(summaries: list[TradeoffClusters], bins: int) -> TradeoffClusters:
-    """Merge several summaries of channels, ``summaries``, to one with up to ``bins`` bins for each polling level."""
+    """Merge several summaries of channels into one, which has up to ``bins`` bins for each polling level."""
     together = _side_by_side(summaries)
     levels = np.rint(together.most_cost / together.least_cost)
     return _side_by_side(

@@ -1,9 +1,9 @@
 """One run of the experiment ``corona`` by the production protocol: ``coronet simulate corona --protocol``.
 
-Every node runs :class:`~service.corona.node_protocol.NodeProtocol`, and messages are encoded and decoded. Aggregation,
-the assignment of polls, and the takeover of a failed node's channels are therefore the product's own; so is the way
-from a change that a poll finds to a new stored version of the channel. The network loses and delays messages, and nodes
-fail and join.
+Every node runs :class:`~service.corona.node_protocol.NodeProtocol`, and messages are encoded and decoded. Therefore
+these parts of the simulation are production code: aggregation, the assignment of polls, the takeover of a failed node's
+channels, and all steps from a change that a poll finds to a new stored version of the channel. The network loses and
+delays messages, and nodes fail and join.
 
 The same setup is also run by ``experiment``, whose nodes exchange only the messages of aggregation, but are simulated
 faster, with arrays. The results of this *vectorised* run are in the fields ``vectorised_…``. If the setup has a base,
@@ -157,7 +157,7 @@ class MeasuredFleet(ProtocolFleet):
         self.run_until(setup.end_s)
 
     def polls(self) -> EnumeratedPolls:
-        """Return all polls until two hours after the end of the run, if the last schedules remained in force."""
+        """Return all polls until two hours after the end of the run, as if the last schedules remained in force."""
         horizon_s = self.setup.end_s + AFTER_END_S
         channel, node = np.frombuffer(self._channel_node, dtype=np.int64).reshape(-1, 2).T
         first_s, interval_s, begin_s = np.frombuffer(self._times_s).reshape(-1, 3).T

@@ -65,7 +65,7 @@ JOBS = [
 """The runs for the page. The longest ones are first, so that the two processes end at about the same time."""
 
 OutcomesByName = dict[str, list[Any]]
-"""By the name of a job, the results of its runs: :class:`CoronaOutcome`, or :class:`ProtocolOutcome`."""
+"""The results of all runs, :class:`CoronaOutcome` or :class:`ProtocolOutcome`, as lists by the name of the job."""
 
 _OPTIONS = {
     **{name: name for name in ("goal", "base", "ids", "bins", "phases", "nodes", "channels", "subscriptions")},

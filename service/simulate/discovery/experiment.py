@@ -62,11 +62,15 @@ STEPS = len(RATES) * len(FIG_9) + len(PARTITIONS) - 3 + 2 * len(QUERY_RATES) + 5
 class RegistrationPoint(msgspec.Struct, frozen=True):
     """One point of Figures 9, 10 and 12: the results of registering a dataset of names at one rate.
 
-    ``names`` is "uniform" or "skewed", the kind of dataset. ``rate_s`` is the number of names registered per second,
-    ``partitions`` the maximum number of partitions of a matrix, and ``way`` how the partition for a name is chosen. All
-    names are registered several times. ``initial`` is the share of successful registrations the first time, while
-    matrices grow; ``success`` is this share the last time. ``cv`` is the coefficient of variation (standard deviation
-    divided by mean) of the number of names per node.
+    All names are registered several times.
+
+    - ``names`` is the kind of dataset: "uniform" or "skewed".
+    - ``way`` is the method by which the partition for a name is chosen.
+    - ``rate_s`` is the number of names registered per second.
+    - ``partitions`` is the maximum number of partitions of a matrix.
+    - ``initial`` is the share of successful registrations the first time, while matrices grow.
+    - ``success`` is the share of successful registrations the last time.
+    - ``cv`` is the coefficient of variation (standard deviation divided by mean) of the number of names per node.
     """
 
     names: str

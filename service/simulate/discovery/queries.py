@@ -4,10 +4,10 @@ A name is registered with 20 messages, one for each of its attribute-value pairs
 (slices): the messages of a slice are processed in order, and matrices grow between slices. All replicas of a partition
 receive a registration at the same time.
 
-*Limited* queries need only a few names, and ask no more partitions than necessary. The paper does not specify how many
-partitions are enough (§IV.B.2). Here a query asks one partition first. It then estimates how many more partitions have
-the names that it still needs, on the assumption that all partitions have equally many: :func:`partitions_to_ask`.
-(Production asks partitions otherwise: it ranks names by the cells of all pairs of a query, see
+*Limited* queries need only a few names, and are sent to no more partitions than necessary. The paper does not specify
+how many partitions are enough (§IV.B.2). Here a query is sent to one partition first. :func:`partitions_to_ask` then
+estimates how many more partitions have the names that are still needed, on the assumption that all partitions have
+equally many. (Production uses another method: it ranks names by the cells of all pairs of a query, see
 :mod:`service.discovery.matrix_search`.)
 """
 
@@ -105,7 +105,7 @@ class Registrations:
     def response_s(self) -> Floats:
         """Return the response time of each successful registration in seconds.
 
-        A registration first asks for the sizes of matrices, and then sends all its messages in parallel.
+        A registration first requests the sizes of matrices, and then sends all its messages in parallel.
         """
         longest = slowest_round_trips(self.replicas, self._rng) + self._rng.gamma(2, DELAY_S, len(self.pair))
         per_name: Floats = longest.reshape(len(self.succeeds), -1).max(axis=1)
@@ -210,13 +210,13 @@ class Scheme(StrEnum):
 class SimulatedQueries:
     """Queries and their results.
 
-    A query fails if a node that it asks receives more queries per second than the matrices' limits allow.
+    A query fails if a node to which it is sent receives more queries per second than the matrices' limits allow.
     """
 
     def __init__(self, count: int, matrices: SimulatedMatrices, rng: np.random.Generator) -> None:
         self.succeeds = np.ones(count, dtype=np.bool_)
         self.messages = np.ones(count, dtype=np.int64)
-        """Number of cells that each query asks."""
+        """Number of cells to which each query is sent."""
         self._matrices, self._rng, self._windows = matrices, rng, RateWindows()
 
     def _process_at_cells(
@@ -224,9 +224,14 @@ class SimulatedQueries:
     ) -> None:
         """Process requests of queries to cells; each request goes to a random replica of its partition.
 
-        ``query``, ``pair``, ``partition``, ``replicas`` and ``at_s`` have one element per request: the number of its
-        query, the pair and the partition that it asks, the number of replicas, and the arrival time. The matrices of
-        overloaded cells begin to grow at ``end_s``.
+        These arrays have one element per request:
+
+        - ``query`` has the number of the query.
+        - ``pair`` and ``partition`` identify the partition of a matrix to which the request is sent.
+        - ``replicas`` has the number of replicas of this matrix.
+        - ``at_s`` has the arrival time.
+
+        The matrices of overloaded cells begin to grow at ``end_s``.
         """
         replica = (self._rng.random(len(query)) * replicas).astype(np.int64)
         node = node_of(pair, partition, replica, self._matrices.salt)
@@ -236,7 +241,7 @@ class SimulatedQueries:
 
 
 class FullQueries(SimulatedQueries):
-    """Queries at a constant mean rate, each of which asks all partitions of one matrix."""
+    """Queries at a constant mean rate, each of which is sent to all partitions of one matrix."""
 
     def __init__(
         self,
@@ -273,7 +278,7 @@ class FullQueries(SimulatedQueries):
     def response_s(self) -> Floats:
         """Return the response time of each successful query in seconds.
 
-        A query first asks for the sizes of matrices, and then asks all partitions of one matrix in parallel.
+        A query first requests the sizes of matrices, and is then sent to all partitions of one matrix in parallel.
         """
         return (self._probing_s + slowest_round_trips(self.messages, self._rng))[self.succeeds]
 
@@ -347,7 +352,7 @@ class RegisteredNames:
 class LimitedQueries(SimulatedQueries):
     """Queries that need only ``LIMIT`` names, at a constant mean rate.
 
-    Each query uses the matrix with the fewest partitions, and asks one partition after another until it has enough
+    Each query uses the matrix with the fewest partitions. It is sent to more and more of them until it has found enough
     names.
     """
 
@@ -389,9 +394,10 @@ class LimitedQueries(SimulatedQueries):
         )
 
     def _requests_of_query(self, spread: Ints, draw: int, sent_s: float) -> list[tuple[int, float]]:
-        """Return the partitions that a query asks, as pairs (partition, arrival time of the request).
+        """Return the partitions to which a query is sent, as pairs (partition, arrival time of the request).
 
-        The query asks one partition, and then several at a time until it has found ``LIMIT`` names or has asked all.
+        The query is sent to one partition, and then to several at a time until it has found ``LIMIT`` names or there
+        are no more partitions.
         ``spread`` has the number of matching names in each partition. ``draw`` is a random number that determines the
         first partition, and ``sent_s`` is the time when the query begins.
         """
@@ -433,11 +439,11 @@ def choose_matrix(partitions: Mapping[int, int], draw: int) -> int:
 
 
 def partitions_to_ask(answered: int, matches: int, limit: int) -> int:
-    """Return how many more partitions to ask at once, after ``answered`` partitions have returned ``matches`` matches.
+    """Return the number of partitions to which a query is sent next, all at once.
 
-    The result is 0 if there are ``limit`` matches, which suffice. It is 1 at first, and later at most ``answered``, so
-    that the number of asked partitions at most doubles. Deviation: the paper leaves open how many partitions are
-    enough.
+    So far ``answered`` partitions have returned ``matches`` matches, and the query needs ``limit`` matches. The result
+    is 0 if there are enough matches, and 1 if there was no answer yet. Otherwise it is at most ``answered``, so that
+    the number of queried partitions at most doubles. Deviation: the paper leaves open how many partitions are enough.
     """
     if matches >= limit:
         return 0

@@ -20,10 +20,13 @@ JOBS = [Job("discovery", run, (seed,)) for seed in SEEDS[:3]]
 class ReportRow(msgspec.Struct, frozen=True):
     """One row of the page: a result with the paper's value, the target, and the values of all seeds.
 
-    ``what`` names the result, ``form`` is the format specification of numbers, and ``paper`` is the paper's value as
-    text. Values in the range ``accepted`` count as equal to the paper's; ``why`` explains why others differ. ``wanted``
-    is the target as text. The target is reached if the mean of the values is in the range ``target``, or in the range
-    ``accepted`` if ``target`` is None.
+    - ``what`` is the name of the result.
+    - ``values`` has the result of each seed, and ``form`` is their format specification.
+    - ``paper`` is the paper's value as text.
+    - ``accepted`` is the range in which a value counts as equal to the paper's.
+    - ``why`` explains why values outside this range differ from the paper's.
+    - ``wanted`` is the target as text.
+    - ``target`` is the range in which the mean of the values has to be to reach the target; None means ``accepted``.
     """
 
     what: str

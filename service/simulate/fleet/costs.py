@@ -1,8 +1,7 @@
 """Costs of a worker besides the messages that the simulation counts: commands to Redis, and memory.
 
 Each :class:`RedisCost` is the cost of running a task once, counted on a real Redis. A test compares these numbers with
-the commands of a worker. The memory of Python objects is counted object by
-object.
+the commands of a worker. The memory of Python objects is counted object by object.
 """
 
 import gc
@@ -35,8 +34,8 @@ MAINTENANCE = RedisCost(8, 800)
 """Cost of a node's maintenance, once per maintenance interval. The node reads the policy, changes of the registry of
 channels, and changes of the names in its lookup directories."""
 MATRIX_UPKEEP = RedisCost(8, 500)
-"""Cost of a node's care for load-balancing matrices, every ``MATRIX_UPKEEP_S``. The node reads the sizes and the
-reported loads of the matrices of both discovery directories."""
+"""Cost of a node's maintenance of load-balancing matrices, every ``MATRIX_UPKEEP_S`` seconds. The node reads the sizes
+and the reported loads of the matrices of both discovery directories."""
 MATRIX_UPKEEP_S = 3.0
 KEYSPACE = RedisCost(1.1, 60)
 """Cost of measuring the load of one keyspace, a CLASH server, once per maintenance interval."""

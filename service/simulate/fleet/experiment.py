@@ -220,10 +220,11 @@ def _excess(fleet: SectionFleet, rest: Traffic, seconds: float) -> Traffic:
 
 
 def _heal(fleet: SectionFleet, rest: Traffic, then_s: float) -> tuple[float | None, Traffic]:
-    """Simulate until all polling sets are whole, that is all their nodes poll; return the time, and excess traffic.
+    """Simulate until all nodes of all polling sets poll, and for ``then_s`` more seconds.
 
-    The simulation then continues for ``then_s`` seconds. The time is None if it is longer than two minutes. Excess
-    traffic is all traffic minus that at rest, where ``rest`` is the traffic of the living nodes at rest in one second.
+    Returns a pair (time, excess traffic). The time in seconds is that until all nodes poll; it is None if it is longer
+    than two minutes. The excess traffic is all traffic minus the traffic at rest in the same time. ``rest`` is the
+    traffic of the living nodes at rest in one second.
     """
     begin_s = fleet.now_s
     whole_s = fleet.seconds_until_whole(_HEAL_WITHIN_S)

@@ -126,12 +126,17 @@ WINDOWS = 3
 
 
 class DynamicResult(msgspec.Struct, frozen=True):
-    """The results of one run: with filters that have the parameters ``index``, or with Tapestry alone if it is None.
+    """The results of one run, for those reads for which a file had to be located.
 
-    Only reads that needed location are counted. ``found`` is the share of reads that filters answered, and ``failed``
-    the share that filters forwarded without success. ``routing_stretch`` is the mean time of a query, and
-    ``distance_stretch`` the mean latency to the server found, both divided by the latency to the nearest server with
-    the file. Numbers of bytes count each message once for each edge between domains that it crosses.
+    - ``index`` has the parameters of the filters; None means that only Tapestry was used.
+    - ``reads`` is the number of these reads.
+    - ``routing_stretch`` is the mean time of a query divided by the latency to the nearest server with the file.
+    - ``distance_stretch`` is the mean latency to the server found divided by the same latency.
+    - ``found`` is the share of reads that filters answered.
+    - ``failed`` is the share of reads that filters forwarded without success.
+    - ``file_bytes``, ``query_bytes``, ``filter_bytes`` and ``pointer_bytes`` are the bytes of messages with files,
+      queries, filter updates and Tapestry's pointers. A message is counted once for each edge between domains that it
+      crosses.
     """
 
     index: FilterIndex | None

@@ -333,8 +333,9 @@ def _greedy_links(pairs: Edges, left: list[int]) -> Edges:
 def _restricted_links(pairs: Edges, distances: ServerDistances, left: Sequence[int]) -> Edges:
     """Link all ``pairs`` of servers within one domain, and as many pairs of domains as the domains' limits allow.
 
-    Two domains are linked by the first of ``pairs``, which are in the order of preference, that connects them. ``left``
-    has, for each server, the maximum number of links of its stub domain to other domains. Transit nodes have no limit.
+    ``pairs`` are in the order of preference. The link between two domains is the first of ``pairs`` that connects them.
+    ``left`` has, for each server, the maximum number of links of its stub domain to other domains. Transit nodes have
+    no limit.
     """
     links_left = dict(zip(distances.domain.tolist(), left, strict=True))
     links_left.update((domain, len(pairs)) for domain in links_left if domain < 0)

@@ -48,11 +48,13 @@ _PROBE_BITS = 1 << 14
 class FleetFilters(msgspec.Struct, frozen=True):
     """The filters of a fleet of ``workers`` workers in ``sites`` sites, each with ``CACHED`` documents in its cache.
 
-    ``links`` is the mean number of neighbours of a worker, and ``most_links`` the maximum. ``shown`` is the number of a
-    worker's documents that are in filters. ``fullest_row`` is the maximum number of workers whose documents share a row
-    of a filter. ``width`` is the number of bits of a row. ``unbounded_width`` is the number of bits that would be
-    needed without limits, for all cached documents. ``rate`` is the rate of false positives of the fullest row, and
-    ``mean_rate`` the mean over all rows. ``bytes`` is the mean size of all filters that a worker receives.
+    - ``links`` is the mean number of neighbours of a worker, and ``most_links`` the maximum.
+    - ``shown`` is the number of a worker's documents that are in filters.
+    - ``fullest_row`` is the maximum number of workers whose documents share a row of a filter.
+    - ``width`` is the number of bits of a row.
+    - ``unbounded_width`` is the number of bits of a row that all cached documents would need if there were no limits.
+    - ``rate`` is the rate of false positives of the fullest row, and ``mean_rate`` the mean rate of all rows.
+    - ``bytes`` is the mean size of all filters that a worker receives.
     """
 
     workers: int

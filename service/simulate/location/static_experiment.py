@@ -58,10 +58,16 @@ class LocationMethod(StrEnum):
 class FilterIndex(msgspec.Struct, frozen=True):
     """The parameters of the filters of one run.
 
-    ``bytes`` is the size of all filters of a server, ``width`` the number of bits of a filter's row, and ``hashes`` the
-    number of hash functions. ``links`` is the mean number of links of a server, and ``crossing_links`` the total number
-    of links between domains. ``reached`` is the mean number of servers within ``depth`` hops. ``even_failed`` is the
-    predicted share of failed queries if all rows of a server's filters had equally many documents.
+    - ``overlay`` is the kind of overlay, and ``updates`` the algorithm that updates filters.
+    - ``depth`` is the number of rows of a filter.
+    - ``bytes`` is the size of all filters of a server.
+    - ``width`` is the number of bits of a filter's row.
+    - ``hashes`` is the number of hash functions.
+    - ``links`` is the mean number of links of a server.
+    - ``crossing_links`` is the total number of links between domains.
+    - ``reached`` is the mean number of servers within ``depth`` hops.
+    - ``even_failed`` is the predicted share of failed queries if all rows of a server's filters had equally many
+      documents.
     """
 
     overlay: OverlayKind
@@ -268,7 +274,7 @@ def run(setup: StaticSetup, links: OverlayLinks, used: FilterIndex) -> StaticRes
 def _fallback_s(setup: StaticSetup, walk: QueryWalk, place: int) -> float:
     """Return the time in seconds of a failed query: along its path through filters, and then through Tapestry.
 
-    Tapestry begins at the last server of ``walk``. ``place`` is the query's index in ``of.queries``.
+    Tapestry begins at the last server of ``walk``. ``place`` is the query's index in ``setup.queries``.
     """
     return walk.time_s + setup.tapestry.locate(walk.at, setup.queries[place][1]).time_s
 

@@ -30,7 +30,7 @@ UPDATES = 100
 class ShippedDirectory(msgspec.Struct, frozen=True):
     """A directory with the strategy that the product chooses, by default, for the properties in ``measured``.
 
-    ``lookup_cost`` is the mean number of servers that a lookup asks, ``storage`` the number of entries on all servers
+    ``lookup_cost`` is the mean number of servers a lookup queries, ``storage`` the number of entries on all servers
     together, and ``overhead`` the mean number of messages per update. All three are measured in the simulation. The
     fields ``expected_…`` are the same quantities by formulas.
     """

@@ -1,6 +1,6 @@
 """One run of the experiment ``partial-lookup``: 100 entries on 10 servers with five strategies (§4 and §6).
 
-The servers, their messages, the order in which clients ask servers, the metrics and the formulas are production code.
+The servers, their messages, the order in which clients query servers, the metrics and the formulas are production code.
 
 In the paper's Table 2, each strategy has one to four stars per metric. The report compares these stars with stars that
 :func:`rate` computes from the measurements.
@@ -125,12 +125,12 @@ def average_over_seeds(columns: Sequence[RatingColumn]) -> RatingColumn:
 
 
 def _relative_costs(curves: Sequence[StrategyCurve], *, failing: bool) -> list[float]:
-    """Return, for each strategy, the number of servers that lookups need, divided by the minimum.
+    """Return, for each strategy, the number of servers that a lookup needs, relative to the minimum.
 
     The result is the mean over all targets (numbers of entries wanted) up to ``RATED_TARGETS``. The minimum is the
-    number of servers needed if the stored entries are divided equally and without overlap. If ``failing`` is true, the
-    curves have the numbers of servers that may fail, so that the others are needed. Otherwise they have the numbers of
-    servers that a lookup asks.
+    number of servers needed if the stored entries are divided equally and without overlap. ``curves`` has a value for
+    each target. If ``failing`` is true, the value is the number of servers that may fail, and the lookup needs all
+    others. Otherwise it is the number of servers that a lookup queries.
     """
     return [
         mean(

@@ -68,7 +68,7 @@ class SimulatedDirectory:
             under_way.extend(self.servers[sent.to].on_message(sent.message, self._draw()))
 
     def lookup(self, target: int, failed: Collection[int] = ()) -> tuple[Sequence[str], int]:
-        """Look up ``target`` entries; return the entries found, and the number of servers asked.
+        """Look up ``target`` entries; return the entries found, and the number of servers queried.
 
         Servers with a number in ``failed`` do not answer.
         """

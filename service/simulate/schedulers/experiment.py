@@ -55,7 +55,8 @@ UNIFORM_GAP_S = 300.0
 """Time between two polls of a channel in the uniform schedule: three polls per 15 minutes."""
 _UNLIMITED_NODES = 1_000_000_000
 _REFINEMENTS = 4
-"""Number of simulations by which the number of requests is approximated that gives the uniform schedule's delay."""
+"""Number of simulations that approximate ``requests_at_equal_delay``. Each is a better approximation than the one
+before."""
 
 STEPS = len(READERS) * 6 + 1 + _REFINEMENTS
 """Number of progress reports of a run."""
@@ -165,10 +166,10 @@ class _CoronaRunner:
         self._measure = cache(self._measure_uncached)
 
     def compare_with(self, peer: SchedulerResults) -> dict[str, Any]:
-        """Return five results of Corona with as many requests as ``peer``, the results of a reader's scheduler, has.
+        """Return five results of Corona with the same number of requests as a reader's scheduler.
 
-        The keys are the fields ``ours``, ``ours_with_rhythm``, ``as_shipped``, ``known`` and ``known_as_shipped`` of
-        :class:`ReaderResults`.
+        ``peer`` has the results of the reader's scheduler. The keys of the result are the fields ``ours``,
+        ``ours_with_rhythm``, ``as_shipped``, ``known`` and ``known_as_shipped`` of :class:`ReaderResults`.
         """
         results = {}
         for name in self._policies:

@@ -34,11 +34,12 @@ class FixedInterval:
 
 
 class MinifluxEntryFrequency:
-    """Miniflux with POLLING_SCHEDULER=entry_frequency: it polls about as often as entries appear.
+    """The scheduler of Miniflux with POLLING_SCHEDULER=entry_frequency, which polls about as often as entries appear.
 
-    The interval is a week divided by a weekly count of entries, limited to 5 min to 24 h. It is 24 h if the count is 0
-    (internal/model/feed.go, ScheduleNextCheck). The count is a week divided by the mean gap between the entries of the
-    last 7 days, rounded up. With fewer than two entries it is 0 (internal/storage/feed.go, WeeklyFeedEntryCount).
+    - Let g be the mean gap between the entries of the last 7 days. The weekly count is c = 7 days / g, rounded up; it
+      is 0 with fewer than two entries (internal/storage/feed.go, WeeklyFeedEntryCount).
+    - The interval is 7 days / c, but at least 5 min and at most 24 h. If c is 0, the interval is 24 h
+      (internal/model/feed.go, ScheduleNextCheck).
     """
 
     def wait_s(self, seen: PollObservations) -> Floats:
@@ -53,10 +54,13 @@ class MinifluxEntryFrequency:
 
 
 class CommaFeed:
-    """CommaFeed: the interval is half the mean gap between the document's entries, limited to 5 min to 1 h.
+    """The scheduler of CommaFeed, whose interval depends on the age of the newest entry and on gaps between entries.
 
-    It is 1 h, 2 h or 4 h if the newest entry is at least 7, 14 or 30 days old, and otherwise 4 h if there is only one
-    entry. Sources: FeedRefreshIntervalCalculator.java (computeEmpiricalRefreshInterval), FeedParser.java
+    - If the newest entry is at least 7, 14 or 30 days old, the interval is 1 h, 2 h or 4 h.
+    - Otherwise, if the document has only one entry, the interval is 4 h.
+    - Otherwise it is half the mean gap between the document's entries, but at least 5 min and at most 1 h.
+
+    Sources: FeedRefreshIntervalCalculator.java (computeEmpiricalRefreshInterval), FeedParser.java
     (averageTimeBetweenEntries), CommaFeedConfiguration.java (interval 5 min, maxInterval 4 h, intervalEmpirical).
     """
 
@@ -73,11 +77,12 @@ class CommaFeed:
 
 
 class NewsBlur:
-    """NewsBlur: the interval depends on the number of stories per day in the last 30 days, and on subscribers.
+    """The scheduler of NewsBlur, which polls feeds with many new entries and many subscribers more often.
 
-    Up to a quarter of the interval is added at random (apps/rss_feeds/models.py: get_next_scheduled_update,
-    set_next_scheduled_update). NewsBlur counts a free user as a tenth of a user; here all subscribers count as premium
-    users, for whom it polls most often.
+    The interval is computed from the mean number of entries per day in the last 30 days, and from the number of
+    subscribers. Up to a quarter of the interval is added at random. NewsBlur counts a free user as a tenth of a user.
+    Here all subscribers count as premium users, for whom NewsBlur polls most often. Source:
+    apps/rss_feeds/models.py (get_next_scheduled_update, set_next_scheduled_update).
     """
 
     def __init__(self, subscribers: Ints, rng: np.random.Generator) -> None:
@@ -107,13 +112,16 @@ def by_stories_s(stories_per_day: Floats, subscribers: Ints, silent_s: Floats) -
 
 
 class JabRSS:
-    """JabRSS: a sixth of the mean time per entry over the last 16 polls with new entries, limited to 30 min to 12 h.
+    """The scheduler of JabRSS, whose interval is a sixth of the mean time per entry, plus a little noise.
 
-    A little noise is added. The numbers follow from the source (parserss.py, next_update). It first computes a third of
-    the mean time (INTERVAL_DIVIDER 3), limited to 45 min to 24 h (MIN_INTERVAL, MAX_INTERVAL). A "bonus for
-    well-behaved feeds" then multiplies the interval and the maximum by 32 / (64 - penalty / 28), and the minimum by 32
-    / (48 - penalty / 64). The penalty is 0 for publishers that answer 304, as the simulated ones do. The factors are
-    therefore a half and two thirds.
+    The mean is that over the last 16 polls with new entries. The interval is at least 30 min and at most 12 h. These
+    numbers follow from the source (parserss.py, next_update):
+
+    - The interval is first a third of the mean time (INTERVAL_DIVIDER 3), at least 45 min (MIN_INTERVAL) and at most
+      24 h (MAX_INTERVAL).
+    - A "bonus for well-behaved feeds" multiplies the interval and the maximum by 32 / (64 - penalty / 28), and the
+      minimum by 32 / (48 - penalty / 64).
+    - The penalty is 0 for publishers that answer 304, as the simulated ones do. The factors are then 1/2 and 2/3.
     """
 
     FINDS = 16

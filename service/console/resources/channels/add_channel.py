@@ -51,9 +51,11 @@ class FeedChoices(msgspec.Struct, frozen=True):
 class Preview(msgspec.Struct, frozen=True):
     """A preview of the channel of a URL: its current entries, newest first, and an example notification.
 
-    ``message`` is the English notification for the first of the ``latest`` entries. It is "" if there is none, and then
-    ``trouble`` is the reason, if one is known. ``discovered`` says that the requested URL is a page that links to this
-    feed. ``known`` is the channel if it exists already.
+    - ``discovered`` is true if the requested URL is a page that links to the channel's feed.
+    - ``latest`` are the current entries.
+    - ``message`` is the English notification for the newest entry; "" means that there is no example.
+    - ``trouble`` is the reason why there is no example, if it is known; otherwise "".
+    - ``known`` is the channel if it exists already; otherwise null.
     """
 
     url: str

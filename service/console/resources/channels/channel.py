@@ -33,9 +33,9 @@ class Message(msgspec.Struct, frozen=True):
 
 
 class TraceLine(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A step of a poll, which happened ``after_s`` seconds after its start.
+    """A step of a poll: its text, and the time since the start of the poll in seconds (``after_s``).
 
-    Only the last line has ``success``, which says whether the poll succeeded.
+    Only the last line has ``success``, which is true if the poll succeeded.
     """
 
     text: str

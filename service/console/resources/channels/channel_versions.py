@@ -23,10 +23,14 @@ _VERSIONS_PER_PAGE: Final = 20
 class ContentView(msgspec.Struct, frozen=True):
     """A channel's latest entries (newest first) at a version, and the place where the copy of them was found.
 
-    ``source`` is the place. ``cache`` is the cache of the requested worker, and ``near`` the cache of another worker.
-    For ``near``, ``hops`` is the other worker's distance according to the attenuated Bloom filters, and ``worker`` its
-    name, or "" if unknown. ``owner`` stands for the worker that is responsible for the channel, and ``store`` for the
-    database. ``publisher`` means that there was no copy and the content was fetched.
+    ``source`` is the place:
+
+    - ``cache``: the cache of the worker that received the request.
+    - ``near``: the cache of another worker. ``worker`` is its name, or "" if unknown. ``hops`` is its distance
+      according to the attenuated Bloom filters.
+    - ``owner``: the worker that is responsible for the channel.
+    - ``store``: the database.
+    - ``publisher``: there was no copy, and the content was fetched from the publisher.
     """
 
     version: int

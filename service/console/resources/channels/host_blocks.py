@@ -20,7 +20,7 @@ operation = OPERATIONS = Operations()
 
 
 class SetBlock(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The reason ``why`` a host is blocked, which other admins can read."""
+    """A block of a host. ``why`` is the reason for it, which other admins can read."""
 
     why: Annotated[str, msgspec.Meta(max_length=MAX_REASON_CHARS)] = ""
 

@@ -237,6 +237,6 @@ def requested_site(request: web.Request) -> str:
 
 
 def parse_host(text: str) -> str:
-    """Return a host name in the form of hosts in canonical URLs. Raises :class:`UserError` if it is invalid."""
+    """Return the host name ``text`` as canonical URLs spell it. Raises :class:`UserError` if it is invalid."""
     host = text[:_MAX_HOST_CHARS].strip("[]")
     return urlsplit(canonical_url(f"https://{f'[{host}]' if ':' in host else host}/")).hostname or ""

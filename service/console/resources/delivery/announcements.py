@@ -36,12 +36,17 @@ operation = OPERATIONS = Operations()
 
 
 class AnnouncementDraft(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An announcement: its texts, and the conditions that all recipients meet.
+    """An announcement: its texts, the conditions that all recipients meet, and the minutes over which it is sent.
 
-    ``text`` is sent to recipients for whose language there is no other text. ``to`` selects all people and rooms, only
-    people, or only rooms. ``language`` (``en``, ``de``, ``fr``, ``es``) and ``addresses`` select recipients with that
-    language or one of these addresses. ``host`` selects subscribers of a site's channels, and ``channel`` (a URL or id)
-    those of one channel. The announcement is sent over ``minutes``.
+    The texts are ``text_de``, ``text_fr``, ``text_es``, and ``text`` for all other languages. The conditions are:
+
+    - ``to``: all people and rooms, only people, or only rooms.
+    - ``language``: only recipients with this language (``en``, ``de``, ``fr``, ``es``).
+    - ``addresses``: only recipients with one of these addresses.
+    - ``host``: only subscribers of channels of this site.
+    - ``channel``: only subscribers of the channel with this URL or id.
+
+    An empty condition is met by everybody. ``text`` is also sent if the text in a recipient's language is empty.
     """
 
     text: Annotated[str, msgspec.Meta(min_length=1, max_length=_MAX_TEXT_CHARS)]
@@ -81,8 +86,11 @@ class AnnouncementPreview(msgspec.Struct, frozen=True):
 class AnnouncementView(msgspec.Struct, frozen=True):
     """An announcement and its progress.
 
-    ``state`` is ``running``, ``done`` or ``stopped``. ``queued`` of ``recipients`` have been queued for delivery. Times
-    are Unix seconds; ``stopped_s`` is null if it was not stopped.
+    - ``audience`` is a description of the recipients, and ``recipients`` is their number.
+    - ``by`` is the name of the account that started the announcement.
+    - ``state`` is ``running``, ``done`` or ``stopped``.
+    - ``queued`` is the number of recipients for whom the announcement has been queued for delivery.
+    - ``started_s`` and ``stopped_s`` are Unix times; ``stopped_s`` is null if the announcement was not stopped.
     """
 
     number: int

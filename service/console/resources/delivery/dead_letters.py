@@ -20,7 +20,7 @@ class DeadLetterView(msgspec.Struct, frozen=True):
     """A message whose delivery failed permanently at ``at_s`` (Unix s) for the reason ``why``.
 
     ``jid`` is the recipient's address, or "" if the recipient has been deleted. ``items`` is the number of
-    notifications in the message. A message that is not ``readable`` is corrupt and can only be deleted.
+    notifications in the message. ``readable`` is false if the message is corrupt, so that it can only be deleted.
     """
 
     id: str

@@ -33,7 +33,8 @@ operation = OPERATIONS = Operations()
 class Waiting(msgspec.Struct, frozen=True):
     """The state of the queue of notifications.
 
-    ``people`` is the number of people with undelivered messages. ``longest`` are those who have waited longest.
+    ``people`` is the number of people with undelivered messages. ``longest`` has the people among them who have waited
+    longest. ``dead_letters`` is the number of messages whose delivery failed permanently.
     """
 
     people: int
@@ -44,8 +45,8 @@ class Waiting(msgspec.Struct, frozen=True):
 class MessageContent(msgspec.Struct, frozen=True):
     """The channel and the version that a message is about.
 
-    ``title`` is the channel's title or URL, or "" for a removed channel. ``edits`` says that the message is about edits
-    of known entries.
+    ``title`` is the channel's title or URL, or "" for a removed channel. ``edits`` is true if the message is about
+    edits of known entries.
     """
 
     channel: ChannelId
@@ -57,11 +58,14 @@ class MessageContent(msgspec.Struct, frozen=True):
 class Delivery(msgspec.Struct, frozen=True):
     """One message to a person.
 
-    Times are Unix seconds; null means that the event has not happened or was not recorded. ``queued_s`` is the time
-    when the oldest content of the message was queued. At ``sent_s`` the XMPP server accepted it, and at ``received_s``
-    the recipient's client confirmed it. The state ``awaited`` means that the server has accepted the message and the
-    client has not confirmed it yet. ``why`` is the reason of a failure. ``tells`` has the channels and versions in the
-    message.
+    Times are Unix seconds; null means that the event has not happened or was not recorded.
+
+    - ``state`` is ``awaited`` if the server has accepted the message and the client has not confirmed it yet.
+    - ``queued_s`` is the time when the oldest content of the message was queued.
+    - ``sent_s`` is the time when the XMPP server accepted the message.
+    - ``received_s`` is the time when the recipient's client confirmed the message.
+    - ``why`` is the reason of a failure.
+    - ``tells`` has the channels and versions that the message is about.
     """
 
     id: str

@@ -1,7 +1,7 @@
 """The page About, with the versions of Coronet and its dependencies, and the health of Redis and all processes.
 
-Programs refuse to use a store that has lost data or belongs to another fleet until an admin accepts it, which is an
-operation of the API.
+The module also has the API operation by which an admin accepts a store that has lost data or belongs to another fleet.
+Until then, programs refuse to use this store.
 """
 
 import asyncio

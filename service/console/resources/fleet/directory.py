@@ -59,10 +59,16 @@ class DirectoryReason(msgspec.Struct, frozen=True):
 class MemoryDirectory(msgspec.Struct, frozen=True):
     """The directory of an AV-pair that workers keep in memory, with its partial-lookup strategy and the reasons for it.
 
-    ``target`` is t, the number of entries that a lookup should return. ``entries`` is h, the number of entries, and
-    ``servers`` is n, the number of workers. The other numbers follow from the paper's formulas: ``stored`` is the
-    number of copies on all workers, ``coverage`` the number of different entries that can be found, ``lookup_cost`` the
-    number of workers that a lookup queries, and ``messages_per_update`` the number of messages per update.
+    - ``target`` is t, the number of entries that a lookup should return.
+    - ``entries`` is h, the number of entries of the directory.
+    - ``servers`` is n, the number of workers.
+
+    The following numbers are computed by the paper's formulas:
+
+    - ``stored`` is the number of copies of entries on all workers.
+    - ``coverage`` is the number of different entries that can be found.
+    - ``lookup_cost`` is the number of workers that a lookup queries.
+    - ``messages_per_update`` is the number of messages per update.
     """
 
     pair: str
@@ -90,10 +96,14 @@ class MemoryDirectories(msgspec.Struct, frozen=True):
 class DirectoryMetrics(msgspec.Struct, frozen=True):
     """The metrics of partial lookup (paper §4) for one directory, from the entries that its workers have now.
 
-    ``answered`` of ``servers`` workers reported their entries; the others count as empty. The directory has ``entries``
-    different entries. The workers have ``stored`` copies, of ``coverage`` different entries. The following metrics are
-    for lookups of ``target`` entries. They are null with more than 10 workers, because they are computed over all
-    subsets of workers.
+    - ``target`` is the number of entries that a lookup should return.
+    - ``entries`` is the number of different entries of the directory.
+    - ``servers`` is the number of workers.
+    - ``answered`` is the number of workers that reported their entries. The others are counted as empty.
+    - ``stored`` is the number of copies of entries on all workers.
+    - ``coverage`` is the number of different entries of which a worker has a copy.
+
+    The following metrics are computed over all subsets of workers. They are null with more than 10 workers.
 
     - ``lookup_cost`` is the mean number of workers that a lookup queries.
     - ``fault_tolerance`` is the number of workers that may fail, whichever they are, before a lookup finds fewer

@@ -33,9 +33,9 @@ class DiscoveredChannel(msgspec.Struct, frozen=True):
 
 
 class Discovered(msgspec.Struct, frozen=True):
-    """A listing of public channels that work, and the most frequent languages and topics among them.
+    """A listing of public channels without known problems, and the most frequent languages and topics among them.
 
-    ``has_more`` says that a listing with a greater limit has more channels.
+    ``has_more`` is true if a listing with a higher limit would have more channels.
     """
 
     items: tuple[DiscoveredChannel, ...]

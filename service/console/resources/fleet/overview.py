@@ -25,7 +25,7 @@ from service.model import PollResult
 from service.store.channels.channels import POLLS_KEPT
 
 _STREAM_DURATION_S: Final = 600.0
-"""Browsers reconnect by themselves afterwards, and are authorized again."""
+"""Time after which a stream of updates ends. The browser then reconnects, and its request is authorized again."""
 _RECONNECT_DELAY_MS: Final = 3_000
 _SAMPLED_CHANNELS: Final = 250
 _WINDOW_S: Final = 60.0
@@ -38,13 +38,17 @@ operation = OPERATIONS = Operations()
 class Overview(msgspec.Struct, frozen=True):
     """Key figures of the fleet.
 
-    ``polls_per_minute`` are the polls by outcome. ``budget_polls_per_minute`` is the limit on polls; null means that
-    there is none. ``outbox_users`` is the number of people with undelivered messages.
+    - ``outbox_users`` is the number of people with undelivered messages.
+    - ``polls_per_minute`` has the number of polls per minute by outcome.
+    - ``budget_polls_per_minute`` is the limit on polls; null means that there is none.
+    - ``failing`` is the number of channels whose last poll failed.
+    - ``attention`` has sentences about problems, most urgent first.
 
-    The delays are those of the last minutes; null means that there were no events. ``detection`` is the delay from
-    publication to detection. ``delivery`` is the delay from detection until the XMPP server accepts the message.
-    ``receipt`` is the delay from then until the client's delivery receipt, for clients that send receipts.
-    ``attention`` are sentences about problems, most urgent first.
+    Three fields are delays in the last minutes. They are null if nothing was detected, delivered or received:
+
+    - ``detection`` is the time from the publication of an entry to its detection.
+    - ``delivery`` is the time from detection until the XMPP server accepts the message.
+    - ``receipt`` is the time from then until the client's delivery receipt, for clients that send receipts.
     """
 
     nodes: int
@@ -176,10 +180,13 @@ def estimate_polls_per_minute(
 ) -> dict[str, float]:
     """Return an estimate of the polls per minute of all channels over the last ``_WINDOW_S`` seconds, by outcome.
 
-    ``channels`` is the number of all channels. ``sample`` has the recorded polls of some of them, chosen at random,
-    newest first. Only the last ``kept`` polls of a channel are recorded. If all recorded polls of a channel are within
-    the last ``_WINDOW_S`` seconds, earlier ones in this time may be missing. The channel's rate is then computed over
-    the time since the oldest recorded poll.
+    - ``sample`` has the recorded polls of each channel of a random sample, newest first.
+    - ``kept`` is the maximum number of polls that are recorded per channel; older polls are forgotten.
+    - ``channels`` is the number of all channels.
+    - ``now_s`` is the present Unix time.
+
+    A channel that was polled more than ``kept`` times in the last ``_WINDOW_S`` seconds has only the latest of these
+    polls recorded. Its rate is therefore computed over the time since its oldest recorded poll.
     """
     rates: dict[str, float] = {}
     for polls in sample:

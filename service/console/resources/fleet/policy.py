@@ -42,10 +42,13 @@ operation = OPERATIONS = Operations()
 
 
 class CurrentPolicy(msgspec.Struct, frozen=True):
-    """The present policy: ``aims``, which an admin has ``set``, or else ``usual``, the default in the settings.
+    """The present policy and its last changes.
 
-    ``revision`` is the number of the last change; 0 means that there was none. ``history`` are the last changes, newest
-    first.
+    - ``aims`` is the present policy.
+    - ``set`` is true if an admin has set the policy, and false if it is the default.
+    - ``usual`` is the default policy, which the settings determine.
+    - ``revision`` is the number of the last change; 0 means that there was none.
+    - ``history`` has the last changes, newest first.
     """
 
     aims: FleetObjective
@@ -56,12 +59,15 @@ class CurrentPolicy(msgspec.Struct, frozen=True):
 
 
 class PolicyPreview(msgspec.Struct, frozen=True):
-    """The effect of the present policy (``now``) and of another one (``then``) on the polled channels.
+    """A comparison of the present policy with a new one, by their effects on the polled channels.
 
-    ``sooner`` are the channels whose detection delay would decrease most for their subscribers, and ``later`` those
-    whose delay would increase most. ``slowest`` are the channels with the longest delays under the other policy.
-    ``warning`` says what to change if nearly all channels have the same limit under the other policy; "" if they do
-    not.
+    - ``channels`` is the number of polled channels, and ``nodes`` the number of nodes.
+    - ``now`` is the effect of the present policy, and ``then`` the effect of the new one.
+    - ``sooner`` has the channels whose detection delay would decrease most.
+    - ``later`` has the channels whose detection delay would increase most.
+    - ``slowest`` has the channels with the longest detection delays under the new policy.
+    - ``warning`` states what to change if the same limit determines the polls of nearly all channels under the new
+      policy; otherwise it is "".
     """
 
     channels: int
@@ -75,10 +81,10 @@ class PolicyPreview(msgspec.Struct, frozen=True):
 
 
 class SetPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A new policy. ``aims`` is null to return to the default in the settings.
+    """A change of the policy. ``aims`` is the new policy; null restores the default in the settings.
 
-    ``seen`` is the revision of the policy that the change is based on. If there is a later revision, the change is
-    refused. With null, the change is made in any case.
+    ``seen`` is the revision of the policy that the change is based on. The change is refused if the policy has been
+    changed since. If ``seen`` is null, this is not checked.
     """
 
     aims: FleetObjective | None

@@ -23,7 +23,11 @@ operation = OPERATIONS = Operations()
 
 
 class ClauseScore(msgspec.Struct, frozen=True):
-    """The attribute-value pair (AV-pair) of a result that counted for a clause of the query, and its relevance."""
+    """The score of a search result for one clause of the query.
+
+    ``pair`` is the attribute-value pair (AV-pair) of the result that satisfies the clause, and ``relevance`` is the
+    relevance of this pair.
+    """
 
     pair: Pair
     relevance: float
@@ -32,9 +36,12 @@ class ClauseScore(msgspec.Struct, frozen=True):
 class ItemScore(msgspec.Struct, frozen=True):
     """The score of a search result: ``total`` = c * (1 + as_written + subscribers + language + recency).
 
-    c is the sum of the relevance of all ``clauses``. ``as_written`` stands for the share of the query's words that the
-    result contains in the same form, ``subscribers`` for the channel's number of subscribers, ``language`` for a match
-    with the user's language, and ``recency`` for the age of an entry.
+    The number c is the sum of the relevance of all ``clauses``. The other terms are bonuses:
+
+    - ``as_written`` increases with the share of the query's words that the result contains in the same form.
+    - ``subscribers`` increases with the channel's number of subscribers.
+    - ``language`` is positive if the channel has the user's language.
+    - ``recency`` decreases with the age of an entry.
     """
 
     total: float
@@ -48,7 +55,7 @@ class ItemScore(msgspec.Struct, frozen=True):
 class SearchItem(msgspec.Struct, frozen=True):
     """A search result: a channel, or one of its entries, with a line of its text.
 
-    ``lacks_words`` says that it has only some of the query's words.
+    ``lacks_words`` is true if the result has only some of the query's words.
     """
 
     channel: ChannelId
@@ -61,11 +68,16 @@ class SearchItem(msgspec.Struct, frozen=True):
 
 
 class SearchAlternative(msgspec.Struct, frozen=True):
-    """An attribute-value pair (AV-pair), one of those that satisfy a clause of a query.
+    """An alternative of a clause: an attribute-value pair (AV-pair) that satisfies the clause.
 
-    ``factor`` is less than 1 for words that are only similar to the query's word. ``names`` is the approximate number
-    of channels or entries with this pair. They are stored in the pair's matrix of ``partitions`` by ``replicas`` cells,
-    of which ``cells`` were read; all three are 0 if the matrix was not needed.
+    - ``factor`` is the degree to which the pair corresponds to the query: 1 for the query's word itself, less than 1
+      for a word that is only similar.
+    - ``names`` is the approximate number of channels or entries with this pair.
+    - ``partitions`` and ``replicas`` are the dimensions of the matrix in which the pair's channels or entries are
+      registered, a grid of cells.
+    - ``cells`` is the number of cells of this matrix that were read.
+
+    The dimensions and ``cells`` are 0 if the matrix was not needed.
     """
 
     pair: Pair
@@ -77,9 +89,10 @@ class SearchAlternative(msgspec.Struct, frozen=True):
 
 
 class SearchClause(msgspec.Struct, frozen=True):
-    """A condition of a query, which every result satisfies with one of the alternatives unless it ``is_optional``.
+    """A condition of a query: a result satisfies it if it has the pair of one of the ``alternatives``.
 
-    ``importance`` is the inverse document frequency: rare words count more.
+    Every result satisfies the condition unless ``is_optional`` is true. ``importance`` is the inverse document
+    frequency, so that rare words count more.
     """
 
     importance: float
@@ -97,11 +110,17 @@ class SearchCorrection(msgspec.Struct, frozen=True):
 class SearchResult(msgspec.Struct, frozen=True):
     """The results of a search in the directory, best first, and how they were found and ranked.
 
-    ``about`` states whether channels or entries were searched. ``excluded`` are the AV-pairs that no result may have.
-    ``source`` is ``memory`` if workers answered from memory; otherwise ``cells`` cells of ``matrices`` were read.
-    ``candidates`` is the number of names that were found, before private ones and those that do not match as written
-    were left out. ``total`` is the number of results if it is known. ``has_more`` says that there are further results.
-    ``took_s`` is the duration of the whole search in seconds.
+    - ``about`` states whether channels or entries were searched.
+    - ``clauses`` are the conditions of the query.
+    - ``excluded`` are the AV-pairs that no result may have.
+    - ``corrections`` are the words of the query that were replaced by similar ones.
+    - ``source`` is ``memory`` if workers answered from memory, and ``matrices`` if matrices in the store were read.
+    - ``cells`` is the number of cells of matrices that were read.
+    - ``candidates`` is the number of names (of channels or entries) that were found. The results are those that are not
+      private and match the query as written.
+    - ``total`` is the number of all results; null means that it is unknown.
+    - ``has_more`` is true if there are further results.
+    - ``took_s`` is the duration of the whole search in seconds.
     """
 
     items: tuple[SearchItem, ...]

@@ -47,7 +47,7 @@ class PeoplePage(msgspec.Struct, frozen=True):
 
 
 class SetPerson(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Whether a person is suspended, and their maximum number of subscriptions (null for the default)."""
+    """Settings of a person: suspension, and the maximum number of subscriptions (null for the default)."""
 
     suspended: bool
     most_subscriptions: Annotated[int, msgspec.Meta(ge=0, le=MAX_VALUE)] | None = None

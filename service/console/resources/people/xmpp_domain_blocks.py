@@ -27,7 +27,7 @@ operation = OPERATIONS = Operations()
 
 
 class SetDomainBlock(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The reason ``why`` a domain is blocked, which other admins can read."""
+    """A block of a domain. ``why`` is the reason for it, which other admins can read."""
 
     why: Annotated[str, msgspec.Meta(max_length=_MAX_REASON_CHARS)] = ""
 
