@@ -10,11 +10,11 @@ class AccessControl:
     """Decides who may use the bot."""
 
     def __init__(self, store: Store, settings: Settings, rooms: Container[str]) -> None:
-        """Create the access control.
+        """Create the access control of a bot.
 
-        ``settings.who_may_use`` states who may use the bot: everybody, only ``settings.allowed_users`` (bare JIDs and
-        domains), or these and all users who redeemed an invitation code. ``rooms`` are the rooms that the bot has
-        joined. They may use the bot, because a user with access has invited it.
+        ``settings.who_may_use`` states who may use the bot: everybody; only ``settings.allowed_users`` (bare JIDs and
+        domains); or the allowed users and all users who have redeemed an invitation code. ``rooms`` are the rooms that
+        the bot has joined. A joined room may use the bot, because a user with access has invited the bot to it.
         """
         self._invitations = store.invitations
         self._who = settings.who_may_use

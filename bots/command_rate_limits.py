@@ -22,13 +22,14 @@ from service.store import Store
 from service.store.people.users import UserState
 
 GUESTS_FACTOR: Final = 3
-"""All occupants of a room who are not its owners or admins may together send as many commands as this many users."""
+"""Limit of all guests of a room together, as a multiple of the limit of a user. Guests are the occupants who are not
+owners or admins."""
 MANAGERS_FACTOR: Final = 3
-"""The owners and admins of a room may together send as many commands as this many users."""
+"""Limit of all owners and admins of a room together, as a multiple of the limit of a user."""
 COMMAND_LIMITS: Final = {"command": 1}
 FORM_LIMITS: Final = {"form": 1}
-"""Rate limits for opening a form, as :meth:`CommandRateLimiter.count_command` takes them. Forms have a limit of their
-own; the commands that are executed through them count towards the limit on commands."""
+"""Rate limits that apply when a form is opened: name and factor, as in :meth:`CommandRateLimiter.count_command`. The
+commands that are executed through a form count towards the limit on commands."""
 _WINDOW_S: Final = 60.0
 _MAX_NOTIFIED: Final = 10_000
 
@@ -91,7 +92,7 @@ class CommandRateLimiter:
 
 
 class RefusalNotices:
-    """The notices of refused commands: only the first command beyond a rate limit gets a reply."""
+    """Decides which refused commands get a reply: only the first command of a session beyond each rate limit does."""
 
     def __init__(self) -> None:
         """Create the notices of a process that has notified nobody yet."""
@@ -99,9 +100,9 @@ class RefusalNotices:
         """The pairs (session, rate limit) for which a notice was sent."""
 
     def text(self, session: str, refused: CommandRefused, translator: Translator) -> str:
-        """Return the reply to a command that was refused because of a rate limit or a suspension; "" if it gets none.
+        """Return the reply to a refused command of a session; "" if the command gets no reply.
 
-        Suspended users get no reply.
+        Only the first command beyond a rate limit gets a reply. Suspended users get none.
         """
         if not refused.limit or (session, refused.limit) in self._notified:
             return ""
@@ -109,7 +110,10 @@ class RefusalNotices:
         return refused.text(translator)
 
     def on_permitted(self, session: str, limits: Iterable[str]) -> None:
-        """Record that a command was within these limits; the next command beyond one of them gets a reply again."""
+        """Record that a command of a session was within ``limits``.
+
+        After that, the next command of the session beyond one of these limits gets a reply again.
+        """
         for name in limits:
             self._notified.pop((session, name), None)
 

@@ -120,7 +120,7 @@ _T = TypeVar("_T")
 
 
 async def retry_while_unavailable(work: Callable[[], Awaitable[_T]], *, logs_reason: bool = False) -> _T:
-    """Await ``work()``, repeatedly while it raises StoreUnavailable, and return its result.
+    """Await ``work()`` and return its result; retry while it raises StoreUnavailable.
 
     With ``logs_reason``, the reason why the store is unavailable is logged.
     """

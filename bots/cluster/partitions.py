@@ -42,8 +42,8 @@ class AssignedUsers:
         """Create a set without partitions.
 
         ``address`` is the bare JID of this bot. ``addresses`` are all addresses among which users are divided; empty
-        means that there is only this address. The home address of each user is read from ``inbound_log``. Users whose
-        home address is none of ``addresses`` belong to the first address.
+        means that there is only this address. The home address of each user is read from ``home_addresses``. A user
+        whose home address is none of ``addresses`` belongs to the first of them.
         """
         self._home_addresses = home_addresses
         self._clock = clock
@@ -59,7 +59,7 @@ class AssignedUsers:
 
     @property
     def is_publisher(self) -> bool:
-        """Whether this bot publishes the pubsub nodes, because it is the leader at the first of all addresses."""
+        """Whether this bot publishes the pubsub nodes: it holds partition 0 and has the first of all addresses."""
         return self.is_leader and self._address == self._addresses[0]
 
     def assign(self, partitions: frozenset[int], valid_until_s: float = math.inf) -> None:
@@ -108,13 +108,14 @@ class Partitions(msgspec.Struct, frozen=True):
         return frozenset(number for number, own in self.states.items() if own is state)
 
     def after_heartbeat(self, leased: frozenset[int], fair_share: int, returned: Collection[int]) -> "Partitions":
-        """Return the states after a heartbeat, by which the process has renewed its leases.
+        """Return the states after the process has renewed its leases by a heartbeat.
 
-        ``leased`` are the partitions whose leases the process now holds, and ``returned`` the drained partitions whose
-        leases it has returned. ``fair_share`` is the number of partitions that the process may serve.
+        - ``leased``: the partitions whose leases the process holds now.
+        - ``fair_share``: the number of partitions that the process may serve.
+        - ``returned``: the drained partitions whose leases the process has returned.
 
-        New partitions are served. Partitions whose lease was lost, and those beyond ``fair_share``, are drained. A
-        drained partition is served again only after it was returned and leased again.
+        Newly leased partitions are served. Partitions whose lease was lost, and those beyond ``fair_share``, are
+        drained. A drained partition is served again only after its lease was returned and acquired again.
         """
         kept = {number: state for number, state in self.states.items() if number not in returned}
         states = dict.fromkeys(sorted(leased), PartitionState.SERVED) | kept
@@ -128,5 +129,5 @@ class Partitions(msgspec.Struct, frozen=True):
         return self.after_heartbeat(frozenset(), 0, ())
 
     def after_draining(self, numbers: Collection[int]) -> "Partitions":
-        """Return the states after all work for the partitions with these numbers has ended: these are DRAINED."""
+        """Return the states after all work for the partitions with these numbers has ended: they become DRAINED."""
         return Partitions({**self.states, **dict.fromkeys(numbers, PartitionState.DRAINED)})

@@ -1,7 +1,8 @@
 """One bot process: it renews leases once a second and runs the bots that serve its partitions.
 
-The processes of one *account* are all connected and share its users. *Components* allow one connection per address:
-the processes share the addresses, and a process without an address stands by.
+- Processes that log in to one *account* are all connected at the same time, and share the users of the account.
+- A *component* (XEP-0114) allows one connection per address. Such processes share the addresses, and a process without
+  an address stands by.
 """
 
 import abc

@@ -30,7 +30,7 @@ MAX_LIST_CHARS = 16_384
 """Maximum length of an OPML list in a message; longer ones can be imported from a URL."""
 _MAX_VERB_CHARS = 40
 MAX_COMMAND_CHARS = 4096
-"""Maximum length of other commands; longer than any URL that is accepted."""
+"""Maximum length of a command other than an OPML list. It is more than the length of any URL that is accepted."""
 
 
 InitialSettings = tuple[tuple[str, str], ...]
@@ -38,10 +38,12 @@ InitialSettings = tuple[tuple[str, str], ...]
 
 
 class SubscribeCommand(msgspec.Struct, frozen=True):
-    """Subscribe to the feed at ``url`` ("" if none was given), or to the part of a page that a CSS selector matches.
+    """Command that subscribes to the feed at a URL, or to a page or a part of it.
 
-    ``settings`` are names and values of settings as the user typed them. With ``as_page``, the user has accepted the
-    offer to monitor the page at ``url`` itself.
+    - ``url``: the URL; "" if the user gave none.
+    - ``selector``: the CSS selector of the part of the page; "" if there is none.
+    - ``settings``: names and values of settings as the user typed them.
+    - ``as_page``: whether the user has accepted the offer to monitor the page itself.
     """
 
     url: str
@@ -51,11 +53,14 @@ class SubscribeCommand(msgspec.Struct, frozen=True):
 
 
 class SubscriptionTarget(msgspec.Struct, frozen=True):
-    """The subscription that a command is for: the one with a number or URL, or all of the user's subscriptions.
+    """The subscription that a command is for, or all of the user's subscriptions.
 
-    ``number`` is 3 for ``#3``, and 0 if the user named a URL. ``selector`` is the CSS selector of the part of the page
-    at ``url``. ``everything`` is True if the command is for all subscriptions. All fields have their defaults if the
-    command names no subscription.
+    - ``number``: the number of the subscription, as 3 for ``#3``; 0 if the user gave none.
+    - ``url``: the URL of the feed or page; "" if the user gave none.
+    - ``selector``: the CSS selector of the part of the page; "" if there is none.
+    - ``everything``: whether the command is for all subscriptions.
+
+    All fields have their defaults if the command names no subscription.
     """
 
     number: int = 0
@@ -149,7 +154,10 @@ def is_read_only(command: Command) -> bool:
 
 
 def parse_entry_count(words: str) -> int:
-    """Return the number of entries in the words after `show`, from 1 to 10; 3 for words without a number."""
+    """Return the number of entries that a `show` command requests, from 1 to 10; 3 if ``words`` is not a number.
+
+    ``words`` are the words after the subscription.
+    """
     number = _NUMBER.fullmatch(words)
     return max(1, min(int(number[1]), MAX_ENTRY_COUNT)) if number else DEFAULT_ENTRY_COUNT
 

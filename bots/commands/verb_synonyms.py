@@ -73,7 +73,8 @@ ALL_WORDS: Final = frozenset(
 )
 
 ERASURE_WORDS: Final = frozenset(("", "me", "mich", "moi", "a mí", "me please", "everything"))
-"""Words after `forget` that stand for the user; other words show the help text instead."""
+"""Words after `forget` that request the deletion of the user's data. With any other words, `forget` shows its help
+text."""
 
 READ_ONLY: Final = ("list", "find", "discover", "more", "show", "why", "status", "help", "hello")
 """Verbs of commands that change nothing."""
@@ -86,7 +87,8 @@ VERBS: Final = (
 """Verbs with a help text; they are also the nodes of ad-hoc commands."""
 
 REPLY_SHORTHANDS: Final = {"stop": "unsubscribe #{}", "mute": "set #{} mute on", "unmute": "set #{} mute off"}
-"""Words that have this meaning only in a reply to a message of the bot; ``{}`` is the number of the subscription."""
+"""The command for each word that is a command only in a reply to a message of the bot. ``{}`` is the number of the
+subscription."""
 
 SUBSCRIPTION_ONLY: Final = ("unsubscribe", "show", "why", "pause", "resume")
 SUBSCRIPTION_FIRST: Final = ("set", "filter")

@@ -27,8 +27,8 @@ from service.users.preferences import NO_PREFERENCES, PreferencesByNumber, effec
 MAX_CACHED_BODIES: Final = 512
 """Maximum number of cached bodies, each of at most about 4 kB."""
 MAX_VERSIONS: Final = 100
-"""Maximum number of versions read for one item, which refers to many versions after a long pause. The latest versions
-are rendered; for the others, the message states only their number."""
+"""Maximum number of versions that are read for one item; an item after a long pause refers to many versions. Only the
+latest versions are rendered. The message states how many others there are."""
 
 _Items = tuple[OutboxItem, ...]
 """Items with ``queued_s`` set to 0, so that equal items of different users have the same cached body."""
@@ -83,7 +83,7 @@ class Presentation(msgspec.Struct, frozen=True):
 
 
 Presentations = Mapping[ChannelId, Presentation]
-"""By channel; channels that are shown in the standard way are absent."""
+"""Presentations by channel. Channels that are shown in the standard form are absent."""
 
 
 class Body(msgspec.Struct, frozen=True):
@@ -192,10 +192,10 @@ class BatchRenderer:
 def find_duplicates(
     deltas: Sequence[Delta], left_out: Sequence[tuple[ChannelId, Change]]
 ) -> dict[EntryKey, list[ChannelId]]:
-    """Return, for each entry of ``deltas``, the other channels that have a copy of it in ``left_out``.
+    """Return, for each entry in ``deltas`` that also appears in other channels, these channels.
 
-    ``left_out`` are the changes that are not sent to the user, each with its channel. A copy is an entry that has an
-    article hash in common with the other. Entries without a copy are absent from the result.
+    Only copies in ``left_out`` count: the changes that are not sent to the user, each with its channel. Two entries are
+    copies of each other if they have an article hash in common.
     """
     entry_by_mark = {
         mark: (delta.channel, change.entry.key)

@@ -37,7 +37,8 @@ from service.store.delivery.outbox import ANNOUNCEMENTS, Batch, ClaimRules, Mess
 MAX_ITEMS: Final = 60
 """Maximum number of outbox items that are coalesced into one message."""
 MAX_SENDS: Final = 3
-"""Maximum number of times that a batch is sent to an online user without a receipt, because clients may send none."""
+"""Maximum number of times that a batch without a receipt is sent to an online user. After that it counts as complete,
+because some clients send no receipts."""
 
 _log = structlog.get_logger()
 
@@ -122,10 +123,12 @@ class BatchSender:
     async def complete(self, **pairs: Sequence[tuple[UserId, MessageId]]) -> None:
         """Record the progress of batches in the store; if the store is unavailable, wait and retry.
 
-        Each keyword argument in ``pairs`` is a list of pairs (user id, message id). ``acked`` are batches that the
-        server has acknowledged and whose receipts are awaited. ``done`` are batches that are complete without a
-        receipt. ``received`` are batches whose receipts have arrived. If the progress of a sent batch were not
-        recorded, the batch would be sent twice.
+        If the progress of a sent batch were not recorded, the batch would be sent twice. Each keyword argument is a
+        list of pairs (user id, message id):
+
+        - ``acked``: batches that the server has acknowledged and whose receipts are awaited.
+        - ``done``: batches that are complete without a receipt.
+        - ``received``: batches whose receipts have arrived.
         """
         await retry_while_unavailable(lambda: self._store.outbox.complete(**pairs))
 
@@ -179,11 +182,11 @@ class BatchSender:
     async def _select_available(
         self, ready: Mapping[UserId, Recipient], selections: Mapping[UserId, Selection]
     ) -> dict[UserId, Recipient]:
-        """Return the users who get new batches now, out of the users in ``ready``.
+        """Return the users among ``ready`` who get new batches now.
 
         Users whose quiet hours, digests or presence forbid messages now are left out, and deferred until messages are
-        allowed. Users without a due item are left out, too. ``selections`` has the decisions about the items of users
-        with mutes, filters or notification intervals.
+        allowed. Users without a due item are left out, too. ``selections`` states, for each user with mutes, filters or
+        notification intervals, which items may be sent now.
         """
         user_settings = {
             user_id: each.user_settings for user_id, each in ready.items() if each.user_settings.has_delivery_delays

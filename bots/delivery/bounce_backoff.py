@@ -1,9 +1,10 @@
 """The back-off after a message to a user has bounced, and the suspension of users whose messages bounce for 14 days.
 
-During the back-off, nothing is sent to the user. It doubles with each bounce in a row, up to a maximum. It is longer
-after an error that a later attempt is unlikely to change, such as an address that does not exist.
+During the back-off, nothing is sent to the user. The back-off doubles with each consecutive bounce, up to a maximum. It
+is longer after an error that is likely to persist, such as an address that does not exist.
 
-An unreachable user, whose messages have bounced for 14 days, gets no more deliveries until the user writes to the bot.
+A user whose messages have bounced for 14 days is *unreachable*. An unreachable user gets no more deliveries before they
+write to the bot.
 """
 
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ _NO_RECIPIENT: Final = frozenset(
         *("not-authorized", "not-acceptable"),  # the last is the answer to a blocked sender (XEP-0191)
     }
 )
-"""Stanza error conditions (RFC 6120 §8.3.3) that a later attempt is unlikely to change."""
+"""Stanza error conditions (RFC 6120 §8.3.3) that are likely to persist, such as an address that does not exist."""
 _BACK_OFF_S: Final = (30.0, 3_600.0)
 _BACK_OFF_WITHOUT_RECIPIENT_S: Final = (600.0, 43_200.0)
 """The first and the longest back-off after a bounce with a condition in ``_NO_RECIPIENT``. Each back-off is twice as
@@ -32,8 +33,8 @@ def back_off_s(condition: str, bounces: int, jitter: float) -> float:
     """Return the seconds for which nothing is sent to a user after a bounce.
 
     ``condition`` is the name of the stanza error (RFC 6120 §8.3.3). ``bounces`` is the number of the user's bounces in
-    a row before this one. ``jitter`` is a random number in [0, 1), which spreads retries: the full back-off is
-    multiplied by ``(1 + jitter) / 2``.
+    direct succession before this one. ``jitter`` is a random number in [0, 1), which spreads retries: the full back-off
+    is multiplied by ``(1 + jitter) / 2``.
     """
     first_s, longest_s = _BACK_OFF_WITHOUT_RECIPIENT_S if condition in _NO_RECIPIENT else _BACK_OFF_S
     doubled_s: float = first_s * 2**bounces
@@ -48,8 +49,8 @@ _log = structlog.get_logger()
 async def suspend_unreachable_user(store: Store, user_id: UserId, batches: Sequence[Batch]) -> None:
     """Suspend all subscriptions of a user whose messages have bounced for 14 days.
 
-    The ``batches`` in flight are moved to the dead letters, a list for admins. Their items count as withheld by the
-    suspension; when it ends, the user gets a summary of withheld items.
+    ``batches`` are the user's batches in flight. They are moved to the dead letters, a list for admins, and their items
+    count as withheld. When the suspension ends, the user gets a summary of all withheld items.
     """
     (jid,) = await store.users.jids([user_id])
     if jid:

@@ -22,7 +22,7 @@ from service.store import Store
 from service.store.delivery.outbox import Batch, MessageId, OutboxItem, SentMessage
 
 MAX_ITEMS_CORRECTED: Final = 40
-"""Maximum number of items of a message together with all its corrections."""
+"""Maximum number of items in one message, including the items that its corrections have added."""
 MAX_CACHED_ITEMS: Final = 512
 """Maximum number of items whose entry keys are cached."""
 

@@ -10,9 +10,12 @@ import msgspec
 
 
 class DetailLevel(msgspec.Struct, frozen=True):
-    """The level of detail for one channel: at most ``entries`` entries are shown in full, or ``lines`` lines of a page.
+    """The level of detail at which one channel is shown in a notification.
 
-    ``summary_chars`` and ``line_chars`` limit the length of each summary and of each line.
+    - ``entries``: the maximum number of entries that are shown in full.
+    - ``summary_chars``: the maximum length of each summary.
+    - ``lines``: the maximum number of changed lines of a page that are shown.
+    - ``line_chars``: the maximum length of each of these lines.
     """
 
     entries: int
@@ -28,4 +31,4 @@ DETAIL_LEVELS: Final = (
     DetailLevel(2, 0, 2, 80),
     DetailLevel(0, 0, 0, 0),
 )
-"""From the most detailed to the briefest."""
+"""The levels of detail, from the most detailed to the briefest."""

@@ -13,12 +13,13 @@ MAX_PREVIEW_BYTES: Final = 2_048
 
 
 def link_preview(text: str, deltas: Sequence[Delta], channels: Mapping[ChannelId, Channel]) -> str:
-    """Return the link preview (XEP-0511) of a message with this text, as XML; "" if it has none.
+    """Return the link preview (XEP-0511) of a message with this text, as XML; "" if the message has none.
 
-    A message has a preview if it contains exactly one entry, shows its link, and omits its title or summary. The
-    standard text contains both; a preview would show them twice and reduce the rate of a fan-out by a fifth. With a
-    user's own template, like ``$link``, clients get the preview from the message, so they need not request it from the
-    publisher.
+    A message has a preview if it contains exactly one entry, shows the entry's link, and omits its title or summary. A
+    user's own template like ``$link`` can omit them. The preview then saves clients a request to the publisher.
+
+    The standard text contains title and summary, so it needs no preview. A preview would show them twice and reduce the
+    rate at which messages are sent by a fifth.
     """
     changes = [(delta.channel, change) for delta in deltas if delta.channel in channels for change in delta.changes]
     entries = {(channel_id, change.entry.key): (channel_id, change) for channel_id, change in changes}

@@ -1,7 +1,8 @@
 """The rate limit on messages to one user (GCRA, a token bucket).
 
 Items beyond the rate wait and are coalesced into one message; a message of many items delays the next message longer.
-The state of the limit is one time, at which the user's allowance is full again ("theoretical arrival time").
+The whole state of the limit is one point in time: when the user's allowance is full again (the "theoretical arrival
+time" of GCRA).
 """
 
 from typing import Final
@@ -12,8 +13,8 @@ BURST: Final = 5
 """Maximum number of messages to one user that the rate limit allows at once."""
 ITEMS_AT_USUAL_RATE: Final = 3
 MAX_SLOWDOWN: Final = 6
-"""A message of more than ``ITEMS_AT_USUAL_RATE`` items delays the next one longer, up to ``MAX_SLOWDOWN`` times the
-usual interval."""
+"""Maximum factor by which a message of many items prolongs the delay before the next message. The factor for n items is
+``max(1, n / ITEMS_AT_USUAL_RATE)``, up to this maximum."""
 
 
 class MessageRateLimit(msgspec.Struct, frozen=True):

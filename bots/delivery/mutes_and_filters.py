@@ -127,13 +127,18 @@ def suppressed_positions(
     *,
     edits: bool,
 ) -> tuple[int, ...] | None:
-    """Return the positions of an item's changes that must not be delivered; None if nothing of it may be delivered.
+    """Return the positions of an item's changes that must not be delivered; None if none of it may be delivered.
 
-    The item is an element of the user's outbox, for subscription ``number``. It refers to one or more versions of a
-    channel: only to the edits in them if ``edits`` is true, otherwise only to the other changes. ``versions`` has the
-    changes (delta) of each version, with the texts that :func:`build_subjects` returns for them. The position of a
-    change is its index among the changes of all deltas. Notices about the channel, for example that it has moved, are
-    not filtered, but a muted subscription delivers none.
+    Args:
+        preferences: The preferences of the user in whose outbox the item is.
+        number: The number of the subscription that the item is for.
+        versions: The versions of the channel to which the item refers: the changes (delta) of each version, with the
+            texts that :func:`build_subjects` returns for them.
+        edits: Whether the item refers only to the edits among these changes; if not, it refers only to the other
+            changes.
+
+    The position of a change is its index among the changes of all deltas. A notice about the channel, for example that
+    it has moved, is not filtered, but it is not delivered either if the subscription is muted.
     """
     both = (preferences.get(number, NO_PREFERENCES), preferences.get(FOR_ALL, NO_PREFERENCES))
     if any(each.muted for each in both) or (edits and not are_edits_enabled(preferences, number)):

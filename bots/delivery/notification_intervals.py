@@ -16,8 +16,8 @@ from service.store.delivery.outbox import ANNOUNCEMENTS, QueuedItem, Suppression
 from service.users.preferences import effective_interval_s
 
 DIGEST_TOLERANCE_S: Final = 600
-"""Time subtracted from the notification interval of a user who receives digests. Without it, if a daily digest is sent
-slightly late, an interval of one day would exclude items from the next digest."""
+"""Time subtracted from the notification interval of a user who receives digests. With an interval of one day, items
+would otherwise miss the next daily digest whenever the previous digest was sent slightly late."""
 MAX_DUE_ITEMS: Final = 100
 """Maximum number of a user's due items examined before a claim. If all are suppressed, the user is scheduled again."""
 
@@ -28,7 +28,7 @@ def earliest_send_s(queued_s: float, last_message_s: float | None, interval_s: f
     An item is an element of the user's outbox, and refers to changes of one channel. It was queued at ``queued_s``. It
     waits until ``interval_s`` seconds have passed since ``last_message_s``, the time of the last message to the user
     about this channel (None if there was none). An item that was queued before that message, but did not fit into it,
-    does not wait. The interval does not affect how often the channel is polled.
+    does not wait.
     """
     if last_message_s is None or queued_s <= last_message_s:
         return queued_s
@@ -41,12 +41,12 @@ class Selection(msgspec.Struct):
     - ``recipient``: the user's settings.
     - ``last_sent_s``: the time of the last items sent to the user, for each channel with a notification interval
       (minimum time between messages).
-    - ``suppressions``: for each item, by its id in the queue, what is not sent now: the positions of some changes, or
-      all.
+    - ``suppressions``: for each item, by its id in the queue, the positions of its changes to omit, "later" if it must
+      wait, or None if it is dropped.
     - ``interval_channels``: the channels with a notification interval.
     - ``since_s``: the time when the first due item became due; None if no item is due.
-    - ``next_due_s``: the earliest time when an item that an interval delays becomes due; infinity if no item is
-      delayed.
+    - ``next_due_s``: the earliest time when a delayed item becomes due; infinity if no notification interval delays an
+      item.
     - ``due_count``: number of due items.
     - ``numbers``: the numbers of the user's subscriptions, by channel.
     """

@@ -64,11 +64,15 @@ def render_notification(
 ) -> str:
     """Return the text of a message with these deltas, oldest first; "" if there is nothing to show.
 
-    ``channels`` are the channels of the deltas, except removed channels, whose deltas are left out. ``missing_counts``
-    maps channels to the numbers of deltas that are no longer in their logs. ``also_in`` maps entries to other channels,
-    whose copies of the entry were left out. ``matches`` maps entries to the saved searches that they match.
-    ``templates`` are the forms in which the user wants the entries of some channels. The channel's title is above such
-    entries, unless the template contains it.
+    Args:
+        channels: The channels of the deltas. Deltas of any other channel, which was removed, are left out.
+        deltas: The changes of one version of a channel each.
+        missing_counts: For each channel, the number of deltas that are no longer in its log.
+        also_in: For an entry, the other channels whose copies of the entry were left out.
+        translator: The translator into the user's language.
+        matches: For an entry, the saved searches that it matches.
+        templates: For a channel, the user's template for its entries. The channel's title is above the entries, unless
+            the template contains it.
     """
     updates = _by_channel(deltas, missing_counts)
     shown = [(channel, updates[channel.id]) for channel in channels if channel.id in updates]
@@ -166,7 +170,7 @@ def _entry(
 
 
 def _notes(also_in: Sequence[Channel], matches: Sequence[SavedSearchMatch], translator: Translator) -> list[str]:
-    """Return the lines that name other channels with copies of an entry, and the saved searches that it matches."""
+    """Return the notes below an entry: which other channels have copies of it, and which saved searches it matches."""
     notes = []
     if also_in:
         channels = ", ".join(f"*{title(other)}*" for other in also_in[:3])
@@ -187,7 +191,7 @@ def _heading(change: Change, translator: Translator) -> str:
 def _changed_lines(
     channel: Channel, changes: Sequence[Change], detail: DetailLevel, translator: Translator
 ) -> list[str]:
-    """Return a list with one text, the page's address and its changed lines; an empty list if no line has changed."""
+    """Return a list of one text: the page's address and its changed lines; an empty list if no line has changed."""
     if not changes:
         return []
     shown = [_line(change, detail.line_chars, translator) for change in changes[: detail.lines]]

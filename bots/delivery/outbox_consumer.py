@@ -32,7 +32,8 @@ from service.store.client import keys
 from service.store.delivery.outbox import MessageId
 
 USERS_PER_BURST: Final = 100
-"""Maximum users of a burst: one Redis pipeline claims their batches, one write sends, one pipeline completes them."""
+"""Maximum number of users of a burst. The batches of these users are claimed in one Redis pipeline, sent together, and
+completed in one pipeline."""
 MAX_BURSTS: Final = 12
 """Maximum number of concurrent bursts: some wait for the XMPP server, while others claim and render."""
 
@@ -84,7 +85,7 @@ class OutboxConsumer:
             await cancel_and_wait(*tuple(self._bursts))
 
     def overdue_s(self) -> float:
-        """Return for how long a message has been due and not sent, in seconds; 0 if all are sent in time."""
+        """Return for how long the oldest due message has not been sent, in seconds; 0 if all are sent in time."""
         now_s = self._clock.monotonic_s()
         return max(0.0, now_s - min(self._scheduler.next_due_s(), *self._bursts.values(), now_s))
 
@@ -145,9 +146,10 @@ class OutboxConsumer:
     def on_presence(self, event: UserPresence) -> None:
         """Update the schedule of a user whose presence has changed.
 
-        A user who is online ends the back-off after a bounce, and a user who is neither away nor busy ends a deferral.
-        If the user came online with an additional client, the batches whose receipts are awaited are recovered. For a
-        user who went offline, the scheduler stops waiting for receipts.
+        - User online: the back-off after a bounce ends.
+        - User neither away nor busy: a deferral ends.
+        - User online with an additional client: the batches whose receipts are awaited are recovered.
+        - User offline: the scheduler stops waiting for receipts.
         """
         user_id = keys.user_id(event.jid)
         now_s = self._clock.monotonic_s()
@@ -304,8 +306,8 @@ class OutboxConsumer:
     async def _try_send(self, user_ids: Sequence[UserId]) -> Collection[UserId]:
         """Send due messages to locked users; return the users who may have more to receive.
 
-        After an unexpected exception, sends to each user separately, so that it affects only the user whose batch
-        caused it.
+        After an unexpected exception, the method sends to each user separately, so that the exception affects only the
+        user whose batch caused it.
         """
         try:
             return await self._sender.send(user_ids)
@@ -358,7 +360,7 @@ class OutboxConsumer:
                 await self._store.users.mark_receipts(list({user_id for user_id, _, is_first in arrived if is_first}))
 
     async def _measure_depth(self) -> None:
-        """Update the gauges of undelivered items of the fleet."""
+        """Update the gauges of undelivered items, which cover all bot processes."""
         while True:
             with contextlib.suppress(StoreUnavailable):
                 OUTBOX_USERS.set(await self._store.outbox.count_waiting())

@@ -13,14 +13,15 @@ from service.observability.tracing import TRACING
 from service.store.delivery.outbox import MessageId
 
 MAX_AWAITED: Final = 20
-"""Maximum number of receipts awaited from one user, which limits the batches that a later session sends again. After
-this number of messages without any receipt, no receipts are awaited for further messages until one arrives."""
+"""Maximum number of receipts awaited from one user. It limits how many batches a later session sends again. After this
+number of consecutive messages without a receipt, the receipts of further messages are not awaited until the user sends
+one."""
 _MAX_TIMED: Final = 10_000
 """Maximum number of messages whose time until the receipt is measured."""
 
 
 class ReceiptTracker:
-    """The receipts of the users of one process. Times are Unix s."""
+    """Tracks which receipts are awaited from the users of one process, and how long they take. Times are Unix s."""
 
     def __init__(self) -> None:
         """Create a tracker that awaits no receipts."""
@@ -53,9 +54,9 @@ class ReceiptTracker:
     def expect(self, user_id: UserId, message_id: MessageId, *, is_resend: bool) -> list[MessageId] | None:
         """Await the receipt of a message; return the older messages whose receipts are no longer awaited.
 
-        The older messages are those that exceed ``MAX_AWAITED``. The result is None if the receipt of this message is
-        not awaited either, because the user has sent no receipt for as many messages. ``is_resend`` states that the
-        message was sent before; it is then not counted again.
+        At most ``MAX_AWAITED`` receipts are awaited from a user; the oldest are given up first. The result is None if
+        the receipt of this message is not awaited, because the user has sent no receipt for the last ``MAX_AWAITED``
+        messages. ``is_resend`` states whether the message was sent before; a resend is not counted again.
         """
         if not is_resend:
             if self._unanswered[user_id] >= MAX_AWAITED:

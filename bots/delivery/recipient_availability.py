@@ -23,7 +23,10 @@ class RecipientAvailability:
     """The availability of the users of one process. Presences are kept for one XMPP session."""
 
     def __init__(self, store: Store, xmpp: XmppSender, clock: Clock) -> None:
-        """Create the object without presences; ``store`` has the users' queues, and ``xmpp`` sends presence probes."""
+        """Create an availability tracker that knows no presences yet.
+
+        Queues of users are read from ``store``, and presence probes are sent through ``xmpp``.
+        """
         self._store = store
         self._xmpp = xmpp
         self._clock = clock

@@ -19,7 +19,10 @@ class Recipient(msgspec.Struct, frozen=True):
 
 
 class RecipientCache:
-    """Settings by user. An entry is dropped when the settings change, or when another process serves the user."""
+    """Caches the settings of users, and which users' clients send receipts.
+
+    The settings of a user are dropped when they change, or when another process serves the user.
+    """
 
     def __init__(self, store: Store) -> None:
         """Create a cache of settings in ``store``."""

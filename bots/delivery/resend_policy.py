@@ -23,11 +23,12 @@ from service.store.delivery.outbox import Batch
 RECEIPT_TIMEOUT_S: Final = 10.0
 """Time that a user who was seen online may take to send the receipts of acknowledged batches."""
 RECEIPT_TIMEOUT_IF_UNSEEN_S: Final = 15.0
-"""Time that a user whose presence is unknown may take to send the receipts of acknowledged batches. A failed attempt to
-connect and the longest pause after it take 15 s, so that delivery recovers within 30 s after a session is lost."""
+"""Time that a user whose presence is unknown may take to send the receipts of acknowledged batches. Reconnecting takes
+at most 15 s (a failed attempt and the longest pause after it), so delivery recovers within 30 s after a session is
+lost."""
 RECEIPT_TIMEOUT_AT_RETURN_S: Final = 5.0
-"""Time that a user who came online with an additional client may take to send the receipts of acknowledged batches. The
-server sends the messages that it has stored to the new client at once, so only the receipts have to travel."""
+"""Time that a user who came online with an additional client may take to send the receipts of acknowledged batches. It
+is short, because the server sends its stored messages to the new client at once."""
 
 
 class Recovery(IntEnum):
@@ -37,7 +38,7 @@ class Recovery(IntEnum):
     UNACKNOWLEDGED = 1
     """The batches that the server has not acknowledged."""
     ALL_AT_RETURN = 2
-    """All batches in flight, because the user came online with an additional client. No other reason requires it."""
+    """All batches in flight, only because the user came online with an additional client."""
     ALL = 3
     """All batches in flight, because a session was lost or a message bounced."""
 
@@ -100,9 +101,9 @@ class ResendState(msgspec.Struct):
         self.resend_s = min(self.resend_s, now_s + RECEIPT_TIMEOUT_S)
 
     def on_new_client(self, now_s: float) -> bool:
-        """Require recovery of acknowledged batches, because the user came online with an additional client.
+        """Require recovery of all batches in flight, because the user came online with an additional client.
 
-        Return False if it was required before; another new client does not extend the wait for receipts.
+        Returns False if this was required already; another new client does not extend the wait for receipts.
         """
         self.was_online = True
         if self.is_full:
@@ -113,8 +114,8 @@ class ResendState(msgspec.Struct):
     def on_offline(self) -> None:
         """Stop waiting for receipts of a user who went offline, because the user's server keeps acknowledged messages.
 
-        If a recovery was required only because the user came online with a new client, it ends; the next new client
-        requires it again. Any other recovery waits until the user is online.
+        If all batches had to be recovered only because of a new client, now only the unacknowledged ones have to be;
+        the next new client requires a full recovery again. Any other full recovery waits until the user is online.
         """
         if not self.is_full:
             return

@@ -6,7 +6,7 @@ Work for one user is serialized by a lock. The lock is held by a burst that send
 changes what may be sent. Besides the lock, each user has
 
 - a rate limit (:mod:`bots.delivery.message_rate_limit`);
-- a *next item time*: the time when the next item that a notification interval delays becomes due;
+- a *next item time*: the earliest time when an item that was delayed by a notification interval becomes due;
 - a *deferral*: nothing is sent before the end of quiet hours, or before the next digest. A deferral ends when batches
   in flight have to be recovered, so that a digest that was sent does not wait for the next digest;
 - a *back-off*: after a bounce, nothing is sent for some time, or until the user is seen online
@@ -78,10 +78,10 @@ class DeliveryScheduler:
             self._state(user_id).resends.require()
 
     def on_send_failed(self, user_ids: Iterable[UserId]) -> None:
-        """Require recovery of these users' batches after a burst (one run of sending to some users) failed.
+        """Require recovery of these users' batches, because the burst that was sending to them failed.
 
-        If the burst was sending acknowledged batches of a user again, all batches in flight are recovered, otherwise
-        only the unacknowledged ones.
+        If the burst was sending acknowledged batches of a user again, all the user's batches in flight are recovered,
+        otherwise only the unacknowledged ones.
         """
         for user_id in user_ids:
             self._state(user_id).resends.on_send_failed()
@@ -125,7 +125,7 @@ class DeliveryScheduler:
         self._schedule(user_id, user, now_s)
 
     def on_new_client(self, user_id: UserId, now_s: float) -> None:
-        """Require recovery of acknowledged batches, because the user came online with an additional client.
+        """Require recovery of all batches in flight, because the user came online with an additional client.
 
         Another new client does not extend the wait for the receipts of these batches.
         """
@@ -137,8 +137,8 @@ class DeliveryScheduler:
     def on_offline(self, user_id: UserId) -> None:
         """Stop waiting for receipts of a user who went offline, because the user's server keeps acknowledged messages.
 
-        If a recovery was required only because the user came online with a new client, it ends; the next new client
-        requires it again. Any other recovery waits until the user is online.
+        If all batches had to be recovered only because of a new client, now only the unacknowledged ones have to be;
+        the next new client requires a full recovery again. Any other full recovery waits until the user is online.
         """
         user = self._users.get(user_id)
         if user is not None and not user.bounces:
@@ -187,7 +187,7 @@ class DeliveryScheduler:
         return True
 
     def release(self, user_id: UserId, now_s: float, *, again: bool = False) -> None:
-        """Unlock a user, who is scheduled once more if ``again`` states that there may be more to send."""
+        """Unlock a user; ``again`` states whether there may be more to send, so that the user is scheduled again."""
         user = self._state(user_id)
         user.locked = user.resends.resending_acked = False
         user.ready = user.ready or again
@@ -205,10 +205,10 @@ class DeliveryScheduler:
         user.ready, user.deferred_until_s = True, until_s
 
     def set_next_item(self, user_id: UserId, due_s: float) -> None:
-        """Schedule the next examination of a user's queued items.
+        """Set the time of the next examination of a user's queued items.
 
-        ``due_s`` (monotonic s) is the time when the next item that a notification interval delays becomes due; infinity
-        if no item is delayed.
+        ``due_s`` (monotonic s) is the earliest time when an item that was delayed by a notification interval becomes
+        due. It is infinity if no item is delayed.
         """
         self._state(user_id).next_item_s = due_s
 

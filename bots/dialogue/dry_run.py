@@ -24,7 +24,10 @@ class DryRun(ReadRequests):
     """
 
     def __init__(self, services: BotServices, jid: str, language: str, max_subscriptions: int | None) -> None:
-        """Create the requests of the user ``jid``; ``max_subscriptions`` is a limit set by an admin, or None."""
+        """Create the requests of the user ``jid``, who gets replies in ``language`` (RFC 5646).
+
+        ``max_subscriptions`` is the limit that an admin has set for the user, or None for the default limit.
+        """
         super().__init__(services, jid, language, max_subscriptions)
         self.effects: list[str] = []
         self._probed: dict[ChannelId, Channel] = {}

@@ -27,9 +27,11 @@ async def find_referenced_command(
 ) -> Command | Reply | None:
     """Return the command that ``text`` means as a reply or reaction to the bot's message ``message_id``.
 
-    The result is None if the message makes no difference, because the command names a subscription itself or the
-    message is unknown. It is a reply to the user if no command can be found, or if the user is asked which of several
-    channels is meant. ``execute(requests, command=...)`` executes a command; the answers to this question call it.
+    - A :data:`~bots.commands.parser.Command`: ``text`` applied to the channel or saved search that the message was
+      about.
+    - A :class:`Reply`: the error if no command can be found, or the question which of several channels is meant. The
+      answers to the question call ``execute(requests, command=...)``, which executes a command.
+    - None: the message makes no difference, because ``text`` names a subscription itself or the message is unknown.
     """
     translator, template = requests.translator, incomplete_command_template(text)
     references = await requests.message_references(message_id) if template or is_reaction else None
@@ -61,9 +63,9 @@ async def find_referenced_command(
 def _command_about_no_channel(template: str, references: MessageReferences) -> Command | None:
     """Return the command for a message that is about none of the user's channels; None if no command applies.
 
-    The user has replied to such a message, or reacted to it. It is an announcement, or was sent because of a saved
-    search. The result turns announcements off, or deletes the saved search. ``references`` states what the message is
-    about. ``template`` is the command that the user sent, with ``#{}`` in place of a subscription number.
+    ``template`` is the command with which the user has replied or reacted to the message; ``#{}`` stands for the
+    missing subscription number. ``references`` states what the message is about. In reply to an announcement, the
+    result turns announcements off. In reply to a match of a saved search, it deletes the saved search.
     """
     if references.channels == (ANNOUNCEMENTS,) and template.startswith(("unsubscribe", "set #{} mute on")):
         return VerbCommand("announcements", words="off")

@@ -25,9 +25,10 @@ from service.store.client.keys import user_id
 from service.users.preferences import Preferences
 
 MAX_PARALLEL: Final = 4
-"""Maximum number of users whose feeds are imported at the same time, and of feeds of each user."""
+"""Maximum number of users whose feeds are imported in parallel, and maximum number of feeds imported in parallel for
+each."""
 MAX_QUEUED_FEEDS: Final = 5_000
-"""Maximum number of queued feeds of one user; a list has at most as many."""
+"""Maximum number of queued feeds of one user. A single list has no more feeds than this."""
 _CHECK_INTERVAL_S = 5.0
 _DAY_S = 86_400.0
 _log = structlog.get_logger()

@@ -139,7 +139,7 @@ class ReadRequests:
         return msgspec.structs.replace(answer, hits=self._without_small_counts(answer.hits))
 
     def _without_small_counts(self, hits: Iterable[SearchHit]) -> tuple[SearchHit, ...]:
-        """Return search results, from which numbers of subscribers that are too small to be disclosed are removed."""
+        """Return the search results; numbers of subscribers that are too small to be disclosed are replaced by 0."""
         least = self.settings.public_from_subscribers
         return tuple(hit if hit.subscribers >= least else msgspec.structs.replace(hit, subscribers=0) for hit in hits)
 

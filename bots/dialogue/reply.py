@@ -15,16 +15,16 @@ class CommandOutcome(Enum):
     """How the execution of a command ended."""
 
     DONE = auto()
-    """It was executed, or the user is asked a question."""
+    """The command was executed, or the bot has asked the user a question."""
     FAILED = auto()
     DENIED = auto()
-    """The user may not execute it."""
+    """The user may not execute the command."""
     MISUNDERSTOOD = auto()
-    """It is not a command, or not a complete one."""
+    """The message is not a command, or not a complete one."""
 
 
 class Option(msgspec.Struct, frozen=True):
-    """An answer to a question: ``execute`` does what the answer means, and ``label`` is its name in a form."""
+    """An answer that the user can choose: ``execute`` does what it means, and ``label`` is its name in a form."""
 
     execute: Callable[[Requests], Awaitable["Reply"]]
     label: str = ""
@@ -33,9 +33,11 @@ class Option(msgspec.Struct, frozen=True):
 class Reply(msgspec.Struct, frozen=True):
     """The reply to a command.
 
-    If ``text`` is a question, ``options`` maps each text with which the user can answer ("yes", "more" or a number) to
-    the option; otherwise it is empty. ``further_texts`` are sent as separate messages; with ``is_file``, they are URLs
-    of files.
+    - ``text``: the text, which may be a question.
+    - ``outcome``: how the execution of the command ended.
+    - ``options``: for a question, the possible answers by the text that the user types: "yes", "more" or a number.
+    - ``further_texts``: texts that are sent as separate messages.
+    - ``is_file``: whether ``further_texts`` are URLs of files.
     """
 
     text: str

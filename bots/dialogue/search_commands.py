@@ -31,9 +31,9 @@ RESULTS_AT_ONCE: Final = 5
 NEW_AT_ONCE: Final = 3
 """Number of new channels that are listed below the popular ones."""
 PREVIEW_DAYS: Final = 3
-"""Number of days for which entries can be found."""
+"""Number of days of entries that are searched to preview a saved search."""
 MANY_MATCHES_PER_DAY: Final = 30
-"""If a search has more matches per day, it is saved only after the user has confirmed this."""
+"""Maximum number of matches per day for which a search is saved without asking the user to confirm."""
 PREVIEW_EXAMPLES: Final = 3
 
 _NEW_WORDS: Final = frozenset(("new", "newest", "latest", "neu", "neue", "nouveau", "nouveaux", "nuevo", "nuevos"))
@@ -46,8 +46,9 @@ _LANGUAGE_FIELDS: Final = frozenset(("lang", *(each for each, name in FIELD_SYNO
 async def find(requests: Requests, command: VerbCommand) -> Reply:
     """Search for channels, or for entries if no channel has all words of the query.
 
-    Entries are not searched if the query has conditions for channels only. They are shown if one of them has all words,
-    or if no channel was found. Otherwise, the channels that have some of the words are shown.
+    Entries are not searched if the query has conditions that only channels can fulfil. The reply shows the entries if
+    one of them has all words, or if no channel was found. Otherwise, it shows the channels, which have some of the
+    words.
     """
     text = command.words
     if not text.strip():
@@ -100,7 +101,10 @@ def _results(
 class _Pages(msgspec.Struct, frozen=True):
     """Channels or entries that are shown page by page; the user can subscribe to each of them.
 
-    A page has ``size`` hits. ``fetch`` returns hits up to a limit, and ``describe`` the text of a page.
+    - ``size``: the number of hits on a page.
+    - ``fetch``: a function that returns hits, given the requests and the maximum number of hits.
+    - ``describe``: a function that returns the text of a page.
+    - ``translator``: the translator into the user's language.
     """
 
     size: int
@@ -125,10 +129,10 @@ class _Pages(msgspec.Struct, frozen=True):
         return Reply(self.describe(hits=hits, shown_before=shown_before, has_more=has_more), options=options)
 
     async def _show_more(self, requests: Requests, hits: Sequence[SearchHit]) -> Reply:
-        """Return the reply that shows the page after these hits.
+        """Return the reply that shows the page after ``hits``, which are all hits shown so far.
 
-        The order can differ from search to search. Therefore the hits are fetched again with a limit that includes all
-        hits shown so far, and those are left out.
+        The order of hits can differ between searches. Therefore enough hits are fetched to include those shown so far,
+        which are then left out.
         """
         found = await self.fetch(requests, 2 * len(hits) + self.size + 1)
         known = set(map(_identity, hits))
@@ -178,7 +182,7 @@ async def discover(requests: Requests, command: VerbCommand) -> Reply:
 async def watch(requests: Requests, command: VerbCommand) -> Reply:
     """Save a search, and show what it would have found in the last days; without words, list the saved searches.
 
-    Before a search with many matches is saved, the user is asked.
+    A search with many matches is saved only if the user confirms it.
     """
     text = command.words
     if not text.strip():

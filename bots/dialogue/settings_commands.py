@@ -26,7 +26,8 @@ _PARSERS: Final[dict[str, _Parser]] = {
     "announcements": settings_parser.set_announcements,
 }
 _TEXTS: Final = {"language": texts.language_text, "announcements": texts.announcements_text}
-"""By verb, the text that shows the setting; all other verbs show the delivery times."""
+"""For each verb, the function that returns the text about its setting. For other verbs, it is
+``delivery_times_text``."""
 
 
 async def change_preferences(requests: Requests, command: VerbCommand) -> Reply:

@@ -122,7 +122,7 @@ def set_announcements(user_settings: UserSettings, words: str, translator: Trans
 
 
 def apply_settings(before: Preferences, settings: InitialSettings, translator: Translator) -> Preferences | Reply:
-    """Return the preferences ``before`` changed by these settings, or the reply about an error in one setting."""
+    """Return a copy of ``before`` with these settings changed, or the reply about an error in one of them."""
     for key, value in settings:
         changed = change_setting(before, key, value, translator)
         if not isinstance(changed, Preferences):
@@ -134,10 +134,10 @@ def apply_settings(before: Preferences, settings: InitialSettings, translator: T
 def change_setting(  # noqa: C901, PLR0911, PLR0912 - one arm per key
     before: Preferences, name: str, value: str, translator: Translator, number: int = _EXAMPLE_NUMBER
 ) -> Preferences | Reply:
-    """Return the preferences ``before`` with one setting changed, or the reply about an error.
+    """Return a copy of ``before`` with one setting changed, or the reply about an error.
 
-    ``name`` and ``value`` are as the user typed them. ``number`` is the number of the subscription, ``FOR_ALL`` if the
-    preferences are for all subscriptions.
+    ``name`` and ``value`` are as the user typed them. ``number`` is the number of the subscription, or ``FOR_ALL`` if
+    the preferences are for all subscriptions.
     """
     key, value = SETTING_OF_NAME.get(name.lower(), ""), value.strip()
     is_default = value.lower() in _DEFAULT

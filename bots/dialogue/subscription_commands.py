@@ -46,7 +46,10 @@ async def subscribe(requests: Requests, command: SubscribeCommand) -> Reply:
 
 
 async def _subscribe(requests: Requests, command: SubscribeCommand, url: str) -> Reply:
-    """Execute a command, whose settings are valid, for the canonical URL of a feed, a page or a part of a page."""
+    """Subscribe to the feed, page or part of a page at the canonical URL ``url``, as ``command`` requests.
+
+    The settings in the command must be valid.
+    """
     translator, settings = requests.translator, command.settings
     subscribed = await requests.subscriptions()
     channel = await requests.channel(channel_id(url))
@@ -111,10 +114,11 @@ async def _begin(
     discovered: bool = False,
     moved: bool = False,
 ) -> Reply:
-    """Subscribe to a channel with settings, which must be valid, and return the reply.
+    """Subscribe the user to a channel, apply ``settings`` to the new subscription, and return the reply.
 
-    ``latest`` are the channel's entries if a worker has just read them, otherwise None. ``discovered`` states whether
-    the feed was found through the page at the URL, and ``moved`` whether the channel has moved to another URL.
+    The settings must be valid. ``latest`` are the channel's entries if a worker has just read them, otherwise None.
+    ``discovered`` states whether the feed was found through the page at the URL. ``moved`` states whether the channel
+    has moved to another URL.
     """
     translator, preferences = requests.translator, await requests.preferences()
     initial = apply_settings(NO_PREFERENCES, settings, translator)

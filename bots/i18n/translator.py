@@ -34,10 +34,11 @@ _THRESHOLD: Final = 1.5
 """Minimum number of units for which a duration is stated in this unit: 85 minutes are stated in minutes, 95 minutes in
 hours."""
 _SINGLE_UNIT_TOLERANCE: Final = 0.02
-"""If an interval differs from one unit by less than this fraction of the unit, its frequency is stated as once per
-unit."""
+"""Maximum relative difference between a duration and one unit at which the duration is stated as one unit: 61 minutes
+are stated as one hour."""
 _LOCALES: Final = {SOURCE_LANGUAGE: "en_GB"}
-"""Locales that differ from their language. British English has a 24-hour clock, as the commands do."""
+"""The locale of each language; a language that is absent is a locale itself. British English has a 24-hour clock, as
+the commands do."""
 
 
 class Translator:
@@ -138,7 +139,7 @@ def _exact_duration(duration_s: int) -> tuple[int, str]:
 def _rounded_duration(duration_s: float) -> tuple[int, str]:
     """Return a duration as a count and its unit, rounded as by :meth:`Translator.format_duration`.
 
-    A duration that is nearly one unit is one unit, not a number of the next smaller one: an hour, not 60 minutes.
+    A duration of nearly one unit is stated as one unit: 61 minutes are one hour.
     """
     units = (
         (max(1, round(duration_s / unit_s)), unit)

@@ -1,9 +1,9 @@
 """Catch-up after downtime: reads the messages that an account's archive received while no bot stored them.
 
-While no process is connected, the account's server stores messages: as offline messages (XEP-0160), which arrive in the
-next session, and in the archive (XEP-0313), which also has the messages that a failed process received and did not
-store. Therefore each session of an account first stores the messages in the archive, and only then the messages that
-arrive in the session. It reads the archive from the *checkpoint* on, the time up to which all messages are stored. A
+While no process is connected, the account's server stores messages in two places. Offline messages (XEP-0160) arrive in
+the next session. The archive (XEP-0313) also has the messages that a failed process received but did not store.
+Therefore each session of an account first stores the messages in the archive, and then the messages that arrive in the
+session. The *checkpoint* is the time up to which all messages are stored; the archive is read from this time on. A
 component has no archive.
 """
 
@@ -26,7 +26,8 @@ from service.store.delivery.inbound_log import InboundLog
 
 CHECKPOINT_INTERVAL_S: Final = 5.0
 _CATCH_UP_TIMEOUT_S: Final = 120.0
-"""Maximum time for which messages of a new session wait until the archive is read."""
+"""Time limit for reading the archive. The messages of a new session are not stored before the archive is read or this
+time has passed."""
 
 
 _log = structlog.get_logger()
@@ -40,7 +41,7 @@ class SyncState(enum.Enum):
     CATCHING_UP = enum.auto()
     """The archive is being read."""
     COMPLETE = enum.auto()
-    """All messages are stored that were sent before those in the queue."""
+    """All messages are stored, except those that wait in the queue."""
     INCOMPLETE = enum.auto()
     """There has been no session, or the archive could not be read; the next session tries again."""
 

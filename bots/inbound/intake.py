@@ -6,8 +6,8 @@ of an account receive the same message, one of them answers it.
 
 Messages that arrived while no bot was connected are stored first; see :mod:`bots.inbound.catch_up`.
 
-Messages that are not stored yet wait in a queue, with limits that protect it from floods. A queue that was limited only
-in total could be filled by one server, whose invented users would keep out all others.
+Messages that are not stored yet wait in a queue. Its limits per user, per site and in total protect it from floods: one
+server cannot fill the queue with messages from invented users.
 """
 
 import asyncio

@@ -42,7 +42,7 @@ def node_uri(service: str, channel_id: ChannelId, item_id: str = "") -> str:
 
 
 def build_items(channel: Channel, deltas: Sequence[Delta], service: str) -> list[NodeItem]:
-    """Return the items for ``deltas``, each of which has the changes of one version of a channel, oldest first.
+    """Return the items for ``deltas``, the changes of successive versions of a channel, oldest first.
 
     An entry that changed several times has one item, with its last state. ``service`` is the JID of the pubsub service.
     """

@@ -37,8 +37,8 @@ from service.store.client.keys import REGISTRY_BUCKETS
 
 MAX_ITEMS_PER_S: Final = 10
 MAX_INITIAL_ITEMS: Final = 20
-"""Maximum number of items published on a new node. The same maximum applies if the channel's log no longer has the
-versions after the node's position."""
+"""Maximum number of items published on a new node, or on a node whose next versions are no longer in the channel's
+log."""
 REFUSAL_PAUSE_S: Final = 600.0
 """Time for which a node is not updated after the service has refused it."""
 _INITIAL_VERSIONS: Final = 30
@@ -231,10 +231,11 @@ class NodePublisher:
         _log.info("pubsub node deleted", channel=channel_id[:8], service=self._service)
 
     async def _next_items(self, channel: Channel, version: int) -> tuple[list[Delta], list[NodeItem]]:
-        """Return the changes (deltas) of some versions after ``version``, oldest first, and the items to publish.
+        """Return the next deltas for a node, oldest first, and the items to publish for them.
 
-        The result consists of the latest versions instead if the node is new (``version`` is 0), or if the channel's
-        log no longer has some of the deltas.
+        A delta has the changes of one version of the channel. ``version`` is the last version that the node has, or 0
+        if the node is new. The deltas begin with the following version. If the node is new, or if the channel's log no
+        longer has the following versions, the deltas are those of the channel's latest versions instead.
         """
         last = min(channel.version, version + _VERSIONS_PER_STEP)
         deltas = await self._store.channels.deltas(channel.id, version + 1, last) if version else []

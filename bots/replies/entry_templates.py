@@ -1,7 +1,7 @@
 """Templates by which a user formats entries, for example ``$title: $link ($date)``.
 
-A template is filled once per entry with values of one line each. Values are not expanded again, so a ``$`` in the text
-of a publisher has no effect.
+A template is filled once per entry. Each value is put on one line. Values are not expanded again, so a ``$`` in the
+text of a publisher has no effect.
 """
 
 from string import Template
@@ -68,6 +68,6 @@ def is_short_enough(text: str) -> bool:
 
 
 def unknown_variables(text: str) -> tuple[str, ...]:
-    """Return the names of variables in a template that no entry has, without duplicates."""
+    """Return the names of the template's variables that do not exist, without duplicates."""
     names = (name.lower() for name in _Template(text).get_identifiers())
     return tuple(dict.fromkeys(name for name in names if name not in VARIABLES))

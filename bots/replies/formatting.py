@@ -71,7 +71,7 @@ def join_lines(text: str, max_chars: int) -> str:
 
 
 def fit_rows(head: str, rows: list[str], translator: Translator, tail: str = "") -> str:
-    """Return a text of at most one message: ``head``, the first rows that fit, and ``tail``, one per line.
+    """Return ``head``, the first of ``rows``, and ``tail``, one per line, as a text that fits into one message.
 
     If rows are left out, a line before ``tail`` states their number.
     """

@@ -62,7 +62,10 @@ def declined_invitation_text(reason: str, room: str, translator: Translator) -> 
 
 
 def too_many_commands_text(per_minute: int, translator: Translator) -> str:
-    """Return the reply to the first command beyond the limit of ``per_minute`` commands; further ones get none."""
+    """Return the reply to the first command beyond the limit of ``per_minute`` commands.
+
+    Further commands beyond the limit get no reply.
+    """
     return translator.ngettext(
         "That's more than {count} command a minute. I'll ignore what you send in the next minute, then I'm back.",
         "That's more than {count} commands a minute. I'll ignore what you send in the next minute, then I'm back.",

@@ -87,9 +87,11 @@ def search_results(
 class Listing(msgspec.Struct, frozen=True):
     """The filters that are applied to a listing of public channels, and the filters that the user can add.
 
-    ``language`` and ``topic`` are the applied filters, "" if there is none. With ``is_own_language``, ``language`` is
-    the user's own language, because the command names none. The user can choose from ``languages`` and ``topics``. The
-    last ``new_count`` channels on the first page are new channels, below popular ones.
+    - ``order``: whether popular or new channels are listed.
+    - ``language``, ``topic``: the applied filters; "" if there is none.
+    - ``is_own_language``: whether ``language`` is the user's own language, because the command names none.
+    - ``languages``, ``topics``: the filters that the user can add.
+    - ``new_count``: the number of new channels at the end of the first page, below popular ones.
     """
 
     order: DiscoverOrder
@@ -137,11 +139,18 @@ def _numbered(
     part: tuple[int, str] | None,
     hints: Sequence[str],
 ) -> str:
-    """Return a text with the hits after the first ``shown_before`` ones, numbered from the very first one.
+    """Return the text of one page of hits: ``head``, the numbered hits, ``hints``, and the offer to subscribe.
 
-    The text begins with the line ``head``. ``part`` is a pair (n, heading): the heading is inserted after the first n
-    hits; None if there is no heading. Below the hits are ``hints``, a line each, and the offer to subscribe, unless the
-    user is subscribed to all of them already. ``has_more`` states whether the search has further hits.
+    Args:
+        head: The first line.
+        hits: All hits shown so far, and those on this page. Numbers count from the first of them.
+        translator: The translator into the user's language.
+        shown_before: The number of hits that earlier replies have shown, which are left out.
+        has_more: Whether the search has further hits.
+        part: A heading inside the list, as a pair (n, heading): it follows the first n hits. None if there is none.
+        hints: Lines below the hits.
+
+    The offer to subscribe is left out if the user is subscribed to all of the channels.
     """
     if shown_before == len(hits):
         return translator.gettext(NO_MORE_RESULTS)
@@ -208,7 +217,10 @@ class SearchPreview(msgspec.Struct, frozen=True):
 
 
 def search_saved_text(saved: SavedSearch, preview: SearchPreview | None, translator: Translator) -> str:
-    """Return the text that says that a search was saved, and what it would have found (None: unknown)."""
+    """Return the text that says that a search was saved, and shows what it would have found.
+
+    ``preview`` has the entries that it would have found; None if they are unknown.
+    """
     number = str(saved.number)
     head = translator.gettext("Saved as search #{number}: {query}", query=one_line(saved.text, 300), number=number)
     last = translator.gettext(

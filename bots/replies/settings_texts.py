@@ -24,7 +24,7 @@ def preferences_text(
     """Return the settings of one subscription, or of all subscriptions if ``target`` is None.
 
     ``note`` is None if the command only shows the settings. If the command has changed them, ``note`` is a line to add
-    to the text, or "" for no such line.
+    to the text; "" adds no line.
     """
     rows = _settings(preferences, translator, for_all=target is None)
     if note is not None:

@@ -24,8 +24,8 @@ from service.users.preferences import Preferences
 NO_SUBSCRIPTIONS: Final = gettext_noop("You have no subscriptions. Send me the address of a site or feed to start.")
 _MAX_PROBLEMS = 10
 _NOTABLE_SPEED: Final = 1.5
-"""A reply mentions the present poll rate if it is at least this many times the average of the week, or if the average
-is at least this many times the present rate."""
+"""Minimum ratio of the present poll rate to the weekly average, or of the average to the present rate, at which a reply
+mentions the difference."""
 
 _REASON_OF_CONSTRAINT: Final = {
     BindingConstraint.NONE: gettext_noop(

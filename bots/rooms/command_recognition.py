@@ -11,10 +11,11 @@ from bots.xmpp.events import MessageReceived
 
 
 def recognize_command(message: MessageReceived, nick: str, own_id: str) -> MessageReceived | None:
-    """Return the command in a message that addresses the bot by its ``nick`` or replies to it; None if there is none.
+    """Return the command in a message in a room; None if the message is not a command to the bot.
 
-    ``own_id`` is the id that the bot gave the message to which the occupant replies, or "". The command has this id. A
-    nick alone stands for the command `help`.
+    A command begins with the bot's ``nick``, or replies to a message of the bot. ``own_id`` is the id that the bot gave
+    this message; "" if there is none. It becomes the ``reply_to_id`` of the result. A nick alone stands for the command
+    `help`.
     """
     command = msgspec.structs.replace(message, reply_to_id=own_id)
     if message.is_reaction:

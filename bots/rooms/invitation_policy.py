@@ -1,4 +1,4 @@
-"""The policy on invitations to rooms: quotas, limits on the number of rooms, and trust in the name of the inviter.
+"""The policy on invitations to rooms: quotas, limits on the number of rooms, and verification of the inviter.
 
 The quotas are those of the actual sender of an invitation, because the invitation may name a false inviter. A room's
 statement about the inviter is trusted only if the room is on a service of the inviter's own server (ADR 49).
@@ -101,8 +101,9 @@ def has_space(room: str, inviter: str, inviters: Mapping[str, str]) -> bool:
 def can_vouch(room: str, jid: str) -> bool:
     """Return whether a room's statement about the identity of the user with this bare JID can be trusted.
 
-    The room must be on a service of the user's own server: the service's domain is a subdomain of the user's domain,
-    and belongs to the same site (registrable domain), because anybody can have a domain below a public suffix.
+    The room must be on a service of the user's own server: the service's domain must be a subdomain of the server's
+    domain. Both domains must also belong to the same site (registrable domain). Otherwise, anybody with a domain below
+    a public suffix could make statements about users of the suffix itself.
     """
     service, server = room.rpartition("@")[2], jid.rpartition("@")[2]
     return service.endswith(f".{server}") and ("." not in server or site_of(service) == site_of(server))

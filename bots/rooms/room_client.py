@@ -39,14 +39,16 @@ from service.store.coordination.bot_messages import BotNotice
 from service.store.delivery.inbound_log import EntryId, InboundMessage
 
 DISCOVERY_TIMEOUT_S: Final = 20.0
-"""Time after which a missing response to service discovery counts as unclear."""
+"""Time limit for a response to service discovery. Without a response, it is unclear whether an address is a group
+chat."""
 PING_INTERVAL_S: Final = 300.0
 """Interval at which the bot pings itself through each room to check that it is still in it (XEP-0410)."""
 PING_TIMEOUT_S: Final = 30.0
 _DUE_CHECK_INTERVAL_S: Final = 1.0
 _MAX_QUEUED: Final = 1_000
 _MAX_TASKS: Final = 2_000
-"""Number of pending requests to other servers from which on invitations cause no further requests."""
+"""Maximum number of pending requests to other servers. While this many are pending, invitations cause no further
+requests."""
 _NS_BOOKMARKS: Final = "urn:xmpp:bookmarks:1"
 _BOOKMARK_OPTIONS: Final = {
     "persist_items": "true", "max_items": "max", "send_last_published_item": "never", "access_model": "whitelist",
@@ -149,8 +151,8 @@ class RoomClient:
     def on_invitation(self, message: events.MessageReceived, entry_id: EntryId) -> None:
         """Queue an invitation; drop it if too many invitations are queued.
 
-        ``entry_id`` is the id of the message in the inbound log, from which the message is removed when it has been
-        handled; "" if it is not stored.
+        ``entry_id`` is the id of the invitation in the inbound log; "" if it is not stored there. When the invitation
+        has been handled, it is removed from the log.
         """
         if message.invitation is None:
             return
@@ -238,10 +240,10 @@ class RoomClient:
             self._quotas.on_handled(sender)
 
     async def _check_invitation(self, sender: str, invitation: events.RoomInvitation, entry_id: EntryId) -> None:
-        """Accept, decline or ignore an invitation of ``sender``. It is ignored if the sender has exceeded the quotas.
+        """Accept or decline an invitation of ``sender``, or ignore it if the sender has exceeded the quotas.
 
-        ``entry_id`` is the id of the invitation in the inbound log, from which it is removed afterwards; "" if it is
-        not stored.
+        ``entry_id`` is the id of the invitation in the inbound log; "" if it is not stored there. When the invitation
+        has been handled, it is removed from the log.
         """
         if entry_id and not self._services.assigned_users.includes(user_id(sender)):
             return  # the bot that serves the sender now has read the message

@@ -30,9 +30,9 @@ from service.store.people.bot_rooms import MAX_MESSAGE_IDS, Room
 STATUS_CREATED: Final = "201"
 STATUS_SELF: Final = "110"
 STATUS_NICK_CHANGED: Final = "210"
-"""The room gave the bot another nick than requested."""
+"""Status code of a presence: the room gave the bot another nick than requested."""
 REMOVAL_STATUSES: Final = frozenset(("301", "307", "321", "322"))
-"""The bot was banned or kicked, lost its membership, or the room became members-only."""
+"""Status codes of a presence: the bot was banned or kicked, lost its membership, or the room became members-only."""
 
 MAX_MANAGERS: Final = 100
 """Maximum number of owners and admins tracked in one room."""
@@ -43,8 +43,8 @@ INVITATION_TIMEOUT_S: Final = 60.0
 """Time after which an invitation to an address that does not respond is dropped."""
 _MIN_RETRY_S, _MAX_RETRY_S = 15.0, 3_600.0
 _FINAL_CONDITIONS: Final = frozenset(("forbidden", "registration-required", "gone", "item-not-found", "not-allowed"))
-"""Error conditions after which the bot does not try again to join an established room (one that has admitted it
-before). A room that has never admitted the bot is not tried again after any refusal."""
+"""Error conditions after which the bot gives up a room that has admitted it before (an *established* room). A room that
+has never admitted the bot is given up after any refusal."""
 _MANAGER_AFFILIATIONS: Final = ("owner", "admin")
 
 
@@ -70,11 +70,11 @@ class LeaveRoom(msgspec.Struct, frozen=True):
 
 
 class ConfirmRoom(msgspec.Struct, frozen=True):
-    """Action: check that no user responsible for a room is suspended; the room has admitted the bot.
+    """Action: check the users who are responsible for a room that has admitted the bot.
 
-    If none is suspended, store the room and call :meth:`RoomMemberships.confirm`; otherwise call
+    If none of them is suspended, store the room and call :meth:`RoomMemberships.confirm`; otherwise call
     :meth:`RoomMemberships.on_suspended`. ``responsible_users`` are the inviter and the owners who are present, as far
-    as their JIDs are known. ``is_new`` states that the room was not established before.
+    as their JIDs are known. ``is_new`` states whether the bot has not been admitted to the room before.
     """
 
     room: str
@@ -166,7 +166,7 @@ class _RoomMembership:
             self.occupants[nick] = (event.affiliation, occupant_user_id)
 
     def with_sender(self, message: MessageReceived) -> MessageReceived:
-        """Return ``message`` with its sender's user id, if known, and whether the sender is an owner or admin."""
+        """Return ``message`` with two fields about its sender set: ``can_manage`` and ``occupant_user_id``."""
         affiliation, occupant_user_id = self.occupants.get(user_id(message.resource), ("", ""))
         can_manage = affiliation in _MANAGER_AFFILIATIONS
         return msgspec.structs.replace(message, can_manage=can_manage, occupant_user_id=occupant_user_id)
@@ -208,9 +208,10 @@ class RoomMemberships:
         return {room: state.responsible_users() for room, state in self._rooms.items() if state.phase is inside}
 
     def addressed_command(self, message: MessageReceived) -> MessageReceived | None:
-        """Return the command in a message that addresses the bot by its nick or replies to it; None if there is none.
+        """Return the command in a message in a room; None if the message is not a command to the bot.
 
-        The command has the id that the bot gave the message to which the occupant replies.
+        A command begins with the bot's nick, or replies to a message of the bot. ``reply_to_id`` of the result is the
+        id that the bot gave this message.
         """
         state = self._in_phase(message.jid, RoomPhase.INSIDE)
         if state is None:
@@ -240,9 +241,9 @@ class RoomMemberships:
             state.message_ids.update(latest)
 
     def on_session_started(self, now_s: float) -> list[RoomAction]:
-        """Return the actions that join all established rooms again in a new session.
+        """Schedule to join all established rooms again in a new session; drop all other rooms and invitations.
 
-        Drop other rooms and invitations.
+        The result releases the addresses of the dropped rooms.
         """
         dropped: list[RoomAction] = [
             ReleaseAddress(room) for room, state in self._rooms.items() if not state.is_established
@@ -371,8 +372,8 @@ class RoomMemberships:
     def on_suspended(self, room: str, now_s: float, *, is_new: bool) -> list[RoomAction]:
         """Leave a room because its inviter or an owner of it is suspended.
 
-        If the room ``is_new``, the bot does not join it again. Otherwise it tries to join again after the longest
-        delay.
+        ``is_new`` states whether the bot had not been admitted to the room before. If so, the bot does not join the
+        room again. Otherwise it tries to join again after the longest delay.
         """
         state = self._in_phase(room, RoomPhase.ADMITTED, RoomPhase.INSIDE)
         if state is None:
@@ -406,8 +407,8 @@ class RoomMemberships:
 
 
 def _nick(attempt: int) -> str:
-    """Return the bot's nick for attempt number ``attempt`` (from 0) to join.
+    """Return the bot's nick for attempt number ``attempt`` (from 0) to join a room.
 
-    The nick of each attempt is another one, because a nick may be taken.
+    Each attempt has a different nick, because an occupant may have the nick of an earlier attempt.
     """
     return BOT_NAME if attempt == 0 else f"{BOT_NAME}-{attempt + 1}"

@@ -1,8 +1,8 @@
 """Text sessions, in which commands are executed one at a time per user, and in parallel for different users.
 
 :mod:`bots.dialogue.dispatcher` executes each command, and :mod:`bots.sessions.reply_sender` sends the reply. New users
-are greeted, and so are users who write again after deliveries to them were suspended: the deliveries are resumed, with
-a summary of what was withheld.
+are greeted. Users who write again after deliveries to them were suspended are greeted, too; the deliveries are resumed,
+and these users get a summary of what was withheld.
 """
 
 import asyncio
@@ -38,11 +38,11 @@ from service.store.people.users import UserState
 
 
 async def record_activity(services: BotServices, known: UserState, tag: str) -> UserState:
-    """Record that a user with access to the bot has written; return the user's state before this message.
+    """Record that a user with access to the bot has written; return the user's state from before the message.
 
     ``known`` is the user's stored state, and ``tag`` the language of the user's client (RFC 5646). A new user is marked
-    as welcomed, and deliveries to an unreachable user are resumed. The result still states whether the user was new or
-    unreachable before, but has the new language.
+    as welcomed, and deliveries to an unreachable user are resumed. In the result, only the client's language is
+    updated, so that it shows whether the user was new or unreachable.
     """
     jid, store = known.jid, services.store
     if not known.welcomed:
@@ -80,7 +80,7 @@ _MAX_QUEUED = 100
 _MAX_QUEUED_PER_OCCUPANT = 20
 """Maximum number of queued messages from one occupant of a room; all occupants share the queue of the room."""
 _MAX_UNSTORED_SESSIONS = 10_000
-"""Maximum number of sessions at a time for messages that are not stored."""
+"""If this many sessions exist, a message that is not stored opens no further session."""
 _MAX_CACHED_USERS = 10_000
 _NO_ENTRY = (0, 0)
 _log = structlog.get_logger()
@@ -219,20 +219,23 @@ class ChatSessions:
                 can_manage=message.can_manage,
             )
         except StoreUnavailable as error:
-            return self._protected(
+            return self._protect_from_loops(
                 key, session, message, Reply(error_text(error, "", translator), CommandOutcome.DENIED)
             )
         except Exception:  # noqa: BLE001 - a bug affects only this command
             _log.exception("chat command failed", jid=message.jid)
             failure = Reply(translator.gettext(INTERNAL_ERROR), CommandOutcome.DENIED)
-            return self._protected(key, session, message, failure)
-        reply = self._protected(key, session, message, reply)
+            return self._protect_from_loops(key, session, message, failure)
+        reply = self._protect_from_loops(key, session, message, reply)
         if reply.options:
             self._pending_questions[key] = reply
         return msgspec.structs.replace(reply, text=greeted_text(user, reply)) if reply.text else reply
 
-    def _protected(self, key: str, session: _Session, message: MessageReceived, reply: Reply) -> Reply:
-        """Return the reply that the sender gets, which has no text if the sender may be a program in a loop."""
+    def _protect_from_loops(self, key: str, session: _Session, message: MessageReceived, reply: Reply) -> Reply:
+        """Return ``reply``, unless the sender may be a program in a loop.
+
+        After several messages in a row that are not commands, the result is a notice, and then a reply without text.
+        """
         return self._loop_protection.filter_reply(key, message.occupant_id, reply, get_translator(session.language))
 
     def _show_composing(self, user_jid: str) -> None:

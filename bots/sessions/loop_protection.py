@@ -19,7 +19,7 @@ MAX_MISUNDERSTOOD: Final = 5
 """Number of messages in a row that are not commands, after which the bot is silent until the next command. Otherwise
 two bots that reply to everything would never stop."""
 MISUNDERSTOOD_LIFETIME_S: Final = 600.0
-"""Seconds after the last such message until the count starts again."""
+"""The count of messages that are not commands starts again when none arrives for this many seconds."""
 
 
 class LoopProtection:
@@ -32,10 +32,10 @@ class LoopProtection:
         self._misunderstood = TTLCache(_MAX_SENDERS, MISUNDERSTOOD_LIFETIME_S, clock.monotonic_s)
 
     def filter_reply(self, session: str, occupant_id: str, reply: Reply, translator: Translator) -> Reply:
-        """Count commands in a row that were not understood or not permitted; return the reply that the sender gets.
+        """Count consecutive messages that were not understood or not permitted; return the reply that the sender gets.
 
-        After too many of them, the sender gets a notice, and then empty replies until the next command. ``occupant_id``
-        identifies the sender in a room, else it is "".
+        After too many of them, the sender gets a notice, and then empty replies until the next command. The sender is
+        identified by ``session``, and in a room also by ``occupant_id``, which is "" outside of rooms.
         """
         sender = (session, occupant_id)
         if reply.outcome not in (CommandOutcome.MISUNDERSTOOD, CommandOutcome.DENIED):

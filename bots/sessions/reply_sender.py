@@ -28,7 +28,7 @@ class ReplySender:
     ) -> None:
         """Create a sender that sends replies through ``xmpp``.
 
-        Replies from another address than that of ``xmpp`` are queued in ``bot_messages`` for the process with that
+        A reply that must come from another address of the bot is queued in ``bot_messages`` for the process with that
         address. Replies to messages in ``inbound_log`` are sent only to ``assigned_users``.
         """
         self._inbound_log = inbound_log
@@ -70,8 +70,8 @@ class ReplySender:
     async def _deliver(self, message: UnansweredMessage) -> None:
         """Store a reply, send it, and remove the user's message from the inbound log. Raises XmppSessionLost.
 
-        The last two writes to the store are repeated until they succeed; otherwise the reply would be lost or sent
-        twice.
+        A reply from another address of the bot is queued in the store for the process with that address. This write,
+        and the removal from the log, are retried until they succeed. Otherwise the reply would be lost or sent twice.
         """
         log, pair = self._inbound_log, (message.uid, message.entry_id)
         if message.entry_id:

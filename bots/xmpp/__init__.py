@@ -11,6 +11,6 @@ Extensions are parsed and written as XML in this package instead of by slixmpp's
 - the plugin of XEP-0363 uploads without the guarded HTTP client;
 - each pending request of a plugin is one more handler that is tried on every incoming stanza.
 
-Where only stanza classes would be needed (XEP-0004, 0050, 0060, and the extensions of messages), they would not make
-this code shorter.
+For XEP-0004, 0050, 0060 and the extensions of messages, slixmpp's stanza classes would suffice, but would not make this
+code shorter.
 """

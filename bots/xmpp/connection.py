@@ -45,7 +45,7 @@ SILENCE_TIMEOUT_S: Final = 15.0
 _BIND_TIMEOUT_S: Final = 10.0
 _MIN_RETRY_S, _MAX_RETRY_S = 0.5, 5.0
 _STABLE_AFTER_S = 10.0
-"""Duration of a connection after which the next retry is fast again."""
+"""Minimum duration of a connection after which the pause before the next attempt to connect is short again."""
 _MAX_SM_SEQUENCE = 2**32
 _SM_REQUEST_ACK = "<r xmlns='urn:xmpp:sm:3'/>"
 _PING: Final = "{urn:xmpp:ping}ping"
@@ -176,7 +176,8 @@ class Connection:
     def _on_request_done(self, ident: str, response: ResponseFuture) -> None:
         """Remove a pending request when its response has arrived or its caller was cancelled.
 
-        The exception is retrieved, because nothing awaits the responses to keep-alive pings.
+        Nothing awaits the responses to keep-alive pings. This method retrieves their exceptions, so that asyncio does
+        not log them.
         """
         self._requests.pop(ident, None)
         if not response.cancelled():

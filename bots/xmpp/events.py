@@ -59,7 +59,8 @@ class MessageReceived(msgspec.Struct, frozen=True):
     sent_s: float = 0.0
     """When a server stored the message for later delivery (Unix s, XEP-0203); 0 for a message delivered at once."""
     invitation: RoomInvitation | None = None
-    """The invitation that the message carries. ``text`` is empty then, and ``jid`` is a person or a room."""
+    """The invitation that the message carries; None for other messages. With an invitation, ``text`` is empty, and
+    ``jid`` is the user or room that sent it."""
     is_private: bool = False
     """Whether this is a private message of an occupant, sent through a room (XEP-0045 §7.5)."""
     occupant_user_id: UserId = ""
@@ -150,7 +151,7 @@ class UserPresence(msgspec.Struct, frozen=True):
 
 
 class PresenceChanged(msgspec.Struct, frozen=True):
-    """A change of a client's presence, or, if ``resource`` is empty, of all clients of ``jid``."""
+    """A change of the presence of one client, or of all clients of ``jid`` if ``resource`` is ""."""
 
     jid: str
     resource: str

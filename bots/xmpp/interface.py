@@ -28,7 +28,8 @@ class XmppSender(Protocol):
     session_jid: str
     """JID that reaches this very session: the full JID of an account, the address of a component."""
     rooms: set[str]
-    """Bare JIDs of the group chats that the bot has joined or is joining, kept up to date by their owner."""
+    """Bare JIDs of the group chats that the bot has joined or is joining. :class:`bots.rooms.room_client.RoomClient`
+    updates them."""
 
     async def send(self, stanzas: Sequence[str]) -> None:
         """Send stanzas in order; return when the server has received all of them. Raises :class:`XmppSessionLost`."""

@@ -156,9 +156,10 @@ def _parse_text_message(stanza: Element, sent_s: float, *, is_groupchat: bool) -
 def _parse_text(stanza: Element) -> tuple[str | None, str, bool]:
     """Return the text of a message, the id of the message that it replies or reacts to, and whether it is a reaction.
 
-    The text is None if the message has none, and the id is "" if it is no reply. A shared file (XEP-0066) is taken for
-    an OPML list, and the text is the command to import it, if the body is empty, repeats the URL, or is "import". The
-    bot ignores other files.
+    The text is None if the message has none. The id is "" if the message is neither a reply nor a reaction.
+
+    A shared file (XEP-0066) counts as an OPML list if the body of the message is empty, repeats the URL, or is
+    "import". The text is then the command that imports the list. Other files are ignored.
     """
     reactions, body = stanza.find(_REACTIONS), stanza.findtext("{*}body")
     if reactions is not None:

@@ -69,13 +69,16 @@ def link_metadata(url: str, properties: Mapping[str, str]) -> str:
 def correction(message_id: str) -> str:
     """Return the element that makes a message the correction of an earlier message.
 
-    ``message_id`` is the id of the original message, also if it has been corrected before (XEP-0308 §3).
+    ``message_id`` is the id of the original message, even if that message has already been corrected (XEP-0308 §3).
     """
     return f"<replace xmlns='urn:xmpp:message-correct:0' id={quoteattr(message_id)}/>"
 
 
 def delay(sender: str, at_s: float) -> str:
-    """Return the element that states when ``sender`` first sent a repeated message: ``at_s`` (Unix s, XEP-0203)."""
+    """Return the element that states when ``sender`` first sent a message that is sent again.
+
+    The time is ``at_s`` (Unix s, XEP-0203).
+    """
     stamp = dt.datetime.fromtimestamp(at_s, dt.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return f"<delay xmlns='{NS_DELAY}' from={quoteattr(sender)} stamp='{stamp}'/>"
 
@@ -115,7 +118,10 @@ def composing(sender: str, to: str) -> str:
 
 
 def invitation_decline(sender: str, room: str, to: str, reason: str) -> str:
-    """Return the message to ``room`` that declines the invitation of ``to`` for a ``reason`` (XEP-0045 §7.8.3)."""
+    """Return the message to ``room`` that declines an invitation (XEP-0045 §7.8.3).
+
+    ``to`` is the inviter, whom the room informs, and ``reason`` is the text for the inviter.
+    """
     decline = f"<decline to={quoteattr(to)}><reason>{escape(remove_invalid_chars(reason))}</reason></decline>"
     return f"<message from={quoteattr(sender)} to={quoteattr(room)}><x xmlns='{NS_MUC}#user'>{decline}</x></message>"
 
@@ -176,7 +182,7 @@ def error(kind: str, condition: str, detail: str = "") -> str:
 def data_form(kind: str, form_type: str, values: Mapping[str, str | Sequence[str]]) -> str:
     """Return a completed data form (XEP-0004) with its FORM_TYPE (XEP-0068).
 
-    ``kind`` is "submit" or "result". ``values`` are the value or values of each field.
+    ``kind`` is "submit" or "result". ``values`` maps each field to its value, or to a sequence of values.
     """
 
     def texts(given: str | Sequence[str]) -> str:

@@ -17,7 +17,7 @@ from service.errors import BadQuery
 from service.model import Change
 
 MAX_RULES: Final = 50
-"""Maximum number of rules of one subscription, or for all subscriptions."""
+"""Maximum number of rules for one subscription, and maximum number of rules that apply to all subscriptions."""
 MAX_WORDS_PER_RULE: Final = 50
 _QUOTES = '"“”„«»'
 
@@ -50,10 +50,10 @@ def is_allowed(rules: Sequence[FilterRule], subject: SearchableEntry) -> bool:
 
 
 def build_subjects(changes: Iterable[Change]) -> tuple[SearchableEntry, ...]:
-    """Return, for each change, an entry with the texts that filter rules examine.
+    """Return, for each change, its texts in the form of an entry, as filter rules examine them.
 
-    The result keeps the title of the entry. Its summary consists of the entry's summary, the previous text if the
-    change replaced one, and the entry's tags.
+    The title of the result is that of the changed entry. The summary of the result consists of the entry's summary, the
+    text that the change replaced (if any), and the entry's tags.
     """
     subjects = []
     for change in changes:

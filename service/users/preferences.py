@@ -1,8 +1,9 @@
 """A user's preferences for notifications of subscriptions: mute, title, edits, template, filters, interval.
 
 A user has preferences for each subscription, stored under its number, and preferences for all subscriptions, stored
-under ``FOR_ALL``. A change is delivered if the mutes and filters of both allow it. For edits (whether edited entries
-are delivered), template and interval, the preferences for the subscription override those for all.
+under ``FOR_ALL``. A change is delivered if it is allowed by the mutes and filters for its subscription and by those for
+all subscriptions. For edits (whether edited entries are delivered), template and interval, the preferences for the
+subscription override those for all.
 """
 
 from collections.abc import Mapping
@@ -21,10 +22,13 @@ MAX_INTERVAL_S: Final = 7 * 86_400
 class Preferences(msgspec.Struct, frozen=True, omit_defaults=True):
     """One user's preferences for one subscription, or for all; None means that a preference is not set.
 
-    ``title`` is the user's own name for the channel. ``edits`` states whether edited entries are delivered.
-    ``template`` is the text template of entries; "" means the default format. ``proof`` is the number of latest entries
-    shown when a subscription begins. ``interval_s`` is the minimum time between two messages; 0 means that there is no
-    minimum.
+    - ``muted``: whether no entries are delivered.
+    - ``title``: the user's own name for the channel; "" means the channel's own title.
+    - ``edits``: whether edited entries are delivered.
+    - ``template``: the text template of entries; "" means the default format.
+    - ``proof``: the number of latest entries that are shown when a subscription begins.
+    - ``interval_s``: the minimum time between two messages; 0 means that there is no minimum.
+    - ``rules``: the filter rules.
     """
 
     muted: bool = False
@@ -64,7 +68,7 @@ def effective_interval_s(preferences: PreferencesByNumber, number: int) -> int:
 
 
 def has_filters(preferences: PreferencesByNumber) -> bool:
-    """Return whether a mute, a filter or the preference for edits can leave out a change of any subscription."""
+    """Return whether any change may be suppressed by a mute, a filter, or the preference against edited entries."""
     return any(each.muted or each.rules or each.edits is False for each in preferences.values())
 
 

@@ -19,13 +19,14 @@ EVERY_DAY = tuple(range(len(DAYS)))
 
 MinuteOfDay = Annotated[int, msgspec.Meta(ge=0, lt=24 * MINUTES_PER_HOUR)]
 Weekday = Annotated[int, msgspec.Meta(ge=0, lt=len(DAYS))]
-"""0 is Monday."""
+"""A day of the week as a number; 0 is Monday."""
 
 
 class QuietHours(msgspec.Struct, frozen=True):
-    """Hours without messages: from the time ``begins`` on each of ``days`` until the next time ``ends``.
+    """Hours without messages, which begin on each of ``days`` at ``begins`` and last until ``ends``.
 
-    Both times are local.
+    Both times are local, in minutes after midnight. If ``ends`` is not later than ``begins``, the hours last until the
+    next day.
     """
 
     begins: MinuteOfDay
@@ -36,7 +37,9 @@ class QuietHours(msgspec.Struct, frozen=True):
 class DigestSchedule(msgspec.Struct, frozen=True):
     """The times at which digests are sent: every full hour, every day, or every week.
 
-    Daily and weekly digests are sent at ``at``, in minutes after local midnight, and weekly digests on ``day``.
+    - ``every``: "hour", "day" or "week".
+    - ``at``: the time of daily and weekly digests, in minutes after local midnight.
+    - ``day``: the weekday of weekly digests.
     """
 
     every: Literal["hour", "day", "week"]

@@ -1,4 +1,4 @@
-"""Time zones of the tz database: their names, found by city, and local times."""
+"""Time zones of the tz database: search for a time zone by its name or city, and conversion to local time."""
 
 from datetime import datetime
 from functools import cache
@@ -11,7 +11,10 @@ def local_datetime(unix_s: float, zone: str) -> datetime:
 
 
 def find_time_zones(name: str) -> tuple[str, ...]:
-    """Return the names of the time zones with this full name or city, ignoring case."""
+    """Return the names of the time zones with the full name ``name``; if there are none, of those in this city.
+
+    Case is ignored.
+    """
     key = "_".join(name.split()).casefold()
     exact = [zone for zone in _zones() if zone.casefold() == key]
     return tuple(exact or (zone for zone in _zones() if zone.casefold().rpartition("/")[2] == key))

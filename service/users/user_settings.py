@@ -1,4 +1,4 @@
-"""A user's settings for all messages: quiet hours, digests, time zone, language; and when they allow delivery."""
+"""A user's settings for all messages (quiet hours, digests, time zone, language), and the delivery times they allow."""
 
 from datetime import timedelta
 
@@ -10,10 +10,14 @@ from service.users.quiet_hours_and_digests import DigestSchedule, QuietHours, ne
 class UserSettings(msgspec.Struct, frozen=True, omit_defaults=True):
     """One user's settings for messages.
 
-    ``zone`` is a name in the tz database. With ``heeds_presence``, no messages are sent while the user's presence is
-    away, busy or offline, if the bot can see it. ``language`` is the tag of the language that the user has chosen, and
-    ``client_language`` the language that the user's client declared last; "" means that it is unknown.
-    ``announcements`` states whether the user gets announcements of the operators.
+    - ``zone``: the user's time zone, a name in the tz database.
+    - ``quiet``: the quiet hours, in which no messages are sent; None if there are none.
+    - ``digest``: the schedule of digests; None if messages are not collected in digests.
+    - ``heeds_presence``: whether messages wait while the user's presence is away, busy or offline. Without effect if
+      the bot cannot see the presence.
+    - ``language``: the tag of the language that the user has chosen; "" if the user has chosen none.
+    - ``client_language``: the tag of the language that the user's client declared last; "" if it declared none.
+    - ``announcements``: whether the user gets announcements of the operators.
     """
 
     zone: str = "UTC"
