@@ -32,11 +32,12 @@ class Goal(StrEnum):
 
 
 class Levels(StrEnum):
-    """The allowed polling levels: the numbers of nodes that may poll a channel together.
+    """The numbers of nodes that may poll a channel together: any number, or only those of whole polling levels.
 
-    With ``CONTINUOUS`` a channel may have any number n of polls per τ. The others are the polling levels of Corona
-    (§3.1) in a number system of this base: at level l, the nodes whose ids begin with the same l digits as the
-    channel's id, its *wedge*, poll it together, each once per τ (:mod:`service.corona.optimizer.polling_levels`).
+    - ``CONTINUOUS``: a channel may have any number n of polls per τ.
+    - ``BASE_2``, ``BASE_4``, ``BASE_16``: only the polling levels of Corona (§3.1) are allowed. At level l, a channel
+      is polled by its *wedge*: the nodes whose ids begin with the same l digits as the channel's id, in the number
+      system of this base. Each of these nodes polls it once per τ (:mod:`service.corona.optimizer.polling_levels`).
     """
 
     CONTINUOUS = "continuous"
@@ -58,15 +59,17 @@ class Levels(StrEnum):
 class FleetObjective(msgspec.Struct, frozen=True):
     """The optimisation goal and its constraints, which admins can change while the fleet runs.
 
-    All goals except Fast distribute ``demand_factor`` times the *demand*, which is the load of the polls that the
-    subscribers of all channels justify (``node_allocation.channel_demands``). With a factor of 1 or more, all public
-    channels can be polled as often as politeness allows, and nothing is left to optimise. Fast minimises the load at a
-    mean delay of ``delay_s`` seconds per subscription. ``budget_polls_per_minute`` limits the whole fleet under any
-    goal; None means no limit.
-
-    No channel's mean wait, the time from an update to its detection, exceeds ``longest_wait_s`` seconds. Exceptions are
-    channels whose publishers' limits require a longer wait, and all channels if the polls for the longest wait would
-    take more than a quarter of the budget. ``levels`` restricts the numbers of polls to whole polling levels.
+    - ``goal``: the optimisation goal.
+    - ``demand_factor``: the load that all goals except Fast distribute, as a multiple of the *demand*. The demand is
+      the load of the polls that the subscribers of all channels justify (``node_allocation.channel_demands``). With a
+      factor of 1 or more, all public channels can be polled as often as politeness allows, and nothing is left to
+      optimise.
+    - ``budget_polls_per_minute``: limit on the polls of the whole fleet under any goal; None for no limit.
+    - ``delay_s``: the mean delay per subscription in seconds at which the goal Fast minimises the load.
+    - ``longest_wait_s``: upper bound of each channel's mean wait (the time from an update to its detection) in seconds.
+      A channel may wait longer if its publisher's limits require it. All channels may if the polls for the longest wait
+      would take more than a quarter of the budget.
+    - ``levels``: whether only whole polling levels are allowed.
     """
 
     goal: Goal = Goal.FAIR
@@ -80,8 +83,8 @@ class FleetObjective(msgspec.Struct, frozen=True):
 class ChannelBounds(msgspec.Struct, frozen=True, omit_defaults=True):
     """Limits that admins have set for the polls of one channel; None means that the fleet's objective applies.
 
-    ``longest_wait_s`` replaces the objective's longest mean wait for this channel. ``shortest_interval_s`` is the least
-    time between two polls of the channel and takes precedence over any longest wait.
+    ``longest_wait_s`` replaces the objective's longest mean wait for this channel. ``shortest_interval_s`` is the
+    minimum time between two polls of the channel. It takes precedence over the longest wait. Both are in seconds.
     """
 
     longest_wait_s: PositiveNumber | None = None

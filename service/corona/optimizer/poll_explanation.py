@@ -31,7 +31,7 @@ precision.
 
 
 class BindingConstraint(StrEnum):
-    """The reason for a channel's number of polls: its weight, or the bound that makes the number higher or lower."""
+    """The reason for a channel's number of polls: its weight, or the bound that raises or lowers the number."""
 
     NONE = "none"
     LONGEST_WAIT = "longest-wait"
@@ -83,23 +83,35 @@ class PollingTurn(msgspec.Struct, frozen=True):
 class PollExplanation(msgspec.Struct, frozen=True):
     """An explanation of a channel's polling rate: its inputs, the binding constraint, and the resulting schedule.
 
-    ``weight`` is the channel's weight under the goal, ``cost`` the cost of one poll, and ``scale`` the fleet's scale.
-    ``wanted``, scale·√(weight/cost), is the number of polls per τ without bounds; ``least`` and ``most`` are its
-    bounds, ``size`` is the result within them, and ``bound`` the constraint that determines it. ``wait_s`` is the mean
-    time from an update to its detection, ``update_interval_s`` the estimated mean time between updates, and
-    ``interval_s`` the time between two polls of one node. ``turns`` are the nodes' parts in the schedule.
+    Inputs:
 
-    ``nodes`` of the fleet's ``ring_nodes`` nodes poll the channel: those of polling level ``level``. The level is a
-    whole number if the policy allows whole levels only. Level 0 is the whole ring, and ``highest_level`` is the level
-    of one node (:mod:`service.corona.optimizer.polling_levels`).
+    - ``weight``: the channel's weight under the goal.
+    - ``cost``: the cost of one poll.
+    - ``scale``: the fleet's scale.
+    - ``subscribers``: the channel's number of subscribers.
+    - ``update_interval_s``: the estimated mean time between updates in seconds.
+    - ``publisher_interval_s``: the shortest interval in seconds between polls that the publisher or failed polls
+      currently allow, even if another constraint determines the number of polls; 0.0 for none.
+    - ``limit_reason``: the reason for ``publisher_interval_s``; None for none.
+    - ``paused_until_s``: the end of a pause in fleet time; 0.0 if the channel is not paused.
 
-    ``publisher_interval_s`` is the shortest interval between polls that the publisher, or the failures of polls, allow
-    now, and ``limit_reason`` its reason; 0.0 and None if there is none. They are stated even if another constraint
-    determines the number of polls. ``paused_until_s`` is the end of a pause in fleet time, or 0.0 if the channel is not
-    paused. ``subscribers`` is the channel's number of subscribers.
+    Number of polls:
 
-    A channel that follows its weekly rhythm (:mod:`service.corona.weekly_rhythm`) is polled ``present_speed`` times as
-    often at this hour as on average over the week. ``size`` and ``interval_s`` are these averages.
+    - ``wanted``: scale·√(weight/cost), the number of polls per τ without bounds.
+    - ``least``, ``most``: the minimum and the maximum number of polls per τ.
+    - ``size``: the resulting number of polls per τ.
+    - ``bound``: the constraint that determines ``size``.
+    - ``wait_s``: the mean time in seconds from an update to its detection.
+    - ``present_speed``: how often the channel is polled at this hour, as a multiple of its average over the week
+      (:mod:`service.corona.weekly_rhythm`). ``size`` and ``interval_s`` are averages over the week.
+
+    Schedule:
+
+    - ``interval_s``: the time in seconds between two polls of one node.
+    - ``turns``: the nodes' parts in the schedule.
+    - ``nodes``: the number of nodes that poll the channel, of the ``ring_nodes`` nodes of the fleet.
+    - ``level``: the channel's polling level, from 0 (all nodes poll it) to ``highest_level`` (one node polls it). It is
+      a whole number if the policy allows only whole levels (:mod:`service.corona.optimizer.polling_levels`).
     """
 
     channel: ChannelId
