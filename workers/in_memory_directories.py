@@ -51,11 +51,12 @@ DISCOVER_PAIRS = (WORKING, NEW)
 """The AV-pairs of all working and of all new channels. Their directories always exist, because users browse in these
 lists without a query. They have only the names with the greatest weights."""
 MIN_LOOKUPS = 20.0
-"""A pair gets a directory if it has at least so many lookups; the number is halved at each maintenance. With fewer
-lookups, a directory does not pay: a maintenance reads all its names, which costs as much as a search without it."""
+"""Minimum number of lookups of an AV-pair for which its directory is created. The number is halved at each maintenance.
+With fewer lookups, a directory costs more than it saves: a maintenance reads all its names, which costs as much as a
+search without the directory."""
 _MIN_LOOKUPS_TO_STAY = MIN_LOOKUPS / 4
 MAX_ENTRIES = 50_000
-"""Largest number of names in a directory. If more names have the AV-pair, the directory has those with the greatest
+"""Maximum number of names in a directory. If more names have the AV-pair, the directory has those with the greatest
 weights."""
 NAMES_PER_READING = 10_000
 """Number of names of a directory that are read per maintenance, on average: n names are read at every k-th maintenance,
@@ -65,7 +66,7 @@ TARGET_DECAY = 0.98
 lookup has requested."""
 _MAX_COUNTED_PAIRS = 1000
 _MAX_DESCRIBED = 2_000
-"""Largest number of names whose AV-pairs are read in one request."""
+"""Maximum number of names whose AV-pairs are read in one request."""
 
 log = structlog.get_logger(__name__)
 
@@ -287,16 +288,20 @@ class InMemoryDirectories:
         return await self._names.names_of(pair, most, own.mark if own else None)
 
     def _is_short(self, pair: str, target: int) -> bool:
-        """Return whether this node's share has fewer than ``target`` entries because names were deleted, or is missing.
+        """Return whether this node's share of a directory is missing, or has fewer than ``target`` entries.
 
-        Only Fixed-x and RandomServer-x limit the entries of a share to x, so that it can become too small.
+        A share becomes too small when names are deleted. This is possible only with Fixed-x and RandomServer-x, because
+        they limit the entries of a share to x.
         """
         server, own = self._shares.server(pair), self._directories[pair].coordinator
         sized = own.choice is not None and isinstance(own.choice.strategy, Fixed | RandomServer)
         return own.choice is not None and (server is None or (sized and len(server.entries) < target))
 
     def _sample(self, message: Message, strategy: Strategy) -> Message:
-        """Return ``message`` with x random entries for RandomServer-x, so that it is small; otherwise unchanged."""
+        """Return ``message`` with only x random entries if ``strategy`` is RandomServer-x, else ``message`` itself.
+
+        This keeps the message small.
+        """
         if isinstance(strategy, RandomServer) and isinstance(message, Keep) and len(message.entries) > strategy.x:
             return Keep(tuple(self._random.sample(message.entries, strategy.x)), len(message.entries))
         return message
@@ -343,7 +348,7 @@ class InMemoryDirectories:
     async def _read_pairs(self, *, reread: bool) -> None:
         """Read all AV-pairs of names in this node's shares, so that lookups of several pairs can be answered.
 
-        ``reread`` states whether pairs that were read long ago are also read.
+        ``reread`` states whether pairs that were read long ago are read again.
         """
         wanted = self._shares.unread_names(reread=reread)
         for first in range(0, len(wanted), _MAX_DESCRIBED):

@@ -264,7 +264,10 @@ class Node:
             self._trimmed_cursor = cursor
 
     async def _record_poll_rates(self) -> None:
-        """Store the poll rates that have changed, of a limited number of channels, so that polls are not delayed."""
+        """Store poll rates that have changed.
+
+        One call stores those of a limited number of channels, so that polls are not delayed.
+        """
         plans, fleet_s = self.protocol.plans, self.clock.wall_s()
         self._by_level.set({str(level): count for level, count in plans.count_by_level().items()})
         self._by_constraint.set({each.value: count for each, count in plans.count_by_constraint(fleet_s).items()})
@@ -310,7 +313,7 @@ class Node:
         await self._store.node_inboxes.send(self._context.peers.messages.post(inbox_messages))
 
     async def _invite_helpers(self, channel_id: ChannelId, count: int) -> None:
-        """Send requests to help with the fan-out of a channel to up to ``count`` other workers."""
+        """Request up to ``count`` other workers to help with the fan-out of a channel."""
         message = InboxMessage("fanout", self.info.id, channel_id.encode())
         helpers = choose_helpers(self.ring, channel_id, self.info, count)
         await self._store.node_inboxes.send([(node_id, message) for node_id in helpers])
@@ -367,5 +370,5 @@ class Node:
 
 
 def _channel_of(message: InboxMessage) -> ChannelId:
-    """Return the channel id that is the payload of ``message``; a malformed payload becomes an id of no channel."""
+    """Return the channel id in the payload of ``message``; for a malformed payload, an id that no channel has."""
     return message.payload.decode(errors="replace")

@@ -23,7 +23,7 @@ log = structlog.get_logger(__name__)
 
 
 class RingMembership:
-    """The membership of one node of a worker, under one id after the other."""
+    """The membership of one node of a worker. After each loss of the lease, the node joins again under a new id."""
 
     def __init__(self, worker: NodeInfo, store: Store, ttl_s: float) -> None:
         """Create the membership of a node of the process ``worker``, whose lease is valid for ``ttl_s`` seconds."""

@@ -24,8 +24,8 @@ _RESPONSE_TIMEOUT_S = 2.0
 def choose_ports(file: Path, requested: Mapping[str, int]) -> dict[str, int]:
     """Return a port for each name in ``requested``, and save the ports in ``file`` (JSON).
 
-    A requested port of 0 means the port that an earlier call saved in ``file`` if it is free, else any free port.
-    Raises :class:`OperationalError` if a requested port is in use.
+    A requested port of 0 means any free port. The port that an earlier call saved in ``file`` is preferred. Raises
+    :class:`OperationalError` if a requested port is in use.
     """
     saved: dict[str, int] = {}
     with contextlib.suppress(FileNotFoundError, msgspec.DecodeError):

@@ -7,7 +7,7 @@ from service.embedded.child_process import GRACE_S, LAST_GRACE_S, START_TIMEOUT_
 from service.errors import OperationalError
 
 _STABLE_AFTER_S = 20.0
-"""A child that ran for this long resets the count of its consecutive exits."""
+"""If a child ran for longer than this before its exit, its exits are counted from 1 again."""
 
 
 def restart_delay_s(exits: int) -> float:

@@ -68,8 +68,8 @@ def canonical_url(text: str) -> str:
 def redirect_target(base: str, location: str) -> str:
     """Return the absolute, validated target of a redirect from ``base`` with the Location header ``location``.
 
-    Tracking parameters are kept: some publishers redirect every URL to one with these parameters, so that to remove
-    them would cause an endless loop. Raises :class:`BadUrl`.
+    Tracking parameters are kept: some publishers redirect each URL without these parameters to one with them, so
+    removing them would cause an endless loop. Raises :class:`BadUrl`.
     """
     location = location.strip(" \t")
     _reject_characters(location)
@@ -117,13 +117,16 @@ def without_selector(channel_url: str) -> str:
 
 
 def channel_id(canonical: str) -> ChannelId:
-    """Return the channel's id, the SHA-1 of its canonical URL in hex; it determines which nodes poll the channel."""
+    """Return the channel's id, the SHA-1 of its canonical URL in hex.
+
+    The id determines which nodes poll the channel.
+    """
     return hashlib.sha1(canonical.encode(), usedforsecurity=False).hexdigest()
 
 
 @functools.lru_cache(_MAX_CACHED_HOSTS)
 def host_of(url: str) -> str:
-    """Return the host of a canonical URL, an IPv6 address without its brackets."""
+    """Return the host of a canonical URL; an IPv6 address is returned without brackets."""
     return urlsplit(url).hostname or ""
 
 

@@ -1,11 +1,11 @@
-"""The diagnosis of a channel from the results of its polls, when to notify its subscribers, and the back-off of polls.
+"""The health of channels: their diagnosis from poll results, notices to subscribers, and the back-off of polls.
 
 Each poll result is classified as a *symptom*. Successive polls with the same symptom form *evidence*, which the store
 keeps with the channel. A diagnosis needs several nodes and some time: a channel is not declared dead because of one
 node's network, one bad day, or a publisher that requests a pause. ``network_outage_detector`` holds back failures that
 this node's own network may have caused.
 
-The *back-off* is the shortest interval between polls of a failing channel: the longer its polls have failed, the less
+The *back-off* is the minimum interval between polls of a failing channel: the longer its polls have failed, the less
 often it is polled. It is the time f for which the channel has failed so far, at most ``LONGEST_BACKOFF_S``. A recovery
 is therefore detected after at most twice the duration of the failure. The time between two failed polls counts only in
 part, because the channel may have worked in between: a failed poll t seconds after the previous one increases f by
@@ -22,21 +22,21 @@ from service.model import NodeId, Notice, PollResult
 
 DAY_S = 86_400.0
 MIN_OBSERVERS = 2
-"""A channel counts as moved or dead only if this number of nodes have observed the symptom, or all nodes that poll the
-channel if these are fewer."""
+"""Minimum number of nodes that must have observed the symptom before a channel counts as moved or dead. If fewer nodes
+poll the channel, all of them must have observed it."""
 PERMANENT_POLLS = 3
 PERMANENT_AFTER_S = DAY_S
 """A redirect or a 410 status counts as permanent after ``PERMANENT_POLLS`` successive polls that span at least this
 time."""
 DEAD_AFTER_S = 30 * DAY_S
 DEAD_POLLS = 30
-"""A channel with the symptom ``FAILING`` is dead after this number of successive polls that span at least
-``DEAD_AFTER_S``. The time alone is not sufficient: a fleet that was stopped for that time has polled only before and
-after."""
+"""Minimum number of successive polls with the symptom ``FAILING`` after which a channel is dead. They must also span at
+least ``DEAD_AFTER_S``. This time alone is not sufficient: a fleet that was stopped meanwhile has polled only before and
+after the stop."""
 QUARANTINE_POLLS = 3
 
 FIRST_BACKOFF_S = 900.0
-"""The first interval between two failed polls increases the back-off by at most this time."""
+"""Maximum back-off after the first two failed polls in succession."""
 LONGEST_BACKOFF_S = DAY_S
 
 HEALTHY = ""
@@ -68,10 +68,12 @@ class Evidence(msgspec.Struct, frozen=True, rename={"symptom": "charge"}):
 
 
 class ChannelHealth(msgspec.Struct, frozen=True):
-    """The health of a channel after a poll with ``symptom``.
+    """The health of a channel after a poll.
 
-    ``condition`` is the kind of the last notice that was sent to subscribers. ``backoff_s`` is the shortest interval
-    between polls while they fail, in seconds.
+    - ``symptom`` is the symptom of this poll.
+    - ``condition`` is the kind of the last notice that was sent to subscribers.
+    - ``backoff_s`` is the minimum interval in seconds between polls of a failing channel.
+    - ``evidence`` are the latest successive polls with the same symptom; None if there are none.
     """
 
     symptom: str
@@ -93,11 +95,12 @@ class PollReport(msgspec.Struct, frozen=True):
 
 
 def symptom_of(url: str, result: PollResult, permanent_url: str = "") -> str:
-    """Return the symptom of the channel ``url``, one of the constants above, according to the ``result`` of a poll.
+    """Return the symptom of the channel ``url`` according to the ``result`` of a poll.
 
-    ``permanent_url`` (canonical) is the target of the permanent redirects at the beginning of the redirect chain; ""
-    means that there were none. A channel that has moved permanently has the symptom ``MOVED_PREFIX`` + URL. This URL is
-    ``permanent_url``, with the selector of ``url`` if the channel watches a part of a page.
+    The symptom is ``HEALTHY``, ``GONE``, ``FAILING``, ``BUSY`` or ``PARSER_KILLED``; that of a channel that has moved
+    permanently is ``MOVED_PREFIX`` + URL. This URL is ``permanent_url``, with the selector of ``url`` if the channel
+    watches a part of a page. ``permanent_url`` (canonical) is the target of the permanent redirects at the beginning of
+    the redirect chain; "" means that there were none.
     """
     if is_success(result):
         page, mark, selector = url.partition("#")

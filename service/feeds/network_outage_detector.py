@@ -16,12 +16,12 @@ from service.feeds.canonical_urls import host_of
 from service.model import Channel, PollResult
 
 OUTAGE_HOSTS = 3
-"""Number of hosts that must newly fail, without a response of any host in between, for an outage."""
+"""Number of hosts that must begin to fail in succession for an outage. No host may respond in between."""
 ATTRIBUTION_TIMEOUT_S = 600.0
-"""Time for which a failure is held back at most; then it is attributed to the publisher."""
+"""Maximum time for which a failure is held back. Then it is attributed to the publisher."""
 
 UNCONFIRMED_OUTAGE_S = 3_600.0
-"""Time for which an outage is assumed at most if no failing host has responded before."""
+"""Maximum time for which an outage is assumed if no failing host has responded before."""
 
 _MAX_FAILING_HOSTS = 10_000
 _MAX_RESPONDING_HOSTS = 100_000

@@ -25,7 +25,8 @@ _MAX_PROBLEMS = 100
 _SHOWN_CHARS = 100
 _MAX_TAGS = 4 * MAX_OUTLINES
 _MAX_CHARS = 4_000_000
-"""Total length of the URLs, titles and tags in the result; each feed repeats the names of its folders."""
+"""Maximum total length of the URLs, titles and tags in the result. A folder's name counts once for each feed in the
+folder."""
 _ENTITY = re.compile(r"<!ENTITY", re.IGNORECASE)
 _STRAY_AMPERSAND = re.compile(r"&(?!(?:amp|lt|gt|quot|apos|#\d{1,7}|#x[0-9a-fA-F]{1,6});)")
 # From a bracket to the end of its line, so that the line of each tag is known; else up to the next bracket.
@@ -60,7 +61,10 @@ class _OutlineCollector:
         self._folders: list[str] = []
 
     def collect(self, text: str) -> None:
-        """Parse ``text``, a file that declares no entities. Raises :class:`UserError` if the file is not OPML."""
+        """Collect the feeds and the problems of the OPML file ``text``, which declares no entities.
+
+        Raises :class:`UserError` if the file is not OPML.
+        """
         parser = etree.XMLParser(
             target=self,  # type: ignore[arg-type]  # lxml requires fewer methods than its stubs declare
             encoding="utf-8",  # whatever the file declares

@@ -32,7 +32,7 @@ class EarliestPoll(msgspec.Struct, frozen=True):
     """The Unix time before which a channel is not polled.
 
     ``reasons`` are the hints that resulted in this time, as short English sentences. ``is_skipping`` states that
-    skipped hours or days end at that time.
+    skipped hours or days, in which the publisher wants no polls, end at that time.
     """
 
     not_before_s: float
@@ -44,8 +44,9 @@ def find_earliest_poll(headers: Mapping[str, str], hints: PollingHints, now_s: f
     """Return the earliest next poll of a channel at the Unix time ``now_s``.
 
     ``headers`` are those of a response with the status 200 or 304; their names are in lower case. ``hints`` are those
-    of the last document. A delay that they ask for is followed if it is at most a day, and ignored otherwise. If the
-    resulting time is in a skipped hour or on a skipped day, the result is the end of the skipped hours and days.
+    of the last document. A delay that the headers or hints request is followed if it is at most a day, and ignored
+    otherwise. If the resulting time is in a skipped hour or on a skipped day, the result is the end of the skipped
+    hours and days.
     """
     not_before_s, reasons = now_s, []
     for source, wait_s in _requested_waits(headers, hints, now_s):
@@ -65,7 +66,7 @@ def find_earliest_poll(headers: Mapping[str, str], hints: PollingHints, now_s: f
 
 
 def shortest_interval_s(hints: PollingHints) -> float:
-    """Return the shortest interval in seconds between polls that the hints ask for; 0.0 if they ask for none.
+    """Return the minimum interval in seconds between polls that the hints request; 0.0 if they request none.
 
     An interval that is longer than a day is ignored, as in :func:`find_earliest_poll`.
     """
@@ -92,13 +93,16 @@ def with_freshness(hints: PollingHints, headers: Mapping[str, str], now_s: float
 
 
 def parse_retry_after(value: str, now_s: float) -> float | None:
-    """Return the seconds that a ``Retry-After`` header (RFC 9110 §10.2.3) asks for, at most a week; None if invalid."""
+    """Return the delay in seconds that a ``Retry-After`` header requests, at most a week; None if it is invalid.
+
+    The header is defined in RFC 9110 §10.2.3. ``now_s`` is the Unix time.
+    """
     wait_s = _retry_after_s(value, now_s)
     return None if wait_s is None else min(wait_s, _MAX_RETRY_AFTER_S)
 
 
 def _requested_waits(headers: Mapping[str, str], hints: PollingHints, now_s: float) -> Iterator[tuple[str, float]]:
-    """Yield the hints that ask for a delay: the name of the hint's source, and the delay in seconds."""
+    """Yield the delays that headers and hints request, as pairs (name of the source, delay in seconds)."""
     if (lifetime := _lifetime(headers, now_s)) is not None:
         # The age is taken from the Age header alone (RFC 9111 §4.2.3), because publishers' clocks are wrong.
         yield lifetime[0], lifetime[1] - (_parse_seconds(headers.get("age", "")) or 0.0)
@@ -116,10 +120,10 @@ def _retry_after_s(retry_after: str, now_s: float) -> float | None:
 
 
 def _lifetime(headers: Mapping[str, str], now_s: float) -> tuple[str, float] | None:
-    """Return the source and the length in seconds of a response's freshness lifetime (RFC 9111 §4.2.1), or None.
+    """Return a response's freshness lifetime (RFC 9111 §4.2.1) as (header name, seconds); None if it has none.
 
-    ``max-age`` overrides ``Expires``; if there are several, the first is used. ``s-maxage`` is ignored, because it is
-    for shared caches.
+    ``max-age`` overrides ``Expires``. Of several ``max-age`` directives, the first is used. ``s-maxage`` is ignored,
+    because it is for shared caches.
     """
     directives = [directive.strip() for directive in headers.get("cache-control", "").lower().split(",")]
     if any(directive.partition("=")[0].rstrip() in ("no-cache", "no-store") for directive in directives):

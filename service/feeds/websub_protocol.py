@@ -75,7 +75,7 @@ class HubState(msgspec.Struct, frozen=True, omit_defaults=True, rename={"target"
 class HubCredentials(NamedTuple):
     """The random secret and token of a new subscription.
 
-    Nobody can guess them, and they are at most 199 bytes long (§5.1).
+    Nobody can guess them, and they are at most 199 bytes long (WebSub §5.1).
     """
 
     secret: str
@@ -83,7 +83,7 @@ class HubCredentials(NamedTuple):
 
 
 class IntentVerification(NamedTuple):
-    """A hub's request that verifies the subscriber's intent (§5.3) or denies the subscription (§5.2).
+    """A hub's request that verifies the subscriber's intent (WebSub §5.3) or denies the subscription (§5.2).
 
     ``mode`` and ``topic`` state the intent that is verified or denied. ``lease_seconds`` is the text that the hub has
     sent.
@@ -160,10 +160,11 @@ def leave_hub(state: HubState, credentials: HubCredentials) -> HubState | None:
 
 
 def request_form(state: HubState, callback: str) -> dict[str, str]:
-    """Return the form fields of the request to the hub (§5.1); the hub calls back the URL ``callback``.
+    """Return the form fields of the request to the hub (WebSub §5.1).
 
-    In the state ``leaving`` the request is to unsubscribe, otherwise to subscribe. Deviation: the secret is also sent
-    to hubs without TLS, where it still excludes senders who can only guess it.
+    ``callback`` is the URL that the hub calls back. In the state ``leaving`` the request is to unsubscribe, otherwise
+    to subscribe. Deviating from WebSub, the secret is also sent to hubs without TLS; it then still protects against
+    senders who cannot read the request.
     """
     about = {"hub.callback": callback, "hub.topic": state.target.topic}
     if state.status == "leaving":
@@ -174,10 +175,10 @@ def request_form(state: HubState, callback: str) -> dict[str, str]:
 def verify_intent(
     state: HubState, intent: IntentVerification, now_s: float, credentials: HubCredentials
 ) -> VerificationResult:
-    """Return the response and the next state when the hub verifies the intent (§5.3) or denies it (§5.2).
+    """Return the response and the next state after a hub's verification of intent (WebSub §5.3) or denial (§5.2).
 
-    Only an intent that matches the state is confirmed, so that nobody else can request in this service's name.
-    ``now_s`` is the Unix time. ``credentials`` are used if a new subscription begins.
+    Only an intent that matches the state is confirmed, so that nobody else can subscribe or unsubscribe in this
+    service's name. ``now_s`` is the Unix time. ``credentials`` are used if a new subscription begins.
     """
     if intent.topic != state.target.topic:
         return VerificationResult(False, state)
@@ -199,7 +200,10 @@ def verify_intent(
 
 
 def is_signature_valid(secret: str, signature: str, body: bytes) -> bool:
-    """Return whether ``signature``, the ``X-Hub-Signature`` header (``METHOD=HEX``, §7), is valid for ``body``."""
+    """Return whether ``signature`` is valid for ``body``.
+
+    ``signature`` is the value of the ``X-Hub-Signature`` header, which has the form ``METHOD=HEX`` (WebSub §7).
+    """
     method, _, received = signature.strip().partition("=")
     if method not in _DIGESTS:
         return False
@@ -214,8 +218,9 @@ def _start(choice: HubTopic | None, credentials: HubCredentials, since_s: float 
 def _choose_hub(state: HubState | None, hubs: Sequence[str], topic: str) -> HubTopic | None:
     """Return the hub at which the feed should be subscribed; None if the feed has no hub.
 
-    This is the current hub if the feed still lists it. If the feed does not list it, or if the current hub has refused
-    and another hub is listed, it is the first other hub of ``hubs``.
+    The current hub is kept while ``hubs`` contains it, unless it has refused and ``hubs`` contains another hub.
+    Otherwise the result is the first hub of ``hubs`` that is not the current hub. ``topic`` is the URL by which the
+    hubs identify the feed.
     """
     urls = [web_link(hub) for hub in hubs[:_MAX_HUBS]]
     choices = [HubTopic(url, topic) for url in urls if url and topic]

@@ -1,8 +1,8 @@
 """The address guard against server-side request forgery: the addresses and ports that a socket may connect to.
 
 No connection is made to an address that is not public, unless the operator allows its network (guarantee I6). A
-link-local address, or the address of a cloud's metadata service, is allowed only by a network that lies within these
-ranges. Loopback and addresses that stand for others (NAT64, 6to4, Teredo) cannot be allowed.
+link-local address, or the address of a cloud's metadata service, is allowed only by a network that has no other
+addresses than these. Loopback and addresses that stand for others (NAT64, 6to4, Teredo) cannot be allowed.
 
 ``ipaddress.is_global`` alone permits multicast, NAT64, 6to4 and some special-purpose ranges (RFC 6890 and the IANA
 registries), so these are listed here.
@@ -87,7 +87,8 @@ def is_internal(address: str) -> bool:
 def _is_allowed(address: str, allowed_networks: Collection[Network]) -> bool:
     """Return whether one of ``allowed_networks`` allows ``address``, which is not public.
 
-    Link-local addresses and those of metadata services are allowed only by a network within their ranges.
+    Link-local addresses and those of metadata services are allowed only by a network that has no other addresses than
+    these.
     """
     ip = _unmapped(address)
     networks = [network for network in allowed_networks if ip in network]

@@ -48,7 +48,8 @@ _MAX_HEADER_FIELD_BYTES = 16 * 1024
 _MAX_CONNECTIONS = 256
 _MAX_CONNECTIONS_PER_HOST = 4
 _KEEP_ALIVE_S = 4.0
-"""Less than the 5 s after which many servers close a connection: a request sent at that moment is lost."""
+"""Time for which an idle connection to a publisher is kept open. It is less than the 5 s after which many servers close
+a connection, because a request that is sent at that moment is lost."""
 _MAX_CACHED_URLS = 10_000
 _MAX_REASON_CHARS = 60
 
@@ -85,16 +86,22 @@ def create_fetcher(settings: Settings) -> "Fetcher":
 class FetchResult(msgspec.Struct, frozen=True):
     """The result of a successful fetch.
 
-    The validators are the ETag, the date and the hash of a version; by them the next request finds out whether the
-    document has changed. ``body`` is None if it has not changed since the version of the request's validators: the
-    status was 304, or the bytes are equal. ``partial`` states that the body has only the entries that are new since
-    that version (RFC 3229 with ``A-IM: feed``). ``links`` are the WebSub hubs in the ``Link`` headers; they are only
-    set if there is a body.
-
-    ``url`` is the URL of the response. ``permanent_url`` (canonical) is the target of the permanent redirects at the
-    beginning of the redirect chain; None if there are none. ``headers`` are selected headers with lower-case names.
-    ``address`` is the publisher's IP address. ``private`` states that this address, or the address of a server that
-    redirected the request, is not public. ``took_s`` is the duration in seconds.
+    - ``status`` and ``url`` are those of the response.
+    - ``body`` is None if it has not changed since the version of the request's validators: the status was 304, or the
+      bytes are equal.
+    - ``headers`` are selected headers with lower-case names.
+    - ``validators`` are the ETag, the date and the hash of a version. By them the next request finds out whether the
+      document has changed.
+    - ``private`` states that the publisher's address, or the address of a server that redirected the request, is not
+      public.
+    - ``permanent_url`` (canonical) is the target of the permanent redirects at the beginning of the redirect chain;
+      None if there are none.
+    - ``took_s`` is the duration in seconds.
+    - ``retry_after_s`` is the delay in seconds that the ``Retry-After`` header requests; None if there is none.
+    - ``partial`` states that the body has only the entries that are new since the version of the request's validators
+      (RFC 3229 with ``A-IM: feed``).
+    - ``links`` are the WebSub hubs in the ``Link`` headers. They are set only if there is a body.
+    - ``address`` is the publisher's IP address.
     """
 
     status: int

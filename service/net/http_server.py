@@ -30,20 +30,23 @@ HEADERS_TIMEOUT_S = 20.0
 """Deadline for the headers of a request, from its first byte or from the opening of the connection."""
 BODY_TIMEOUT_S = 20.0
 MIN_BYTES_PER_S = 16_384
-"""The deadline for a body is ``BODY_TIMEOUT_S`` plus the time that the received bytes take at this rate."""
+"""Minimum rate at which the body of a request must arrive. The deadline for a body is ``BODY_TIMEOUT_S`` plus the time
+that the received bytes take at this rate."""
 WRITE_TIMEOUT_S = 60.0
-"""Largest time in which a client reads nothing of a response."""
+"""Maximum time in which a client reads nothing of a response."""
 IDLE_TIMEOUT_S = 75.0
-"""Longer than the 60 s for which nginx keeps connections; else it could send a request while the server closes."""
+"""Time after which an idle connection is closed. It is longer than the 60 s for which nginx keeps connections;
+otherwise nginx could send a request while the server closes the connection."""
 MAX_CONNECTIONS = 500
 MAX_CONNECTIONS_PER_ADDRESS = 100
-"""Connections of an IPv4 address or an IPv6 /64. It does not apply to trusted proxies, which serve all clients."""
+"""Maximum number of connections from an IPv4 address or an IPv6 /64 network. The limit does not apply to trusted
+proxies, which serve all clients."""
 MAX_PIPELINED_BYTES = 64 * 1024
-"""Bytes of further requests that a client may send while one is handled."""
+"""Maximum number of bytes of further requests that a client may send while one request is handled."""
 
 _MAX_LINE_BYTES = 64 * 1024
-"""Longest request line that aiohttp accepts. Most requests with a longer URL than the application allows are still
-within this limit, so that the application answers them with its own message."""
+"""Maximum length of a request line for aiohttp. It exceeds the application's own limit on URLs, so that the application
+answers most requests with too long a URL with its own message."""
 _MAX_HEADERS = 64
 _LINGER_S = 5.0
 

@@ -1,9 +1,9 @@
 """The client for files on XMPP servers (XEP-0363). It uploads files, and downloads files from the bot's own server.
 
 The XMPP server determines upload URLs, which may point to any host. The address guard therefore applies to them, and
-TLS is required, because the upload carries an authorization header. The URL prefix of the own server's files may be
-exempt, because that server need not be public. Files that people have uploaded elsewhere are not read here; workers
-fetch them like any other untrusted URL.
+TLS is required, because the upload carries an authorization header. The files of the bot's own server may be exempt,
+because that server need not be public. Files that people have uploaded elsewhere are not read here; workers fetch them
+like any other untrusted URL.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -24,11 +24,11 @@ _SUCCESS: Final = range(200, 300)
 
 
 class HttpUploadClient:
-    """Uploads files to XMPP servers, and downloads files from the own server.
+    """Uploads files to XMPP servers, and downloads files from the bot's own server.
 
-    ``own_url`` is the URL prefix of the own server's files; "" means that there is none. ``own_host`` is the host to
-    connect to for these files; "" means the host in the URL. ``guard`` decides about connections to other servers, on
-    any port.
+    ``own_url`` is the URL prefix of the files on the bot's server; "" means that there is none. ``own_host`` is the
+    host to connect to for these files; "" means the host in the URL. ``guard`` decides about connections to other
+    servers, on any port.
     """
 
     def __init__(self, own_url: str, own_host: str, guard: AddressGuard) -> None:
@@ -37,7 +37,7 @@ class HttpUploadClient:
         self._guard = guard
 
     def is_own(self, url: str) -> bool:
-        """Return whether ``url`` is the URL of a file on the own server."""
+        """Return whether ``url`` is the URL of a file on the bot's own server."""
         return bool(self._own_url) and url.startswith(self._own_url) and "/../" not in url
 
     async def write(self, url: str, body: bytes, headers: Mapping[str, str]) -> None:
@@ -49,7 +49,7 @@ class HttpUploadClient:
             pass
 
     async def read(self, url: str) -> bytes:
-        """Download a file from the own server. Raises the same errors as :meth:`write`, and :class:`TooLarge`."""
+        """Download a file from the bot's own server. Raises the same errors as :meth:`write`, and :class:`TooLarge`."""
         async with self._request("GET", url, None, {"Accept-Encoding": "identity"}) as response:
             body = await read_at_most(response, MAX_BODY_BYTES)
             if body is None:

@@ -1,8 +1,8 @@
 """Signatures of the requests and responses between workers: HMAC-SHA-256 with the cluster's secret.
 
 The signature of a request covers its sender, its recipient, the verb, the time, a nonce and the body. The signature of
-a response covers the request's nonce, so that it is not valid for another request. A nonce is accepted once within
-``WINDOW_S`` seconds, and a request from before or after that window is not accepted at all. Times are the fleet's
+a response covers the request's nonce, so that it is not valid for another request. A request is refused if it was sent
+more than ``WINDOW_S`` seconds before or after the present time, or if its nonce was used before. Times are the fleet's
 common time, that is, Redis's clock.
 """
 
@@ -20,7 +20,7 @@ SIGNATURE_HEADER = "Coronet-Seal"
 WINDOW_S = 30.0
 NONCE_BYTES = 12
 MAX_NONCES = 200_000
-"""Largest number of requests accepted within the window; it bounds the memory for nonces."""
+"""Maximum number of requests that are accepted within the time window; it bounds the memory for nonces."""
 
 _FORMAT = re.compile(r"coronet1 ([0-9a-f]{40}) (\d{1,16}) ([0-9a-f]{24}) ([0-9a-f]{64})")
 

@@ -1,7 +1,7 @@
 """Sites and networks, by which hosts, users and publishers are blocked, limited and counted.
 
-A site is a registrable domain: all hosts of it are one site. The server of a JID belongs to a site like the host of a
-URL. The network of an IP address is its /24 (IPv4) or its /48 (IPv6).
+A site is a registrable domain with all its hosts. The site of a user is that of the server in the user's JID. The
+network of an IP address is its /24 (IPv4) or its /48 (IPv6).
 """
 
 import ipaddress

@@ -247,7 +247,7 @@ VERSIONS: Final = Info("coronet_versions", "Versions of Coronet, Python and the 
 
 
 class GaugeShare:
-    """The amount that one overlay node adds to a process's gauge.
+    """The amounts that one overlay node adds to a process's gauge, one for each value of the gauge's label.
 
     A worker process can run several nodes, so the gauge shows the sum of their shares. The gauge has exactly one label.
     """
@@ -258,7 +258,7 @@ class GaugeShare:
         self._values: Mapping[str, float] = {}
 
     def set(self, values: Mapping[str, float]) -> None:
-        """Replace this share by ``values``, amounts by value of the label."""
+        """Replace the amounts of this share by ``values``, which maps values of the label to amounts."""
         for label in {*self._values, *values}:
             self._gauge.labels(label).inc(values.get(label, 0.0) - self._values.get(label, 0.0))
         self._values = dict(values)

@@ -17,7 +17,8 @@ from service.settings import is_tracing_enabled
 FIRST_STEP: Final = "found"
 """Name of the step that begins a trace: a poll detected the change."""
 _STEPS_PER_USER: Final = frozenset({"sent", "received"})
-"""Steps that occur thousands of times per second in a busy fleet; they are logged at level DEBUG."""
+"""Steps that are recorded for each user, in a busy fleet thousands of times per second. They are logged at level
+DEBUG."""
 
 log = structlog.get_logger(__name__)
 
@@ -26,10 +27,10 @@ class Tracing:
     """Records the steps of traces that take place in one process."""
 
     sink: Callable[..., None] | None = None
-    """Exports steps, if set, like :meth:`service.observability.otel_exporter.SpanExporter.export_step`.
+    """The function that exports steps, called like
+    :meth:`service.observability.otel_exporter.SpanExporter.export_step`; None if steps are not exported.
 
-    It must not block or raise.
-    """
+    It must not block or raise."""
 
     def record_step(self, trace_id: str, name: str, began_s: float, **attributes: str | int) -> None:
         """Log the step ``name`` of a trace, which began at ``began_s`` (Unix s) and ends now.

@@ -3,7 +3,8 @@
 A backup is a gzip file (RFC 1952). Its content is a sequence of frames: the length of the frame in bytes (4 bytes,
 big-endian), then the frame in msgpack. The first frame is the :class:`Header`, the last is the :class:`Footer` with the
 numbers of records and a checksum, and the frames between are the records (:mod:`service.store.backup.backup_records`).
-A file that ends early, has other content than its checksum says, or goes on after the footer is refused as a whole.
+A file is refused as a whole if it ends early, if its content does not match the checksum, or if it continues after the
+footer.
 """
 
 import gzip
@@ -34,15 +35,15 @@ from service.store.backup.backup_records import (
 from service.store.backup.export import StoreExport
 
 FORMAT: Final = 1
-"""Version of the format. A program refuses backups in a newer one."""
+"""Version of the format. A program refuses backups with a newer version."""
 _COMPRESSION_LEVEL: Final = 3
 _LENGTH_BYTES: Final = 4
 _MAX_FRAME_BYTES: Final = 512 * 1024 * 1024
-"""The maximum size of a value in Redis; a longer frame means that the file is damaged."""
+"""Maximum size of a frame, which is that of a value in Redis. A longer frame means that the file is damaged."""
 
 
 class Header(msgspec.Struct, frozen=True, array_like=True, tag="coronet backup"):
-    """First frame: the version of the format, the version of Coronet that wrote it, and ``origin``.
+    """The first frame of a backup: the version of the format, the version of Coronet that wrote it, and ``origin``.
 
     ``origin`` describes the store from which the backup was made, and when the backup began.
     """
@@ -70,7 +71,7 @@ class Counts(msgspec.Struct, array_like=True):
 
 
 class Footer(msgspec.Struct, frozen=True, array_like=True, tag="end"):
-    """Last frame: numbers of records, and the SHA-256 of all frames before it, including their length fields."""
+    """The last frame of a backup: numbers of records, and the SHA-256 of all other frames with their length fields."""
 
     counts: Counts
     checksum: bytes
@@ -233,7 +234,7 @@ async def back_up(settings: Settings, file: IO[bytes]) -> str:
 
 @contextmanager
 def new_file(name: str) -> Iterator[IO[bytes]]:
-    """Open a new file (mode 0600) for writing; with the ``name`` "-", standard output instead.
+    """Open a new file (mode 0600) for writing. If ``name`` is "-", standard output is used instead.
 
     The file gets its name when the context ends without an error, so an incomplete file never has this name. Raises
     :class:`UserError` if the file cannot be written.

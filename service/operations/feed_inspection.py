@@ -27,9 +27,9 @@ class NextPoll(msgspec.Struct, frozen=True):
 
 
 class Item(msgspec.Struct, frozen=True):
-    """An entry with the values in its feed.
+    """An entry as its feed states it.
 
-    ``published`` is Unix time; None if it is absent or invalid.
+    ``published`` is Unix time; None if the date is absent or invalid.
     """
 
     id: str
@@ -80,8 +80,9 @@ def next_poll(settings: Settings, *, private: bool, retry_after_s: float | None,
     """Return the earliest time of the next poll, if the channel has one subscriber and is polled by one node.
 
     ``retry_after_s`` is the number of seconds in the response's header Retry-After, or None. ``hint_s`` is the number
-    of seconds that the publisher's polling hints, such as RSS's ``ttl``, ask clients to wait, or 0. ``private`` states
-    that the publisher's address is not public; polling hints and limits per hour do not apply to such publishers.
+    of seconds that the publisher's polling hints, such as RSS's ``ttl``, request between polls, or 0. ``private``
+    states that the publisher's address is not public; polling hints and limits per hour do not apply to such
+    publishers.
     """
     policy = settings.policy()
     interval_s, per_hour = policy.poll_interval_s / policy.most_polls_per_node, policy.most_polls_per_hour(1)

@@ -11,10 +11,11 @@ from typing import Final
 from service.corona.optimizer.poll_explanation import BindingConstraint
 
 ONE_BOUND_SHARE: Final = 0.9
-"""Largest share of all channels with the same constraint for which there is no warning."""
+"""Share of all channels with the same constraint above which :func:`one_bound_warning` returns a warning."""
 
 MIN_CHANNELS: Final = 10
-"""Minimum number of channels for the warning: with fewer, a constraint that all share may be a coincidence."""
+"""Minimum number of channels for which :func:`one_bound_warning` returns a warning. With fewer channels, a constraint
+that all share may be a coincidence."""
 
 BOUND_LABELS: Final = {
     BindingConstraint.NONE: "regular share of all polls",

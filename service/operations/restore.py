@@ -36,7 +36,7 @@ from service.store.client.erasure_file import ERASURES_KEPT_DAYS, ErasureFile
 
 _RECORDS_PER_WRITE: Final = 100
 _STOP_TIMEOUT_S: Final = 10.0
-"""How long to wait for programs that have just been stopped. A killed program counts as running until its lease in
+"""Maximum time to wait for programs that have just been stopped. A killed program counts as running until its lease in
 Redis expires, which takes less than this by default."""
 _CHECK_INTERVAL_S: Final = 0.5
 _DAY_S: Final = 86_400

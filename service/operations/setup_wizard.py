@@ -57,15 +57,18 @@ listen: # keep the entries that are there, and add this one
 
 
 class SetupRefused(UserError, code="setup-refused"):
-    """The answers are invalid, a check failed, or the settings file exists already."""
+    """Raised if the answers are invalid, a check failed, or the settings file exists already."""
 
 
 class Answers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The answers to the five questions; those of ``--answers`` are JSON with these names.
+    """The answers to the five questions; the file of ``--answers`` is JSON with these names.
 
-    ``domain`` is the domain of the XMPP server, and ``server`` its software. ``xmpp_jid`` "" means
-    ``coronet@feeds.DOMAIN`` for a component and ``coronet@DOMAIN`` for an account. ``xmpp_password`` "" means a new
-    secret for a component. ``public_url`` "" means that only this machine reaches the console.
+    - ``domain``: the domain of the XMPP server
+    - ``server``: the software of the XMPP server
+    - ``xmpp_jid``: the bot's address; "" means ``coronet@feeds.DOMAIN`` for a component, ``coronet@DOMAIN`` for an
+      account
+    - ``xmpp_password``: the component's secret or the account's password; "" means a new secret for a component
+    - ``public_url``: the console's URL for other machines; "" means that only this machine reaches the console
     """
 
     domain: str
@@ -123,7 +126,7 @@ def snippet(answers: Answers) -> str:
 
 
 async def check_redis(settings: Settings) -> list[CheckResult]:
-    """Check that Redis answers, its version, its append-only file and its eviction policy."""
+    """Check whether Redis answers, and check its version, its append-only file and its eviction policy."""
     return [each for each in await check_store(settings) if each.name.startswith(("Redis", "Store"))]
 
 
@@ -185,11 +188,12 @@ def _existing(config: Path) -> dict[str, object]:
 
 
 def run(config: Path, console: Console, answers: Path | None, *, overwrite: bool) -> bool:
-    """Write the settings file ``config`` with the answers to questions on ``console``, or in the file ``answers``.
+    """Write the settings file ``config`` with answers that are given on ``console`` or in the file ``answers``.
 
-    Return whether ``config`` was written after the questions, or whether all checks of the answers in a file succeeded.
-    With a file, an existing ``config`` is replaced only if ``overwrite`` is set. Raises :class:`SetupRefused`, and
-    :class:`service.settings.SettingsInvalid` for invalid values of settings.
+    If ``answers`` is None, the questions are asked on ``console``, and the result states whether ``config`` was
+    written. Otherwise an existing ``config`` is replaced only if ``overwrite`` is set, and the result states whether
+    all checks of the answers succeeded. Raises :class:`SetupRefused`, and :class:`service.settings.SettingsInvalid` for
+    invalid values of settings.
     """
     if answers is None:
         return _Wizard(config, console).run()

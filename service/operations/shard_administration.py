@@ -49,7 +49,7 @@ class Shards(msgspec.Struct, frozen=True):
 
     ``capacity`` is the maximum load of a keyspace, in deliveries per second. ``moves`` describes the moves in progress,
     which are splits and merges. ``redis_nodes`` are the nodes of a Redis Cluster that have keyspaces in use; () for a
-    single Redis.
+    standalone Redis.
     """
 
     key_bits: int

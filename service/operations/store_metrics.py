@@ -29,7 +29,7 @@ async def update_store_gauges(store: Store) -> None:
 
 
 async def read_infos(store: Store) -> list[RedisInfo]:
-    """Return the fields of INFO of the only Redis, or of each primary of a cluster that replies.
+    """Return the fields of INFO of a standalone Redis, or of each primary of a Redis Cluster that replies.
 
     Raises StoreUnavailable.
     """

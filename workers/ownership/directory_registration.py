@@ -28,13 +28,14 @@ from workers.polling.due_queue import DueQueue
 
 REFRESH_INTERVAL_S = NAME_TTL_S / 3
 SECRECY_RECHECK_S = 300.0
-"""How often a channel with a secret in its URL is examined again, in case its URL has changed."""
+"""Interval at which a channel with a secret in its URL is examined again, in case its URL has changed."""
 RETRY_INTERVAL_S = 30.0
-"""Time after which a failed registration is repeated."""
+"""Time after which a failed registration is retried."""
 CHECK_INTERVAL_S = DAY_S
 """Time between two checks of the entries of a channel."""
 MAX_CHECKS = 50
-"""Maximum number of channels whose entries are checked in one call, concurrently, so that they share round trips."""
+"""Maximum number of channels whose entries are checked in one call. They are checked concurrently, so that their
+requests to the store share round trips."""
 MAX_DUE = 500
 """Maximum number of channels that are registered in one call. A node that takes over the channels of a dead node has
 more urgent work, and their registered names stay valid for hours."""
@@ -47,8 +48,8 @@ class DirectoryRegistrar:
     """Registers the channels of one node, and decides when each of them is due again.
 
     Only public channels are registered: those with enough subscribers, and those that an admin has listed. The store
-    has the registered names; this class has only the times at which channels are due. It has no memory of other
-    channels, which most channels are.
+    has the registered names; this class has only the times at which channels are due. Most channels are not public and
+    take no memory here.
     """
 
     def __init__(self, store: Store, clock: Clock, least_subscribers: int) -> None:

@@ -25,9 +25,9 @@ class DormancyPolicy:
         self._expected_s[channel_id] = now_s
 
     def take_expected(self, now_s: float) -> list[ChannelId]:
-        """Return the channels that are kept for users who are about to subscribe.
+        """Return the channels that are kept for users who are about to subscribe; forget those whose minute is over.
 
-        A channel that has been kept for a minute is in the result for the last time. ``now_s`` is monotonic time.
+        ``now_s`` is monotonic time.
         """
         expected = list(self._expected_s)
         self._expected_s = {

@@ -34,14 +34,15 @@ from workers.ownership.saved_search_alerts import SavedSearchAlerts
 
 PAGE_SIZE: Final = 500
 DIVIDE_FROM: Final = 20_000
-"""Number of subscribers from which a fan-out is divided into units: 0.4 s of processor time of one worker."""
+"""Number of subscribers from which a fan-out is divided into units. A fan-out to this number of subscribers takes 0.4 s
+of processor time of one worker."""
 UNIT_SIZE: Final = 4_000
-"""Maximum of the mean number of subscribers per unit. The number of units is the smallest power of two that keeps it.
-Units of half this size would take 5 % more processor time in all."""
+"""Maximum mean number of subscribers per unit. The number of units is the smallest power of two for which the mean does
+not exceed this maximum. Units of half this size would take 5 % more processor time in all."""
 UNITS_PER_WORKER: Final = 2
-"""Least number of units per participating worker, so that all workers end at about the same time."""
+"""Minimum number of units per participating worker, so that all workers end at about the same time."""
 MAX_HELPERS: Final = 3
-"""Largest number of helpers of one fan-out. Redis uses as much processor time for a fan-out as a worker does, so more
+"""Maximum number of helpers of one fan-out. Redis uses as much processor time for a fan-out as a worker does, so more
 helpers would hardly speed it up."""
 _WAIT_S: Final = 0.1
 """Interval at which the units of other workers are checked while no unit is left to claim."""
@@ -50,7 +51,7 @@ _log = structlog.get_logger(__name__)
 
 
 Invite = Callable[[ChannelId, int], Awaitable[None]]
-"""Called with a channel and a number: requests that up to so many other workers call :meth:`FanOut.help`."""
+"""Called with a channel and a number n: requests up to n other workers to call :meth:`FanOut.help` for the channel."""
 
 
 async def _invite_nobody(_channel_id: ChannelId, _count: int) -> None:
@@ -60,7 +61,7 @@ async def _invite_nobody(_channel_id: ChannelId, _count: int) -> None:
 def choose_helpers(ring: RingView, channel_id: ChannelId, owner: NodeInfo, count: int) -> list[NodeId]:
     """Return up to ``count`` nodes that can help ``owner`` with the fan-out of a channel: those nearest to the channel.
 
-    No two nodes, including the owner, are in the same process.
+    At most one node of each process is returned, and none of the owner's process.
     """
     by_id = {node.id: node for node in ring.nodes}
     processes = {owner.process or owner.id: owner.id}

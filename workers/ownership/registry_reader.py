@@ -1,7 +1,8 @@
 """The reader of the channel registry, which finds the channels that a node owns.
 
 A node owns the channels to whose ids it is the nearest node of the ring. Its parts of the registry are read as a whole
-after the ring has changed, and again in the course of half an hour. Otherwise only channels that have changed are read.
+after the ring has changed, and again, one after the other, within half an hour. Otherwise only channels that have
+changed are read.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence

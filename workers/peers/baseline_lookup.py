@@ -60,8 +60,8 @@ class BaselineLookup:
 
     The cached baseline of a channel is the last one that this worker used. It may be newer than the baseline in the
     content of the channel's latest version, because a document can change without new entries. If the cached baseline
-    is lost, the baseline in the content replaces it. No entry is then sent twice, because it contains all entries that
-    were sent. A channel that was deleted and created again counts as another channel.
+    is lost, the baseline in the content replaces it. That baseline contains all entries that were sent, so no entry is
+    sent twice. A channel that was deleted and created again counts as another channel.
     """
 
     def __init__(

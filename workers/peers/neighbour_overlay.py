@@ -44,21 +44,23 @@ MAX_FILTER_BITS = 1 << 19
 MAX_ROW_DOCUMENTS = 64_000
 """Number of documents for which a row of ``MAX_FILTER_BITS`` is wide enough."""
 MAX_ROW_WORKERS = 64
-"""Largest number of workers whose documents are in one filter row, in a fleet of any size."""
+"""Maximum number of workers whose documents are in one filter row, in a fleet of any size."""
 _FIRST_WIDTH = 32 * MIN_WIDTH
 _NEW_MEASURED = 24
 _MEASURED_AGAIN = 4
 """Number of workers besides the neighbours whose round-trip times are measured again in one maintenance round."""
 _PINGS = 8
-"""Number of pings of a worker before the worker counts as far, because a busy machine delays some pings."""
+"""Maximum number of pings in one measurement. A worker counts as far only if all of them are slow, because a busy
+machine delays some pings."""
 _SAMPLES = 12
 _PING_TIMEOUT_S = 2.0
 _CHANGE_DELAY_S = 0.1
 """Changes of the cache within this time are sent together."""
 _READY_TIMEOUT_S = 3.0
 _READY_AFTER_MESSAGE_S = 0.3
-"""A worker that has just joined the ring delays its first lookups until it has received filters. The delay ends
-``_READY_AFTER_MESSAGE_S`` after the first message of a neighbour, and at the latest after ``_READY_TIMEOUT_S``."""
+"""Time from the first message of a neighbour until a new worker counts as ready. A worker that has just joined the ring
+delays its first lookups until it is ready, so that it has received filters; the maximum delay is
+``_READY_TIMEOUT_S``."""
 _ROUNDS_PER_FORGET = 3
 _ROUNDS_PER_MEASUREMENT = 12
 """Number of maintenance rounds after which known round-trip times are measured again."""
@@ -264,9 +266,10 @@ class NeighbourOverlay:
         self._update_metrics()
 
     async def _ping(self, peer: Peer) -> None:
-        """Measure the round-trip time to a worker, up to ``_PINGS`` times, until one time is that of a near worker.
+        """Measure the round-trip time to a worker repeatedly, until one measurement is that of a near worker.
 
-        Callers use the minimum, which excludes the time to open a connection and delays on a busy machine.
+        There are at most ``_PINGS`` measurements. Callers use the minimum, which excludes the time to open a connection
+        and delays on a busy machine.
         """
         for _ in range(_PINGS):
             began_s = self._clock.monotonic_s()

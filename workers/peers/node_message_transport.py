@@ -35,9 +35,9 @@ RETRY_S = 30.0
 """Time for which messages go through the inboxes after a worker has not accepted a request."""
 REQUEST_TIMEOUT_S = 2.0
 MAX_BATCH_BYTES = 512 * 1024
-"""Largest size of the messages in one request; a larger message goes through an inbox."""
+"""Maximum size of the messages in one request; a larger message goes through an inbox."""
 MAX_QUEUED_BYTES = 16 * 1024 * 1024
-"""Largest size of the queued messages to one worker; further messages go through the inboxes."""
+"""Maximum size of the queued messages to one worker; further messages go through the inboxes."""
 _MAX_RESPONSE_BYTES = 64 * 1024
 
 MessageHandler = Callable[[Sequence[InboxMessage]], Coroutine[Any, Any, None]]

@@ -1,7 +1,7 @@
 """The stream of messages between two neighbouring workers, in order and without gaps.
 
-Batches are sent one at a time, and again until they are accepted. After a gap, both ends start again from an empty
-state (:class:`service.location.messages.Stream`).
+Batches are sent one at a time. Each batch is sent again until it is accepted. After a gap, both ends start again from
+an empty state (:class:`service.location.messages.Stream`).
 """
 
 import asyncio
@@ -24,7 +24,7 @@ STREAM_VERB = "tell"
 _STREAM_BYTES = 8
 _MAX_BATCH_BYTES = MAX_REQUEST_BYTES - 1024
 _MAX_QUEUED_BYTES = 8 * 1024 * 1024
-"""Largest size of the queued messages to one worker; if it is exceeded, the stream to that worker is reset."""
+"""Maximum size of the queued messages to one worker; if it is exceeded, the stream to that worker is reset."""
 _MAX_ATTEMPTS = 4
 _RETRY_S = 0.7
 """Delay before a batch is sent again: other workers accept a new worker only after their next heartbeats."""

@@ -43,8 +43,8 @@ FAST_CPU_S = 0.3
 _SLOT_TIMEOUT_S = 5.0
 _MAX_BUCKETS = 10_000
 _MIN_CHARGE_AFTER_KILL_S = 1.0
-"""If a parser process was killed because of a document, at least so many seconds of parser time are charged for it.
-They include the start of a new process."""
+"""Minimum parser time in seconds that is charged for a document because of which a parser process was killed. It
+includes the start of a new process."""
 _LARGE_BYTES = 512 * 1024
 """Larger documents are parsed in the slow lane at once, because the fast lane's parser would hardly finish them."""
 
@@ -117,7 +117,7 @@ class LaneLimits(NamedTuple):
     """The limits of a lane.
 
     - ``slots``, ``per_site``, ``per_network``: the number of slots in total, of each site, and of each network
-    - ``unknown_network``: the number of slots of all publishers together whose network is not known yet
+    - ``unknown_network``: the total number of slots of all publishers whose network is not known yet
     - ``readers_per_network``: how many polls of one network may hold the lane's parser process or wait for it
     - ``cpu_s``: the processor time of one parser job in seconds; infinity means the parser's own limit
     """

@@ -17,7 +17,7 @@ from workers.polling.politeness import Politeness
 from workers.polling.publisher_requests import document_of, must_be_public
 
 _MAX_ARCHIVES = 3
-"""Largest number of archive documents that one poll reads after polls were missed."""
+"""Maximum number of archive documents that one poll reads after polls were missed."""
 _ARCHIVES_TIMEOUT_S = 20.0
 
 Detect = Callable[[tuple[Document, ...]], Awaitable[DetectionResult]]
@@ -37,9 +37,10 @@ class FeedArchives:
         """Fetch up to ``_MAX_ARCHIVES`` archive documents of a channel's feed, the newest first.
 
         ``findings`` is the result of comparing ``documents`` with the channel's baseline. If polls have missed entries,
-        it has the URL of the next older document, which is fetched. ``detect`` then compares all documents, and its
-        result may name another one. Returns the archives followed by ``documents``, and the result for all of them; if
-        no archive can be read, ``documents`` and ``findings``.
+        it has the URL of the next older document. This document is fetched, and ``detect`` compares all documents. If
+        the new result has a URL again, the next older document is fetched, and so on. Returns the archives followed by
+        ``documents``, and the result for all of them. If no archive can be read, returns ``documents`` and
+        ``findings``.
         """
         # An error in an archive does not invalidate the documents at hand.
         with contextlib.suppress(PublisherError, UserError, TimeoutError):

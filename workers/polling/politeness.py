@@ -22,7 +22,7 @@ from service.store.coordination.request_budgets import SECONDS_PER_HOUR, RateLim
 from workers.polling.poll_state import PollState
 
 BURST = 5
-"""Largest number of requests that a publisher may receive in quick succession."""
+"""Maximum number of requests that a publisher may receive in quick succession."""
 
 # A request arrives later than its token was taken. One token is held back, because this delay may vary by 1/rate.
 _GRANTED_BURST = BURST - 1
@@ -30,8 +30,8 @@ _GRANTED_BURST = BURST - 1
 _TOO_MANY_REQUESTS, _UNAVAILABLE = 429, 503
 _BUDGET_TIMEOUT_S = 20.0
 _HINT_SHARE = 0.95
-"""A channel is paused for this share of the interval that its publisher's hints ask for. Schedules keep the whole
-interval. If a poll was late, however, the next one, which is on time, begins after a little less than the interval."""
+"""Share of the interval requested by a publisher's hints for which the channel is paused. Schedules keep the whole
+interval, but after a late poll the next poll is on time, and so begins a little before the interval has passed."""
 _MAX_CACHED_HOSTS = 10_000
 
 
@@ -88,7 +88,7 @@ class Politeness:
             await self._acquire_in_turn(host, network.name, lambda: self._budgets.take_network(network))
 
     async def acquire_site(self, channel: Channel) -> None:
-        """Take the token for a request to a channel's site, which the caller has to send at once.
+        """Take the token for a request to a channel's site. The caller has to send the request at once.
 
         A caller that has to wait before sending must take another token; otherwise all waiting callers would send at
         the same time.
@@ -130,11 +130,11 @@ class Politeness:
             await self._budgets.pause(channel.id, pause_s)
 
     async def apply_polling_hints(self, state: PollState, headers: Mapping[str, str], now_s: float) -> None:
-        """Pause a public channel as long as its publisher's polling hints ask clients to wait.
+        """Pause a public channel according to its publisher's polling hints.
 
         Hints are, for example, RSS's ``ttl`` and ``skipHours`` in ``state``, and ``Cache-Control`` in the response's
-        ``headers``. ``now_s`` is the Unix time. The channel is not paused if its own budget requires at least this
-        wait.
+        ``headers``. ``now_s`` is the Unix time. The channel is not paused if its own budget already permits polls only
+        at longer intervals.
         """
         if state.channel.private:
             return

@@ -61,7 +61,7 @@ class _ScheduledChannel(msgspec.Struct, gc=False):
     """The due time of the last poll that has begun; it may be in the near future, because polls begin a little
     early."""
     update: DetectedUpdate | None = None
-    """The last detected update, until it has a version."""
+    """The last detected update; None after it has become part of a version."""
 
 
 class PollScheduler:
@@ -146,7 +146,7 @@ class PollScheduler:
     def _update_base(self, channel: _ScheduledChannel, effect: UpdateBase) -> None:
         """Advance a channel to the version that the owner has announced.
 
-        If the announcement does not contain the base of the version, the base is loaded before the next poll.
+        If the announcement does not describe the base (what polls compare with), it is loaded before the next poll.
         """
         announced, before = effect.announcement, channel.poll_state
         if before is None or announced is None or announced.base is None:

@@ -21,8 +21,8 @@ class PollState(msgspec.Struct, gc=False):
 
     The next poll compares the document with the *base*: the version of ``channel`` and its baseline. ``validators``
     make the request conditional (ETag, Last-Modified, hash of the body). They may be newer than the validators in the
-    store while the document contains no changes. They are never newer than the last confirmed version, so that changes
-    that were detected but not versioned are detected again.
+    store if later documents contained no changes. They never belong to a document whose changes have no version yet, so
+    that the next poll detects these changes again.
 
     - ``unversioned``: the documents, oldest first, with changes that have no version yet.
     - ``polling_hints``: the polling hints of the last document read here.
@@ -105,8 +105,8 @@ def channel_day(channel: Channel, now_s: float) -> int:
 def documents_to_compare(state: PollState, arrived: Document | None) -> tuple[Document, ...]:
     """Return the documents that the next comparison has to read, oldest first.
 
-    These are the documents with changes that have no version yet, and the one that has ``arrived``, or None. A short
-    feed may have dropped entries that still need a version.
+    These are the documents with changes that have no version yet, and ``arrived``, the new document, unless it is None.
+    The former are read again, because a short feed may have dropped entries that still need a version.
     """
     return state.unversioned if arrived is None else _limit((*_others(state, (arrived,)), arrived))
 

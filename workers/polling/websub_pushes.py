@@ -20,7 +20,7 @@ from workers.polling.poll_state import DetectedUpdate, PollState
 from workers.polling.poller import Poller
 
 _SLOT_TIMEOUT_S = 10.0
-"""How long pushed documents wait for a slot and the parser before the channel is polled instead."""
+"""Maximum time for which pushed documents wait for a slot and the parser. Then the channel is polled instead."""
 
 log = structlog.get_logger(__name__)
 

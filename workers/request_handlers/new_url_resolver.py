@@ -41,7 +41,7 @@ _MIN_FETCH_TIMEOUT_S = 1.0
 _TLS_TIMEOUT_S = 2.0
 
 _MAX_CACHED: Final = 16
-"""Largest number of cached results; small, because the baseline of a page may be as large as the page."""
+"""Maximum number of cached results. It is small, because the baseline of a page may be as large as the page."""
 _CACHE_TTL_S: Final = 600.0
 
 

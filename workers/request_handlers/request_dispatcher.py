@@ -59,7 +59,7 @@ _TIMEOUT_S = 9.0
 _OUTLINE_FETCH_TIMEOUT_S = 7.0
 _CONTENT_FETCH_TIMEOUT_S = 5.0
 _MAX_FEEDS = 1_000
-"""Largest number of feeds that are read from one outline (OPML); it limits the size of the reply."""
+"""Maximum number of feeds that are read from one outline (OPML); it limits the size of the reply."""
 _NO_CHANNEL = "There is no such channel."
 
 _T = TypeVar("_T")

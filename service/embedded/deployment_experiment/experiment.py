@@ -53,8 +53,8 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 Report = Callable[[str], None]
 
 OBSERVER = "observer@localhost"
-"""The user who is subscribed to every channel. A version of a channel has new or changed entries. The outbox of this
-user, a Redis stream, has the time at which each version was queued."""
+"""The user who is subscribed to every channel. The outbox of this user, a Redis stream, has the time at which each
+version (set of new or changed entries) of a channel was queued."""
 
 _CONCURRENT_CHANNELS = 64
 _USER_COUNT = 1_500
@@ -84,7 +84,7 @@ STEPS = 6
 async def deploy(setup: DeploymentSetup, report: Report) -> DeploymentResult:
     """Run a deployment and return its results. Raises :class:`OperationalError` if a process does not start.
 
-    ``report`` is called with the name of each of the ``STEPS`` steps when it begins.
+    There are ``STEPS`` steps. ``report`` is called at the beginning of each step, with the name of the step.
     """
     with tempfile.TemporaryDirectory(prefix="coronet-") as folder:
         plan = PublicationPlan(
@@ -225,7 +225,7 @@ async def _workers(setup: DeploymentSetup, redis_url: str, folder: Path, store: 
 def _shipped_limits() -> dict[str, str]:
     """Return the default limits of requests and polls, multiplied by ``COMPRESSION``, as environment variables.
 
-    One second of the experiment stands for ``COMPRESSION`` seconds, so it needs as many times more requests.
+    One second of the experiment stands for ``COMPRESSION`` seconds, so the rates of requests are higher by this factor.
     """
     settings = Settings()
     per_hour = ("max_polls_per_hour", "polls_per_hour_for_one_subscriber")
@@ -234,10 +234,10 @@ def _shipped_limits() -> dict[str, str]:
 
 
 def _hosts_file_prefix(folder: Path) -> tuple[str, ...]:
-    """Return the start of a command line that runs the rest with a hosts file of its own.
+    """Return the beginning of a command line that runs the rest of the line with its own hosts file.
 
     In this file, which is written to ``folder``, the host names of public channels have loopback addresses. It replaces
-    /etc/hosts only for this command, which runs in a mount namespace of its own (Linux).
+    /etc/hosts only for this command, which runs in its own mount namespace (Linux).
     """
     hosts = folder / "hosts"
     lines = ("127.0.0.1 localhost", *(f"{address} {name}" for name, address in SITES.items()))
@@ -255,9 +255,10 @@ def _cpu_s(child: Child) -> float:
 
 
 async def _read_version_times(store: Store, channels: Sequence[ChannelId]) -> VersionTimes:
-    """Return the time at which each entry was queued for delivery, with the version that introduced the entry.
+    """Return the time at which each entry was queued for delivery, by the number of its channel and its title.
 
-    The times are read from the outbox of the user ``OBSERVER``, who is subscribed to all channels.
+    An entry is queued with the version that introduced it. The times are read from the outbox of the user ``OBSERVER``,
+    who is subscribed to all channels. ``channels`` has the channels' ids in the order of their numbers.
     """
     number_of = {cid.encode(): number for number, cid in enumerate(channels)}
     queued = await store.redis.call("XRANGE", keys.outbox(keys.user_id(OBSERVER)), "-", "+")

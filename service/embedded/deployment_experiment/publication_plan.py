@@ -17,7 +17,7 @@ COMPRESSION = 30.0
 """Seconds of the paper per measured second: its poll interval of 30 minutes is one minute here."""
 
 SUBSCRIBERS_PER_CHANNEL = 20
-"""Corona §5.2: 150,000 subscriptions to 7,500 channels."""
+"""Mean number of subscribers per channel. Corona §5.2 has 150,000 subscriptions to 7,500 channels."""
 
 
 VersionTimes = Mapping[tuple[int, str], float]
@@ -35,9 +35,11 @@ class PublicationPlan(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class PublicationTimes:
-    """The publications of all channels.
+    """The publications of all channels. Each field has one element for each channel.
 
-    For each channel: the number of subscribers, the update interval (s), and the publication times (Unix s, ascending).
+    - ``subscribers``: the number of subscribers
+    - ``interval_s``: the update interval in seconds
+    - ``published_s``: the publication times (Unix s), in ascending order
     """
 
     subscribers: tuple[int, ...]
@@ -63,7 +65,8 @@ def draw_publication_times(plan: PublicationPlan) -> PublicationTimes:
 
 
 HOSTS = tuple(f"127.0.1.{number}" for number in range(1, 101))
-"""Channels are spread over many hosts, because workers limit the number of concurrent requests per host."""
+"""The addresses of the publisher. Channels are spread over many addresses, because workers limit the number of
+concurrent requests per host."""
 
 
 SITES = {f"site-{number}.example": host for number, host in enumerate(HOSTS)}

@@ -21,7 +21,7 @@ ARTICLE_HASH_BYTES = 8
 
 
 MAX_HASHED_ARTICLES = 100
-"""Only this many articles of a version, the first ones, get article hashes; later ones are delivered even as
+"""Maximum number of articles of a version that get article hashes. Further articles are delivered even if they are
 duplicates."""
 
 

@@ -14,7 +14,7 @@ MAX_CORRECTIONS = 3
 """Maximum number of edits of an entry that are reported."""
 MAX_EDITS_PER_POLL = 10
 SAMPLE_SIZE = 20
-"""Number of entries by whose edit counts the edit rate of a channel is estimated."""
+"""Number of entries from which the edit rate of a channel is estimated."""
 _MIN_EVIDENCE = 3
 
 
@@ -35,12 +35,17 @@ def select_edits(
 ) -> EditDecision:
     """Decide which edits of a document's known entries are reported.
 
-    ``is_edited`` states for each known entry of the document whether it differs from the previous version.
-    ``counts_before`` are the edit counts of these entries, followed by the counts of recent entries that the document
-    no longer lists. ``last_seen_days`` has, for each count, the day (since 1970) on which the entry was last seen.
-    ``quiet_until`` is the last day of the quiet period that the previous decision returned; ``today`` is also a number
-    of days since 1970. After the end of a quiet period, in which no edits are reported, the counts of entries that were
-    last seen before its end start again at zero.
+    Days are numbers of days since 1970.
+
+    - ``is_edited`` states for each known entry of the document whether it differs from the previous version.
+    - ``counts_before`` are the edit counts of these entries, followed by the edit counts of recent entries that the
+      document no longer lists.
+    - ``last_seen_days`` has, for each count, the day on which the entry was last seen.
+    - ``quiet_until`` is the last day of the quiet period that the previous decision returned. No edits are reported in
+      a quiet period.
+    - ``today`` is the current day.
+
+    After the end of a quiet period, the counts of entries that were last seen before its end restart at zero.
     """
     pairs = zip(counts_before, last_seen_days, strict=True)
     before = [0 if day <= quiet_until < today else count for count, day in pairs]

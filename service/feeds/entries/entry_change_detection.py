@@ -180,10 +180,10 @@ def _split(hashes: bytes) -> list[bytes]:
 def _select_edits(
     before: FeedState, known: Mapping[int, DocumentEntry], candidates: CandidateRows, *, today: int
 ) -> tuple[EditDecision, EditDecision]:
-    """Return two decisions about edits: for titles and for texts.
+    """Return two decisions about edits: the first for titles, the second for texts.
 
-    ``known`` are the document's entries that were known before, by the offsets of their rows. ``candidates`` has the
-    hashes that these entries had in the previous document. ``today`` is the number of days since 1970.
+    ``known`` maps row offsets to the document's entries that were known before. ``candidates`` has the hashes of these
+    entries in the previous document. ``today`` is the number of days since 1970.
     """
     pairs = [(item.hashes, candidates.hashes[offset]) if item.hashes else None for offset, item in known.items()]
     # Entries that are no longer listed show the edit rate, which matters only if an entry may have changed.
@@ -205,9 +205,9 @@ def _update_rows(
 ) -> bytes:
     """Return the rows of known entries after a document with the entries ``items``.
 
-    The rows of these entries are moved or added to the end, in reverse order of the document. ``last_seen`` has, by row
-    offset, the day and the edit counts to store for the entries that were known before. ``today`` is the number of days
-    since 1970.
+    The rows of these entries are moved or added to the end, in reverse order of the document. ``last_seen`` maps the
+    row offset of each entry that was known before to the day and the edit counts to store. ``today`` is the number of
+    days since 1970.
     """
     listed = []
     for item in reversed(items):
@@ -232,9 +232,10 @@ def _newest_first(items: Sequence[DocumentEntry], *, now_s: float) -> list[Docum
 
 
 def _published_since(first_poll_s: float, items: Sequence[DocumentEntry], *, now_s: float) -> list[DocumentEntry]:
-    """Return the entries dated at most a day before the first poll or later, and at most 3 entries without a date.
+    """Return the entries published since the first poll, and at most 3 entries without a date.
 
-    ``first_poll_s`` and ``now_s`` are Unix times.
+    The dates of entries may be up to a day before the first poll, because clocks differ. ``first_poll_s`` and ``now_s``
+    are Unix times.
     """
     dates = [_published_s(item.entry, now_s=now_s) for item in items]
     undated = [index for index, date in enumerate(dates) if date is None][:UNDATED_AT_START]

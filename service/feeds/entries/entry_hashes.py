@@ -164,10 +164,10 @@ def hash_entry(entry: ParsedEntry, *, homes: Collection[str]) -> EntryHashes:
 
 
 def is_edited(one: bytes, other: bytes) -> bool:
-    """Return whether ``one`` and ``other``, which are both title hashes or both gist hashes, show an edit.
+    """Return whether two hashes of a text show that the text was edited.
 
-    The result is True if both texts are complete and differ. A missing or truncated text never shows an edit, because
-    publishers change the length of excerpts.
+    ``one`` and ``other`` are both title hashes or both gist hashes. The result is True if both texts are complete and
+    differ. A missing or truncated text never shows an edit, because publishers change the length of excerpts.
     """
     return one != other and bool(one[-1] & other[-1] & 1)
 

@@ -2,9 +2,9 @@
 
 Most entries are exactly as in the channel's previous document; they are matched by their *fingerprint*, one hash of all
 fields that are read of an entry. The others are matched by *candidate keys*: a candidate key is one hash of an entry
-(of its id, target or text), or a pair of hashes, that may identify the entry. The key of an entry is its first
-candidate key, from the most to the least trustworthy, that no other entry of the document has and that no two known
-entries share. The entry is new if no known entry has that key.
+(of its id, target or text), or a pair of hashes, that may identify the entry. The candidate keys of an entry are tried
+from the most to the least trustworthy. The first one that no other entry of the document has, and at most one known
+entry has, is the *key* of the entry. The entry is new if no known entry has its key.
 
 - An id that several entries share therefore identifies an entry only together with its target, title or content.
 - If all ids of a document are new although at least half of its entries are known by all other fields, the publisher

@@ -104,11 +104,13 @@ def trim_rows(rows: bytes, *, largest_document: int, today: int) -> bytes:
 
 
 class CandidateRows(NamedTuple):
-    """The known entries that share a hash with an entry of the document, so that they may match it.
+    """The known entries that may match an entry of the document, because they share a hash with it.
 
-    ``hashes`` has the hashes of these known entries by the offsets of their rows. The other fields are by candidate
-    key, a value that may identify an entry: ``counts`` has the number of known entries with this key, and
-    ``last_offset`` the row offset of the known entry with this key that was seen last.
+    A candidate key is a value that may identify an entry.
+
+    - ``hashes`` maps the row offset of each of these known entries to the hashes of the entry.
+    - ``counts`` maps each candidate key to the number of known entries that have it.
+    - ``last_offset`` maps each candidate key to the row offset of the known entry that has it and was seen last.
     """
 
     hashes: dict[int, EntryHashes]
@@ -127,7 +129,7 @@ class CandidateRows(NamedTuple):
     def can_identify(self, key: CandidateKey, hashes: EntryHashes) -> bool:
         """Return whether ``key`` can identify an entry that has ``hashes``.
 
-        It can if no known entry has this key, or exactly one that does not contradict ``hashes``.
+        It can if no known entry has this key, or if exactly one known entry has it and does not contradict ``hashes``.
         """
         count = self.counts[key]
         return count == 0 or (count == 1 and not hashes.contradicts(self.hashes[self.last_offset[key]]))
@@ -140,9 +142,10 @@ def _scan(rows: bytes, lookup_hashes: Collection[bytes]) -> Iterable[int]:
 
 
 def _search_each(rows: bytes, lookup_hashes: Collection[bytes]) -> Iterable[int]:
-    """Return the offsets of the rows that contain the bytes of a hash in ``lookup_hashes``, at any position.
+    """Return the offsets of the rows that contain a hash in ``lookup_hashes`` at any byte position.
 
-    The result includes that of :func:`_scan`. For few hashes this function is faster.
+    The result includes all offsets that :func:`_scan` returns, and may include others. For few hashes this function is
+    faster.
     """
     found = set()
     for digest in lookup_hashes:

@@ -15,20 +15,21 @@ from service.feeds.entries.entry_hashes import HASH_BYTES
 from service.feeds.parsing.fast_parser_values import Element
 
 MAX_HASHED_ENTRIES = 300
-"""Largest number of entries for which element hashes are computed; it bounds the state. Longer documents are rare."""
+"""Maximum number of entries for which element hashes are computed; it bounds the state. Longer documents are rare."""
 
 MAX_NAMESPACES = 500
-"""Largest number of namespace declarations in a document for which element hashes are computed. lxml serializes an
+"""Maximum number of namespace declarations in a document for which element hashes are computed. lxml serializes an
 entry with all declarations that are in scope, and compares each of them with all others."""
 _MAX_SERIALIZED_RATIO = 8
-"""Largest ratio of the size of all serialized entries to that of the document; beyond it, no element hashes are
+"""Maximum ratio of the size of all serialized entries to that of the document; beyond it, no element hashes are
 computed."""
 
 
 class PreviousDocument(NamedTuple):
-    """The previous document of a channel: ``fingerprints`` of its entries by element hash, and its ``site`` hash.
+    """The hashes of a channel's previous document, by which unchanged entries are recognised.
 
-    The site hash covers the URLs of the channel and its site, on which fingerprints depend.
+    ``fingerprints`` maps the element hash of each entry to the entry's fingerprint. ``site`` is the hash of the URLs of
+    the channel and its site; fingerprints depend on these URLs.
     """
 
     fingerprints: Mapping[bytes, bytes]

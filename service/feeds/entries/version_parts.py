@@ -11,12 +11,11 @@ import msgspec
 from service.model import Change, Delta
 
 ArticleHashes = tuple[tuple[int, tuple[bytes, ...]], ...]
-"""The articles among a version's changes: pairs (position in the changes, hashes of 8 bytes).
+"""The hashes of the articles in a version: pairs (position in the version's changes, hashes of 8 bytes).
 
-The first hash identifies the entry within its channel. By it, the edits of an entry that was not delivered are left
-out. The other hashes are the article hashes, by which the same article is found in other channels
-(``duplicate_articles``).
-"""
+The first hash of each article identifies its entry within the channel. It serves to leave out the edits of an entry
+that was not delivered. The other hashes are the article hashes, by which the same article is found in other channels
+(``duplicate_articles``)."""
 
 
 class VersionParts(msgspec.Struct, frozen=True):
@@ -33,7 +32,8 @@ class VersionParts(msgspec.Struct, frozen=True):
 def select_part(delta: Delta, *, edits: bool, left_out: Collection[int] = ()) -> Delta:
     """Return ``delta`` with the changes of one part: the edits of known entries if ``edits``, else the news.
 
-    The changes at the positions ``left_out`` in ``delta`` are left out.
+    The news are all changes that are not edits of known entries. The changes at the positions ``left_out`` in ``delta``
+    are left out.
     """
     selected = (
         change for position, change in enumerate(delta.changes) if is_edit(change) is edits and position not in left_out
@@ -42,5 +42,5 @@ def select_part(delta: Delta, *, edits: bool, left_out: Collection[int] = ()) ->
 
 
 def is_edit(change: Change) -> bool:
-    """Return whether a change is an edit of an entry. A change of a page is not."""
+    """Return whether a change is an edit of an entry. A change of a page is never an edit."""
     return change.kind == "replacement" and not change.line

@@ -43,9 +43,10 @@ _BOILERPLATE = frozenset({"nav", "header", "footer", "aside", "form"})
 def parse_page(body: bytes, *, headers: Mapping[str, str], selector: str = "") -> ParsedPage:
     """Return the content of the page in ``body``, which was fetched with the response headers ``headers``.
 
-    With ``selector`` (CSS), the content is that of the matching elements, wherever they are. Plain text and JSON are
-    returned line by line. Raises :class:`EmptyBody` if no text is visible or matches, or if the page is only a login
-    form, and :class:`NotAFeed` if the document is not text.
+    With ``selector`` (CSS), the content is the text of the matching elements, even if they are boilerplate such as
+    navigation. Plain text and JSON are returned line by line. Raises :class:`EmptyBody` if there is no visible text, if
+    no text matches ``selector``, or if the page is only a login form. Raises :class:`NotAFeed` if the document is not
+    text.
     """
     lowered = {name.lower(): value for name, value in headers.items()}
     content_type = lowered.get("content-type", "")

@@ -2,8 +2,9 @@
 
 - A page is first fetched twice in quick succession. The regions that differ are *volatile* (see ``volatile_text``), and
   from then on a difference in volatile regions alone is no change.
-- A region that changes 10 times in succession within 10 hours also becomes volatile, for example a counter that did
-  not move between the first two fetches. A volatile region that stays the same for a week stops being volatile.
+- A region that changes in 10 successive versions of the page within 10 hours also becomes volatile, for example a
+  counter that did not move between the first two fetches. A volatile region that stays the same for a week stops being
+  volatile.
 - Of a page that alternates between contents (A/B tests, rotating parts), the first appearance and the first
   disappearance of a line within a day are reported, so that an outage and its end are reported. Further ones are not.
 - While only volatile regions differ, the state stays the same for half a day, so that it is not stored at each poll.
@@ -27,7 +28,7 @@ from service.feeds.parsing.html_text import one_line
 from service.model import Change, Entry, ParsedPage
 
 LEARNING_S = 120.0
-"""Time after the first fetch within which the second one is used to find volatile regions."""
+"""Time after the first fetch of a page within which a second fetch serves to find volatile regions."""
 VOLATILE_AFTER_CHANGES = 10
 VOLATILE_WITHIN_S = 10 * 3600.0
 STABLE_AFTER_S = 7 * 86_400.0
@@ -144,8 +145,8 @@ def _is_volatile(regions: VolatileRegions, new: PageVersion, hunk: Hunk) -> bool
 def _changed_keys(regions: VolatileRegions, old: PageVersion, new: PageVersion, hunks: Sequence[Hunk]) -> set[bytes]:
     """Return the keys of the regions that differ between the versions ``old`` and ``new`` of a page.
 
-    A region is a part of the page, either some words of a line or some whole lines. Of the regions of words, only those
-    in ``regions`` are compared. For each of the differences ``hunks``, its whole lines are a region.
+    A region is a part of the page, either some words of a line or some whole lines. Of the regions that consist of
+    words, only those in ``regions`` are compared. The whole lines of each difference in ``hunks`` also form a region.
     """
     before, after = old.lines_with_regions(regions), new.lines_with_regions(regions)
     words = {key for key, line in after.items() if line != before.get(key, line)}

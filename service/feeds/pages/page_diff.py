@@ -17,11 +17,15 @@ _CONTEXT_CHARS = 100
 _MANY_LINES = 100
 _MIN_KEPT_SHARE = 0.1
 _MAX_COMPARED_PAIRS = 10_000 * 10_000
-"""Largest number of pairs of lines in a diff, which takes a bit for each pair: 12 MB, and 30 ms."""
+"""Maximum number of pairs (old line, new line) in a diff. A diff uses one bit for each pair; at the maximum it takes 12
+MB and 30 ms."""
 
 
 class Hunk(NamedTuple):
-    """A difference: the lines ``new_start:new_end`` replace the lines ``old_start:old_end`` (indexes from 0)."""
+    """A difference between an old and a new text.
+
+    The old lines ``old_start:old_end`` are replaced by the new lines ``new_start:new_end``. Indexes are from 0.
+    """
 
     old_start: int
     old_end: int

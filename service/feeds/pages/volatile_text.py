@@ -75,14 +75,14 @@ class PageVersion:
 
     @cached_property
     def skeletons(self) -> list[str]:
-        """The lines, with all words with digits blanked, and also the dates next to a time of day."""
+        """The lines in which words with a digit, and dates next to a time of day, are blanked."""
         return [_skeleton(line) for line in self.lines_without_ages]
 
     @cached_property
     def word_keys(self) -> dict[int, bytes]:
         """The keys of the regions that consist of words within one line, by the index of the line.
 
-        Only lines with blanked words have such a region.
+        A line has such a region only if its skeleton blanks at least one word.
         """
         return {index: self._word_key(index) for index, skeleton in enumerate(self.skeletons) if _BLANK in skeleton}
 
@@ -181,10 +181,10 @@ def _differing_regions(old: PageVersion, new: PageVersion, hunk: Hunk) -> Iterat
 
 
 def _changed_words(old: str, new: str, skeleton: str) -> tuple[int, ...]:
-    """Return the indexes of the words that differ between ``old`` and ``new``, two lines with equally many words.
+    """Return the indexes of the words that differ between ``old`` and ``new``, two lines with the same skeleton.
 
-    ``skeleton`` is the line in which words with digits and dates are blanked. If a time of day differs, the blanked
-    words next to it also count as different.
+    ``skeleton`` is the line in which words with a digit, and dates next to a time of day, are blanked. If a time of day
+    differs, the blanked words next to it also count as different.
     """
     old_words, words, blanked = old.split(" "), new.split(" "), skeleton.split(" ")
     changed = {index for index, pair in enumerate(zip(old_words, words, strict=True)) if pair[0] != pair[1]}

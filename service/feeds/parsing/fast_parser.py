@@ -2,8 +2,8 @@
 
 Contract: :func:`parse` returns exactly the result of :func:`feedparser_adapter.parse` for the same document, or None.
 None means that feedparser has to parse the document. This is the case if the document is not well-formed, has a
-DOCTYPE (so that there are no entities to expand and nothing to load), is in a rare dialect, or contains an element or
-a value for which this module and ``fast_parser_values`` do not reproduce feedparser's result. feedparser is the
+DOCTYPE, is in a rare dialect, or contains an element or a value for which this module and ``fast_parser_values`` do not
+reproduce feedparser's result. Without a DOCTYPE there are no entities to expand and nothing to load. feedparser is the
 reference: tests/property/test_fast_parser.py compares both results for generated documents.
 
 There is a handler for each kind of element. The handlers reproduce feedparser's results, including its peculiarities: a
@@ -109,9 +109,9 @@ class ParsedFields:
 class DocumentWalker:
     """Walks through one document and calls the handler of each element.
 
-    ``fields`` are the values of the innermost entry or feed, and ``base`` is its base URL. ``entries`` are the entries
-    read so far. ``title_depth`` is the depth of the last title that was not empty; -1 means that there is none. With a
-    ``hasher``, entries that are unchanged since the previous document are skipped.
+    ``fields`` are the values of the entry or feed that is being read, and ``base`` is its base URL. ``entries`` are the
+    entries read so far. ``title_depth`` is the depth of the last title that was not empty; -1 means that there is none.
+    With a ``hasher``, entries that are unchanged since the previous document are skipped.
     """
 
     def __init__(

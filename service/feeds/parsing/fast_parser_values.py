@@ -77,7 +77,7 @@ class ElementNames(dict[str, str]):
 
 
 def read_attributes(element: Element) -> dict[str, str]:
-    """Return an element's attributes by feedparser's names, such as ``xml:lang``, ``rdf:about``, ``ispermalink``."""
+    """Return an element's attributes with feedparser's names for them, such as ``xml:lang`` or ``ispermalink``."""
     given: Sequence[tuple[str, str]] = element.items()  # type: ignore[assignment]  # the stubs allow for bytes
     found: dict[str, str] = {}
     for tag, value in given:

@@ -91,9 +91,10 @@ class LinkRelations(TypedDict):
 def read_link_relations(links: Iterable[tuple[object, object]], url: str) -> LinkRelations:
     """Return the hubs, the topic and the older document to which the feed links.
 
-    Each element of ``links`` is a pair (``rel``, ``href``). ``url`` is the document's URL. ``hub`` and ``self`` are
-    defined by WebSub §4, ``prev-archive`` and ``next`` by RFC 5005 §4 and §3. If there is both an archive
-    (``prev-archive``) and a page (``next``), the archive is returned, because it is complete.
+    Each element of ``links`` is a pair (``rel``, ``href``). ``url`` is the document's URL. The topic (``self``) is the
+    URL by which the hubs identify the feed. ``hub`` and ``self`` are defined by WebSub §4, ``prev-archive`` and
+    ``next`` by RFC 5005 §4 and §3. If there is both an archive (``prev-archive``) and a page (``next``), the archive is
+    returned, because it is complete.
     """
     found: dict[str, list[str]] = {"hub": [], "self": [], "prev-archive": [], "next": []}
     for rel, href in links:

@@ -86,7 +86,7 @@ def confine() -> Confinement:
 
 
 def _filter_for(machine: str) -> list[tuple[int, int, int, int]] | None:
-    """Return the seccomp filter for a machine architecture; None if its system calls' numbers are unknown here.
+    """Return the seccomp filter for a machine architecture; None if the architecture is not supported.
 
     The filter is a list of BPF instructions: (code, jump if true, jump if false, operand). A jump is the number of
     instructions that are skipped after a comparison.

@@ -1,4 +1,4 @@
-"""The clients of parser processes, in which a malicious document can end nothing but that process (guarantee I7).
+"""The clients of parser processes: a malicious document can crash only its parser process (guarantee I7).
 
 The client's own process loads neither feedparser nor lxml. The parser process runs ``parser_process`` as a child. It is
 started on demand and handles one request after the other. It is killed if a document exceeds its time or memory
@@ -40,7 +40,8 @@ from service.feeds.sandbox.protocol import (
 from service.observability.metrics import PARSE_KILLS, PARSER_WITHOUT_SECCOMP
 
 PARSE_TIMEOUT_S = 12.0
-"""Longer than the process's own timer of 10 s, for a process whose timer does not run (stopped, or starved)."""
+"""Time after which the client kills a parser process that has not responded. The process's own timer ends it after 10
+s; this timeout is for a process whose timer does not run, because the process is stopped or starved."""
 _IDLE_TIMEOUT_S = 120.0
 """A parser process without requests ends after this time. It takes 41 MB of memory, and a new one 0.2 s to start."""
 _PACKAGES = str(Path(service.__file__).parent.parent)
@@ -200,7 +201,8 @@ async def _start_process(niceness: int) -> asyncio.subprocess.Process:
 
 
 _MAX_PENDING_FILES = 8
-"""Largest number of files, of up to 5 MiB each, that are being loaded, wait, or are being parsed at the same time."""
+"""Maximum number of pending files: those that are being loaded, that wait, or that are being parsed. Each has up to 5
+MiB."""
 _MAX_WAIT_S = 7.0
 _BUSY = "Other lists of feeds are being read. Try again in a minute."
 

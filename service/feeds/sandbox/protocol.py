@@ -75,7 +75,7 @@ class DetectChanges(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """A request to compare documents of the channel ``url``, oldest first, with the channel's baseline.
 
     The baseline is the encoded state by which changes are detected, or ``b""`` if there is none yet. The parser process
-    is killed if the request uses more processor time than ``cpu_s`` seconds, or than the limit on any request.
+    is killed if the request uses more than ``cpu_s`` seconds of processor time; the limit on all requests also applies.
     """
 
     documents: tuple[Document, ...]

@@ -12,7 +12,8 @@ import signal
 CPU_S = 5.0
 WALL_S = 10.0
 MEMORY_BYTES = 106 * 1024 * 1024
-"""Address space that the process may map in addition to that at its start; loading the parsers takes 28 MB of it."""
+"""Address space that a parser process may map in addition to what it has mapped at its start. Loading the parsers takes
+28 MB of it."""
 _RESTART_BYTES = 80 * 1024 * 1024
 _STATM_BYTES = 200
 

@@ -1,4 +1,4 @@
-"""All checks of ``coronet doctor``, for one program or for all, and the checks of this machine, bots and the console.
+"""The checks of ``coronet doctor``: all checks together, and the checks of this machine, of bots and of the console.
 
 Every check returns a :class:`CheckResult` and raises no exception if a server is unreachable. No check disturbs running
 programs or takes longer than a few seconds.

@@ -1,4 +1,4 @@
-"""Checks of polling: the polling levels of channels, and whether limits leave the polling policy a choice.
+"""Checks of polling: the polling levels of channels, and whether the polling policy has an effect in spite of limits.
 
 The polling level of a channel determines how many nodes poll it (Corona §3.1).
 """
@@ -26,7 +26,7 @@ _CHANNELS_METRIC = re.compile(
 
 
 async def check_polling(settings: Settings) -> list[CheckResult]:
-    """Check the channels' polling levels, and whether limits leave the polling policy a choice.
+    """Check the channels' polling levels, and whether the polling policy has an effect in spite of limits.
 
     Both are read from the metrics of all workers. The result is [] if there are no workers or Redis is unavailable.
     """
@@ -58,9 +58,9 @@ async def _metrics(processes: ProcessClient, url: str) -> str:
 def judge_levels(levels: Levels, channels: Mapping[str, int], unread: int) -> CheckResult:
     """Return a result, which is always ``ok``, that states the number of channels at each polling level.
 
-    ``channels`` maps each level to its number of channels. ``levels`` is the base of the levels, the factor by which
-    each level reduces the number of polling nodes, or states that any number of nodes is allowed. ``unread`` is the
-    number of workers whose metrics could not be read.
+    ``channels`` maps each level to its number of channels. ``levels`` is the base of the levels, which is the factor by
+    which each level reduces the number of polling nodes; ``CONTINUOUS`` means that any number of nodes is allowed.
+    ``unread`` is the number of workers whose metrics could not be read.
     """
     kind = "any number of nodes" if levels is Levels.CONTINUOUS else f"base {levels}"
     counts = ", ".join(f"{channels[level]} at level {level}" for level in sorted(channels, key=int))

@@ -1,4 +1,4 @@
-"""The output of ``coronet doctor``: results of checks, with their severity, as text or JSON; the table of settings."""
+"""The output of ``coronet doctor``: the results of checks as text or JSON, and the table of settings."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal
@@ -35,7 +35,7 @@ EXIT_CODES: Final[Mapping[Severity, int]] = {"ok": 0, "error": 1, "warning": 3}
 
 
 def worst_severity(results: Sequence[CheckResult]) -> Severity:
-    """Return the severity of the most severe result; ``ok`` without results."""
+    """Return the severity of the most severe result; ``ok`` if there are no results."""
     return max((result.severity for result in results), key=list(_MARKS).index, default="ok")
 
 
