@@ -124,14 +124,17 @@ async def _answer(requests: Requests, command: Command, question: Reply | None =
                 )
             )
         case VerbCommand("cancel"):
-            return Reply(translator.gettext("All right, nothing was changed."))
+            return Reply(translator.gettext("All right, I haven't changed anything."))
         case VerbCommand(name):
             return await _DIALOGUES[name](requests, command)
         case AnswerCommand(answer):
             return await _answer_question(requests, answer, question)
         case UnknownCommand(_, ""):
             return misunderstanding(
-                translator.gettext("I don't understand that. Send me a URL to subscribe to it, or `help`.")
+                translator.gettext(
+                    "Sorry, I don't understand that. Send me the address of a site to subscribe to it, or `help` to "
+                    "see what I can do."
+                )
             )
         case UnknownCommand(_, suggested):
             return suggestion(suggested, partial(_answer, command=parse(suggested)), translator)
@@ -150,7 +153,7 @@ async def _answer_question(requests: Requests, answer: str, question: Reply | No
             return question
         return await subscription_commands.show(requests, VerbCommand("show", SubscriptionTarget(number=int(answer))))
     if question is not None:
-        return Reply(requests.translator.gettext("All right, nothing was changed."))
+        return Reply(requests.translator.gettext("All right, I haven't changed anything."))
     return misunderstanding(
-        requests.translator.gettext("There's nothing to confirm right now. `help` shows what I can do.")
+        requests.translator.gettext("I'm not waiting for an answer right now. `help` shows what I can do.")
     )

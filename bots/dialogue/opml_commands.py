@@ -47,10 +47,10 @@ async def export(requests: Requests, _command: VerbCommand) -> Reply:
     if url is None:
         return Reply(first, further_texts=tuple(further))
     text = translator.ngettext(
-        "Here's your list of {count} subscription (OPML), for other readers or for `import`; the server keeps it for "
-        "a while:",
-        "Here's your list of {count} subscriptions (OPML), for other readers or for `import`; the server keeps it for "
-        "a while:",
+        "Here's your list of {count} subscription (OPML), for other readers or for `import`. The server only keeps "
+        "it for a while, so please save it:",
+        "Here's your list of {count} subscriptions (OPML), for other readers or for `import`. The server only keeps "
+        "it for a while, so please save it:",
         len(subscribed),
     )
     return Reply(text, further_texts=(url,), is_file=True)

@@ -63,6 +63,6 @@ def missing_argument(verb: str, translator: Translator) -> Reply:
 def suggestion(command: str, execute: Callable[[Requests], Awaitable[Reply]], translator: Translator) -> Reply:
     """Return the question whether the user meant ``command``, which ``execute`` executes."""
     text = translator.gettext(
-        "I don't understand that. Did you mean `{command}`? Reply `yes`, or try again.", command=one_line(command, 200)
+        "Did you mean `{command}`? If so, reply `yes`; if not, try again.", command=one_line(command, 200)
     )
     return Reply(text, CommandOutcome.MISUNDERSTOOD, {"yes": Option(execute)})

@@ -147,8 +147,8 @@ def change_setting(  # noqa: C901, PLR0911, PLR0912 - one arm per key
         case "":
             return failure(
                 translator.gettext(
-                    "There is no setting “{words}”. You can set mute, title, edits, interval, format and latest; `help "
-                    "set` explains them.",
+                    "I don't know the setting “{words}”. You can set mute, title, edits, interval, format and "
+                    "latest; `help set` explains them.",
                     words=one_line(name, 40),
                 )
             )
@@ -198,8 +198,8 @@ def change_filters(  # noqa: PLR0911 - one for each error
             return tuple(rule for place, rule in enumerate(rules, 1) if place != int(number[1]))
         return failure(
             translator.gettext(
-                "There is no filter with that number. `filter #3` shows the filters of one subscription; `filter` "
-                "alone shows those that apply to all."
+                "There's no filter with that number. `filter #3` shows the filters of one subscription, and "
+                "`filter` those that apply to all."
             )
         )
     is_allow = _IS_ALLOW.get(word)
@@ -212,8 +212,10 @@ def change_filters(  # noqa: PLR0911 - one for each error
         return (*rules, rule)
     return failure(
         translator.ngettext(
-            "You already have {count} filter here, the maximum. One /regular expression/ can replace several.",
-            "You already have {count} filters here, the maximum. One /regular expression/ can replace several.",
+            "You already have {count} filter here, and that's the maximum. A single /regular expression/ can "
+            "replace several.",
+            "You already have {count} filters here, and that's the maximum. A single /regular expression/ can "
+            "replace several.",
             MAX_RULES,
         )
     )

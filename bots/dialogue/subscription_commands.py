@@ -72,7 +72,8 @@ async def _subscribe(requests: Requests, command: SubscribeCommand, url: str) ->
 def _offer_page(url: str, settings: InitialSettings, translator: Translator) -> Reply:
     """Ask whether to monitor the page at ``url``, which has no feed."""
     text = translator.gettext(
-        "There's no feed at {url}. Shall I monitor the page itself and let you know when it changes? (`yes` or `no`)",
+        "There's no feed at {url}. Shall I monitor the page itself and let you know when it changes? Reply `yes` or "
+        "`no`.",
         url=one_line(url, 300),
     )
     command = SubscribeCommand(url, "", settings, as_page=True)

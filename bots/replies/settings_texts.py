@@ -50,11 +50,11 @@ def interval_note(interval_s: int | None, poll_interval_s: float, number: int, t
     """
     frequency = translator.format_frequency(poll_interval_s)
     if not interval_s:
-        return translator.gettext("It is checked {frequency}.", frequency=frequency)
+        return translator.gettext("I check it for news {frequency}.", frequency=frequency)
     if interval_s < poll_interval_s:
         return translator.gettext(
-            "It's only checked {frequency}, so messages can't come more often than that; this setting doesn't "
-            "affect checks. `why #{number}` explains more.",
+            "I only check it {frequency}, so messages can't come more often than that. This setting doesn't change "
+            "how often I check; `why #{number}` tells you more.",
             frequency=frequency,
             number=str(number),
         )
@@ -114,8 +114,8 @@ def invalid_setting_text(key: str, value: str, translator: Translator, *, number
             )
         case "proof":
             explanation = translator.gettext(
-                "`latest` only applies when you subscribe: it is the number of recent entries I show then, from "
-                "0 to {most}. Send e.g. `set all latest 3` or `set all latest off`, or for one subscription "
+                "`latest` is how many recent entries I show when you subscribe, from 0 to {most}; it has no effect "
+                "later. Send e.g. `set all latest 3` or `set all latest off`. For a single subscription, write "
                 "`subscribe URL with latest=3`.",
                 most=str(MAX_ENTRY_COUNT),
             )
@@ -171,11 +171,11 @@ def filter_list(
         which, head = "all", translator.gettext("Filters for all subscriptions:")
         removed = translator.gettext("Removed the filters that applied to all subscriptions.")
         missing = (
-            translator.gettext("There are no filters for all subscriptions.")
+            translator.gettext("You have no filters that apply to all subscriptions.")
             if other_filters
-            else translator.gettext("There are no filters.")
+            else translator.gettext("You have no filters yet.")
         )
-        others = translator.gettext("Filters for single subscriptions still apply.")
+        others = translator.gettext("Your filters for individual subscriptions still apply.")
         explanation = help_text("filter", translator)
     else:
         which, head = (
@@ -183,7 +183,7 @@ def filter_list(
             translator.gettext("Filters for *{title}* (#{number}):", **target.placeholders),
         )
         removed = translator.gettext("Removed all filters for *{title}* (#{number}).", **target.placeholders)
-        missing = translator.gettext("There are no filters for *{title}* (#{number}).", **target.placeholders)
+        missing = translator.gettext("*{title}* (#{number}) has no filters.", **target.placeholders)
         others = translator.gettext("Your filters for all subscriptions still apply.")
         explanation = help_text("filter", translator).replace("#3", which)
     if not rules:
@@ -213,18 +213,20 @@ def delivery_times_text(
         sentences.append(translator.gettext("Quiet hours: {hours}.", hours=_quiet(quiet, translator)))
     clock = local_datetime(now_s, user_settings.zone).strftime("%H:%M")
     sentences.append(
-        translator.gettext("Your time zone: {zone}, where it is {time} now.", zone=user_settings.zone, time=clock)
+        translator.gettext("Your time zone is {zone}, where it's {time} now.", zone=user_settings.zone, time=clock)
     )
     lines = [" ".join(sentences)]
     if user_settings.heeds_presence:
         lines.append(
             translator.gettext(
-                "While you are away, busy or offline, I hold everything back. For that I need to see your presence: "
-                "please accept my request."
+                "While you're away, busy or offline, I'll hold everything back. For that, I need to see your "
+                "status, so please accept my contact request."
             )
         )
     if user_settings.zone == "UTC" and (quiet or (digest and digest.every != "hour")):
-        lines.append(translator.gettext("If that isn't your time, tell me where you are, e.g. `timezone Berlin`."))
+        lines.append(
+            translator.gettext("If that's not your local time, tell me where you are, e.g. `timezone Berlin`.")
+        )
     return "\n".join(lines)
 
 
@@ -234,10 +236,10 @@ def _delivery_sentence(user_settings: UserSettings, translator: Translator, *, c
     if quiet and _is_always_quiet(quiet):
         if changed:
             return translator.gettext(
-                "Saved. Quiet hours are on all day, every day, so nothing will be sent until you change that."
+                "Saved. Your quiet hours last all day, every day, so I won't send you anything until you change them."
             )
         return translator.gettext(
-            "Quiet hours are on all day, every day, so nothing will be sent until you change that."
+            "Your quiet hours last all day, every day, so I won't send you anything until you change them."
         )
     if digest is not None:
         rhythm = _digest(digest, translator)
@@ -306,7 +308,7 @@ def language_text(user_settings: UserSettings, _translator: Translator, _now_s: 
 def languages_text(codes: Sequence[str], translator: Translator) -> str:
     """Return the sentence that names the commands by which the user can choose one of these languages."""
     commands = [f"`language {code}` ({get_translator(code).language_name(code)})" for code in codes]
-    return translator.gettext("You can choose {languages}.", languages=translator.format_list(commands))
+    return translator.gettext("Your choices: {languages}.", languages=translator.format_list(commands))
 
 
 def announcements_text(
@@ -315,15 +317,16 @@ def announcements_text(
     """Return the text that says whether the user gets announcements by the operators."""
     is_on = user_settings.announcements
     if changed and is_on:
-        return translator.gettext("You'll get announcements from the operators of this service again.")
+        return translator.gettext("You'll get announcements again from the people who run this service.")
     if changed:
         return translator.gettext(
-            "You'll get no more announcements from the operators of this service. `announcements on` turns them on."
+            "You won't get any more announcements from the people who run this service. `announcements on` turns "
+            "them back on."
         )
     if is_on:
         return translator.gettext(
-            "You get announcements from the operators of this service. `announcements off` turns them off."
+            "You're getting announcements from the people who run this service. `announcements off` turns them off."
         )
     return translator.gettext(
-        "You get no announcements from the operators of this service. `announcements on` turns them on."
+        "You're not getting announcements from the people who run this service. `announcements on` turns them on."
     )

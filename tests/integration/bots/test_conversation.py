@@ -87,7 +87,7 @@ async def test_a_cycle_of_moved_channels_gets_a_reply(person: Person, store: Sto
     )
     for channel, successor in ((one, two), (two, one)):
         await store.redis.call("HSET", keys.channel(channel.id), "moved_to", successor.id, "dormant", "1")
-    assert "No worker is free to check" in await alice.say(one.url)
+    assert "none of my workers is free" in await alice.say(one.url)
 
 
 async def test_errors_get_specific_replies(person: Person, store: Store) -> None:

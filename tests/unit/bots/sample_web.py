@@ -21,7 +21,7 @@ LIST = page_url("https://shop.example/prices", "#list")
 TROUBLES: dict[str, ProbeReply | errors.CoronetError] = {
     "https://gone.example/": errors.BadStatus("gone.example answered 410 (Gone).", status=410),
     "https://typo.example/": errors.HostNotFound(
-        "There is no host named {host}, or its name server doesn't respond.", host="typo.example"
+        "There's no site named {host}, or its name server isn't responding.", host="typo.example"
     ),
     **{
         f"https://answers-{status}.example/": errors.BadStatus("", status=status)
@@ -31,7 +31,7 @@ TROUBLES: dict[str, ProbeReply | errors.CoronetError] = {
     "https://away.example/": errors.Unreachable("{host} took too long to respond.", host="away.example"),
     "https://expired.example/": errors.TlsFailed("The certificate of {host} has expired.", host="expired.example"),
     "https://round.example/": errors.BadRedirect(""),
-    "https://garbled.example/": errors.BadHttp("The response of {host} is not valid HTTP.", host="garbled.example"),
+    "https://garbled.example/": errors.BadHttp("The response from {host} isn't valid HTTP.", host="garbled.example"),
     "https://huge.example/": errors.TooLarge(""),
     "https://empty.example/": errors.EmptyBody("The document is empty."),
     "https://broken.example/": errors.BrokenFeed(""),

@@ -13,8 +13,8 @@ from tests.unit.bots.fake_requests import feed, page
 from tests.unit.bots.sample_web import BLOG, LIST, NEWS, visitor
 
 LATEST = "Latest entry:\nSummer arrived\nhttps://news.example/summer"
-NOTHING_CHANGED = "All right, nothing was changed."
-NOTHING_TO_CONFIRM = "There's nothing to confirm right now. `help` shows what I can do."
+NOTHING_CHANGED = "All right, I haven't changed anything."
+NOTHING_TO_CONFIRM = "I'm not waiting for an answer right now. `help` shows what I can do."
 NO_SUCH_SUBSCRIPTION = "I can't find that subscription. `list` shows the ones you have."
 
 
@@ -114,7 +114,10 @@ def test_a_channel_that_moved_is_followed_to_where_it_is() -> None:
 def test_the_limit_of_subscriptions_is_told_but_not_to_who_has_it_already() -> None:
     person = visitor()
     person.follows = {n: feed(f"https://{n}.example/", str(n)) for n in (1, 2, 3)}
-    assert person.say(NEWS) == "You've reached the maximum of 3 subscriptions. `unsubscribe #n` makes room."
+    assert (
+        person.say(NEWS)
+        == "You've reached the maximum of 3 subscriptions. To make room, end one with `unsubscribe #n`."
+    )
     person.polled = {channel.id: channel for channel in person.follows.values()}
     assert person.say("https://2.example/").startswith("You're already subscribed")
 
@@ -168,9 +171,9 @@ def test_list_filters_by_title_and_url() -> None:
     person = visitor()
     person.hear(NEWS)
     person.hear(BLOG)
-    assert person.say("list NEWS").startswith("Subscriptions with “NEWS” (1 of 2):\n#1 The News")
+    assert person.say("list NEWS").startswith("Subscriptions matching “NEWS” (1 of 2):\n#1 The News")
     assert person.say("list blog.example/atom").startswith(
-        "Subscriptions with “blog.example/atom” (1 of 2):\n#2 A Blog"
+        "Subscriptions matching “blog.example/atom” (1 of 2):\n#2 A Blog"
     )
 
 
@@ -235,7 +238,7 @@ def test_who_is_not_admitted_gets_nothing_done(line: str) -> None:
     person.hear("forget me")
     person.is_admitted, person.requested = False, []
     assert person.hear(line).outcome is CommandOutcome.DENIED
-    assert person.say(line).startswith("I'm not open to everyone.")
+    assert person.say(line).startswith("This bot is by invitation only.")
     assert not person.requested
 
 

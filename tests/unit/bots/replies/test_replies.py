@@ -78,7 +78,7 @@ def test_long_lists_say_how_many_are_left_out() -> None:
     followed = tuple(SubscribedChannel(n, channel) for n, channel in enumerate(channels(200, "T" * 100), 1))
     said = subscription_list(followed, 200, "", ENGLISH)
     shown = said.count("\n#")
-    assert said.endswith(f"and {200 - shown} more\nNarrow it down with `list word`.")
+    assert said.endswith(f"and {200 - shown} more\nTo narrow it down, add a word, e.g. `list news`.")
     assert safe(said)
 
 
