@@ -29,7 +29,9 @@ async def export(requests: Requests, _command: VerbCommand) -> Reply:
         opml_writer.OpmlSubscription(each.channel.url, each.channel.title[:100], page=each.channel.kind == "page")
         for each in subscribed
     ]
-    first, *further = split_into_documents(feeds, MAX_MESSAGE_BYTES) or [translator.gettext(texts.NO_SUBSCRIPTIONS)]
+    first, *further = split_into_documents(feeds, MAX_MESSAGE_BYTES) or [
+        translator.gettext("There's nothing to export: you have no subscriptions.")
+    ]
     if not further:
         return Reply(first)
     try:

@@ -34,13 +34,14 @@ class Reply(msgspec.Struct, frozen=True):
     """The reply to a command.
 
     If ``text`` is a question, ``options`` maps each text with which the user can answer ("yes", "more" or a number) to
-    the option; otherwise it is empty. ``further_texts`` are sent as separate messages; with ``is_file``, they are URLs
-    of files.
+    the option; otherwise it is empty. ``question`` is the question alone if ``text`` says more. ``further_texts`` are
+    sent as separate messages; with ``is_file``, they are URLs of files.
     """
 
     text: str
     outcome: CommandOutcome = CommandOutcome.DONE
     options: Mapping[str, Option] = {}
+    question: str = ""
     further_texts: tuple[str, ...] = ()
     is_file: bool = False
 

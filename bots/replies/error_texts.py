@@ -14,12 +14,13 @@ def error_text(error: errors.CoronetError, subject: str, translator: Translator)
     """Return the message about an error; ``subject`` is the URL that the error concerns (on one line), or ""."""
     status = error.status if isinstance(error, errors.BadStatus) else 0
     it = translator.gettext("“{words}”", words=subject) if subject else translator.gettext("it")
-    return translator.gettext(
+    text = translator.gettext(
         _template(error, status),
         it=it,
         status=str(status),
         detail=one_line(translator.gettext(error.sentence, **error.values), 300),
     )
+    return text if subject else f"{text[:1].upper()}{text[1:]}"
 
 
 def outcome_text(code: str, translator: Translator) -> str:

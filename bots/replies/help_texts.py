@@ -5,6 +5,7 @@ from typing import Final
 
 import msgspec
 
+from bots.commands.parser import UnknownCommand, parse
 from bots.commands.verb_synonyms import LEAVE, VERB_OF
 from bots.i18n.translator import Translator, gettext_noop
 from service.feeds.parsing.html_text import one_line
@@ -161,14 +162,15 @@ def help_text(verb: str, translator: Translator) -> str:
 def help_list(topic: str, contact_addresses: Sequence[str], translator: Translator) -> str:
     """Return the help text of the command ``topic``, or the list of all commands if it is "" or has no help text.
 
+    If ``topic`` is no command, the text names the command that it resembles.
+
     ``contact_addresses`` are URIs of the operators, which the list ends with.
     """
     if topic in HELP:
         return help_text(topic, translator)
-    head = translator.gettext("Here's what I can do:")
     if topic and topic.lower() not in VERB_OF.keys() | LEAVE:
-        unknown = translator.gettext("I don't know the command “{words}”.", words=one_line(topic, 40))
-        head = f"{unknown} {head}"
+        return _unknown_topic(one_line(topic, 40), translator)
+    head = translator.gettext("Here's what I can do:")
     lines = [f"• {translator.gettext(each.line)}" for each in HELP.values()]
     if contact_addresses:
         addresses = translator.format_list([uri.removeprefix("mailto:") for uri in contact_addresses])
@@ -178,6 +180,16 @@ def help_list(topic: str, contact_addresses: Sequence[str], translator: Translat
             )
         )
     return "\n".join([head, *lines])
+
+
+def _unknown_topic(words: str, translator: Translator) -> str:
+    command = parse(words)
+    near = command.suggestion.partition(" ")[0] if isinstance(command, UnknownCommand) else ""
+    if near in HELP:
+        return translator.gettext(
+            "I don't know the command “{words}”. Did you mean `help {verb}`?", words=words, verb=near
+        )
+    return translator.gettext("I don't know the command “{words}”. Send `help` for a list.", words=words)
 
 
 _TITLES: Final = {

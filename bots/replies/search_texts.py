@@ -8,7 +8,6 @@ import msgspec
 
 from bots.i18n.translator import Translator, gettext_noop
 from bots.replies.formatting import fit_rows, more_line, title
-from bots.replies.help_texts import help_text
 from service.discovery.discover_listings import DiscoverOrder
 from service.discovery.queries.query import Correction, Query, SearchHit
 from service.discovery.queries.query_parser import saved_search_text
@@ -18,6 +17,9 @@ from service.feeds.parsing.html_text import one_line
 
 NO_MORE_RESULTS: Final = gettext_noop(
     "There are no more results. `find` starts a new search, `discover` shows what's popular."
+)
+NO_LIST: Final = gettext_noop(
+    "There's no list to continue. `find` starts a new search, `discover` shows what's popular."
 )
 _MAX_TOPICS: Final = 8
 _MAX_ADDRESS_CHARS: Final = 60
@@ -247,7 +249,9 @@ def confirm_search_text(query_text: str, preview: SearchPreview, translator: Tra
 def saved_search_list(saved: Sequence[SavedSearch], translator: Translator) -> str:
     """Return the list of a user's saved searches."""
     if not saved:
-        return " ".join([translator.gettext("You have no saved searches."), help_text("watch", translator)])
+        return translator.gettext(
+            "You have no saved searches. To save one, send e.g. `watch rust -game`; `help watch` tells you more."
+        )
     rows = [f"#{each.number} {one_line(each.text, 300)}" for each in saved]
     last = translator.gettext("To delete one, send e.g. `unwatch #{number}`.", number=str(saved[-1].number))
     return fit_rows(translator.gettext("Your saved searches:"), rows, translator, last)

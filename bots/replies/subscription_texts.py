@@ -152,9 +152,11 @@ def _row(subscription: SubscribedChannel, translator: Translator) -> str:
 def latest_entries(subscription: SubscribedChannel, entries: Sequence[Entry], translator: Translator) -> str:
     """Return the text that shows the latest entries of a channel, newest first."""
     head = f"*{title(subscription.channel)}* (#{subscription.number})"
+    is_page = subscription.channel.kind == "page"
+    if not entries and is_page:
+        return "\n".join([head, translator.gettext("I haven't read it yet. Please try again in a few minutes.")])
     if not entries:
         return "\n".join([head, translator.gettext("There's nothing in it yet.")])
-    is_page = subscription.channel.kind == "page"
     rows = [join_lines(entry.summary, 300) if is_page else entry_lines(entry, translator) for entry in entries]
     return fit_rows(head, rows, translator)
 
@@ -190,21 +192,17 @@ def poll_explanation_text(
                 frequency=frequency, workers=explanation.ring_nodes, **subscription.placeholders,
             )
         ]  # fmt: skip
-    wait, next_s = translator.format_duration(explanation.wait_s), explanation.next_poll_s() - now_s
-    if next_s < 1:
-        lines.append(
-            translator.gettext(
-                "New entries usually reach you after about {wait}. The next check is due now.", wait=wait
-            )
-        )
+    lines.append(_next_check(explanation, translator, now_s))
+    if failing_since_s is None:
+        lines.append(_reason(explanation, translator))
     else:
-        lines.append(
-            translator.gettext(
-                "New entries usually reach you after about {wait}. The next check is in {time}.",
-                wait=wait, time=translator.format_duration(next_s),
-            )
-        )  # fmt: skip
-    lines.append(_reason(explanation, translator, None if failing_since_s is None else now_s - failing_since_s))
+        failure = translator.gettext(
+            "I haven't been able to read *{title}* (#{number}) for {age}, so I check it less and less often until I "
+            "can.",
+            age=translator.format_duration(now_s - failing_since_s),
+            **subscription.placeholders,
+        )
+        lines.insert(0, failure)
     if explanation.present_speed >= _NOTABLE_SPEED:
         lines.append(
             translator.gettext(
@@ -215,19 +213,40 @@ def poll_explanation_text(
         lines.append(
             translator.gettext("I check it less often around this time, because something new rarely appears then.")
         )
-    lines.append(
-        translator.gettext(
-            "As far as I can tell, it has something new about {frequency}.",
-            frequency=translator.format_frequency(explanation.update_interval_s),
+    if subscription.channel.version > 1:  # otherwise, nothing new has been seen yet
+        lines.append(
+            translator.gettext(
+                "As far as I can tell, it has something new about {frequency}.",
+                frequency=translator.format_frequency(explanation.update_interval_s),
+            )
         )
-    )
     if node_uri:
         lines.append(translator.gettext("You can also follow it with other XMPP apps (pubsub): {uri}", uri=node_uri))
     return "\n".join(lines)
 
 
-def _reason(explanation: PollExplanation, translator: Translator, failing_s: float | None) -> str:
-    """Return the sentence on what limits the polls; ``failing_s`` is the time since the first failed poll, or None."""
+def _next_check(explanation: PollExplanation, translator: Translator, now_s: float) -> str:
+    """Return the sentence on the next poll, and on how long new entries take; failures and pauses take longer."""
+    next_s = explanation.next_poll_s() - now_s
+    is_delayed = explanation.bound in (BindingConstraint.FAILURE, BindingConstraint.PAUSE)
+    wait, time = translator.format_duration(explanation.wait_s), translator.format_duration(next_s)
+    match is_delayed, next_s < 1:
+        case True, True:
+            return translator.gettext("The next check is due now.")
+        case True, _:
+            return translator.gettext("The next check is in {time}.", time=time)
+        case _, True:
+            return translator.gettext(
+                "New entries usually reach you after about {wait}. The next check is due now.", wait=wait
+            )
+        case _:
+            return translator.gettext(
+                "New entries usually reach you after about {wait}. The next check is in {time}.", wait=wait, time=time
+            )
+
+
+def _reason(explanation: PollExplanation, translator: Translator) -> str:
+    """Return the sentence on what limits the polls."""
     match explanation.bound:
         case BindingConstraint.CHANNEL_BUDGET:
             return translator.ngettext(
@@ -239,11 +258,6 @@ def _reason(explanation: PollExplanation, translator: Translator, failing_s: flo
             return translator.gettext(
                 "Its publisher asks for one check {frequency} at most.",
                 frequency=translator.format_frequency(explanation.publisher_interval_s),
-            )
-        case BindingConstraint.FAILURE if failing_s is not None:
-            return translator.gettext(
-                "Checks have been failing for {age}, so I check less and less often until one succeeds.",
-                age=translator.format_duration(failing_s),
             )
         case bound:
             return translator.gettext(_REASON_OF_CONSTRAINT[bound])
@@ -265,16 +279,10 @@ def status_text(
         return translator.gettext(
             "No worker is running right now, so nothing is being checked. I'll catch up as soon as one is back."
         )
-    head = translator.ngettext(
-        "You have {count} subscription; {workers}.",
-        "You have {count} subscriptions; {workers}.",
-        count,
-        workers=translator.ngettext("{count} worker is running", "{count} workers are running", workers),
-    )
-    if not count:
-        return " ".join([head, translator.gettext("Send me a URL to add a subscription.")])
     if not failing:
-        return " ".join([head, translator.gettext("Everything is working.")])
+        return translator.ngettext(
+            "Your subscription is working.", "Your {count} subscriptions are all working.", count
+        )
     rows = [
         translator.gettext(
             "#{number} {title}: {problem} (for {age})",
@@ -284,10 +292,16 @@ def status_text(
         )
         for subscription, code, since_s in failing
     ]
-    problem_count = translator.ngettext(
-        "{count} has a problem; I'll keep trying:", "{count} have problems; I'll keep trying:", len(rows)
-    )
-    return fit_rows(f"{head} {problem_count}", rows, translator)
+    if count == 1:
+        head = translator.gettext("Your subscription has a problem; I'll keep trying:")
+    else:
+        head = translator.ngettext(
+            "{count} of your {total} subscriptions has a problem; I'll keep trying:",
+            "{count} of your {total} subscriptions have problems; I'll keep trying:",
+            len(rows),
+            total=count,
+        )
+    return fit_rows(head, rows, translator)
 
 
 def import_started_text(count: int, problems: Sequence[str], translator: Translator) -> str:
@@ -332,8 +346,10 @@ def import_result_text(
 def paused_text(target: SubscribedChannel | None, translator: Translator, *, is_new: bool) -> str:
     """Return the text that says that a subscription is paused, or everything if ``target`` is None.
 
-    ``is_new`` states whether the subscription was not paused before.
+    ``is_new`` states whether a subscription was not paused before.
     """
+    if target is None and not is_new:
+        return translator.gettext("Everything is already paused. Send `resume` when you're ready.")
     if target is None:
         return translator.gettext(
             "Everything is paused, including your saved searches. Send `resume` when you're ready; I'll start with "
@@ -369,7 +385,7 @@ def resumed_text(
     elif is_resumed:
         head = translator.gettext("*{title}* is active again.", title=title(target.channel))
     else:
-        return translator.gettext("That subscription isn't paused.")
+        return translator.gettext("*{title}* isn't paused.", title=title(target.channel))
     if missed_updates:
         recap = translator.ngettext(
             "You missed {count} update; here it comes.",

@@ -14,7 +14,10 @@ from tests.unit.bots.sample_web import BLOG, LIST, NEWS, visitor
 
 LATEST = "Latest entry:\nSummer arrived\nhttps://news.example/summer"
 NOTHING_CHANGED = "All right, I haven't changed anything."
-NOTHING_TO_CONFIRM = "I'm not waiting for an answer right now. `help` shows what I can do."
+NOTHING_TO_CONFIRM = (
+    "I'm not waiting for an answer right now. If you mean an earlier question, please send that command again; `help` "
+    "shows what I can do."
+)
 NO_SUCH_SUBSCRIPTION = "I can't find that subscription. `list` shows the ones you have."
 
 
@@ -41,7 +44,8 @@ def test_several_feeds_are_asked_about_until_one_is_picked() -> None:
     person = visitor()
     asked = person.say("many.example")
     assert "Which one would you like?" in asked
-    assert person.say("7") == asked, "no such number: the question stands"
+    assert person.say("7") == f"There's no number 7 in that list.\n{asked}", "the question stands"
+    assert person.say("8") == f"There's no number 8 in that list.\n{asked}"
     assert person.say("2").startswith("Subscribed to *A Blog*")
     assert [channel.url for channel in person.follows.values()] == [BLOG]
 
@@ -222,7 +226,7 @@ def test_what_cannot_be_searched_or_watched_for_is_answered_in_clear_words_and_n
     person = visitor()
     assert said in person.say(line)
     assert not person.watches
-    assert "There are no more results." in person.say("more")
+    assert "There's no list to continue." in person.say("more")
 
 
 @given(st.lists(st.text(max_size=60) | st.sampled_from(["many.example", "2", "yes", "unsubscribe all", NEWS])))

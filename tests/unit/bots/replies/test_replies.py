@@ -28,7 +28,7 @@ CAUSES = [
     errors.BadRedirect(""),
     errors.BadHttp("The response of example.org is not valid HTTP."),
     errors.TooLarge(""),
-    errors.EmptyBody("The document is empty."),
+    errors.EmptyBody("The document is empty. Please check the address, or try again later."),
     errors.NotAFeed(""),
     errors.BrokenFeed(""),
     errors.ParseKilled(""),
