@@ -92,7 +92,7 @@ URLS = {
         f"{host}, which the trial opens": Case(SUBSCRIBED, url=f"http://{host}:{{port}}/{{unique}}")
         for host in ("2130706433", "[::ffff:127.0.0.1]", "localhost.", "\u24c1ocalhost", "127\u30020\u30020\u30021")
     },
-    "a line of its own": Case("is not a CSS selector", url="http://127.0.0.1:{port}/{unique}\r\nX-Injected: yes"),
+    "a line of its own": Case("isn't a CSS selector", url="http://127.0.0.1:{port}/{unique}\r\nX-Injected: yes"),
     **{
         f"a redirect to {target}": Case(told, partial(answering, redirect(target), then_close=False))
         for target, told in (
