@@ -84,7 +84,7 @@ URLS = {
             ("http://127.0.0.1:{port}/" + "x" * 20_000, r"This URL is longer than 2,000 characters"),
         )
     },
-    "a name that looks like another": Case(r"no host named xn--pple-43d\.invalid", url="http://\u0430pple.invalid/"),
+    "a name that looks like another": Case(r"no site named xn--pple-43d\.invalid", url="http://\u0430pple.invalid/"),
     "a loopback that nobody listens on": Case(
         r"127\.0\.0\.1 cannot be reached: connection refused", url="http://127.1:1/"
     ),

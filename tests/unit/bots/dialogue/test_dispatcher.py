@@ -10,7 +10,7 @@ from bots.dialogue.reply import CommandOutcome
 from bots.dialogue.request_handler import RequestHandler
 from service.errors import BadStatus
 from tests.unit.bots.fake_requests import feed, page
-from tests.unit.bots.sample_web import BLOG, LIST, NEWS, visitor
+from tests.unit.bots.sample_web import BLOG, DOWN, LIST, NEWS, visitor
 
 LATEST = "Latest entry:\nSummer arrived\nhttps://news.example/summer"
 NOTHING_CHANGED = "All right, I haven't changed anything."
@@ -260,3 +260,24 @@ def test_a_dry_run_inherits_no_request_that_is_executed() -> None:
     executed = {name for name in vars(RequestHandler) if not name.startswith("_")}
     assert executed == {name for name in vars(DryRun) if not name.startswith("_")}
     assert not issubclass(DryRun, RequestHandler)
+
+
+def test_each_question_about_delivery_times_gets_its_own_answer() -> None:
+    person = visitor()
+    person.say("quiet 22:00-07:00")
+    person.say("digest daily 08:00")
+    assert person.say("quiet").startswith("Quiet hours: 22:00 to 07:00. You get a summary")
+    assert person.say("digest").startswith("You get a summary of new entries every day at 08:00. Quiet hours:")
+    assert person.say("timezone Berlin").startswith("Saved. Your time zone is Europe/Berlin")
+    person.say("quiet presence")
+    person.say("quiet off")
+    assert person.say("quiet").startswith("You have no quiet hours.")
+
+
+def test_a_failing_channel_is_explained_by_its_failure() -> None:
+    person = visitor()
+    person.say(DOWN)
+    first, *others = person.say("why #1").splitlines()
+    assert first.startswith("I haven't been able to read *Down* (#1) for 10 days")
+    assert not any("usually reach you" in line for line in others)
+    assert person.say("status").startswith("Your subscription has a problem; I'll keep trying:\n#1 Down: ")

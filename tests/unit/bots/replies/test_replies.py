@@ -56,6 +56,7 @@ def test_each_cause_has_its_own_sentence() -> None:
 def test_a_failure_names_what_it_is_about_or_is_still_a_sentence(error: errors.CoronetError) -> None:
     assert "{" not in error_text(error, URL, ENGLISH) + error_text(error, "", ENGLISH)
     assert "“”" not in error_text(error, "", ENGLISH)
+    assert error_text(error, "", ENGLISH)[0].isupper()
 
 
 def test_a_failure_keeps_its_words_across_processes() -> None:
