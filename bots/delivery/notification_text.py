@@ -224,9 +224,7 @@ def _notice(channel: Channel, notice: Notice, translator: Translator) -> str:
             sentence = translator.gettext("*{title}* can't be reached any more: {detail}", title=name, detail=detail)
             return f"{sentence} {daily}"
         case "quarantined":
-            sentence = translator.gettext(
-                "*{title}* takes more time or memory to read than one channel may use.", title=name
-            )
+            sentence = translator.gettext("*{title}* has become too big or too complicated for me to read.", title=name)
             return f"{sentence} {daily}"
         case "back":
             return translator.gettext("*{title}* is back: you'll get its news again.", title=name)
@@ -252,6 +250,6 @@ def _notice(channel: Channel, notice: Notice, translator: Translator) -> str:
 def announcement_text(texts: Sequence[str], translator: Translator) -> str:
     """Return the text of a message with announcements. ``texts`` are the texts that admins wrote, oldest first."""
     sender = translator.gettext(
-        "This is an announcement from the operators of this service. `announcements off`: get no more of them."
+        "This is an announcement from the people who run this service. `announcements off` stops them."
     )
     return "\n\n".join([*(f"📢 {text}" for text in texts), sender])

@@ -30,7 +30,7 @@ from bots.dialogue.request_handler import Requests
 from bots.replies.error_texts import error_text
 from bots.replies.formatting import MAX_MESSAGE_BYTES, clip
 from bots.replies.greetings_and_refusals import ACCESS_DENIED
-from bots.replies.search_texts import NO_MORE_RESULTS
+from bots.replies.search_texts import NO_LIST
 from service.errors import CoronetError
 
 _DIALOGUES: Final[Mapping[str, Callable[[Requests, VerbCommand], Awaitable[Reply]]]] = {
@@ -117,7 +117,7 @@ async def _answer(requests: Requests, command: Command, question: Reply | None =
             return await subscription_commands.subscribe(requests, command)
         case VerbCommand("more"):
             more = options.get("more")
-            return await more.execute(requests) if more else misunderstanding(translator.gettext(NO_MORE_RESULTS))
+            return await more.execute(requests) if more else misunderstanding(translator.gettext(NO_LIST))
         case VerbCommand("cancel") if not options:
             return misunderstanding(
                 translator.gettext(
@@ -126,14 +126,17 @@ async def _answer(requests: Requests, command: Command, question: Reply | None =
                 )
             )
         case VerbCommand("cancel"):
-            return Reply(translator.gettext("All right, nothing was changed."))
+            return Reply(translator.gettext("All right, I haven't changed anything."))
         case VerbCommand(name):
             return await _DIALOGUES[name](requests, command)
         case AnswerCommand(answer):
             return await _answer_question(requests, answer, question)
         case UnknownCommand(_, ""):
             return misunderstanding(
-                translator.gettext("I don't understand that. Send me a URL to subscribe to it, or `help`.")
+                translator.gettext(
+                    "Sorry, I don't understand that. Send me the address of a site to subscribe to it, or `help` to "
+                    "see what I can do."
+                )
             )
         case UnknownCommand(_, suggested):
             return suggestion(suggested, partial(_answer, command=parse(suggested)), translator)
@@ -142,17 +145,23 @@ async def _answer(requests: Requests, command: Command, question: Reply | None =
 async def _answer_question(requests: Requests, answer: str, question: Reply | None) -> Reply:
     """Execute what an answer to a question means: "yes", "no", or the number of an option.
 
-    If no option has the number, the question is repeated. If no question with numbers is pending, the reply shows the
-    latest entries of the subscription with this number.
+    If no option has the number, the reply says so and repeats the question. If no question with numbers is pending, the
+    reply shows the latest entries of the subscription with this number.
     """
     if question is not None and answer in question.options:
         return await question.options[answer].execute(requests)
     if answer.isdecimal():
         if question is not None and "yes" not in question.options:
-            return question
+            translator = requests.translator
+            text = question.question or question.text
+            unknown = translator.gettext("There's no number {number} in that list.", number=answer)
+            return msgspec.structs.replace(question, text=f"{unknown}\n{text}", question=text)
         return await subscription_commands.show(requests, VerbCommand("show", SubscriptionTarget(number=int(answer))))
     if question is not None:
-        return Reply(requests.translator.gettext("All right, nothing was changed."))
+        return Reply(requests.translator.gettext("All right, I haven't changed anything."))
     return misunderstanding(
-        requests.translator.gettext("There's nothing to confirm right now. `help` shows what I can do.")
+        requests.translator.gettext(
+            "I'm not waiting for an answer right now. If you mean an earlier question, please send that command again; "
+            "`help` shows what I can do."
+        )
     )

@@ -104,7 +104,8 @@ class DryRun(ReadRequests):
                 return each
         if len(subscriptions) >= self.settings.max_watches_per_user:
             raise LimitReached(
-                "You already have {most} saved searches, the maximum. `unwatch #n` makes room.",
+                "You already have {most} saved searches, and that's the maximum. To make room, delete one with "
+                "`unwatch #n`.",
                 most=self.settings.max_watches_per_user,
             )
         self.effects.append("Save this search.")

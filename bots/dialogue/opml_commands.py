@@ -29,7 +29,9 @@ async def export(requests: Requests, _command: VerbCommand) -> Reply:
         opml_writer.OpmlSubscription(each.channel.url, each.channel.title[:100], page=each.channel.kind == "page")
         for each in subscribed
     ]
-    first, *further = split_into_documents(feeds, MAX_MESSAGE_BYTES) or [translator.gettext(texts.NO_SUBSCRIPTIONS)]
+    first, *further = split_into_documents(feeds, MAX_MESSAGE_BYTES) or [
+        translator.gettext("There's nothing to export: you have no subscriptions.")
+    ]
     if not further:
         return Reply(first)
     try:
@@ -47,10 +49,10 @@ async def export(requests: Requests, _command: VerbCommand) -> Reply:
     if url is None:
         return Reply(first, further_texts=tuple(further))
     text = translator.ngettext(
-        "Here's your list of {count} subscription (OPML), for other readers or for `import`; the server keeps it for "
-        "a while:",
-        "Here's your list of {count} subscriptions (OPML), for other readers or for `import`; the server keeps it for "
-        "a while:",
+        "Here's your list of {count} subscription (OPML), for other readers or for `import`. The server only keeps "
+        "it for a while, so please save it:",
+        "Here's your list of {count} subscriptions (OPML), for other readers or for `import`. The server only keeps "
+        "it for a while, so please save it:",
         len(subscribed),
     )
     return Reply(text, further_texts=(url,), is_file=True)

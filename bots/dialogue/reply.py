@@ -36,6 +36,7 @@ class Reply(msgspec.Struct, frozen=True):
     - ``text``: the text, which may be a question.
     - ``outcome``: how the execution of the command ended.
     - ``options``: for a question, the possible answers by the text that the user types: "yes", "more" or a number.
+    - ``question``: the question alone, if ``text`` says more.
     - ``further_texts``: texts that are sent as separate messages.
     - ``is_file``: whether ``further_texts`` are URLs of files.
     """
@@ -43,6 +44,7 @@ class Reply(msgspec.Struct, frozen=True):
     text: str
     outcome: CommandOutcome = CommandOutcome.DONE
     options: Mapping[str, Option] = {}
+    question: str = ""
     further_texts: tuple[str, ...] = ()
     is_file: bool = False
 
@@ -65,6 +67,6 @@ def missing_argument(verb: str, translator: Translator) -> Reply:
 def suggestion(command: str, execute: Callable[[Requests], Awaitable[Reply]], translator: Translator) -> Reply:
     """Return the question whether the user meant ``command``, which ``execute`` executes."""
     text = translator.gettext(
-        "I don't understand that. Did you mean `{command}`? Reply `yes`, or try again.", command=one_line(command, 200)
+        "Did you mean `{command}`? If so, reply `yes`; if not, try again.", command=one_line(command, 200)
     )
     return Reply(text, CommandOutcome.MISUNDERSTOOD, {"yes": Option(execute)})

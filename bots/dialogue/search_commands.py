@@ -213,7 +213,7 @@ async def unwatch(requests: Requests, command: VerbCommand) -> Reply:
         return failure(
             translator.gettext("You have no saved search with that number. `watch` lists the ones you have.")
         )
-    return Reply(translator.gettext("Deleted the saved search {query}.", query=one_line(deleted.text, 300)))
+    return Reply(translator.gettext("Deleted your saved search: {query}", query=one_line(deleted.text, 300)))
 
 
 async def _preview(requests: Requests, condition: SearchCondition) -> texts.SearchPreview | None:

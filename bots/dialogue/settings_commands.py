@@ -25,9 +25,14 @@ _PARSERS: Final[dict[str, _Parser]] = {
     "language": settings_parser.set_language,
     "announcements": settings_parser.set_announcements,
 }
-_TEXTS: Final = {"language": texts.language_text, "announcements": texts.announcements_text}
-"""For each verb, the function that returns the text about its setting. For other verbs, it is
-``delivery_times_text``."""
+_TEXTS: Final = {
+    "quiet": texts.quiet_hours_text,
+    "digest": texts.digest_text,
+    "timezone": texts.time_zone_text,
+    "language": texts.language_text,
+    "announcements": texts.announcements_text,
+}
+"""For each verb, the function that returns the text about its setting."""
 
 
 async def change_preferences(requests: Requests, command: VerbCommand) -> Reply:
@@ -41,9 +46,12 @@ async def change_preferences(requests: Requests, command: VerbCommand) -> Reply:
     if isinstance(found, Reply):
         return found
     number, subscription, before = found
+    every = await requests.preferences()
+    for_all = every.get(FOR_ALL, NO_PREFERENCES)
     if not key:
-        return Reply(texts.preferences_text(subscription, before, translator))
-    if settings_parser.SETTING_OF_NAME.get(key.lower()) == "proof" and subscription is not None:
+        return Reply(texts.preferences_text(subscription, before, for_all, translator))
+    name = settings_parser.SETTING_OF_NAME.get(key.lower(), "")
+    if name == "proof" and subscription is not None:
         return failure(
             texts.invalid_setting_text("proof", "", translator, number=number)
         )  # counts only when subscribing
@@ -51,14 +59,20 @@ async def change_preferences(requests: Requests, command: VerbCommand) -> Reply:
     if not isinstance(changed, Preferences):
         return changed
     await requests.set_preferences(number, changed)
+    if name == "mute":
+        others_muted = any(own.muted for each, own in every.items() if each != FOR_ALL)
+        return Reply(
+            texts.muted_text(subscription, changed, translator, all_muted=for_all.muted, others_muted=others_muted)
+        )
     note = ""
     if subscription is not None:
         if changed.title:
             channel = msgspec.structs.replace(subscription.channel, title=changed.title)
             subscription = msgspec.structs.replace(subscription, channel=channel)
         if changed.interval_s != before.interval_s:
-            note = await _interval_note(requests, subscription, changed.interval_s)
-    return Reply(texts.preferences_text(subscription, changed, translator, note=note))
+            interval_s = for_all.interval_s if changed.interval_s is None else changed.interval_s
+            note = await _interval_note(requests, subscription, interval_s)
+    return Reply(texts.changed_preference_text(name, subscription, changed, for_all, translator, note=note))
 
 
 async def _interval_note(requests: Requests, subscription: SubscribedChannel, interval_s: int | None) -> str:
@@ -84,14 +98,19 @@ async def edit_filters(requests: Requests, command: VerbCommand) -> Reply:
     other_filters = any(other.rules for each, other in preferences.items() if (each == FOR_ALL) != (number == FOR_ALL))
     rules = before.rules
     if word:
-        changed = settings_parser.change_filters(rules, word.lower(), rest.strip(), requests.translator)
+        changed = settings_parser.change_filters(rules, word.lower(), rest.strip(), requests.translator, number)
         if isinstance(changed, Reply):
             return changed
         rules = changed
         await requests.set_preferences(number, msgspec.structs.replace(before, rules=rules))
-    is_changed = rules != before.rules
     return Reply(
-        texts.filter_list(subscription, rules, requests.translator, changed=is_changed, other_filters=other_filters)
+        texts.filter_list(
+            subscription,
+            rules,
+            requests.translator,
+            before=before.rules if word else None,
+            other_filters=other_filters,
+        )
     )
 
 
@@ -122,5 +141,4 @@ async def change_user_settings(requests: Requests, command: VerbCommand) -> Repl
             return changed
         user_settings = changed
         await requests.set_user_settings(user_settings)
-    text = _TEXTS.get(command.name, texts.delivery_times_text)
-    return Reply(text(user_settings, requests.translator, requests.now_s(), changed=bool(words)))
+    return Reply(_TEXTS[command.name](user_settings, requests.translator, requests.now_s(), changed=bool(words)))

@@ -11,7 +11,7 @@ import msgspec
 
 from bots.commands.days_and_times import parse_digest, parse_interval_s, parse_quiet_hours
 from bots.commands.parser import MAX_ENTRY_COUNT, InitialSettings
-from bots.dialogue.reply import Reply, failure, missing_argument
+from bots.dialogue.reply import Reply, failure, misunderstanding
 from bots.i18n.translator import LANGUAGES, Translator, find_language, normalize_words
 from bots.replies import entry_templates
 from bots.replies.help_texts import help_text
@@ -63,7 +63,9 @@ def set_quiet_hours(user_settings: UserSettings, words: str, translator: Transla
     if words.lower() in _PRESENCE:
         return msgspec.structs.replace(user_settings, heeds_presence=True)
     hours = parse_quiet_hours(words)
-    return msgspec.structs.replace(user_settings, quiet=hours) if hours else _invalid_time("quiet", words, translator)
+    if hours is None:
+        return failure(_not_understood(words, help_text("quiet", translator), translator))
+    return msgspec.structs.replace(user_settings, quiet=hours)
 
 
 def set_digest(user_settings: UserSettings, words: str, translator: Translator) -> UserSettings | Reply:
@@ -73,13 +75,14 @@ def set_digest(user_settings: UserSettings, words: str, translator: Translator) 
     """
     schedule = None
     if words.lower() not in OFF_WORDS and (schedule := parse_digest(words)) is None:
-        return _invalid_time("digest", words, translator)
+        return failure(_not_understood(words, help_text("digest", translator), translator))
     return msgspec.structs.replace(user_settings, digest=schedule)
 
 
-def _invalid_time(verb: str, words: str, translator: Translator) -> Reply:
+def _not_understood(words: str, explanation: str, translator: Translator) -> str:
+    """Return the text that says that ``words`` are not understood, with the line that explains the command."""
     sentence = translator.gettext("I don't understand “{words}” here.", words=one_line(words, 60))
-    return failure(f"{sentence}\n{help_text(verb, translator)}")
+    return f"{sentence}\n{explanation}"
 
 
 def set_time_zone(user_settings: UserSettings, words: str, translator: Translator) -> UserSettings | Reply:
@@ -117,7 +120,7 @@ def set_announcements(user_settings: UserSettings, words: str, translator: Trans
     """Return the settings with announcements turned on or off, as ``words`` say, or the reply about an error."""
     word = words.lower()
     if word not in ON_WORDS | OFF_WORDS:
-        return missing_argument("announcements", translator)
+        return misunderstanding(_not_understood(words, help_text("announcements", translator), translator))
     return msgspec.structs.replace(user_settings, announcements=word in ON_WORDS)
 
 
@@ -132,12 +135,12 @@ def apply_settings(before: Preferences, settings: InitialSettings, translator: T
 
 
 def change_setting(  # noqa: C901, PLR0911, PLR0912 - one arm per key
-    before: Preferences, name: str, value: str, translator: Translator, number: int = _EXAMPLE_NUMBER
+    before: Preferences, name: str, value: str, translator: Translator, number: int | None = None
 ) -> Preferences | Reply:
     """Return a copy of ``before`` with one setting changed, or the reply about an error.
 
-    ``name`` and ``value`` are as the user typed them. ``number`` is the number of the subscription, or ``FOR_ALL`` if
-    the preferences are for all subscriptions.
+    ``name`` and ``value`` are as the user typed them. ``number`` is the number of the subscription, ``FOR_ALL`` if the
+    preferences are for all subscriptions, or None if the user is subscribing.
     """
     key, value = SETTING_OF_NAME.get(name.lower(), ""), value.strip()
     is_default = value.lower() in _DEFAULT
@@ -147,8 +150,8 @@ def change_setting(  # noqa: C901, PLR0911, PLR0912 - one arm per key
         case "":
             return failure(
                 translator.gettext(
-                    "There is no setting “{words}”. You can set mute, title, edits, interval, format and latest; `help "
-                    "set` explains them.",
+                    "I don't know the setting “{words}”. You can set mute, title, edits, interval, format and "
+                    "latest; `help set` explains them.",
                     words=one_line(name, 40),
                 )
             )
@@ -167,7 +170,9 @@ def change_setting(  # noqa: C901, PLR0911, PLR0912 - one arm per key
                 return msgspec.structs.replace(before, proof=0 if is_off else None)
             if (count := _NUMBER.fullmatch(value)) is not None and int(count[1]) <= MAX_ENTRY_COUNT:
                 return msgspec.structs.replace(before, proof=int(count[1]))
-        case "title" if number != FOR_ALL and value:
+        case "title" if number == FOR_ALL:
+            return failure(translator.gettext("A title belongs to one subscription, e.g. `set #3 title My news`."))
+        case "title" if value:
             title = "" if is_off or is_default else one_line(value, _MAX_TITLE_CHARS)
             return msgspec.structs.replace(before, title=title)
         case "format":
@@ -179,32 +184,43 @@ def change_setting(  # noqa: C901, PLR0911, PLR0912 - one arm per key
                 return failure(unknown_variables_text(unknown, translator))
             if is_valid:
                 return msgspec.structs.replace(before, template=template)
-    return failure(invalid_setting_text(key, value, translator, number=number or _EXAMPLE_NUMBER))
+    example = _EXAMPLE_NUMBER if number == FOR_ALL else number
+    return failure(invalid_setting_text(key, value, translator, number=example))
 
 
 def change_filters(  # noqa: PLR0911 - one for each error
-    rules: tuple[FilterRule, ...], word: str, rest: str, translator: Translator
+    rules: tuple[FilterRule, ...], word: str, rest: str, translator: Translator, number: int = FOR_ALL
 ) -> tuple[FilterRule, ...] | Reply:
     """Return the filter rules after one change, or the reply about an error.
 
     ``word`` is ``deny`` or ``allow`` to add a rule with the words in ``rest``. It is ``off`` to remove the rule with
-    the number ``rest``, or all rules if ``rest`` is empty.
+    the number ``rest``, or all rules if ``rest`` is empty. ``number`` is the number of the subscription, or
+    ``FOR_ALL``.
     """
+    which = "all" if number == FOR_ALL else f"#{number}"
     if word in OFF_WORDS or word in ("remove", "delete"):
-        number = _NUMBER.fullmatch(rest)
+        removed = _NUMBER.fullmatch(rest)
         if not rest:
             return ()
-        if number is not None and 1 <= int(number[1]) <= len(rules):
-            return tuple(rule for place, rule in enumerate(rules, 1) if place != int(number[1]))
+        if removed is not None and 1 <= int(removed[1]) <= len(rules):
+            return tuple(rule for place, rule in enumerate(rules, 1) if place != int(removed[1]))
         return failure(
             translator.gettext(
-                "There is no filter with that number. `filter #3` shows the filters of one subscription; `filter` "
-                "alone shows those that apply to all."
+                "There's no filter with that number. `filter {which}` shows the filters and their numbers.",
+                which=which,
             )
         )
     is_allow = _IS_ALLOW.get(word)
-    if is_allow is None or not rest:
-        return missing_argument("filter", translator)
+    if is_allow is None:
+        explanation = help_text("filter", translator)
+        if number != FOR_ALL:
+            explanation = explanation.replace("#3", which)
+        return misunderstanding(_not_understood(word, explanation, translator))
+    if not rest:
+        command = f"filter {which} {'allow python' if is_allow else 'deny crypto'}"
+        return misunderstanding(
+            translator.gettext("Which words should I filter? For example: `{command}`.", command=command)
+        )
     rule = FilterRule(allow=is_allow, test=parse_condition(rest))
     if rule in rules:
         return rules
@@ -212,8 +228,10 @@ def change_filters(  # noqa: PLR0911 - one for each error
         return (*rules, rule)
     return failure(
         translator.ngettext(
-            "You already have {count} filter here, the maximum. One /regular expression/ can replace several.",
-            "You already have {count} filters here, the maximum. One /regular expression/ can replace several.",
+            "You already have {count} filter here, and that's the maximum. A single /regular expression/ can "
+            "replace several.",
+            "You already have {count} filters here, and that's the maximum. A single /regular expression/ can "
+            "replace several.",
             MAX_RULES,
         )
     )

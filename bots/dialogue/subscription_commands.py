@@ -38,7 +38,8 @@ async def subscribe(requests: Requests, command: SubscribeCommand) -> Reply:
         return missing_argument("subscribe", requests.translator)
     preferences = apply_settings(NO_PREFERENCES, command.settings, requests.translator)
     if isinstance(preferences, Reply):
-        return preferences
+        sentence = requests.translator.gettext("I haven't subscribed you yet.")
+        return msgspec.structs.replace(preferences, text=f"{sentence} {preferences.text}")
     try:
         return await _subscribe(requests, command, page_url(command.url, command.selector))
     except CoronetError as error:
@@ -78,7 +79,8 @@ def _offer_page(url: str, settings: InitialSettings, translator: Translator) -> 
     ``settings`` are the settings for the new subscription.
     """
     text = translator.gettext(
-        "There's no feed at {url}. Shall I monitor the page itself and let you know when it changes? (`yes` or `no`)",
+        "There's no feed at {url}. Shall I monitor the page itself and let you know when it changes? Reply `yes` or "
+        "`no`.",
         url=one_line(url, 300),
     )
     command = SubscribeCommand(url, "", settings, as_page=True)
@@ -126,6 +128,7 @@ async def _begin(
     proof = next((proof for proof in proofs if proof is not None), DEFAULT_PROOF)
     if latest is None and proof:
         latest = await requests.latest(channel.id, proof)
+    others = await requests.subscriptions()
     number, is_new = await requests.subscribe(channel.id)
     own = NO_PREFERENCES
     if settings:
@@ -135,9 +138,13 @@ async def _begin(
         channel = msgspec.structs.replace(channel, title=own.title or channel.title)
     shown = latest[:proof] if latest is not None and proof else None
     subscription = SubscribedChannel(number, channel)
-    return Reply(
-        texts.subscribed_text(subscription, shown, own, translator, is_new=is_new, discovered=discovered, moved=moved)
+    text = texts.subscribed_text(
+        subscription, shown, own, translator, is_new=is_new, discovered=discovered, moved=moved
     )
+    if is_new and others and all(each.paused for each in others):
+        sentence = translator.gettext("This one is active; everything else is still paused.")
+        return Reply(f"{text}\n{sentence}")
+    return Reply(text)
 
 
 async def find_targets(requests: Requests, target: SubscriptionTarget) -> tuple[SubscribedChannel, ...]:
@@ -247,6 +254,8 @@ async def why(requests: Requests, command: VerbCommand) -> Reply:
 async def status(requests: Requests, _command: VerbCommand) -> Reply:
     """Report the user's channels that cannot be polled at present."""
     subscribed = await requests.subscriptions()
+    if not subscribed:
+        return Reply(requests.translator.gettext(texts.NO_SUBSCRIPTIONS))
     workers, failures = await requests.health(tuple(subscription.channel.id for subscription in subscribed))
     failing = [(each, *failures[each.channel.id]) for each in subscribed if each.channel.id in failures]
     return Reply(texts.status_text(len(subscribed), workers, failing, requests.now_s(), requests.translator))
@@ -259,6 +268,12 @@ async def pause(requests: Requests, command: VerbCommand) -> Reply:
     if not targets and not everything:
         return no_such_subscription(requests.translator)
     newly_paused = await requests.pause(tuple(each.channel.id for each in targets), watches=everything)
+    if not targets:
+        return Reply(
+            requests.translator.gettext(
+                "You have no subscriptions to pause. Saved searches are paused until you send `resume`."
+            )
+        )
     target = None if everything else targets[0]
     return Reply(texts.paused_text(target, requests.translator, is_new=bool(newly_paused)))
 

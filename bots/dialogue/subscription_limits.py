@@ -13,8 +13,8 @@ def refuse_further_subscription(requests: Requests, subscription_count: int) -> 
         return None
     return failure(
         requests.translator.ngettext(
-            "You've reached the maximum of {count} subscription. `unsubscribe #n` makes room.",
-            "You've reached the maximum of {count} subscriptions. `unsubscribe #n` makes room.",
+            "You've reached the maximum of {count} subscription. To make room, end it with `unsubscribe #n`.",
+            "You've reached the maximum of {count} subscriptions. To make room, end one with `unsubscribe #n`.",
             requests.max_subscriptions,
         )
     )

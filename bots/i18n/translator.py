@@ -9,7 +9,7 @@ for the language.
 """
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import cache
 from gettext import GNUTranslations, NullTranslations
 from importlib.resources import files
@@ -19,7 +19,7 @@ from unicodedata import combining, normalize
 from zoneinfo import ZoneInfo
 
 from babel import Locale
-from babel.dates import TIMEDELTA_UNITS, format_datetime, format_timedelta, get_day_names
+from babel.dates import TIMEDELTA_UNITS, format_datetime, get_day_names
 from babel.lists import format_list
 from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po
@@ -76,7 +76,8 @@ class Translator:
 
     def format_duration(self, duration_s: float) -> str:
         """Return a duration in words, rounded to a whole number of its largest unit; at least one second."""
-        return format_timedelta(timedelta(seconds=max(1.0, duration_s)), threshold=_THRESHOLD, locale=self._locale)
+        count, unit = _rounded_duration(max(1.0, duration_s))
+        return format_unit(count, unit, locale=self._locale)
 
     def format_exact_duration(self, duration_s: int) -> str:
         """Return a duration in words without rounding, in the largest unit that divides it."""

@@ -14,12 +14,13 @@ def error_text(error: errors.CoronetError, subject: str, translator: Translator)
     """Return the message about an error; ``subject`` is the URL that the error concerns (on one line), or ""."""
     status = error.status if isinstance(error, errors.BadStatus) else 0
     it = translator.gettext("“{words}”", words=subject) if subject else translator.gettext("it")
-    return translator.gettext(
+    text = translator.gettext(
         _template(error, status),
         it=it,
         status=str(status),
         detail=one_line(translator.gettext(error.sentence, **error.values), 300),
     )
+    return text if subject else f"{text[:1].upper()}{text[1:]}"
 
 
 def outcome_text(code: str, translator: Translator) -> str:
@@ -37,26 +38,26 @@ def _template(error: errors.CoronetError, status: int) -> str:
 _SENTENCES: Final[dict[type[errors.CoronetError], str]] = {
     errors.BadUrl: gettext_noop("I can't use that address. {detail}"),
     errors.AddressRefused: gettext_noop(
-        "I can't subscribe to {it}: it is at, or redirects to, an address or port outside the public web. I only "
-        "check what anyone can open in a browser."
+        "I can't subscribe to {it}: its address isn't part of the public web, or it redirects to one that isn't. I "
+        "only check what anyone can open in a browser."
     ),
     errors.NotSubscribed: gettext_noop("I can't find that subscription. `list` shows the ones you have."),
     errors.LimitReached: gettext_noop("{detail}"),
     errors.HostBlocked: gettext_noop("I can't read {it}: {detail}"),
     errors.BadQuery: gettext_noop("{detail}"),
-    errors.HostNotFound: gettext_noop("I can't find {it}. {detail} Is it spelled correctly?"),
+    errors.HostNotFound: gettext_noop("I can't find {it}. {detail} Is the address spelled correctly?"),
     errors.Unreachable: gettext_noop("I can't reach {it} right now. {detail} Please try again later."),
     errors.TlsFailed: gettext_noop(
         "I can't open a secure connection to {it}. {detail} Only its publisher can fix that."
     ),
     errors.BadRedirect: gettext_noop(
-        "I can't open {it}: its redirects go round in circles, lead nowhere, or leave the public web. Try the "
-        "address that your browser ends up at."
+        "I can't open {it}: it redirects in circles, to nowhere, or out of the public web. Try the address your "
+        "browser ends up at."
     ),
     errors.BadHttp: gettext_noop(
-        "I can't read {it}: its server sends an invalid response. {detail} Only its publisher can fix that."
+        "I can't read {it}: its server's answer makes no sense to me. {detail} Only its publisher can fix that."
     ),
-    errors.TooLarge: gettext_noop("I can't read {it}: it is larger than 5 MB, the maximum."),
+    errors.TooLarge: gettext_noop("I can't read {it}: it's larger than 5 MB, which is the most I can handle."),
     errors.EmptyBody: gettext_noop("There's nothing to read at {it}. {detail}"),
     errors.NotAFeed: gettext_noop(
         "I found neither a feed nor a readable page at {it}. Look for an RSS or Atom link there and send me that."
@@ -67,15 +68,17 @@ _SENTENCES: Final[dict[type[errors.CoronetError], str]] = {
     errors.BrokenFeed: gettext_noop(
         "There is a feed at {it}, but it's broken and I can't read it. Only its publisher can fix that."
     ),
-    errors.ParseKilled: gettext_noop("I can't read {it}: that takes more time or memory than one channel may use."),
+    errors.ParseKilled: gettext_noop("I can't read {it}: it's too big or too complicated for me."),
     errors.StoreUnavailable: gettext_noop(
         "The database is unavailable right now; nothing was changed. Please try again in a minute."
     ),
     errors.ParserBusy: gettext_noop("I'm still reading other lists. Please send yours again in a minute."),
     errors.AssignmentPending: gettext_noop(
-        "I haven't settled on how often to check {it} yet. Ask again in 30 seconds."
+        "I haven't worked out yet how often to check {it}. Please ask again in 30 seconds."
     ),
-    errors.NoWorker: gettext_noop("No worker is free to check {it} right now. Please try again in a minute."),
+    errors.NoWorker: gettext_noop(
+        "I couldn't check {it} because none of my workers is free right now. Please try again in a minute."
+    ),
     errors.PublisherError: gettext_noop("I can't read {it}: {detail}"),
     errors.OperationalError: gettext_noop(
         "Something went wrong on my side; nothing was changed. Please try again in a minute."
@@ -85,11 +88,11 @@ _SENTENCES: Final[dict[type[errors.CoronetError], str]] = {
 
 _STATUSES: Final = {
     (401, 401): gettext_noop("I can't read {it}: it asks for a login (401), and I don't have one."),
-    (403, 403): gettext_noop("I can't read {it}: its server denies access (403)."),
+    (403, 403): gettext_noop("I can't read {it}: its server won't let me in (403)."),
     (404, 404): gettext_noop(
         "There's nothing at {it}: its server says “not found” (404). Is the address spelled correctly?"
     ),
-    (410, 410): gettext_noop("{it} is gone for good (410). Look for its new address."),
+    (410, 410): gettext_noop("{it} is gone for good (410). Perhaps its publisher's site says where it is now."),
     (429, 429): gettext_noop(
         "I can't check {it} right now: its server says it's getting too many requests (429). Please try again later."
     ),

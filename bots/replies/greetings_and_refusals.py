@@ -23,7 +23,7 @@ WELCOME_BACK: Final = gettext_noop(
 )
 """The greeting for a user who writes again after deliveries to this user were suspended."""
 ACCESS_DENIED: Final = gettext_noop(
-    "I'm not open to everyone. If you have an invitation, send me `invite` and its code."
+    "This bot is by invitation only. If you have an invitation code, send me `invite` followed by the code."
 )
 INTERNAL_ERROR: Final = gettext_noop(
     "Something went wrong on my side, and it has been logged. Please try again later, or try something else."
@@ -44,8 +44,8 @@ _REASONS_NOT_TO_ENTER: Final = {
     ),
     "too many rooms": gettext_noop("I can't join {room}: I'm in too many rooms already. Please invite me again later."),
     "not vouched for": gettext_noop(
-        "I'm not open to everyone, and I only know from {room} who invited me. Please invite me directly, if your "
-        "client can do that, or ask whoever runs this bot."
+        "This bot is by invitation only, and I can't verify who invited me to {room}. Please invite me directly, if "
+        "your client can do that, or ask whoever runs this bot."
     ),
 }
 

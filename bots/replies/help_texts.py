@@ -5,6 +5,7 @@ from typing import Final
 
 import msgspec
 
+from bots.commands.parser import UnknownCommand, parse
 from bots.commands.verb_synonyms import LEAVE, VERB_OF
 from bots.i18n.translator import Translator, gettext_noop
 from service.feeds.parsing.html_text import one_line
@@ -21,10 +22,10 @@ HELP: Final = {
     "subscribe": HelpTopic(
         gettext_noop("`subscribe URL` (or just the URL): follow a feed or a page"),
         gettext_noop(
-            "A site's address is enough if the site links to its feed; if there is no feed, I can monitor the page "
-            "itself. `subscribe URL SELECTOR` monitors one part of a page, given as a CSS selector: `subscribe "
-            "example.org/prices #list` or `… main table`. `subscribe URL with mute=on title=My news` also applies "
-            "settings (see `help set`). Also: sub, add, follow."
+            "The address of the site will usually do: I look for its feed, and if there is none, I can monitor the "
+            "page itself. `subscribe URL SELECTOR` monitors only one part of a page, chosen by a CSS selector, e.g. "
+            "`subscribe example.org/prices #list` or `… main table`. `subscribe URL with mute=on title=My news` "
+            "subscribes with these settings (see `help set`). Also: sub, add, follow."
         ),
     ),
     "unsubscribe": HelpTopic(
@@ -36,36 +37,39 @@ HELP: Final = {
         gettext_noop("`list news`: only those with “news” in the title or URL. Also: ls."),
     ),
     "find": HelpTopic(
-        gettext_noop("`find rust async`: search for channels, or for entries of the last three days"),
+        gettext_noop("`find rust async`: search for channels, or for entries from the last three days"),
         gettext_noop(
-            '`"a phrase"`, `-word` (without it), `rust OR go`, `pyth*` (beginning of a word); `title:`, `tag:`, '
-            "`author:`, `lang:en`, `site:example.org`. `type:entry` or `after:yesterday` searches for entries only, "
-            "`limit 20` shows more at once, `more` shows the next results. Searches cover your own channels and public "
-            "ones: those that several people follow or an admin has listed."
+            'You can use `"a phrase"`, `-word` (leave it out), `rust OR go` (either word), `pyth*` (beginning of a '
+            "word), `title:`, `tag:`, `author:`, `lang:en` and `site:example.org`. `type:entry` or "
+            "`after:yesterday` searches for entries only, `limit 20` shows more at once, and `more` shows the next "
+            "results. I search your own channels and public ones: those that several people follow or that an admin "
+            "has listed."
         ),
     ),
     "discover": HelpTopic(
         gettext_noop("`discover`: browse popular and new channels"),
-        gettext_noop("`discover new`, `discover linux`, `discover lang:fr`, `discover new linux`: narrow it down."),
+        gettext_noop(
+            "To narrow it down, send e.g. `discover new`, `discover linux`, `discover lang:fr` or `discover new linux`."
+        ),
     ),
     "watch": HelpTopic(
-        gettext_noop("`watch rust -game`: save a search and get every new entry in public channels that matches it"),
+        gettext_noop("`watch rust -game`: save a search and get every new match from public channels"),
         gettext_noop(
-            "It takes what `find` takes, and also `watch /regular expression/`. You see at once what it would have "
-            "found in the last three days. Each match tells you which saved search found it. `watch` alone lists your "
-            "saved searches."
+            "You can search as with `find`, and also use `watch /regular expression/`. I'll show you right away "
+            "what the search would have found in the last three days. Each match says which saved search found it. "
+            "`watch` alone lists your saved searches."
         ),
     ),
     "unwatch": HelpTopic(
         gettext_noop("`unwatch #2`: delete a saved search"),
-        gettext_noop("`watch` shows their numbers."),
+        gettext_noop("`watch` lists your saved searches with their numbers."),
     ),
     "show": HelpTopic(
         gettext_noop("`show #3`: show the latest entries of a subscription"),
         gettext_noop("`show #3 10`: the latest ten."),
     ),
-    "why": HelpTopic(gettext_noop("`why #3`: explain how often a subscription is checked")),
-    "status": HelpTopic(gettext_noop("`status`: check that all your subscriptions can be reached")),
+    "why": HelpTopic(gettext_noop("`why #3`: explain how often I check a subscription, and why")),
+    "status": HelpTopic(gettext_noop("`status`: see whether all your subscriptions are working")),
     "quiet": HelpTopic(
         gettext_noop("`quiet 22:00-07:00`: set quiet hours; new entries wait until they end"),
         gettext_noop(
@@ -90,8 +94,8 @@ HELP: Final = {
     "language": HelpTopic(
         gettext_noop("`language en`, `language de`, `language fr` or `language es`: choose the language I write in"),
         gettext_noop(
-            "`language auto`: use the language of your client, if it tells me. I always understand commands in all "
-            "four."
+            "`language auto`: use your client's language, if it tells me. I always understand commands in all four "
+            "languages."
         ),
     ),
     "pause": HelpTopic(
@@ -118,14 +122,14 @@ HELP: Final = {
     "filter": HelpTopic(
         gettext_noop("`filter #3 deny crypto nft`: hide entries containing any of these words"),
         gettext_noop(
-            'Also `"a phrase"` or `/regular expression/`. `filter #3 allow python`: show only entries containing '
-            "this. `filter all deny …`: for all subscriptions. `filter #3` shows its filters, `filter #3 off` "
-            "removes them."
+            'You can also use `"a phrase"` or `/regular expression/`. `filter #3 allow python`: show only entries '
+            "containing this word. `filter all deny …`: filter all subscriptions. `filter #3` shows its filters, "
+            "and `filter #3 off` removes them."
         ),
     ),
     "announcements": HelpTopic(
-        gettext_noop("`announcements off`: get no announcements from the operators of this service"),
-        gettext_noop("`announcements on`: get them again. They are rare: downtimes, moves, changes of the rules."),
+        gettext_noop("`announcements off`: stop getting announcements from the people who run this service"),
+        gettext_noop("`announcements on`: get them again. They're rare, and about downtime, moves or new rules."),
     ),
     "export": HelpTopic(
         gettext_noop("`export`: get your subscriptions as a list for other feed readers (OPML)"),
@@ -158,21 +162,34 @@ def help_text(verb: str, translator: Translator) -> str:
 def help_list(topic: str, contact_addresses: Sequence[str], translator: Translator) -> str:
     """Return the help text of the command ``topic``, or the list of all commands if it is "" or has no help text.
 
+    If ``topic`` is no command, the text names the command that it resembles.
+
     ``contact_addresses`` are URIs of the operators, which the list ends with.
     """
     if topic in HELP:
         return help_text(topic, translator)
-    head = translator.gettext("Here's what I can do:")
     if topic and topic.lower() not in VERB_OF.keys() | LEAVE:
-        unknown = translator.gettext("I don't know the command “{words}”.", words=one_line(topic, 40))
-        head = f"{unknown} {head}"
+        return _unknown_topic(one_line(topic, 40), translator)
+    head = translator.gettext("Here's what I can do:")
     lines = [f"• {translator.gettext(each.line)}" for each in HELP.values()]
     if contact_addresses:
         addresses = translator.format_list([uri.removeprefix("mailto:") for uri in contact_addresses])
         lines.append(
-            translator.gettext("Questions or complaints? Contact the operators: {addresses}", addresses=addresses)
+            translator.gettext(
+                "Questions or complaints? Contact the people who run this service: {addresses}", addresses=addresses
+            )
         )
     return "\n".join([head, *lines])
+
+
+def _unknown_topic(words: str, translator: Translator) -> str:
+    command = parse(words)
+    near = command.suggestion.partition(" ")[0] if isinstance(command, UnknownCommand) else ""
+    if near in HELP:
+        return translator.gettext(
+            "I don't know the command “{words}”. Did you mean `help {verb}`?", words=words, verb=near
+        )
+    return translator.gettext("I don't know the command “{words}”. Send `help` for a list.", words=words)
 
 
 _TITLES: Final = {

@@ -8,7 +8,6 @@ import msgspec
 
 from bots.i18n.translator import Translator, gettext_noop
 from bots.replies.formatting import fit_rows, more_line, title
-from bots.replies.help_texts import help_text
 from service.discovery.discover_listings import DiscoverOrder
 from service.discovery.queries.query import Correction, Query, SearchHit
 from service.discovery.queries.query_parser import saved_search_text
@@ -18,6 +17,9 @@ from service.feeds.parsing.html_text import one_line
 
 NO_MORE_RESULTS: Final = gettext_noop(
     "There are no more results. `find` starts a new search, `discover` shows what's popular."
+)
+NO_LIST: Final = gettext_noop(
+    "There's no list to continue. `find` starts a new search, `discover` shows what's popular."
 )
 _MAX_TOPICS: Final = 8
 _MAX_ADDRESS_CHARS: Final = 60
@@ -61,12 +63,12 @@ def search_results(
         )
     elif corrections:
         head = translator.gettext(
-            "Nothing has all the words of “{query}”. The best results for “{corrected}”:",
+            "Nothing contains all the words in “{query}”. Here are the best results for “{corrected}”:",
             query=text,
             corrected=corrected,
         )
     elif not count:
-        head = translator.gettext("Nothing has all the words of “{query}”. The best with some of them:", query=text)
+        head = translator.gettext("Nothing contains all the words in “{query}”. These come closest:", query=text)
     elif are_instead_of_channels:
         head = translator.gettext("No channel matches “{query}”, but these entries do:", query=text)
     elif has_more and count == len(hits):
@@ -79,7 +81,7 @@ def search_results(
         head = translator.ngettext(
             "{count} channel matches “{query}”:", "{count} channels match “{query}”:", count, query=text
         )
-    part = (count, translator.gettext("With some of the words:")) if count else None
+    part = (count, translator.gettext("With only some of the words:")) if count else None
     hints = [] if count else _or_hints(query, text, translator)
     return _numbered(head, hits, translator, shown_before=shown_before, has_more=has_more, part=part, hints=hints)
 
@@ -168,11 +170,11 @@ def _empty(listing: Listing, translator: Translator) -> str:
     if listing.topic:
         topic = one_line(listing.topic, 60)
         return translator.gettext(
-            "No public channel has the topic “{topic}”; `find {topic}` also searches texts.", topic=topic
+            "No public channel has the topic “{topic}”. To search texts as well, send `find {topic}`.", topic=topic
         )
     if listing.language:
         return translator.gettext(
-            "There's no public channel in this language yet: {language}.",
+            "There are no public channels in {language} yet.",
             language=translator.language_name(listing.language),
         )
     return translator.gettext("There's nothing to discover yet. Send me the address of a site you like.")
@@ -185,18 +187,18 @@ def _narrowing_hints(listing: Listing, translator: Translator) -> list[str]:
     ways = []
     if topics:
         ways.append(
-            translator.gettext("Topics: {topics}. E.g. `discover {topic}`.", topics=", ".join(topics), topic=topics[0])
+            translator.gettext("Topics: {topics} (e.g. `discover {topic}`).", topics=", ".join(topics), topic=topics[0])
         )
     if languages and len(listing.languages) > 1:
         ways.append(
             translator.gettext(
-                "Languages: {languages}. E.g. `discover lang:{language}`.",
+                "Languages: {languages} (e.g. `discover lang:{language}`).",
                 languages=", ".join(map(translator.language_name, languages)),
                 language=next((each for each in languages if each != translator.language), languages[0]),
             )
         )
     if listing.is_own_language:
-        ways.append(translator.gettext("Other languages: `discover all`."))
+        ways.append(translator.gettext("For all languages, send `discover all`."))
     return ways
 
 
@@ -224,7 +226,7 @@ def search_saved_text(saved: SavedSearch, preview: SearchPreview | None, transla
     number = str(saved.number)
     head = translator.gettext("Saved as search #{number}: {query}", query=one_line(saved.text, 300), number=number)
     last = translator.gettext(
-        "You'll get every new match from public channels. `unwatch #{number}` ends it.", number=number
+        "I'll send you every new match from public channels. `unwatch #{number}` stops this.", number=number
     )
     if preview is None:
         return f"{head}\n{last}"
@@ -260,9 +262,11 @@ def confirm_search_text(query_text: str, preview: SearchPreview, translator: Tra
 def saved_search_list(saved: Sequence[SavedSearch], translator: Translator) -> str:
     """Return the list of a user's saved searches."""
     if not saved:
-        return " ".join([translator.gettext("You have no saved searches."), help_text("watch", translator)])
+        return translator.gettext(
+            "You have no saved searches. To save one, send e.g. `watch rust -game`; `help watch` tells you more."
+        )
     rows = [f"#{each.number} {one_line(each.text, 300)}" for each in saved]
-    last = translator.gettext("`unwatch #{number}` deletes one.", number=str(saved[-1].number))
+    last = translator.gettext("To delete one, send e.g. `unwatch #{number}`.", number=str(saved[-1].number))
     return fit_rows(translator.gettext("Your saved searches:"), rows, translator, last)
 
 
@@ -296,7 +300,7 @@ def _or_hints(query: Query, text: str, translator: Translator) -> list[str]:
     if not _LOWERCASE_OR.search(text) or any(len(group) > 1 for group in query.all_of):
         return []
     command = f"find {_LOWERCASE_OR.sub(' OR ', text)}"
-    return [translator.gettext("For either word, write OR in capital letters: `{command}`.", command=command)]
+    return [translator.gettext("To find either word, write OR in capital letters: `{command}`.", command=command)]
 
 
 def _corrected(text: str, corrections: tuple[Correction, ...]) -> str:

@@ -4,44 +4,116 @@ from collections.abc import Sequence
 from typing import Final
 
 from bots.commands.parser import MAX_ENTRY_COUNT
-from bots.i18n.translator import LANGUAGES, Translator, get_translator
+from bots.i18n.translator import LANGUAGES, Translator, get_translator, gettext_noop
 from bots.replies.entry_templates import MAX_CHARS, MAX_LINES, VARIABLES
 from bots.replies.formatting import SubscribedChannel, fit_rows
-from bots.replies.help_texts import help_text
 from service.feeds.parsing.html_text import one_line
 from service.users.filters import FilterRule, format_condition
-from service.users.preferences import DEFAULT_PROOF, MAX_INTERVAL_S, MIN_INTERVAL_S, NO_PREFERENCES, Preferences
+from service.users.preferences import (
+    DEFAULT_PROOF,
+    FOR_ALL,
+    MAX_INTERVAL_S,
+    MIN_INTERVAL_S,
+    NO_PREFERENCES,
+    Preferences,
+)
 from service.users.quiet_hours_and_digests import EVERY_DAY, MINUTES_PER_HOUR, DigestSchedule, QuietHours
 from service.users.time_zones import local_datetime
 from service.users.user_settings import UserSettings
 
 _VARIABLES: Final = ", ".join(f"${name}" for name in VARIABLES)
+_SWITCHES: Final = {
+    "mute": (
+        gettext_noop("What should `mute` be: `on` or `off`?"),
+        gettext_noop("`mute` can only be `on` or `off`, not “{words}”."),
+    ),
+    "edits": (
+        gettext_noop("What should `edits` be: `on`, `off` or `default`?"),
+        gettext_noop("`edits` can only be `on`, `off` or `default`, not “{words}”."),
+    ),
+}
+"""For each setting that is turned on and off, the question for a value, and the answer to an invalid one."""
+_NAMES: Final = {"proof": "latest"}
+"""The names of settings in lists, where they differ from the keys."""
 
 
 def preferences_text(
-    target: SubscribedChannel | None, preferences: Preferences, translator: Translator, *, note: str | None = None
+    target: SubscribedChannel | None, preferences: Preferences, for_all: Preferences, translator: Translator
 ) -> str:
     """Return the settings of one subscription, or of all subscriptions if ``target`` is None.
 
-    ``note`` is None if the command only shows the settings. If the command has changed them, ``note`` is a line to add
-    to the text; "" adds no line.
+    ``for_all`` are the settings for all subscriptions, which apply where ``preferences`` have none.
     """
-    rows = _settings(preferences, translator, for_all=target is None)
-    if note is not None:
-        if target is None:
-            head = translator.gettext("Saved. Settings for all subscriptions:")
-        else:
-            head = translator.gettext("Saved. Settings for *{title}* (#{number}):", **target.placeholders)
-        return fit_rows(head, [*rows, *filter(None, [note])], translator)
     if target is None:
+        rows = _settings(preferences, None, translator)
         which, head = "all", translator.gettext("Settings for all subscriptions:")
     else:
+        rows = _settings(preferences, for_all, translator)
         which = f"#{target.number}"
         head = translator.gettext("Settings for *{title}* (#{number}):", **target.placeholders)
     tail = translator.gettext(
         "To change one, send e.g. `set {which} edits off`; `help set` explains them.", which=which
     )
     return fit_rows(head, rows, translator, tail)
+
+
+def changed_preference_text(
+    key: str,
+    target: SubscribedChannel | None,
+    preferences: Preferences,
+    for_all: Preferences,
+    translator: Translator,
+    *,
+    note: str = "",
+) -> str:
+    """Return the text that says that the setting ``key`` of a subscription was changed, and its new value.
+
+    The arguments are as for :func:`preferences_text`; ``note`` is a line to add, or "".
+    """
+    if target is None:
+        head = translator.gettext("Saved for all subscriptions:")
+        rows = _settings(preferences, None, translator)
+    else:
+        head = translator.gettext("Saved for *{title}* (#{number}):", **target.placeholders)
+        rows = _settings(preferences, for_all, translator)
+    name = _NAMES.get(key, key)
+    return "\n".join([head, *(row for row in rows if row.startswith(f"{name}:")), *filter(None, [note])])
+
+
+def muted_text(
+    target: SubscribedChannel | None,
+    preferences: Preferences,
+    translator: Translator,
+    *,
+    all_muted: bool,
+    others_muted: bool,
+) -> str:
+    """Return the text that says that a subscription, or all if ``target`` is None, was muted or is heard again.
+
+    ``all_muted`` states whether the user has muted all subscriptions at once, and ``others_muted`` whether the user has
+    muted single ones.
+    """
+    if target is None:
+        if preferences.muted:
+            return translator.gettext(
+                "All your subscriptions are muted; I won't send anything from them until you send `unmute`."
+            )
+        if others_muted:
+            return translator.gettext(
+                "You'll hear from your subscriptions again, except from those you've muted one by one; `list` shows "
+                "which."
+            )
+        return translator.gettext("You'll hear from your subscriptions again.")
+    named = target.placeholders
+    if preferences.muted:
+        return translator.gettext(
+            "You'll get nothing from *{title}* (#{number}) until you send `unmute #{number}`.", **named
+        )
+    if all_muted:
+        return translator.gettext(
+            "*{title}* (#{number}) stays muted, because you've muted all subscriptions. `unmute` ends that.", **named
+        )
+    return translator.gettext("You'll hear from *{title}* (#{number}) again.", **named)
 
 
 def interval_note(interval_s: int | None, poll_interval_s: float, number: int, translator: Translator) -> str:
@@ -51,11 +123,11 @@ def interval_note(interval_s: int | None, poll_interval_s: float, number: int, t
     """
     frequency = translator.format_frequency(poll_interval_s)
     if not interval_s:
-        return translator.gettext("It is checked {frequency}.", frequency=frequency)
+        return translator.gettext("I check it for news {frequency}.", frequency=frequency)
     if interval_s < poll_interval_s:
         return translator.gettext(
-            "It's only checked {frequency}, so messages can't come more often than that; this setting doesn't "
-            "affect checks. `why #{number}` explains more.",
+            "I only check it {frequency}, so messages can't come more often than that. This setting doesn't change "
+            "how often I check; `why #{number}` tells you more.",
             frequency=frequency,
             number=str(number),
         )
@@ -64,48 +136,97 @@ def interval_note(interval_s: int | None, poll_interval_s: float, number: int, t
     )
 
 
-def _settings(preferences: Preferences, translator: Translator, *, for_all: bool) -> list[str]:
+def _settings(preferences: Preferences, for_all: Preferences | None, translator: Translator) -> list[str]:
     """Return one line for each setting, with the name of the setting and its value.
 
-    ``for_all`` states whether the preferences are for all subscriptions.
+    ``for_all`` are the settings for all subscriptions, from which defaults come; None if ``preferences`` are these.
     """
-    on, off, default = translator.gettext("on"), translator.gettext("off"), translator.gettext("default")
-    default_title, default_format = translator.gettext("the publisher's title"), translator.gettext("built-in")
+    on, off = translator.gettext("on"), translator.gettext("off")
     rows = [f"mute: {on if preferences.muted else off}"]
-    if for_all:
+    if for_all is None:
         proof = DEFAULT_PROOF if preferences.proof is None else preferences.proof
         rows.append(f"latest: {proof or off}")
     else:
-        rows.append(f"title: {one_line(preferences.title, 120) or default_title}")
-    if preferences.edits is None:
-        rows.append(f"edits: {on if for_all else default}")
-    else:
-        rows.append(f"edits: {on if preferences.edits else off}")
-    if preferences.interval_s:
-        interval = translator.format_max_frequency(preferences.interval_s)
-    else:
-        interval = default if preferences.interval_s is None and not for_all else translator.gettext("right away")
-    rows.append(f"interval: {interval}")
-    if preferences.template:
-        rows.append(f"format: {one_line(preferences.template, MAX_CHARS)}")
-    else:
-        rows.append(f"format: {default if preferences.template is None and not for_all else default_format}")
+        publisher_title = translator.gettext("the publisher's title")
+        rows.append(f"title: {one_line(preferences.title, 120) or publisher_title}")
+
+    def value(own: str | None, default: str) -> str:
+        if own is not None:
+            return own
+        return default if for_all is None else translator.gettext("{value} (default)", value=default)
+
+    own = [_values(preferences, translator), _values(for_all or NO_PREFERENCES, translator)]
+    builtin = (on, translator.gettext("right away"), translator.gettext("built-in"))
+    names = ("edits", "interval", "format")
+    rows += [
+        f"{name}: {value(mine, general or standard)}"
+        for name, mine, general, standard in zip(names, *own, builtin, strict=True)
+    ]
     return rows + [f"filter: {_rule(rule)}" for rule in preferences.rules]
+
+
+def _values(preferences: Preferences, translator: Translator) -> tuple[str | None, str | None, str | None]:
+    """Return the values of the settings edits, interval and format in words; None for one that is not set."""
+    edits = interval = template = None
+    if preferences.edits is not None:
+        edits = translator.gettext("on") if preferences.edits else translator.gettext("off")
+    if preferences.interval_s is not None:
+        seconds = preferences.interval_s
+        interval = translator.format_max_frequency(seconds) if seconds else translator.gettext("right away")
+    if preferences.template is not None:
+        template = one_line(preferences.template, MAX_CHARS) or translator.gettext("built-in")
+    return edits, interval, template
 
 
 def changed_settings(preferences: Preferences, translator: Translator) -> list[str]:
     """Return one line for each setting that differs from the default."""
-    default_rows = _settings(NO_PREFERENCES, translator, for_all=False)
-    return [row for row in _settings(preferences, translator, for_all=False) if row not in default_rows]
+    default_rows = _settings(NO_PREFERENCES, NO_PREFERENCES, translator)
+    return [row for row in _settings(preferences, NO_PREFERENCES, translator) if row not in default_rows]
 
 
-def invalid_setting_text(key: str, value: str, translator: Translator, *, number: int) -> str:
+def invalid_setting_text(key: str, value: str, translator: Translator, *, number: int | None) -> str:
     """Return the text that says which values the setting ``key`` can have, and that ``value`` is invalid.
 
-    If ``value`` is "", the text only names the values. ``number`` is the number of the subscription in the examples.
+    If ``value`` is "", the text only names the values. ``number`` is the number of the subscription in the examples;
+    None if the user is subscribing.
     """
     value = one_line(value, 60)
-    refusal = translator.gettext("“{words}” isn't a valid value.", words=value) if value else ""
+    if key in _SWITCHES:
+        question, refusal = _SWITCHES[key]
+        return translator.gettext(refusal, words=value) if value else translator.gettext(question)
+    explanation = _values_when_subscribing(key, translator) if number is None else _values_of(key, number, translator)
+    if value and key in ("proof", "interval"):
+        refusal = translator.gettext("“{words}” isn't a valid value.", words=value)
+        return f"{refusal} {explanation}"
+    return explanation
+
+
+def _values_when_subscribing(key: str, translator: Translator) -> str:
+    match key:
+        case "title":
+            return translator.gettext(
+                "What would you like to call it? For example: `subscribe URL with title=My news`."
+            )
+        case "interval":
+            return translator.gettext(
+                "Choose how long to wait between messages, from {least} to {most}, e.g. `subscribe URL with "
+                "interval=2h`.",
+                least=translator.format_exact_duration(MIN_INTERVAL_S),
+                most=translator.format_exact_duration(MAX_INTERVAL_S),
+            )
+        case "format":
+            return translator.gettext(
+                "A format must contain at least one of these: {variables}. It can have up to {chars} characters "
+                "and {lines} lines (`\\n` starts a new one). For example: `subscribe URL with format=$title: $link`.",
+                chars=MAX_CHARS,
+                lines=MAX_LINES,
+                variables=_VARIABLES,
+            )
+        case _:
+            return _values_of(key, FOR_ALL, translator)
+
+
+def _values_of(key: str, number: int, translator: Translator) -> str:
     match key:
         case "title":
             return translator.gettext(
@@ -113,16 +234,8 @@ def invalid_setting_text(key: str, value: str, translator: Translator, *, number
                 "publisher's title.",
                 number=str(number),
             )
-        case "proof":
-            explanation = translator.gettext(
-                "`latest` only applies when you subscribe: it is the number of recent entries I show then, from "
-                "0 to {most}. Send e.g. `set all latest 3` or `set all latest off`, or for one subscription "
-                "`subscribe URL with latest=3`.",
-                most=str(MAX_ENTRY_COUNT),
-            )
-            return f"{refusal} {explanation}".strip()
         case "interval":
-            explanation = translator.gettext(
+            return translator.gettext(
                 "Choose how long to wait between messages, from {least} to {most}, e.g. `set #{number} interval "
                 "2h` or `set #{number} interval daily`. `off` sends entries right away, `default` uses your "
                 "setting for all subscriptions. This doesn't change how often I check for news: `why #{number}` "
@@ -131,7 +244,6 @@ def invalid_setting_text(key: str, value: str, translator: Translator, *, number
                 least=translator.format_exact_duration(MIN_INTERVAL_S),
                 most=translator.format_exact_duration(MAX_INTERVAL_S),
             )
-            return f"{refusal} {explanation}".strip()
         case "format":
             return translator.gettext(
                 "A format must contain at least one of these: {variables}. It can have up to {chars} characters "
@@ -143,7 +255,12 @@ def invalid_setting_text(key: str, value: str, translator: Translator, *, number
                 variables=_VARIABLES,
             )
         case _:
-            return translator.gettext("“{words}” isn't a valid value. Use `on` or `off`.", words=value or key)
+            return translator.gettext(
+                "`latest` is how many recent entries I show when you subscribe, from 0 to {most}; it has no effect "
+                "later. Send e.g. `set all latest 3` or `set all latest off`. For a single subscription, write "
+                "`subscribe URL with latest=3`.",
+                most=str(MAX_ENTRY_COUNT),
+            )
 
 
 def unknown_variables_text(names: Sequence[str], translator: Translator) -> str:
@@ -160,40 +277,50 @@ def filter_list(
     rules: Sequence[FilterRule],
     translator: Translator,
     *,
-    changed: bool = False,
+    before: Sequence[FilterRule] | None = None,
     other_filters: bool = False,
 ) -> str:
     """Return the list of the filters of one subscription, or for all subscriptions if ``target`` is None.
 
-    ``changed`` states whether the command has changed the filters. ``other_filters`` states whether the user has
-    further filters: those for all subscriptions, or those of single subscriptions.
+    ``before`` are the filters before the command, or None if the command does not change filters. ``other_filters``
+    states whether the user has further filters: those for all subscriptions, or those of single subscriptions.
     """
     if target is None:
         which, head = "all", translator.gettext("Filters for all subscriptions:")
         removed = translator.gettext("Removed the filters that applied to all subscriptions.")
         missing = (
-            translator.gettext("There are no filters for all subscriptions.")
+            translator.gettext("You have no filters that apply to all subscriptions.")
             if other_filters
-            else translator.gettext("There are no filters.")
+            else translator.gettext("You have no filters yet.")
         )
-        others = translator.gettext("Filters for single subscriptions still apply.")
-        explanation = help_text("filter", translator)
+        others = translator.gettext("Your filters for individual subscriptions still apply.")
     else:
         which, head = (
             f"#{target.number}",
             translator.gettext("Filters for *{title}* (#{number}):", **target.placeholders),
         )
         removed = translator.gettext("Removed all filters for *{title}* (#{number}).", **target.placeholders)
-        missing = translator.gettext("There are no filters for *{title}* (#{number}).", **target.placeholders)
+        missing = translator.gettext("*{title}* (#{number}) has no filters.", **target.placeholders)
         others = translator.gettext("Your filters for all subscriptions still apply.")
-        explanation = help_text("filter", translator).replace("#3", which)
     if not rules:
-        sentences = [removed if changed else missing, others if other_filters else "", "" if changed else explanation]
+        explanation = translator.gettext(
+            "To add one, send e.g. `filter {which} deny crypto nft`; `help filter` tells you more.", which=which
+        )
+        sentences = [removed if before else missing, others if other_filters else "", "" if before else explanation]
         return " ".join(filter(None, sentences))
+    if before is not None:
+        head = f"{_filter_change(len(rules) - len(before), translator)} {head}"
     rows = [f"{number}. {_rule(rule)}" for number, rule in enumerate(rules, 1)]
     return fit_rows(
         head, rows, translator, translator.gettext("`filter {which} off 1` removes the first one.", which=which)
     )
+
+
+def _filter_change(added: int, translator: Translator) -> str:
+    """Return the sentence that says what a command did; ``added`` is the number of filters that it added."""
+    if added > 0:
+        return translator.gettext("Filter saved.")
+    return translator.gettext("Filter removed.") if added else translator.gettext("You already have that filter.")
 
 
 def _rule(rule: FilterRule) -> str:
@@ -201,32 +328,72 @@ def _rule(rule: FilterRule) -> str:
     return f"{'allow' if rule.allow else 'deny'} {one_line(format_condition(rule.test), 200)}"
 
 
-def delivery_times_text(
+def quiet_hours_text(
     user_settings: UserSettings, translator: Translator, now_s: float, *, changed: bool = False
+) -> str:
+    """Return the text that says when the user gets no messages; if it has ``changed``, when new entries are delivered.
+
+    ``now_s`` is the current Unix time.
+    """
+    if changed or user_settings.quiet:
+        return _delivery_times_text(user_settings, translator, now_s, changed=changed, quiet_first=not changed)
+    lines = [translator.gettext("You have no quiet hours. To set them, send e.g. `quiet 22:00-07:00`.")]
+    return "\n".join([*lines, *_presence_lines(user_settings, translator)])
+
+
+def digest_text(user_settings: UserSettings, translator: Translator, now_s: float, *, changed: bool = False) -> str:
+    """Return the text that says when the user gets summaries; the arguments are as for :func:`quiet_hours_text`."""
+    if changed or user_settings.digest:
+        return _delivery_times_text(user_settings, translator, now_s, changed=changed)
+    return translator.gettext("You're not getting summaries. To get one a day, send e.g. `digest daily 08:00`.")
+
+
+def time_zone_text(user_settings: UserSettings, translator: Translator, now_s: float, *, changed: bool = False) -> str:
+    """Return the text that says which time zone the user has; the arguments are as for :func:`quiet_hours_text`."""
+    sentence = _time_zone_sentence(user_settings, translator, now_s)
+    if not changed:
+        return " ".join([sentence, translator.gettext("To change it, send e.g. `timezone Berlin`.")])
+    sentences = [translator.gettext("Saved."), sentence]
+    if user_settings.quiet or user_settings.digest:
+        sentences.append(_delivery_sentence(user_settings, translator, changed=False))
+    return " ".join(sentences)
+
+
+def _delivery_times_text(
+    user_settings: UserSettings, translator: Translator, now_s: float, *, changed: bool, quiet_first: bool = False
 ) -> str:
     """Return the text that says when new entries are delivered to the user.
 
-    ``changed`` states whether the command has changed the settings; ``now_s`` is the current Unix time.
+    With ``quiet_first``, the text begins with the quiet hours.
     """
     quiet, digest = user_settings.quiet, user_settings.digest
     sentences = [_delivery_sentence(user_settings, translator, changed=changed)]
     if quiet and digest and not _is_always_quiet(quiet):
-        sentences.append(translator.gettext("Quiet hours: {hours}.", hours=_quiet(quiet, translator)))
-    clock = local_datetime(now_s, user_settings.zone).strftime("%H:%M")
-    sentences.append(
-        translator.gettext("Your time zone: {zone}, where it is {time} now.", zone=user_settings.zone, time=clock)
-    )
-    lines = [" ".join(sentences)]
-    if user_settings.heeds_presence:
-        lines.append(
-            translator.gettext(
-                "While you are away, busy or offline, I hold everything back. For that I need to see your presence: "
-                "please accept my request."
-            )
-        )
+        hours = translator.gettext("Quiet hours: {hours}.", hours=_quiet(quiet, translator))
+        sentences.insert(0 if quiet_first else 1, hours)
+    sentences.append(_time_zone_sentence(user_settings, translator, now_s))
+    lines = [" ".join(sentences), *_presence_lines(user_settings, translator)]
     if user_settings.zone == "UTC" and (quiet or (digest and digest.every != "hour")):
-        lines.append(translator.gettext("If that isn't your time, tell me where you are, e.g. `timezone Berlin`."))
+        lines.append(
+            translator.gettext("If that's not your local time, tell me where you are, e.g. `timezone Berlin`.")
+        )
     return "\n".join(lines)
+
+
+def _time_zone_sentence(user_settings: UserSettings, translator: Translator, now_s: float) -> str:
+    clock = local_datetime(now_s, user_settings.zone).strftime("%H:%M")
+    return translator.gettext("Your time zone is {zone}, where it's {time} now.", zone=user_settings.zone, time=clock)
+
+
+def _presence_lines(user_settings: UserSettings, translator: Translator) -> list[str]:
+    if not user_settings.heeds_presence:
+        return []
+    return [
+        translator.gettext(
+            "While you're away, busy or offline, I'll hold everything back. For that, I need to see your status: if I "
+            "send you a contact request, please accept it."
+        )
+    ]
 
 
 def _delivery_sentence(user_settings: UserSettings, translator: Translator, *, changed: bool) -> str:  # noqa: PLR0911 - one sentence per case
@@ -235,10 +402,10 @@ def _delivery_sentence(user_settings: UserSettings, translator: Translator, *, c
     if quiet and _is_always_quiet(quiet):
         if changed:
             return translator.gettext(
-                "Saved. Quiet hours are on all day, every day, so nothing will be sent until you change that."
+                "Saved. Your quiet hours last all day, every day, so I won't send you anything until you change them."
             )
         return translator.gettext(
-            "Quiet hours are on all day, every day, so nothing will be sent until you change that."
+            "Your quiet hours last all day, every day, so I won't send you anything until you change them."
         )
     if digest is not None:
         rhythm = _digest(digest, translator)
@@ -297,17 +464,25 @@ def _clock(minute: int) -> str:
 def language_text(user_settings: UserSettings, _translator: Translator, _now_s: float, *, changed: bool = False) -> str:
     """Return the text that says which language the bot's messages have, in this language."""
     translator = get_translator(user_settings.effective_language)
-    if changed:
+    if changed and user_settings.language:
         head = translator.gettext("From now on I'll write to you in English.")
-    else:
+    elif changed:
+        head = translator.gettext(
+            "From now on I'll write in your client's language, if it tells me. At the moment, that's English."
+        )
+    elif user_settings.language:
         head = translator.gettext("I'm writing to you in English.")
+    else:
+        head = translator.gettext("I write in your client's language, if it tells me. At the moment, that's English.")
     return f"{head} {languages_text([code for code in LANGUAGES if code != translator.language], translator)}"
 
 
 def languages_text(codes: Sequence[str], translator: Translator) -> str:
     """Return the sentence that names the commands by which the user can choose one of these languages."""
     commands = [f"`language {code}` ({get_translator(code).language_name(code)})" for code in codes]
-    return translator.gettext("You can choose {languages}.", languages=translator.format_list(commands))
+    return translator.gettext(
+        "To choose another language, send {languages}.", languages=translator.format_alternatives(commands)
+    )
 
 
 def announcements_text(
@@ -316,15 +491,16 @@ def announcements_text(
     """Return the text that says whether the user gets announcements by the operators."""
     is_on = user_settings.announcements
     if changed and is_on:
-        return translator.gettext("You'll get announcements from the operators of this service again.")
+        return translator.gettext("You'll get announcements again from the people who run this service.")
     if changed:
         return translator.gettext(
-            "You'll get no more announcements from the operators of this service. `announcements on` turns them on."
+            "You won't get any more announcements from the people who run this service. `announcements on` turns "
+            "them back on."
         )
     if is_on:
         return translator.gettext(
-            "You get announcements from the operators of this service. `announcements off` turns them off."
+            "You're getting announcements from the people who run this service. `announcements off` turns them off."
         )
     return translator.gettext(
-        "You get no announcements from the operators of this service. `announcements on` turns them on."
+        "You're not getting announcements from the people who run this service. `announcements on` turns them on."
     )

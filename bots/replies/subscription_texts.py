@@ -29,20 +29,20 @@ mentions the difference."""
 
 _REASON_OF_CONSTRAINT: Final = {
     BindingConstraint.NONE: gettext_noop(
-        "To go easy on sites, the number of checks is limited."
-        " A channel gets more of them the more it publishes and the more people follow it."
+        "To go easy on websites, I limit how often I check. The more a channel publishes and the more people follow "
+        "it, the more often I check it."
     ),
     BindingConstraint.LONGEST_WAIT: gettext_noop("It is checked often enough that nobody has to wait too long."),
-    BindingConstraint.CHANNEL_WAIT: gettext_noop("An admin has set how long you may have to wait for new entries."),
+    BindingConstraint.CHANNEL_WAIT: gettext_noop("An admin has set how long new entries may take to reach you."),
     BindingConstraint.CHANNEL_INTERVAL: gettext_noop("An admin has set how often it may be checked."),
     BindingConstraint.FAILURE: gettext_noop("It is checked less often until it can be reached again."),
-    BindingConstraint.PAUSE: gettext_noop("The site or an admin asked for a pause until the next check."),
+    BindingConstraint.PAUSE: gettext_noop("The site or an admin has asked me not to check it before then."),
     BindingConstraint.NODES: gettext_noop("To check it more often, more workers are needed."),
     BindingConstraint.HOST_BUDGET: gettext_noop(
-        "Out of politeness to its site, which has other channels as well, it isn't checked more often."
+        "I don't check it more often, to go easy on its site, which has other channels, too."
     ),
     BindingConstraint.FLEET_BUDGET: gettext_noop(
-        "There aren't enough checks for all channels right now, so it gets fewer than usual."
+        "There's more to check than I can manage right now, so I check it less often than usual."
     ),
 }
 """For each constraint on the polls, the sentence that states it. Constraints whose sentence has placeholders are
@@ -93,7 +93,7 @@ def subscribed_text(
         lines.append(translator.ngettext("Latest entry:", "Latest {count} entries:", len(latest)))
         lines += [entry_lines(entry, translator) for entry in latest]
     else:
-        lines.append(translator.gettext("It's empty so far; I'll let you know when something appears."))
+        lines.append(translator.gettext("There's nothing in it yet; I'll let you know when something appears."))
     return "\n".join(lines)
 
 
@@ -101,7 +101,7 @@ def unsubscribed_text(ended: Sequence[SubscribedChannel], translator: Translator
     """Return the text that says which subscriptions were ended."""
     if len(ended) == 1:
         return translator.gettext(
-            "Unsubscribed from *{title}* (#{number}). To undo, send: subscribe {url}",
+            "Unsubscribed from *{title}* (#{number}). To undo, send `subscribe {url}`.",
             url=address(ended[0].channel),
             **ended[0].placeholders,
         )
@@ -124,14 +124,14 @@ def subscription_list(matches: Sequence[SubscribedChannel], total: int, needle: 
     wanted = one_line(needle, 40)
     if not matches:
         return translator.ngettext(
-            "Your {count} subscription doesn't contain “{wanted}”. `list` shows it.",
-            "None of your {count} subscriptions contains “{wanted}”. `list` shows them all.",
+            "Your {count} subscription doesn't match “{wanted}”. `list` shows it.",
+            "None of your {count} subscriptions matches “{wanted}”. `list` shows them all.",
             total,
             wanted=wanted,
         )
     if needle:
         head = translator.gettext(
-            "Subscriptions with “{wanted}” ({found} of {count}):", wanted=wanted, found=len(matches), count=total
+            "Subscriptions matching “{wanted}” ({found} of {count}):", wanted=wanted, found=len(matches), count=total
         )
     else:
         head = translator.ngettext("{count} subscription:", "{count} subscriptions:", total)
@@ -140,7 +140,7 @@ def subscription_list(matches: Sequence[SubscribedChannel], total: int, needle: 
     full = "\n".join([head, *(f"{row}\n    {url}" for row, url in zip(rows, urls, strict=True))])
     if len(full.encode()) <= MAX_MESSAGE_BYTES:
         return full
-    return fit_rows(head, rows, translator, translator.gettext("Narrow it down with `list word`."))
+    return fit_rows(head, rows, translator, translator.gettext("To narrow it down, add a word, e.g. `list news`."))
 
 
 def _row(subscription: SubscribedChannel, translator: Translator) -> str:
@@ -154,9 +154,11 @@ def _row(subscription: SubscribedChannel, translator: Translator) -> str:
 def latest_entries(subscription: SubscribedChannel, entries: Sequence[Entry], translator: Translator) -> str:
     """Return the text that shows the latest entries of a channel, newest first."""
     head = f"*{title(subscription.channel)}* (#{subscription.number})"
-    if not entries:
-        return "\n".join([head, translator.gettext("It's empty so far.")])
     is_page = subscription.channel.kind == "page"
+    if not entries and is_page:
+        return "\n".join([head, translator.gettext("I haven't read it yet. Please try again in a few minutes.")])
+    if not entries:
+        return "\n".join([head, translator.gettext("There's nothing in it yet.")])
     rows = [join_lines(entry.summary, 300) if is_page else entry_lines(entry, translator) for entry in entries]
     return fit_rows(head, rows, translator)
 
@@ -192,56 +194,72 @@ def poll_explanation_text(
                 frequency=frequency, workers=explanation.ring_nodes, **subscription.placeholders,
             )
         ]  # fmt: skip
-    wait, next_s = translator.format_duration(explanation.wait_s), explanation.next_poll_s() - now_s
-    if next_s < 1:
-        lines.append(
-            translator.gettext("New entries usually reach you in about {wait}. The next check is due now.", wait=wait)
-        )
+    lines.append(_next_check(explanation, translator, now_s))
+    if failing_since_s is None:
+        lines.append(_reason(explanation, translator))
     else:
-        lines.append(
-            translator.gettext(
-                "New entries usually reach you in about {wait}. The next check is in {time}.",
-                wait=wait, time=translator.format_duration(next_s),
-            )
-        )  # fmt: skip
-    lines.append(_reason(explanation, translator, None if failing_since_s is None else now_s - failing_since_s))
+        failure = translator.gettext(
+            "I haven't been able to read *{title}* (#{number}) for {age}, so I check it less and less often until I "
+            "can.",
+            age=translator.format_duration(now_s - failing_since_s),
+            **subscription.placeholders,
+        )
+        lines.insert(0, failure)
     if explanation.present_speed >= _NOTABLE_SPEED:
         lines.append(
-            translator.gettext("It is checked more often around this time, because something new usually appears then.")
+            translator.gettext(
+                "I check it more often around this time, because that's when something new usually appears."
+            )
         )
     elif explanation.present_speed <= 1 / _NOTABLE_SPEED:
         lines.append(
-            translator.gettext("It is checked less often around this time, because something new rarely appears then.")
+            translator.gettext("I check it less often around this time, because something new rarely appears then.")
         )
-    lines.append(
-        translator.gettext(
-            "Something new seems to appear about {frequency}.",
-            frequency=translator.format_frequency(explanation.update_interval_s),
+    if subscription.channel.version > 1:  # otherwise, nothing new has been seen yet
+        lines.append(
+            translator.gettext(
+                "As far as I can tell, it has something new about {frequency}.",
+                frequency=translator.format_frequency(explanation.update_interval_s),
+            )
         )
-    )
     if node_uri:
-        lines.append(translator.gettext("Anyone can read it as a pubsub node: {uri}", uri=node_uri))
+        lines.append(translator.gettext("You can also follow it with other XMPP apps (pubsub): {uri}", uri=node_uri))
     return "\n".join(lines)
 
 
-def _reason(explanation: PollExplanation, translator: Translator, failing_s: float | None) -> str:
-    """Return the sentence on what limits the polls; ``failing_s`` is the time since the first failed poll, or None."""
+def _next_check(explanation: PollExplanation, translator: Translator, now_s: float) -> str:
+    """Return the sentence on the next poll, and on how long new entries take; failures and pauses take longer."""
+    next_s = explanation.next_poll_s() - now_s
+    is_delayed = explanation.bound in (BindingConstraint.FAILURE, BindingConstraint.PAUSE)
+    wait, time = translator.format_duration(explanation.wait_s), translator.format_duration(next_s)
+    match is_delayed, next_s < 1:
+        case True, True:
+            return translator.gettext("The next check is due now.")
+        case True, _:
+            return translator.gettext("The next check is in {time}.", time=time)
+        case _, True:
+            return translator.gettext(
+                "New entries usually reach you after about {wait}. The next check is due now.", wait=wait
+            )
+        case _:
+            return translator.gettext(
+                "New entries usually reach you after about {wait}. The next check is in {time}.", wait=wait, time=time
+            )
+
+
+def _reason(explanation: PollExplanation, translator: Translator) -> str:
+    """Return the sentence on what limits the polls."""
     match explanation.bound:
         case BindingConstraint.CHANNEL_BUDGET:
             return translator.ngettext(
-                "Out of politeness to its publisher, a channel with {count} subscriber isn't checked more often.",
-                "Out of politeness to its publisher, a channel with {count} subscribers isn't checked more often.",
+                "To go easy on its publisher, I don't check a channel with {count} subscriber more often.",
+                "To go easy on its publisher, I don't check a channel with {count} subscribers more often.",
                 explanation.subscribers,
             )
         case BindingConstraint.PUBLISHER:
             return translator.gettext(
-                "Its publisher asks that it isn't checked more often than {frequency}.",
+                "Its publisher asks for one check {frequency} at most.",
                 frequency=translator.format_frequency(explanation.publisher_interval_s),
-            )
-        case BindingConstraint.FAILURE if failing_s is not None:
-            return translator.gettext(
-                "Checks have been failing for {age}, so I check less and less often until one succeeds.",
-                age=translator.format_duration(failing_s),
             )
         case bound:
             return translator.gettext(_REASON_OF_CONSTRAINT[bound])
@@ -263,16 +281,10 @@ def status_text(
         return translator.gettext(
             "No worker is running right now, so nothing is being checked. I'll catch up as soon as one is back."
         )
-    head = translator.ngettext(
-        "You have {count} subscription; {workers}.",
-        "You have {count} subscriptions; {workers}.",
-        count,
-        workers=translator.ngettext("{count} worker is running", "{count} workers are running", workers),
-    )
-    if not count:
-        return " ".join([head, translator.gettext("Send me a URL to add a subscription.")])
     if not failing:
-        return " ".join([head, translator.gettext("Everything is working.")])
+        return translator.ngettext(
+            "Your subscription is working.", "Your {count} subscriptions are all working.", count
+        )
     rows = [
         translator.gettext(
             "#{number} {title}: {problem} (for {age})",
@@ -282,10 +294,16 @@ def status_text(
         )
         for subscription, code, since_s in failing
     ]
-    problem_count = translator.ngettext(
-        "{count} have problems; I'll keep trying:", "{count} have problems; I'll keep trying:", len(rows)
-    )
-    return fit_rows(f"{head} {problem_count}", rows, translator)
+    if count == 1:
+        head = translator.gettext("Your subscription has a problem; I'll keep trying:")
+    else:
+        head = translator.ngettext(
+            "{count} of your {total} subscriptions has a problem; I'll keep trying:",
+            "{count} of your {total} subscriptions have problems; I'll keep trying:",
+            len(rows),
+            total=count,
+        )
+    return fit_rows(head, rows, translator)
 
 
 def import_started_text(count: int, problems: Sequence[str], translator: Translator) -> str:
@@ -316,7 +334,9 @@ def import_result_text(
         "Your list is imported: {count} new subscription.", "Your list is imported: {count} new subscriptions.", new
     )
     if existing:
-        had = translator.ngettext("You already had {count}.", "You already had {count}.", existing)
+        had = translator.ngettext(
+            "You were already subscribed to {count}.", "You were already subscribed to {count}.", existing
+        )
         head = f"{head} {had}"
     if not failed:
         return head
@@ -328,12 +348,14 @@ def import_result_text(
 def paused_text(target: SubscribedChannel | None, translator: Translator, *, is_new: bool) -> str:
     """Return the text that says that a subscription is paused, or everything if ``target`` is None.
 
-    ``is_new`` states whether the subscription was not paused before.
+    ``is_new`` states whether a subscription was not paused before.
     """
+    if target is None and not is_new:
+        return translator.gettext("Everything is already paused. Send `resume` when you're ready.")
     if target is None:
         return translator.gettext(
-            "Everything is paused, including your saved searches. Send `resume` to continue; you'll get a short recap "
-            "of your subscriptions then."
+            "Everything is paused, including your saved searches. Send `resume` when you're ready; I'll start with "
+            "a short recap of your subscriptions."
         )
     if not is_new:
         return translator.gettext(
@@ -365,7 +387,7 @@ def resumed_text(
     elif is_resumed:
         head = translator.gettext("*{title}* is active again.", title=title(target.channel))
     else:
-        return translator.gettext("That isn't paused.")
+        return translator.gettext("*{title}* isn't paused.", title=title(target.channel))
     if missed_updates:
         recap = translator.ngettext(
             "You missed {count} update; here it comes.",
@@ -377,10 +399,10 @@ def resumed_text(
     if not missed_matches:
         return f"{head} {recap}"
     matches = translator.ngettext(
-        "Your saved searches matched {count} entry in the meantime. I don't send it any more, but `find "
-        "type=entry` with the same search finds it.",
-        "Your saved searches matched {count} entries in the meantime. I don't send them any more, but `find "
-        "type=entry` with the same search finds them.",
+        "In the meantime, your saved searches matched {count} entry. I won't send it now, but you can find it: send "
+        "`find type:entry` with the same search.",
+        "In the meantime, your saved searches matched {count} entries. I won't send them now, but you can find "
+        "them: send `find type:entry` with the same search.",
         missed_matches,
     )
     return f"{head} {recap}\n{matches}"

@@ -127,7 +127,9 @@ def _word(value: str) -> str:
     if len(found) != 1:
         raise BadQuery("“{text}” is not a single word. Give several words one by one.", text=printable(value))
     if not is_distinctive(found[0]):
-        raise BadQuery("“{text}” is in too many titles to search for it.", text=printable(value))
+        raise BadQuery(
+            "“{text}” is in too many titles to search for. Please use a more specific word.", text=printable(value)
+        )
     return found[0]
 
 
@@ -135,7 +137,9 @@ def _pattern_of(form: re.Pattern[str], example: str) -> Callable[[str], str]:
     def normalize(value: str) -> str:
         if not form.fullmatch(fold(value)):
             raise BadQuery(
-                "“{text}” isn't valid here; try something like {example}.", text=printable(value), example=example
+                "I don't understand “{text}” here; try something like {example}.",
+                text=printable(value),
+                example=example,
             )
         return fold(value)
 

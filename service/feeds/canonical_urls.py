@@ -176,7 +176,7 @@ def _with_scheme(text: str) -> str:
     if not scheme:
         return f"https://{text}"
     if (scheme[1] or scheme[2]).lower() not in _PORTS:
-        raise BadUrl("“{text}” is not an http or https URL.", text=_excerpt(text))
+        raise BadUrl("“{text}” isn't a web address; it has to start with http:// or https://.", text=_excerpt(text))
     return text
 
 
@@ -188,7 +188,7 @@ def _check_length(url: str) -> str:
 
 def _reject_characters(text: str) -> None:
     if "\\" in text:
-        raise BadUrl("“{text}” contains a backslash.", text=_excerpt(text))
+        raise BadUrl("“{text}” contains a backslash (\\); write / instead.", text=_excerpt(text))
     if not _VISIBLE_ASCII.fullmatch(text) and any(unicodedata.category(each) in _INVISIBLE for each in text):
         raise BadUrl("“{text}” contains white space or an invisible character.", text=_excerpt(text))
 
@@ -199,7 +199,7 @@ def _normalize(url: str) -> str:
         raise BadUrl("“{text}” is not the URL of a host, like https://example.com/feed.", text=_excerpt(url))
     scheme, authority, path, query = parts[1].lower(), parts[2], parts[3], parts[4]
     if "@" in authority:
-        raise BadUrl("URLs must not contain a user name or password.")
+        raise BadUrl("This URL contains a user name or password; please leave them out.")
     host_and_port = _AUTHORITY.fullmatch(authority)
     if not host_and_port:
         raise BadUrl("“{text}” is not a host.", text=_excerpt(authority))

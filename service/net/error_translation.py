@@ -41,7 +41,7 @@ def _translate_connection_error(error: aiohttp.ClientConnectorError, host: str) 
         reason = str(getattr(cause, "reason", None) or "no common protocol").replace("_", " ").lower()
         return TlsFailed("The TLS handshake with {host} failed ({reason}).", host=host, reason=reason)
     if isinstance(error, aiohttp.ClientConnectorDNSError):
-        return HostNotFound("There is no host named {host}, or its name server doesn't respond.", host=host)
+        return HostNotFound("There's no site named {host}, or its name server isn't responding.", host=host)
     if isinstance(cause, SocketRefused):
         return cause.as_error(host)
     reason = os.strerror(cause.errno).lower() if cause.errno else "no connection"
@@ -74,7 +74,7 @@ def _translate_response_error(error: aiohttp.ClientError | OSError, host: str) -
         # The parser's message quotes the publisher's bytes; only the kind of the fault is reported.
         if "more than" in error.message or "Too many" in error.message:
             return TooLarge(f"{host}: the headers of its answer are too large.")
-        return BadHttp("The response of {host} is not valid HTTP.", host=host)
+        return BadHttp("The response from {host} isn't valid HTTP.", host=host)
     if isinstance(error, aiohttp.ClientPayloadError):
-        return BadHttp("The response of {host} ended early or is not framed correctly.", host=host)
+        return BadHttp("The response from {host} ended early or got garbled.", host=host)
     return Unreachable("{host} closed the connection without a response.", host=host)

@@ -73,7 +73,7 @@ def parse_condition(text: str) -> Condition:
         return validate_pattern(PatternCondition(text[1:-1]))
     found = tuple(words(text, include_common=True))
     if not found:
-        raise BadQuery('There are no words in that. Use words, "a phrase" or /a regular expression/.')
+        raise BadQuery('I can\'t find any words in that. Use words, "a phrase" or /a regular expression/.')
     if len(found) > MAX_WORDS_PER_RULE:
         raise BadQuery("That's {count} words; the maximum is {most}.", count=len(found), most=MAX_WORDS_PER_RULE)
     quoted = len(text) > 1 and text[0] in _QUOTES and text[-1] in _QUOTES

@@ -160,7 +160,7 @@ async def test_a_first_chat_in_profanity_is_readable(
         ),
         f"1 subscription:\n#1 Sample feed 4\n{feed}",
         f"*Sample feed 4*\nBreaking news & more\n{publisher.url}/entries/4/2",
-        f"Unsubscribed from *Sample feed 4* (#1). To undo, send: subscribe {feed}",
+        f"Unsubscribed from *Sample feed 4* (#1). To undo, send `subscribe {feed}`.",
     ]
 
 

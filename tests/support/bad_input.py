@@ -14,14 +14,14 @@ from tests.support.hostile_publisher import BAD_ANSWERS, DRIPS, ENDLESS, OK, end
 from tests.support.raw_http import Handler, answering, ok, redirect
 
 SUBSCRIBED = r"^Subscribed to \*"
-NO_PUBLIC_ADDRESS = "an address or port outside the public web"
+NO_PUBLIC_ADDRESS = "its address isn't part of the public web"
 NO_URL = r"^I can't use that address\. "
-NOT_FOLLOWED = "redirects go round in circles, lead nowhere, or leave the public web"
-GARBLED = "its server sends an invalid response"
-TOO_LARGE = r"it is larger than 5 MB"
+NOT_FOLLOWED = "it redirects in circles, to nowhere, or out of the public web"
+GARBLED = "its server's answer makes no sense to me"
+TOO_LARGE = r"it's larger than 5 MB"
 TOO_SLOW = r"127\.0\.0\.1 took longer than [\d.]+ s to respond\. Please try again later"
 UNPROVEN = "I can't open a secure connection to"
-DEADLY = "takes more time or memory than one channel may use"
+DEADLY = "it's too big or too complicated for me"
 NOTHING_THERE = "There's nothing to read"
 NO_FEED = "neither a feed nor a readable page"
 OFFERED = "Shall I monitor the page itself"
@@ -73,18 +73,18 @@ URLS = {
     **{
         url: Case(NO_URL + why, url=url)
         for url, why in (
-            ("file:///etc/passwd", ".*is not an http or https URL"),
-            ("gopher://127.0.0.1:6379/_INFO", ".*is not an http or https URL"),
+            ("file:///etc/passwd", ".*isn't a web address"),
+            ("gopher://127.0.0.1:6379/_INFO", ".*isn't a web address"),
             (f"http://{PUBLIC}\\@127.0.0.1:{{port}}/", ".*contains a backslash"),
             (f"http://127.0.0.1:{{port}}\\@{PUBLIC}/", ".*contains a backslash"),
-            (f"http://{PUBLIC}%00@127.0.0.1:{{port}}/", "URLs must not contain a user name or password"),
+            (f"http://{PUBLIC}%00@127.0.0.1:{{port}}/", "This URL contains a user name or password"),
             ("http://127.0.0.1%00.example.invalid/", ".*is not a host name"),
             ("http://127.0.0.1%0d%0aHost:example.invalid/", ".*is not a host"),
             ("http://127.0.0.1:{port}/\u200bfeed", ".*an invisible character"),
             ("http://127.0.0.1:{port}/" + "x" * 20_000, r"This URL is longer than 2,000 characters"),
         )
     },
-    "a name that looks like another": Case(r"no host named xn--pple-43d\.invalid", url="http://\u0430pple.invalid/"),
+    "a name that looks like another": Case(r"no site named xn--pple-43d\.invalid", url="http://\u0430pple.invalid/"),
     "a loopback that nobody listens on": Case(
         r"127\.0\.0\.1 cannot be reached: connection refused", url="http://127.1:1/"
     ),
@@ -92,7 +92,7 @@ URLS = {
         f"{host}, which the trial opens": Case(SUBSCRIBED, url=f"http://{host}:{{port}}/{{unique}}")
         for host in ("2130706433", "[::ffff:127.0.0.1]", "localhost.", "\u24c1ocalhost", "127\u30020\u30020\u30021")
     },
-    "a line of its own": Case("is not a CSS selector", url="http://127.0.0.1:{port}/{unique}\r\nX-Injected: yes"),
+    "a line of its own": Case("isn't a CSS selector", url="http://127.0.0.1:{port}/{unique}\r\nX-Injected: yes"),
     **{
         f"a redirect to {target}": Case(told, partial(answering, redirect(target), then_close=False))
         for target, told in (

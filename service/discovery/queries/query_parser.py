@@ -125,7 +125,7 @@ def parse_watch(text: str) -> SearchCondition:
     if len(_take_limit(tokens)[0]) < len(tokens):
         raise BadQuery("“limit” only works with `find`: a saved search sends every match.")
     if any(token.name == "after" for token in tokens):
-        raise BadQuery("“after” only works with `find`: a saved search sends new entries anyway.")
+        raise BadQuery("“after” only works with `find`: a saved search only sends new entries anyway.")
     tokens, kind = _take_kind(tokens)
     if kind == "channel":
         raise BadQuery("A saved search finds entries, not channels.")
@@ -211,7 +211,7 @@ def _refuse_as_part(token: Token, tokens: list[Token]) -> None:
     """
     at = tokens.index(token)
     if token.is_excluded or any(each.kind == "or" for each in [*tokens[max(at - 1, 0) : at], *tokens[at + 1 : at + 2]]):
-        raise BadQuery("“{name}:” can neither be excluded nor be an alternative.", name=token.name)
+        raise BadQuery("“{name}:” doesn't work with a minus or with OR.", name=token.name)
 
 
 def _day(text: str, today: date) -> date:
@@ -232,7 +232,9 @@ def _day(text: str, today: date) -> date:
             text=printable(text),
         )
     if day > today:
-        raise BadQuery("{text} is in the future: nothing has been published after it yet.", text=printable(text))
+        raise BadQuery(
+            "{text} is in the future, so there's nothing to find yet. Please use an earlier date.", text=printable(text)
+        )
     return max(day, _FIRST_DAY)
 
 
@@ -269,7 +271,10 @@ def _conditions(
         found = [_alternatives(token, about, parents) for token in group]
         if not all(found) and (len(group) > 1 or group[0].is_excluded):
             common = group[found.index(())]
-            raise BadQuery("“{text}” is in too many texts to search for it.", text=printable(common.value))
+            raise BadQuery(
+                "“{text}” is in too many texts to search for. Please use a more specific word.",
+                text=printable(common.value),
+            )
         distinct = tuple(dict.fromkeys(condition for alternatives in found for condition in alternatives))
         if group[0].is_excluded:
             none_of += distinct
@@ -282,7 +287,10 @@ def _conditions(
         raise _empty_error(meant, none_of)
     for alternatives in all_of:
         if set(alternatives) <= set(none_of):
-            raise BadQuery("You ask for “{text}” and exclude it.", text=_label(alternatives[0]))
+            raise BadQuery(
+                "You're asking for “{text}” and excluding it at the same time. Please leave one of the two out.",
+                text=_label(alternatives[0]),
+            )
     return tuple(dict.fromkeys(all_of)), tuple(dict.fromkeys(none_of))
 
 
@@ -310,7 +318,7 @@ def _split_at_or(tokens: list[Token]) -> list[list[Token]]:
         excluded = [each for each in groups[-1] if each.is_excluded]
         if excluded and len(groups[-1]) > 1:
             raise BadQuery(
-                "An excluded word can't be an alternative: leave out OR beside “{text}”.",
+                "OR doesn't work with words you exclude. Please leave out the OR next to “{text}”.",
                 text=printable(excluded[0].source),
             )
         joins = False
@@ -327,7 +335,7 @@ def _empty_error(meant: list[Token], none_of: list[Condition]) -> BadQuery:
 
 def _several_values_error(name: str) -> BadQuery:
     return BadQuery(
-        "You gave several values of “{name}”, but a result has only one. Pick one, or write OR between them.", name=name
+        "You gave “{name}” several values, but each result has only one. Pick one, or write OR between them.", name=name
     )
 
 
@@ -383,12 +391,15 @@ def _title_word(token: Token) -> tuple[Condition, ...]:
     if "*" in token.value:
         if not re.fullmatch(r"[^*?]+\*", token.value):
             raise BadQuery(
-                "“{sign}” can't stand within a word. You can search for the beginning of a word: `pyth*`.", sign="*"
+                "“{sign}” can't be used inside a word. But you can search for the beginning of a word: `pyth*`.",
+                sign="*",
             )
         return (_prefix(token.value[:-1], in_title=in_title),)
     found = _plain(token.value, in_title=in_title)
     if not found:
-        raise BadQuery("“{text}” is in too many texts to search for it.", text=printable(token.value))
+        raise BadQuery(
+            "“{text}” is in too many texts to search for. Please use a more specific word.", text=printable(token.value)
+        )
     return found
 
 

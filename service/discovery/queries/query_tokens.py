@@ -166,7 +166,8 @@ def _field_token(match: re.Match[str], source: str, *, is_excluded: bool) -> Tok
     name = FIELD_SYNONYMS.get(fold(written), fold(written))
     if name in _BEFORE:
         raise BadQuery(
-            "“{name}:” isn't supported. You can search from a day on: `after:2026-11-01` or `after:3d`.", name=written
+            "“{name}:” isn't supported, but you can search from a certain day on: `after:2026-11-01` or `after:3d`.",
+            name=written,
         )
     if name not in _FIELDS:
         _refuse_unknown_field(written, source[source.index(written) :])
@@ -178,7 +179,7 @@ def _field_token(match: re.Match[str], source: str, *, is_excluded: bool) -> Tok
         if "|" in value:
             first, second = (printable(each) for each in value.split("|", 1))
             raise BadQuery(
-                "Please repeat the field after “|”: {name}:{first} OR {name}:{second}",
+                "Please write OR instead of “|”, and repeat the field: {name}:{first} OR {name}:{second}",
                 name=written, first=first, second=second,
             )  # fmt: skip
         if value.endswith(")") and "(" not in value:
@@ -220,10 +221,10 @@ def _refuse_operator(word: str) -> None:
 
 def _refuse_wildcards(word: str) -> None:
     if word == "*":
-        raise BadQuery("“*” alone isn't a search. `discover` shows what there is.")
+        raise BadQuery("“*” on its own finds nothing. `discover` shows what there is.")
     if "*" in word or re.search(r"\w\?+\w", word):
         raise BadQuery(
-            "“{sign}” can't stand within a word. You can search for the beginning of a word: `pyth*`.",
+            "“{sign}” can't be used inside a word. But you can search for the beginning of a word: `pyth*`.",
             sign="*" if "*" in word else "?",
         )
 
@@ -253,8 +254,8 @@ def _refuse_grouping(tokens: list[Token]) -> None:
             raise _grouping_error()
         if has_or and token.value in _AND:
             raise BadQuery(
-                "“{word}” isn't needed beside OR, please leave it out: `rust OR go async` finds async together with "
-                "rust or go.",
+                "Please leave out “{word}”; it isn't needed next to OR. `rust OR go async` finds async together "
+                "with rust or go.",
                 word=token.value,
             )
         if token.value == "TO" and any(other.value[:1] in ("[", "{") for other in words):
@@ -301,15 +302,15 @@ def _proximity_error(word: str) -> BadQuery:
 
 
 def _plus_error(_word: str) -> BadQuery:
-    return BadQuery("“+” isn't needed, please leave it out: results with every word come first anyway.")
+    return BadQuery("Please leave out “+”; it isn't needed. Results with every word come first anyway.")
 
 
 def _fuzzy_error(_word: str) -> BadQuery:
-    return BadQuery("“~” isn't supported, please leave it out: other forms of a word are found anyway.")
+    return BadQuery("Please leave out “~”; it isn't supported. I find other forms of a word anyway.")
 
 
 def _boost_error(_word: str) -> BadQuery:
-    return BadQuery("“^” isn't supported, please leave it out. To search in titles only, write title: before the word.")
+    return BadQuery("Please leave out “^”; it isn't supported. To search titles only, write title: before the word.")
 
 
 def _pattern_error(_word: str) -> BadQuery:
@@ -319,15 +320,15 @@ def _pattern_error(_word: str) -> BadQuery:
 def pattern_error() -> BadQuery:
     """Return the error for a regular expression in a search that takes none."""
     return BadQuery(
-        "Regular expressions only work in `watch /…/` and `filter`, alone. Here you can search for the beginning of a "
-        "word: `pyth*`."
+        "Regular expressions only work with `filter` and, on their own, with `watch /…/`. Here you can search for "
+        "the beginning of a word: `pyth*`."
     )
 
 
 def _url_error(word: str) -> BadQuery:
     host = word.partition("://")[2].partition("/")[0]
     return BadQuery(
-        "To follow an address, send it alone. To search within a site, write site:{host}.",
+        "To subscribe to an address, send it on its own. To search within a site, write site:{host}.",
         host=printable(host or "example.org"),
     )
 

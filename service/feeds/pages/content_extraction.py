@@ -57,7 +57,7 @@ def parse_page(body: bytes, *, headers: Mapping[str, str], selector: str = "") -
         return _page("", _plain_lines(text))
     root = parse_html(text)
     if root is None:
-        raise EmptyBody("The page is empty.")
+        raise EmptyBody("The page is empty. Please check the address, or try again later.")
     lines = _select_lines(root, selector) if selector else _main_content(page_lines(root))
     is_short = sum(len(line.text) for line in lines) <= _LOGIN_CHARS
     if not lines or (is_short and not selector and _asks_for_password(root)):
@@ -92,7 +92,7 @@ def _plain_lines(text: str) -> list[Line]:
         if line:
             lines.append(Line(line, NO_LANDMARK, is_heading=False))
     if not lines:
-        raise EmptyBody("The document is empty.")
+        raise EmptyBody("The document is empty. Please check the address, or try again later.")
     return lines
 
 
@@ -106,7 +106,8 @@ def _select_lines(root: html.HtmlElement, selector: str) -> list[Line]:
         found = root.cssselect(selector, translator="html")
     except (cssselect.SelectorError, etree.XPathError, ValueError, RecursionError) as error:
         raise EmptyBody(
-            "`{selector}` is not a CSS selector, so it matches nothing on the page.", selector=selector
+            "`{selector}` isn't a CSS selector, so it matches nothing on the page. Please check how it's written.",
+            selector=selector,
         ) from error
     matches = set(found)
     return page_lines(*(match for match in found if matches.isdisjoint(match.iterancestors())))
@@ -118,14 +119,14 @@ def _asks_for_password(root: html.HtmlElement) -> bool:
 
 def _empty_page_error(root: html.HtmlElement, selector: str) -> EmptyBody:
     if selector:
-        return EmptyBody("Nothing on the page matches `{selector}`.", selector=selector)
+        return EmptyBody("Nothing on the page matches `{selector}`. Please check the selector.", selector=selector)
     if _asks_for_password(root):
-        return EmptyBody("The page asks for a login, and I don't have one.")
+        return EmptyBody("The page asks for a login, and I don't have one. I can only read what anyone can open.")
     if next(root.iter("script"), None) is not None:
         return EmptyBody(
             "The page shows nothing without JavaScript, which I don't run; look for a feed or another page."
         )
-    return EmptyBody("The page is empty.")
+    return EmptyBody("The page is empty. Please check the address, or try again later.")
 
 
 def _main_content(lines: Sequence[Line]) -> list[Line]:

@@ -55,7 +55,7 @@ def parse(body: bytes, *, url: str, headers: Mapping[str, str], previous: Previo
     text = decode_document(body, lowered.get("content-type", ""))
     root = root_element(text)
     if root is None:
-        raise EmptyBody("The document is empty.")
+        raise EmptyBody("The document is empty. Please check the address, or try again later.")
     if root == "{":
         return json_feed.parse(text, url=url)
     if root == "opml":

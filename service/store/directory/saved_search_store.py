@@ -51,7 +51,9 @@ class SavedSearches(RedisRepository):
         if not number:
             await self._write(watch.id, None)
             raise LimitReached(
-                "You already have {most} saved searches, the maximum. `unwatch #n` makes room.", most=max_count
+                "You already have {most} saved searches, and that's the maximum. To make room, delete one with "
+                "`unwatch #n`.",
+                most=max_count,
             )
         await self._redis.call("SADD", keys.USERS, uid)
         return msgspec.structs.replace(watch, number=number)

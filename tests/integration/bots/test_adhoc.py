@@ -67,7 +67,7 @@ async def test_unsubscribing_from_all_requires_a_confirmation(at: str, person: P
     await everything.step()
     asked = await everything.step("complete", channel=["all"])
     assert "End both of your subscriptions" in asked["form"]["instructions"]
-    assert "nothing was changed" in Errand.note(await everything.step("complete", answer="0"))[1]
+    assert "I haven't changed anything" in Errand.note(await everything.step("complete", answer="0"))[1]
     assert len(await store.subscriptions.of_user(alice.jid)) == 2
 
 

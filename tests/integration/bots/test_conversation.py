@@ -87,7 +87,7 @@ async def test_a_cycle_of_moved_channels_gets_a_reply(person: Person, store: Sto
     )
     for channel, successor in ((one, two), (two, one)):
         await store.redis.call("HSET", keys.channel(channel.id), "moved_to", successor.id, "dormant", "1")
-    assert "No worker is free to check" in await alice.say(one.url)
+    assert "none of my workers is free" in await alice.say(one.url)
 
 
 async def test_errors_get_specific_replies(person: Person, store: Store) -> None:
@@ -99,7 +99,7 @@ async def test_errors_get_specific_replies(person: Person, store: Store) -> None
     async with scripted_worker(store, script):
         assert "gone for good (410)" in await alice.say("example.org/gone")
         assert "public" in await alice.say("http://127.0.0.1/")
-    assert "No worker" in await alice.say("example.org/other")
+    assert "none of my workers" in await alice.say("example.org/other")
 
 
 async def test_a_blocked_host_is_refused_and_explained(person: Person, store: Store) -> None:

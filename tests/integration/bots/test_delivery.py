@@ -251,7 +251,7 @@ async def test_quiet_hours_defer_messages_until_they_are_off(person: Person, sto
     for client in (alice, bob):
         for channel in channels:
             await store.subscriptions.subscribe(client.jid, channel.id)
-    assert "Quiet hours are on all day, every day" in await alice.say("quiet 0-24")
+    assert "Your quiet hours last all day, every day" in await alice.say("quiet 0-24")
     for channel in channels:
         await tell(store, [alice, bob], channel, "held")
     await bob.wait_for(lambda message: "Entry held" in message.body)

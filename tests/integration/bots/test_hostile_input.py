@@ -214,7 +214,7 @@ async def test_the_number_of_remembered_questions_is_limited(person: Person) -> 
     people = [await person() for _ in range(3)]
     for each in people:
         assert "Did you mean" in await each.say("lst")
-    assert "nothing to confirm" in await people[0].say("yes")
+    assert "I'm not waiting for an answer" in await people[0].say("yes")
     assert "no subscriptions" in await people[2].say("yes")
 
 

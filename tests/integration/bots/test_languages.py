@@ -53,7 +53,7 @@ async def test_a_chosen_language_overrides_the_clients_language(bot: Bot, person
         "<body>quiet off</body><thread>q</thread></message>"
     )
     assert (await alice.wait_for(lambda heard: heard.thread == "q")).body.startswith("Guardado.")
-    assert (await alice.say("language auto")).startswith("From now on I'll write to you in English")
+    assert (await alice.say("language auto")).startswith("From now on I'll write in your client's language")
 
 
 async def test_forms_are_in_the_chosen_language(bot: Bot, person: Person) -> None:

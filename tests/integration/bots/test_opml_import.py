@@ -72,7 +72,7 @@ async def test_a_list_at_a_url_is_imported_and_the_user_is_notified(person: Pers
     assert "404" in told
     assert "#1 My " in await alice.say("list"), "it is called what the list calls it"
     assert "3 new" not in await alice.say(f"import {publisher.url(LIST)}")
-    again = await alice.wait_for(lambda message: "You already had 3." in message.body)
+    again = await alice.wait_for(lambda message: "You were already subscribed to 3." in message.body)
     assert "0 new subscriptions" in again.body
 
 

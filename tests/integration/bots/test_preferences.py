@@ -83,7 +83,7 @@ async def test_settings_apply_after_a_takeover(store: Store, person: Person, set
     async with serving(settings, store):
         assert "title: My news" in await alice.say("set #1 title My news")
         assert "format: $channel" in await alice.say("set all format $channel: $title <$link>")
-        assert "mute: on" in await alice.say("set #2 mute on")
+        assert "You'll get nothing from *A feed* (#2)" in await alice.say("set #2 mute on")
     async with serving(settings, store):
         await tell(store, [alice], silent, "unheard")
         await tell(store, [alice, bob], channel, "new")
@@ -103,7 +103,7 @@ async def test_an_erased_user_can_start_again(bot: Bot, person: Person, store: S
     await alice.wait_for(lambda message: "Entry new" in message.body)
     await until(lambda: nothing_waits(store), "its receipt is in")
     assert "Delete everything" in await alice.say("forget me")
-    assert "nothing was changed" in await alice.say("no")
+    assert "I haven't changed anything" in await alice.say("no")
     await alice.say("forget me")
     assert "deleted everything" in await alice.say("yes")
     assert await traces(store, alice.jid) == []
@@ -135,7 +135,7 @@ async def test_an_uninvited_user_gets_one_reply_and_no_record(store: Store, pers
 async def test_messages_to_a_busy_user_wait_until_they_are_available(person: Person, store: Store) -> None:
     alice, bob = await asyncio.gather(person(), person())
     channel = await subscribed(store, [alice, bob])
-    assert "accept my request" in await alice.say("quiet presence")
+    assert "if I send you a contact request, please accept it" in await alice.say("quiet presence")
     busy = "<show>dnd</show></presence>"
     # The server tells whom alice accepts what she has told everybody: that may come after what she tells the bot.
     alice.send_raw(f"<presence>{busy}")

@@ -46,7 +46,7 @@ async def test_two_processes_give_one_answer_and_the_second_takes_over(
     first = asyncio.create_task(run_bot(settings))
     await reach(alice)
     second = asyncio.create_task(run_bot(settings))
-    answer = await alice.say("list")
+    answer = await alice.say("help list")
     first.cancel()
     await asyncio.gather(first, return_exceptions=True)
     await reach(alice)

@@ -257,7 +257,7 @@ async def test_an_inviter_without_access_gets_the_reason(
     mallory = await owner()
     async with serving(settings.model_copy(update={"who_may_use": "listed"}), store):
         mallory.invite(settings.xmpp_jid, direct=direct)
-        answer = await mallory.client.wait_for(lambda message: "I'm not open to everyone" in message.body)
+        answer = await mallory.client.wait_for(lambda message: "This bot is by invitation only" in message.body)
         assert ("Please invite me directly" in answer.body) is not direct, (
             "Prosody hides who sends a mediated invitation"
         )

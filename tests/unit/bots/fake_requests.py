@@ -251,7 +251,8 @@ class FakeRequests:
         watches = self.person.watches
         if len(watches) >= self.settings.max_watches_per_user:
             raise LimitReached(
-                "You already have {most} saved searches, the maximum. `unwatch #n` makes room.",
+                "You already have {most} saved searches, and that's the maximum. To make room, delete one with "
+                "`unwatch #n`.",
                 most=self.settings.max_watches_per_user,
             )
         number = max(watches, default=0) + 1

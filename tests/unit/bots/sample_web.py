@@ -21,7 +21,7 @@ LIST = page_url("https://shop.example/prices", "#list")
 TROUBLES: dict[str, ProbeReply | errors.CoronetError] = {
     "https://gone.example/": errors.BadStatus("gone.example answered 410 (Gone).", status=410),
     "https://typo.example/": errors.HostNotFound(
-        "There is no host named {host}, or its name server doesn't respond.", host="typo.example"
+        "There's no site named {host}, or its name server isn't responding.", host="typo.example"
     ),
     **{
         f"https://answers-{status}.example/": errors.BadStatus("", status=status)
@@ -31,9 +31,9 @@ TROUBLES: dict[str, ProbeReply | errors.CoronetError] = {
     "https://away.example/": errors.Unreachable("{host} took too long to respond.", host="away.example"),
     "https://expired.example/": errors.TlsFailed("The certificate of {host} has expired.", host="expired.example"),
     "https://round.example/": errors.BadRedirect(""),
-    "https://garbled.example/": errors.BadHttp("The response of {host} is not valid HTTP.", host="garbled.example"),
+    "https://garbled.example/": errors.BadHttp("The response from {host} isn't valid HTTP.", host="garbled.example"),
     "https://huge.example/": errors.TooLarge(""),
-    "https://empty.example/": errors.EmptyBody("The document is empty."),
+    "https://empty.example/": errors.EmptyBody("The document is empty. Please check the address, or try again later."),
     "https://broken.example/": errors.BrokenFeed(""),
     "https://slow.example/": errors.ParseKilled(""),
     "https://busy.example/": errors.NoWorker(""),
@@ -99,13 +99,15 @@ def visitor() -> Person:
     seen = Entry("p", "Prices", "https://shop.example/prices", "Pears 1.99\nPlums 3.00")
     return Person(
         web={
-            NEWS: ProbeReply(feed(NEWS, "The News"), (first, older)),
+            NEWS: ProbeReply(structs.replace(feed(NEWS, "The News"), version=4), (first, older)),
             BLOG: ProbeReply(feed(BLOG, "A Blog")),
             HOURLY: ProbeReply(feed(HOURLY, "Hourly")),
             POPULAR: ProbeReply(feed(POPULAR, "Popular")),
             DOWN: ProbeReply(feed(DOWN, "Down")),
             PAUSED: ProbeReply(feed(PAUSED, "Paused")),
-            "https://news.example/": ProbeReply(feed(NEWS, "The News"), (first,), discovered=True),
+            "https://news.example/": ProbeReply(
+                structs.replace(feed(NEWS, "The News"), version=4), (first,), discovered=True
+            ),
             "https://many.example/": ProbeReply(choices=(FeedLink(NEWS, "News"), FeedLink(BLOG, "Blog"))),
             "https://shop.example/prices": ProbeReply(page=True),
             "page https://shop.example/prices": ProbeReply(page("https://shop.example/prices", "Prices"), (seen,)),
@@ -145,7 +147,7 @@ def polled(
     return explanation(
         channel_id(NEWS),
         [f"{number:040x}" for number in range(workers)],
-        NOW_S + 95.0 if workers > 1 else NOW_S,
+        NOW_S + min(95.0, interval_s / workers) if workers > 1 else NOW_S,
         interval_s,
         bound,
         now_s=NOW_S - 0.5,

@@ -32,4 +32,4 @@ def test_every_request_gets_its_response() -> None:
     assert first.result is not None
     assert first.result.feed is not None
     assert first.result.feed.entries[0].title == "Title a"
-    assert second.fault == Fault("empty-body", "The document is empty.")
+    assert second.fault == Fault("empty-body", "The document is empty. Please check the address, or try again later.")

@@ -99,7 +99,7 @@ def test_each_notice_has_its_sentence() -> None:
         "back": "*The News* is back: you'll get its news again.",
         "moved": "*The News* has moved to https://new.example/feed. I'll check it there from now on; "
         "you don't need to do anything.",
-        "quarantined": f"*The News* takes more time or memory to read than one channel may use. {daily}",
+        "quarantined": f"*The News* has become too big or too complicated for me to read. {daily}",
     }
 
 

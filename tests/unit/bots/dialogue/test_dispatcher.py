@@ -10,11 +10,14 @@ from bots.dialogue.reply import CommandOutcome
 from bots.dialogue.request_handler import RequestHandler
 from service.errors import BadStatus
 from tests.unit.bots.fake_requests import feed, page
-from tests.unit.bots.sample_web import BLOG, LIST, NEWS, visitor
+from tests.unit.bots.sample_web import BLOG, DOWN, LIST, NEWS, visitor
 
 LATEST = "Latest entry:\nSummer arrived\nhttps://news.example/summer"
-NOTHING_CHANGED = "All right, nothing was changed."
-NOTHING_TO_CONFIRM = "There's nothing to confirm right now. `help` shows what I can do."
+NOTHING_CHANGED = "All right, I haven't changed anything."
+NOTHING_TO_CONFIRM = (
+    "I'm not waiting for an answer right now. If you mean an earlier question, please send that command again; `help` "
+    "shows what I can do."
+)
 NO_SUCH_SUBSCRIPTION = "I can't find that subscription. `list` shows the ones you have."
 
 
@@ -41,7 +44,8 @@ def test_several_feeds_are_asked_about_until_one_is_picked() -> None:
     person = visitor()
     asked = person.say("many.example")
     assert "Which one would you like?" in asked
-    assert person.say("7") == asked, "no such number: the question stands"
+    assert person.say("7") == f"There's no number 7 in that list.\n{asked}", "the question stands"
+    assert person.say("8") == f"There's no number 8 in that list.\n{asked}"
     assert person.say("2").startswith("Subscribed to *A Blog*")
     assert [channel.url for channel in person.follows.values()] == [BLOG]
 
@@ -114,7 +118,10 @@ def test_a_channel_that_moved_is_followed_to_where_it_is() -> None:
 def test_the_limit_of_subscriptions_is_told_but_not_to_who_has_it_already() -> None:
     person = visitor()
     person.follows = {n: feed(f"https://{n}.example/", str(n)) for n in (1, 2, 3)}
-    assert person.say(NEWS) == "You've reached the maximum of 3 subscriptions. `unsubscribe #n` makes room."
+    assert (
+        person.say(NEWS)
+        == "You've reached the maximum of 3 subscriptions. To make room, end one with `unsubscribe #n`."
+    )
     person.polled = {channel.id: channel for channel in person.follows.values()}
     assert person.say("https://2.example/").startswith("You're already subscribed")
 
@@ -168,9 +175,9 @@ def test_list_filters_by_title_and_url() -> None:
     person = visitor()
     person.hear(NEWS)
     person.hear(BLOG)
-    assert person.say("list NEWS").startswith("Subscriptions with “NEWS” (1 of 2):\n#1 The News")
+    assert person.say("list NEWS").startswith("Subscriptions matching “NEWS” (1 of 2):\n#1 The News")
     assert person.say("list blog.example/atom").startswith(
-        "Subscriptions with “blog.example/atom” (1 of 2):\n#2 A Blog"
+        "Subscriptions matching “blog.example/atom” (1 of 2):\n#2 A Blog"
     )
 
 
@@ -219,7 +226,7 @@ def test_what_cannot_be_searched_or_watched_for_is_answered_in_clear_words_and_n
     person = visitor()
     assert said in person.say(line)
     assert not person.watches
-    assert "There are no more results." in person.say("more")
+    assert "There's no list to continue." in person.say("more")
 
 
 @given(st.lists(st.text(max_size=60) | st.sampled_from(["many.example", "2", "yes", "unsubscribe all", NEWS])))
@@ -235,7 +242,7 @@ def test_who_is_not_admitted_gets_nothing_done(line: str) -> None:
     person.hear("forget me")
     person.is_admitted, person.requested = False, []
     assert person.hear(line).outcome is CommandOutcome.DENIED
-    assert person.say(line).startswith("I'm not open to everyone.")
+    assert person.say(line).startswith("This bot is by invitation only.")
     assert not person.requested
 
 
@@ -253,3 +260,24 @@ def test_a_dry_run_inherits_no_request_that_is_executed() -> None:
     executed = {name for name in vars(RequestHandler) if not name.startswith("_")}
     assert executed == {name for name in vars(DryRun) if not name.startswith("_")}
     assert not issubclass(DryRun, RequestHandler)
+
+
+def test_each_question_about_delivery_times_gets_its_own_answer() -> None:
+    person = visitor()
+    person.say("quiet 22:00-07:00")
+    person.say("digest daily 08:00")
+    assert person.say("quiet").startswith("Quiet hours: 22:00 to 07:00. You get a summary")
+    assert person.say("digest").startswith("You get a summary of new entries every day at 08:00. Quiet hours:")
+    assert person.say("timezone Berlin").startswith("Saved. Your time zone is Europe/Berlin")
+    person.say("quiet presence")
+    person.say("quiet off")
+    assert person.say("quiet").startswith("You have no quiet hours.")
+
+
+def test_a_failing_channel_is_explained_by_its_failure() -> None:
+    person = visitor()
+    person.say(DOWN)
+    first, *others = person.say("why #1").splitlines()
+    assert first.startswith("I haven't been able to read *Down* (#1) for 10 days")
+    assert not any("usually reach you" in line for line in others)
+    assert person.say("status").startswith("Your subscription has a problem; I'll keep trying:\n#1 Down: ")

@@ -40,7 +40,7 @@ def test_a_command_that_names_its_subscription_means_that() -> None:
 
 def test_what_came_of_a_watch_ends_that_watch() -> None:
     reply, _ = played("unsubscribe", MessageReferences((OTHER.id,), (4,)), is_reaction=True)
-    assert reply.text.startswith("Deleted the saved search")
+    assert reply.text.startswith("Deleted your saved search")
 
 
 def test_a_channel_that_was_left_since_is_no_longer_anybodys() -> None:

@@ -129,7 +129,9 @@ def test_the_end_of_an_import_names_what_failed_and_why() -> None:
     full = LimitReached("You've reached the maximum of {count} subscriptions.", count=200)
     failed = [("https://example.org/a", gone), ("https://example.org/b", full)]
     said = import_result_text(3, 1, failed, get_translator("en"))
-    assert said.startswith("Your list is imported: 3 new subscriptions. You already had 1. 2 couldn't be added:")
+    assert said.startswith(
+        "Your list is imported: 3 new subscriptions. You were already subscribed to 1. 2 couldn't be added:"
+    )
     assert "“https://example.org/a”" in said
     assert "You've reached the maximum of 200 subscriptions." in said
 

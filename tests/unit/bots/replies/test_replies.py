@@ -28,7 +28,7 @@ CAUSES = [
     errors.BadRedirect(""),
     errors.BadHttp("The response of example.org is not valid HTTP."),
     errors.TooLarge(""),
-    errors.EmptyBody("The document is empty."),
+    errors.EmptyBody("The document is empty. Please check the address, or try again later."),
     errors.NotAFeed(""),
     errors.BrokenFeed(""),
     errors.ParseKilled(""),
@@ -56,6 +56,7 @@ def test_each_cause_has_its_own_sentence() -> None:
 def test_a_failure_names_what_it_is_about_or_is_still_a_sentence(error: errors.CoronetError) -> None:
     assert "{" not in error_text(error, URL, ENGLISH) + error_text(error, "", ENGLISH)
     assert "“”" not in error_text(error, "", ENGLISH)
+    assert error_text(error, "", ENGLISH)[0].isupper()
 
 
 def test_a_failure_keeps_its_words_across_processes() -> None:
@@ -78,7 +79,7 @@ def test_long_lists_say_how_many_are_left_out() -> None:
     followed = tuple(SubscribedChannel(n, channel) for n, channel in enumerate(channels(200, "T" * 100), 1))
     said = subscription_list(followed, 200, "", ENGLISH)
     shown = said.count("\n#")
-    assert said.endswith(f"and {200 - shown} more\nNarrow it down with `list word`.")
+    assert said.endswith(f"and {200 - shown} more\nTo narrow it down, add a word, e.g. `list news`.")
     assert safe(said)
 
 

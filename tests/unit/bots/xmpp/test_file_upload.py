@@ -97,7 +97,7 @@ QUOTA = (
         (slot("https://127.0.0.1/1"), 10, "not a public address"),
         (slot("https://10.0.0.1:5443/1"), 10, "not a public address"),
         (slot("http://files.example/1"), 10, "with https only"),
-        (slot("file:///etc/passwd"), 10, "is not an http or https URL"),
+        (slot("file:///etc/passwd"), 10, "isn't a web address"),
         ("<iq/>", 10, "undefined-condition"),
         (slot("https://files.example/1"), 1001, "up to 1,000 bytes"),
     ],
