@@ -108,9 +108,9 @@ async def run_logged(work: Coroutine[Any, Any, object]) -> None:
     try:
         await work
     except StoreUnavailable as error:
-        log.warning("task interrupted", task=name, error=str(error))
+        log.warning("background task stopped, store unavailable", task=name, error=str(error))
     except CoronetError as error:
-        log.info("task stopped early", task=name, reason=str(error))
+        log.info("background task stopped early", task=name, error=str(error))
     except Exception:
         log.exception("task failed", task=name)
 

@@ -96,7 +96,7 @@ class KeyGroupBalancer:
         try:
             tables = await self._store.keyspaces.tables(keyspaces)
         except _REFUSALS as error:
-            log.warning("reading key group tables failed", error=str(error))
+            log.warning("reading key group tables failed, will retry", error=str(error))
             tables = []
             for keyspace in keyspaces:
                 with contextlib.suppress(*_REFUSALS):

@@ -49,9 +49,9 @@ class Takeover:
             since_s = failed.lease_ended_s - lease_ttl_s - MAX_CLOCK_SKEW_S
             await self._intake.store_archived(self._apply_archive(since_s))
         except (StoreUnavailable, XmppSessionLost, TimeoutError) as error:
-            _log.warning("takeover failed, will retry", session=failed.holder, error=str(error))
+            _log.warning("taking over work of failed bot process failed, will retry", session=failed.holder, error=str(error))
             return False
-        _log.info("takeover completed", session=failed.holder)
+        _log.info("work of failed bot process taken over", session=failed.holder)
         return True
 
     async def _terminate_session(self, session: str) -> None:

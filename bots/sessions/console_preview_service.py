@@ -75,7 +75,7 @@ class ConsolePreviewService:
         except TimeoutError:
             return ErrorReply(to_fault(CoronetError(f"The bot did not reply within {_TIMEOUT_S:g} s. Try again.")))
         except Exception:  # noqa: BLE001 - a bug affects only this request
-            _log.exception("dry run of commands for the console failed")
+            _log.exception("preview of bot commands in the console failed")
             return ErrorReply(to_fault(CoronetError("The bot failed; see its log.")))
 
     async def _preview_commands(self, jid: str, commands: tuple[str, ...]) -> tuple[CommandPreview, ...]:

@@ -276,7 +276,7 @@ class NeighbourOverlay:
             try:
                 await self._client.request(peer, PING, b"", timeout_s=_PING_TIMEOUT_S, max_bytes=0)
             except (PeerUnreachable, PeerProtocolError) as error:
-                log.info("ping failed", worker=peer.id[:8], error=str(error))
+                log.info("worker ping failed", worker=peer.id[:8], error=str(error))
                 self._forget(peer.id)
                 return
             if peer.id not in self.peers:

@@ -131,9 +131,9 @@ class PeerContentSearch:
             return _decode_response(response, digest)
         except PeerProtocolError as error:
             PEER_REFUSALS.labels(error.reason).inc()
-            log.warning("peer content rejected", worker=peer.id[:8], error=str(error))
+            log.warning("content from worker rejected", worker=peer.id[:8], error=str(error))
         except PeerUnreachable as error:
-            log.info("peer content request failed", worker=peer.id[:8], error=str(error))
+            log.info("content request to worker failed", worker=peer.id[:8], error=str(error))
         return None
 
 
