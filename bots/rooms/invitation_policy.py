@@ -1,7 +1,7 @@
 """The policy on invitations to rooms: quotas, limits on the number of rooms, and verification of the inviter.
 
 The quotas are those of the actual sender of an invitation, because the invitation may name a false inviter. A room's
-statement about the inviter is trusted only if the room is on a service of the inviter's own server (ADR 49).
+statement about the inviter is trusted only if the room is on a service of the inviter's own server (ADR 46).
 """
 
 from collections import Counter

@@ -4,7 +4,7 @@ A room is served like a user: its subscriptions are stored under its own address
 them. The echo of a message that the bot sent to the room is the receipt of the message.
 
 An invitation is trusted to come from its inviter if the inviter sent it directly, or if a service of the inviter's own
-server relayed it (ADR 49); quotas count the actual sender. Requests to other servers run in tasks with time limits, so
+server relayed it (ADR 46); quotas count the actual sender. Requests to other servers run in tasks with time limits, so
 that a server that does not respond delays nobody (guarantee I7).
 """
 

@@ -3,7 +3,7 @@
 It turns events into actions without I/O; times (monotonic s) are arguments.
 
 A room becomes known by an invitation, or is loaded from the store. Before each join, the bot queries whether the
-address is a group chat (service discovery, ADR 49). Then the bot requests to join, and its own presence (status 110)
+address is a group chat (service discovery, ADR 46). Then the bot requests to join, and its own presence (status 110)
 shows that it is admitted. Only then is the room *established*. An invitation therefore cannot make the bot treat the
 address of a user as a room. The users responsible for the room are the inviter and the owners. Once the bot has checked
 that none of them is suspended, it is *inside*, and handles messages in the room.
