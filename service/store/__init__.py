@@ -1,18 +1,20 @@
-"""The store: all state that Coronet keeps in Redis, and all that its processes share.
+"""The store: all data that Coronet keeps in Redis. The processes share state only through it.
 
-No other package imports the redis driver. The package keeps these rules:
+:class:`Store` holds one repository for each kind of data. No other package uses the Redis driver.
+
+Rules of this package:
 
 - Every key is defined in :mod:`service.store.client.keys`, with its type and contents.
-- Values that change together are changed by one Lua script in ``scripts/``, whose keys are all in ``KEYS`` and in one
-  slot of a Redis Cluster. The first comment of a script documents its keys, arguments and reply.
-- A change is atomic, or it is idempotent, or it first records an *intent*, a note of what is to be done, from which any
-  process completes it after a crash (docs/guarantees.md).
-- The store makes no decisions. Policies are in pure packages: ``service.clash``, ``service.corona``,
-  ``service.discovery``, ``service.feeds`` and others.
+- One Lua script in ``scripts/`` changes all values that have to change together. Its keys are in ``KEYS``, in one slot
+  of a Redis Cluster.
+- The first comment of a script documents its keys, arguments and reply.
+- Any process can complete a change after a crash (docs/guarantees.md). The change is atomic, or it can be repeated, or
+  a note of what is to be done (an *intent*) is stored first.
+- The store makes no decisions. Policies are in packages without I/O, such as ``service.clash``, ``service.corona``,
+  ``service.discovery`` and ``service.feeds``.
 
-:class:`Store` holds one repository for each kind of state. Every method of a repository may raise
-:class:`service.errors.StoreUnavailable`. After this error the caller can repeat the call, unless the docstring of the
-method forbids it.
+Every method of a repository may raise :class:`service.errors.StoreUnavailable`. The caller can then repeat the call,
+unless the method's docstring forbids it.
 """
 
 from collections.abc import AsyncIterator
@@ -143,7 +145,7 @@ class Store:
     async def remove_channel(self, cid: ChannelId) -> None:
         """End all subscriptions to a channel and delete the channel.
 
-        The call is idempotent and has to be repeated after a crash.
+        If the process crashes during the call, the call has to be repeated.
         """
         await self.subscriptions.end_all_of_channel(cid)
         await self.channels.delete(cid)
@@ -158,9 +160,10 @@ class Store:
 
 
 def open_store(settings: Settings, *, is_guarded: bool = True) -> Store:
-    """Return a store that connects to Redis when it is first used, so that Redis need not run yet.
+    """Return a store. It connects to Redis when it is first used, so Redis need not run yet.
 
-    If ``is_guarded`` is False, the store's identity is not verified (:mod:`service.store.client.data_loss_guard`).
+    If ``is_guarded`` is False, the store does not check whether Redis has lost data
+    (:mod:`service.store.client.data_loss_guard`).
     """
     return Store(RedisClient(settings, is_guarded=is_guarded))
 

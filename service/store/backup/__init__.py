@@ -1,20 +1,19 @@
 """Backup of the store: reads its durable keys while programs run, and writes them to another store.
 
-The durable keys are listed in :mod:`service.store.client.keys`. All other keys are soft state: ``restoration`` derives
-them from the durable keys (the channel index, for example), or running programs write them again.
+:mod:`service.store.client.keys` lists the durable keys. The other keys are not read: the restoration derives them from
+the durable ones, or running programs write them again. A backup contains every change that was acknowledged before the
+backup began. It may contain later changes.
 
-A backup is not a snapshot of one moment, because a Redis Cluster cannot be read at one moment. Four rules ensure that a
-restored store nevertheless keeps the guarantees (docs/guarantees.md):
+A backup is not a snapshot of one moment, because a Redis Cluster cannot be read at one moment. A restored store keeps
+the guarantees (docs/guarantees.md) by four rules:
 
-- The keys of one user are read at one moment, and so are the keys of one channel.
-- No subscriber misses a version or gets it twice. A *fan-out* queues a version of a channel for all its subscribers.
-  The *user index* is the list of a user's subscriptions, with the last version that was queued for each. The export
-  first reads the last version of each channel whose fan-out was complete, then the users, then the channels. After the
-  restoration, each channel fans out all later versions again, and the user index prevents duplicates. A channel is read
-  after its subscribers, so it has every version to which a user index refers.
-- The *channel index*, the list of each channel's subscribers, is not read, because parts of it move from key to key. It
-  is derived from the user index, which is authoritative.
-- Other keys that refer to users or channels, such as positions in streams, are read before the users and the channels.
+1. All keys of one user are read at one moment. So are all keys of one channel.
+2. Channels are read after their subscribers. A channel therefore has every version that a user's data mentions.
+3. The lists of channels' subscribers are not read, because parts of them move between keys. They are derived from the
+   users' own lists of subscriptions, which are authoritative.
+4. Other keys that mention users or channels, such as positions in streams, are read before both.
 
-A backup contains every change that was acknowledged before it began, and may contain changes that are made meanwhile.
+No subscriber misses a version or gets it twice. The backup first records which versions of each channel were queued for
+all subscribers. After the restoration, all later versions are queued again. Each user's list of subscriptions has the
+last version queued for it, which prevents duplicates.
 """

@@ -14,14 +14,16 @@ class StoredKey(msgspec.Struct, frozen=True, array_like=True):
     """A Redis key with its content.
 
     - ``expires_ms``: when the key expires (Unix time in ms); 0 if it does not expire.
-    - ``last_id``: the last id that a stream has assigned to an entry; "" for other types.
-    - ``items``: the content, by type:
+    - ``last_id``: the last entry id that a stream has assigned; "" for other types.
+    - ``items``: the content.
 
-      - string: the value
-      - set, list: the members
-      - hash: fields and values, alternating
-      - zset (sorted set): members and scores, alternating
-      - stream: for each entry, its id, the number of strings that follow, and its fields and values, alternating
+    The form of ``items`` depends on the type of the key:
+
+    - string: the value
+    - set, list: the members
+    - hash: field, value, field, value, and so on
+    - zset (sorted set): member, score, member, score, and so on
+    - stream: for each entry, its id, the number of strings that follow, and these strings (field, value, and so on)
     """
 
     key: str
@@ -32,9 +34,9 @@ class StoredKey(msgspec.Struct, frozen=True, array_like=True):
 
 
 class FanOutRecord(msgspec.Struct, frozen=True, array_like=True, tag="fan-out"):
-    """Progress of fan-outs when the backup began. A fan-out queues a version of a channel for all its subscribers.
+    """How far channels' versions had been queued for their subscribers when the backup began.
 
-    ``versions`` maps each channel to the last version whose fan-out was complete.
+    ``versions`` maps each channel to its last version that had been queued for all subscribers.
     """
 
     versions: dict[ChannelId, int]
@@ -67,11 +69,12 @@ Record = FanOutRecord | UserRecord | ChannelRecord | KeyRecord
 
 
 class BackupOrigin(msgspec.Struct, frozen=True):
-    """The store from which a backup was made, and when it began (``began_s``, Unix s by Redis's clock).
+    """The store from which a backup was made.
 
-    ``fleet`` and ``counter`` are the identity of the store (:mod:`service.store.client.data_loss_guard`): the id of its
-    fleet, and a counter that grows while programs use the store. They are "" and 0 if the store has no identity.
-    ``schema`` is the version of the stored data.
+    - ``began_s``: when the backup began (Unix s, Redis's clock).
+    - ``fleet``: id of the fleet that uses the store; "" if the store has none.
+    - ``counter``: counter that grows while programs use the store; 0 if the store has none.
+    - ``schema``: version of the format of the stored data.
     """
 
     fleet: str
@@ -81,9 +84,9 @@ class BackupOrigin(msgspec.Struct, frozen=True):
 
 
 def stored_keys(names: list[str], reply: list[list[Any]]) -> list[StoredKey]:
-    """Return the existing keys among ``names``, with their contents.
+    """Return those of the keys called ``names`` that exist, with their contents.
 
-    ``reply`` is the reply of the script ``backup_read``: the type and content of each key in ``names``, in order.
+    ``reply`` is the reply of the script ``backup_read``: type and content of each key, in the order of ``names``.
     """
     return [
         StoredKey(name, kind.decode(), int(expires_ms), last_id.decode(), items)
@@ -93,11 +96,11 @@ def stored_keys(names: list[str], reply: list[list[Any]]) -> list[StoredKey]:
 
 
 def check_record(record: Record) -> None:
-    """Raise ``ValueError`` if a record contains a key that is not allowed in it.
+    """Raise ``ValueError`` if a record of a backup contains a key that is not allowed in it.
 
-    - The record of a user may contain only keys of this user.
-    - The record of a channel may contain only keys of this channel, and its first key must be the channel's hash.
-    - No record may contain the store's identity, or the progress of fan-outs that a restoration stores temporarily.
+    - A user's record may contain only keys of this user.
+    - A channel's record may contain only keys of this channel. The first one must be the channel's hash.
+    - No record may contain the store's identity, or the key in which a restoration stores the progress of deliveries.
     """
     match record:
         case UserRecord(uid, held):

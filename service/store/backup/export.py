@@ -38,7 +38,7 @@ While the backup runs, items move from users' keys to these keys.
 class StoreExport:
     """Reads the durable keys of a store.
 
-    Memory is bounded by a page of users or channels, the ids of all users, and the largest key.
+    The memory needed is that for a page of users or channels, the ids of all users, and the largest key.
     """
 
     def __init__(self, redis: RedisClient) -> None:
@@ -88,9 +88,10 @@ class StoreExport:
                     yield ChannelRecord(cid, found)
 
     async def _read_groups(self, groups: Sequence[list[str]]) -> list[list[StoredKey]]:
-        """Return the existing keys of each group of names, in order.
+        """Return the existing keys of each group of key names, in order.
 
-        All keys of a group must have the same hash tag. They are read at one moment.
+        The keys of a group are read at one moment. They must have the same hash tag, so that they are in one cluster
+        slot.
         """
         commands: list[Command] = [script_command("backup_read", names) for names in groups]
         replies = await self._redis.call_many(commands)

@@ -1,8 +1,11 @@
-"""Restoration of an empty store from a backup's records, with all indexes; see :mod:`service.store.backup`.
+"""Restoration of an empty store from a backup; see :mod:`service.store.backup`.
 
-While records are written, the store is marked as refused, so that no program uses it. :meth:`StoreRestoration.finish`
-derives the data that a backup does not contain (such as the channel index), and then marks the store as accepted. An
-interrupted restoration has to be started again from the beginning.
+1. :meth:`StoreRestoration.begin` marks the store as refused, so that no program uses it.
+2. :meth:`StoreRestoration.write` writes the backup's records.
+3. :meth:`StoreRestoration.finish` derives the data that a backup does not contain, such as the lists of channels'
+   subscribers. Then it marks the store as accepted.
+
+An interrupted restoration has to be started again from the beginning.
 """
 
 import asyncio
@@ -86,15 +89,16 @@ class StoreRestoration:
         await self._write_channels(channels)
 
     async def finish(self, origin: BackupOrigin, erased: Mapping[UserId, int]) -> int:
-        """Complete the restoration, and return the number of users who were erased again.
+        """Complete the restoration; return the number of users who were erased again.
 
-        The data that a backup does not contain is derived. Then the store is marked as accepted, so that programs use
-        it.
+        - ``origin``: the store from which the backup was made.
+        - ``erased``: erased users, with the times of their erasures (Unix s). Those who were erased after the backup
+          began are erased again.
 
-        ``origin`` describes the store from which the backup was made. ``erased`` maps users to the times of their
-        erasures (Unix s). Users who were erased after the backup began are erased again. The store gets the fleet id
-        from the identity file of this machine; if there is no such file, it gets the fleet id of ``origin``.
+        Afterwards programs can use the store. It gets the fleet id in this machine's identity file. If there is no such
+        file, it gets the fleet id of ``origin``.
         """
+        # First the data that a backup does not contain is derived, then the store is marked as accepted.
         await self._add_erased(erased)
         # Each user has an intent for each subscription, from which the channel index is written.
         await self._store.subscription_intents.replay(0.0)
@@ -170,22 +174,23 @@ class StoreRestoration:
         await self._redis.call_many([("SET", keys.site_rate(site.decode()), rate) for site, rate in pairs])
 
     async def _resume_moves(self) -> None:
-        """Mark channels that have moved as not dormant if they still have subscribers.
+        """Make moved channels that still have subscribers active, so that their moves continue.
 
-        A channel that has moved is dormant when its move is complete. The owner of a channel that is not dormant moves
-        the channel's subscribers to the successor.
+        The owner of an active channel that has moved moves its subscribers to the new channel.
         """
+        # A channel that has moved is dormant when its move is complete.
         counts = await self._store.channel_index.count(self._moved)
         left = [cid for cid, count in zip(self._moved, counts, strict=True) if count]
         await self._redis.call_many([("HDEL", keys.channel(cid), "dormant") for cid in left])
 
 
 def _intents(user_index: StoredKey | None, recorded: StoredKey | None) -> list[bytes]:
-    """Return the intents of a user, from which the channel index is written after a restoration.
+    """Return notes (intents) for a user, from which the lists of channels' subscribers are written.
 
-    An *intent* records a change of a subscription that the channel index does not contain yet. ``user_index`` is the
-    user's list of subscriptions; the result has one intent for each of them. ``recorded`` has the intents in the
-    backup, which take precedence. The result has alternating channel ids and intents, as in Redis.
+    - ``user_index``: the user's list of subscriptions. The result has one intent for each of them.
+    - ``recorded``: the intents in the backup. They take precedence.
+
+    The result has alternating channel ids and intents, as in Redis.
     """
     intents: dict[bytes, bytes] = {}
     if user_index is not None:
@@ -197,9 +202,9 @@ def _intents(user_index: StoredKey | None, recorded: StoredKey | None) -> list[b
 
 
 def _write_command(written: Sequence[StoredKey], *, replace: bool) -> Command:
-    """Return the command that writes keys, which must have the same hash tag.
+    """Return the command that writes keys, which must be in one cluster slot.
 
-    With ``replace``, the present contents of the keys are deleted first; otherwise, the new contents are added to them.
+    If ``replace`` is True, the present contents of the keys are deleted first. Otherwise the new contents are added.
     """
     arguments: list[str | bytes | int] = []
     for each in written:

@@ -1,18 +1,16 @@
-"""Moves of channels to new URLs: a successor takes over the channel's content and its subscriptions.
+"""Moves of channels to new URLs: a new channel, the *successor*, takes over content and subscriptions.
 
-Every step can be repeated. The last version of the old channel is the notice of the move. After this version, the list
-of versions that its subscribers receive is final.
+The last version of the old channel is the notice of the move. The old channel remains as a redirection, with the
+admins' settings copied to the successor. It is no longer polled when all subscribers have moved. Every step can be
+repeated.
 
-A successor that is not polled yet continues from the old channel's state. A successor that is polled already keeps its
-own state. Its new subscribers join at its last version whose entries the old channel has all delivered, and receive all
-later versions.
+Where subscribers join the successor:
 
-If the successor monitors another part of the same page, its entries cannot be compared with those of the old channel.
-Subscribers then join at the version that the successor had when the move was decided. The entries that its first poll
-finds are not delivered.
-
-Admins' settings of the channel are copied. The old channel remains as a redirection to its successor. It becomes
-dormant when all subscribers have moved.
+- If the successor is not polled yet, it continues from the old channel's state.
+- If it is polled already, it keeps its own state. Subscribers join at its last version whose entries the old channel
+  has all delivered. They receive all later versions.
+- If it monitors another part of the same page, entries cannot be compared. Subscribers join at the version that the
+  successor had when the move was decided. The entries of its first poll are not delivered.
 """
 
 import contextlib
@@ -49,9 +47,10 @@ class ChannelMoves:
         self._subscriptions = subscriptions
 
     async def carry_out(self, moved: ChannelState, now_s: float) -> None:
-        """Move a channel's content, settings and subscriptions to its successor.
+        """Move a channel's content, settings and subscriptions to its successor, the channel at the new URL.
 
-        ``moved`` is the old channel; the fan-out of all its versions must be complete. ``now_s`` is the Unix time.
+        ``moved`` is the old channel. All its versions must have been queued for its subscribers. ``now_s`` is the Unix
+        time.
         """
         old, successor = moved.channel, moved.channel.moved_to
         announcement = await self._channels.delta(old.id, old.version)
@@ -86,12 +85,15 @@ class ChannelMoves:
             await self._bounds.delete(old)
 
     async def _create_successor(self, moved: ChannelState, announcement: Delta, url: str, now_s: float) -> int:
-        """Create or update the successor, which monitors ``url``; return the version at which subscribers join it.
+        """Create or update the channel at the new URL; return its version at which subscribers join it.
 
-        ``moved`` is the old channel, and ``announcement`` is the delta that announced its move. If the old channel is
-        dormant (not polled), nobody is subscribed to it. The successor then becomes dormant too, so that later
-        subscribers get no older entries.
+        - ``moved``: the old channel.
+        - ``announcement``: the version that announced the move to subscribers.
+        - ``url``: the new URL.
+
+        If the old channel is not polled (dormant), the new channel becomes dormant too.
         """
+        # Nobody is subscribed to a dormant channel. Later subscribers of the successor thus get no older entries.
         old, other_part = moved.channel, without_selector(url) == without_selector(moved.channel.url)
         _, _, content = await self._channels.content(old.id)
         metadata = await self._channels.feed_metadata(old.id)
@@ -120,13 +122,14 @@ class ChannelMoves:
         return joins_at
 
     async def _joining_version(self, old: Channel, successor: Channel, decided_s: float | None) -> int:
-        """Return the version at which subscribers of ``old`` join a successor that is polled already.
+        """Return the version at which subscribers of ``old`` join ``successor``, which is polled already.
 
-        They receive all later versions. The result depends on what the successor monitors:
+        They receive all later versions. The successor monitors one of these:
 
-        - The same content: the newest version that adds only entries which ``old`` has delivered. ``decided_s`` is
-          None.
-        - Another part of the same page: the last version before ``decided_s``, when the move was decided (Unix s).
+        - The same content: they join at its newest version that adds only entries which ``old`` has delivered.
+          ``decided_s`` is None.
+        - Another part of the same page: they join at its last version before ``decided_s``, when the move was decided
+          (Unix s).
         """
         if old.dormant:  # all subscribers have moved; later ones have missed nothing
             return successor.version
@@ -143,11 +146,13 @@ def _new_successor(old: Channel, url: str, now_s: float) -> Channel:
 
 
 def agreed_version(delivered: Sequence[Entry], deltas: Sequence[Delta], newest: int) -> int:
-    """Return the newest version of a successor that adds only entries which the old channel has delivered.
+    """Return the newest version of a channel that adds only entries in ``delivered``.
 
-    ``delivered`` are the entries that the old channel has delivered. ``deltas`` are the successor's last versions,
-    newest first. The successor's first version always qualifies, because its entries are never delivered. If none of
-    ``deltas`` qualifies, the result is ``newest``, the successor's current version.
+    - ``delivered``: entries that the channel's predecessor has delivered.
+    - ``deltas``: the channel's last versions, newest first.
+    - ``newest``: the channel's current version. It is the result if none of ``deltas`` qualifies.
+
+    The channel's first version always qualifies, because its entries are never delivered.
     """
     known = {entry.key for entry in delivered} | {entry.link for entry in delivered if entry.link}
     for delta in deltas:

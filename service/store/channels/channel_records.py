@@ -85,15 +85,14 @@ _CACHED_NAMES: Final = 1_000
 
 
 class ChannelState(msgspec.Struct, frozen=True):
-    """A channel with the state that pollers and its owner need. The channel's content is read separately.
+    """A channel with the state that pollers and its owner need. Its content is not included.
 
-    - ``epoch``: fencing token of the owner. The store rejects changes with an earlier token.
-    - ``fanned_version``: last version whose fan-out is complete. A fan-out queues a version for all subscribers.
-    - ``cursor``: position in the channel index at which the fan-out of the next version continues. It is
-      ``fanout_units.DIVIDED`` if several workers carry out the fan-out, each from a position of its own.
+    - ``epoch``: number that is raised with each new owner. Changes with a lower number are rejected.
+    - ``fanned_version``: last version that was queued for all subscribers.
+    - ``cursor``: where to continue queuing the next version, as a position in the list of subscribers. It is
+      ``fanout_units.DIVIDED`` if several workers queue it, each from its own position.
     - ``digest``: digest of the content.
-    - ``backoff_s``: minimum interval between polls while they fail
-      (:class:`service.feeds.channel_health.ChannelHealth`).
+    - ``backoff_s``: minimum time between polls while they fail (:class:`service.feeds.channel_health.ChannelHealth`).
     - ``paused_until_s``: end of a pause of the channel (Unix s), which may be in the past.
     """
 
@@ -111,9 +110,9 @@ class ChannelState(msgspec.Struct, frozen=True):
     paused_until_s: float = 0.0
 
     def polling_limits(self) -> PollingLimits:
-        """Return the limits on polls that follow from the publisher's hints, failed polls, and pauses of the channel.
+        """Return the limits on polls that follow from the publisher's hints, failed polls, and the channel's pause.
 
-        The hints for a private channel are ignored. A pause of the channel's whole site is not included.
+        A private channel has no hints. A pause of the channel's whole site is not included.
         """
         hint_s = 0.0 if self.channel.private else shortest_interval_s(self.polling_hints)
         if not hint_s and not self.backoff_s and not self.paused_until_s:
@@ -122,14 +121,14 @@ class ChannelState(msgspec.Struct, frozen=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """The new state of a channel after a delta, that is, after changes that a poll has found.
+    """The state of a channel after a poll has found changes.
 
-    - ``validators``: those of the document that was polled.
-    - ``memory``: the change-detection state.
+    - ``validators``: validators of the polled document, such as its ETag.
+    - ``memory``: what the parser remembers to detect changes.
     - ``title``, ``link``, ``language``: those of the document; "" if unchanged.
     - ``polling_hints``: when the publisher wants polls.
     - ``kind``: whether the channel is a feed or a page; None if unchanged.
-    - ``updates``: the update statistics; None if unchanged.
+    - ``updates``: statistics of updates; None if unchanged.
     - ``metadata``: tags and generator of the document; empty if unchanged.
     - ``latest``: the latest entries, newest first.
     """
@@ -152,15 +151,15 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 
 class StoredSnapshot(msgspec.Struct, frozen=True, array_like=True):
-    """The field ``snapshot`` of a channel's record: the values that the publisher's documents have stated last.
+    """What a channel's documents have stated last; the field ``snapshot`` of the channel's hash.
 
     - ``created_s``: when the channel was created (Unix s).
-    - ``tags``, ``generator``: the fields of :class:`FeedMetadata`.
-    - ``etag``, ``last_modified``, ``body_sha256``: validators of the body from which the latest version was made. The
-      SHA-256 is stored as bytes.
+    - ``tags``, ``generator``: see :class:`FeedMetadata`.
+    - ``etag``, ``last_modified``, ``body_sha256``: validators of the document from which the latest version was made.
+      The SHA-256 is in bytes.
     - ``digest``: digest of the channel's content.
     - ``hints``: when the publisher wants polls; None without hints.
-    - ``updates``: the update statistics; None if there are none yet.
+    - ``updates``: statistics of updates; None if there are none yet.
     """
 
     title: str = ""
@@ -183,11 +182,14 @@ class StoredSnapshot(msgspec.Struct, frozen=True, array_like=True):
         return Validators(self.etag, self.last_modified, self.body_sha256.hex())
 
     def history(self) -> UpdateHistory:
-        """Return the update statistics; if none are stored, those of a channel without updates since its creation."""
+        """Return the statistics of updates; by default, those of a channel without updates since its creation."""
         return UpdateHistory(since_s=self.created_s) if self.updates is None else self.updates
 
     def after(self, snapshot: Snapshot, digest: bytes) -> "StoredSnapshot":
-        """Return this value updated by ``snapshot``, whose content has the digest ``digest``."""
+        """Return this state with the values of ``snapshot``. Values that are unchanged in ``snapshot`` are kept.
+
+        ``digest`` is the digest of the content of ``snapshot``.
+        """
         validators, metadata = snapshot.validators, snapshot.metadata
         if metadata == FeedMetadata():
             metadata = FeedMetadata(self.tags, self.generator)
@@ -292,9 +294,10 @@ def _condition(text: str) -> Literal["", "dead", "quarantined"]:
 
 
 def notice_fields(notice: Notice | None) -> tuple[str, str]:
-    """Return the name and the value of the field in which a channel records a notice; ("", "") without a notice.
+    """Return the name and value of the field of the channel's hash that records a notice.
 
-    A notice tells subscribers that the channel is dead, quarantined or back, or has moved.
+    A notice tells subscribers that the channel is dead, quarantined or back, or has moved. Without a notice, the result
+    is ("", "").
     """
     if notice is None:
         return "", ""
@@ -335,12 +338,15 @@ def unpack_result(packed: bytes) -> PollResult:
 
 
 def pack_name(version: int, pairs: Collection[Pair]) -> bytes:
-    """Encode a channel's content name: its AV-pairs (attributes and values), computed from the version ``version``."""
+    """Encode the attribute-value pairs by which searches find a channel.
+
+    ``version`` is the channel's version from which the pairs were computed.
+    """
     return b"%d %b" % (version, brotli.compress(msgspec.msgpack.encode(sorted(pairs)), quality=_NAME_QUALITY))
 
 
 @lru_cache(_CACHED_NAMES)
 def unpack_name(packed: bytes) -> frozenset[Pair]:
-    """Return the AV-pairs of a content name that :func:`pack_name` encoded; empty if ``packed`` is empty."""
+    """Return the attribute-value pairs that :func:`pack_name` encoded; empty if ``packed`` is empty."""
     pairs = packed.partition(b" ")[2]
     return frozenset(msgspec.msgpack.decode(brotli.decompress(pairs), type=list[Pair])) if pairs else frozenset()

@@ -1,8 +1,8 @@
-"""Channels: their states, their versions, and the logs of versions.
+"""Channels: their states, and the logs of their versions.
 
-A channel is stored as a hash (:mod:`service.store.channels.channel_records`). Only the node that adopted the channel
-last, its owner, can add a version (:meth:`Channels.publish`). The hash contains the log of the last versions: the delta
-of each, that is, its changes since the version before (:mod:`service.store.channels.version_log`).
+Each channel is a hash (:mod:`service.store.channels.channel_records`). It contains the changes of the last versions
+(:mod:`service.store.channels.version_log`). Only the owner, the node that adopted the channel last, can add a version
+(:meth:`Channels.publish`).
 """
 
 from collections.abc import Collection, Sequence
@@ -61,9 +61,9 @@ _NAMED_FIELDS = (*CHANNEL_FIELDS, "name", "site")
 
 
 class NamedChannel(msgspec.Struct, frozen=True):
-    """A channel, and ``pairs``, the AV-pairs (attributes and values) under which the directory lists it.
+    """A channel with ``pairs``, the attribute-value pairs by which searches find it.
 
-    ``pairs`` is empty for a channel that is not in the directory.
+    ``pairs`` is empty if searches cannot find the channel.
     """
 
     channel: Channel
@@ -71,7 +71,7 @@ class NamedChannel(msgspec.Struct, frozen=True):
 
 
 class Predecessor(msgspec.Struct, frozen=True):
-    """The stored state on which the next version of a channel is based, as fields of the channel's hash."""
+    """The stored state of a channel to which the next version is added, as fields of the channel's hash."""
 
     fields: dict[bytes, bytes]
 
@@ -120,15 +120,14 @@ class Channels:
     ) -> int | None:
         """Make ``channel`` the successor of the channel ``former``; return the version at which subscribers join it.
 
-        ``channel`` is the successor as the caller has read it; its version is 0 if it does not exist. Its state decides
-        what happens:
+        - ``channel``: the successor as the caller has read it; its version is 0 if it does not exist.
+        - ``snapshot``, ``latest``: state and entries (oldest first) for a new version of the successor. It is added if
+          the successor is new, is not polled, or has moved to another channel. Subscribers then join at this version.
+        - ``joins_at``: version at which subscribers join otherwise. The successor then keeps its own state.
+        - ``now_s``: Unix time.
 
-        - The successor is new, dormant (not polled), or has moved to another channel: it gets the state ``snapshot``
-          and the entries ``latest`` (oldest first) as a new version. Subscribers join at this version.
-        - The successor is polled already: it keeps its own state. Subscribers join at its version ``joins_at``.
-
-        Repeated calls return the same version until :meth:`finish_joining` is called. If the successor's version has
-        changed since the caller read it, nothing happens, and the result is None. ``now_s`` is the Unix time.
+        Returns None and does nothing if the successor's version has changed since the caller read it. Repeated calls
+        return the same version until :meth:`finish_joining` is called.
         """
         first = Delta(channel.id, channel.version, channel.version + 1, now_s, _additions(latest), initial=True)
         before = await self.predecessor(channel.id, channel.version)
@@ -151,10 +150,7 @@ class Channels:
         return (await self.get_many([cid]))[0]
 
     async def resolve(self, cid: ChannelId) -> Channel | None:
-        """Return a channel, or its successor if the channel has moved; None if the channel does not exist.
-
-        A channel has moved when all its subscribers have joined the successor.
-        """
+        """Return a channel, or its successor if all its subscribers have moved there; None if it does not exist."""
         channel = await self.get(cid)
         for _ in range(_MAX_REDIRECTIONS):
             if channel is None or not (channel.moved_to and channel.dormant):
@@ -168,7 +164,7 @@ class Channels:
         return [parse_channel(cid, values) for cid, values in zip(cids, found, strict=True)]
 
     async def get_named(self, cids: Sequence[ChannelId]) -> list[NamedChannel | None]:
-        """Return channels with their content names, in the order of ``cids``; None if a channel does not exist."""
+        """Return channels with their attribute-value pairs, in order; None for a channel that does not exist."""
         found = await self._redis.call_many([("HMGET", keys.channel(cid), *_NAMED_FIELDS) for cid in cids])
         self._index.learn_sites({cid: site for cid, (*_, site) in zip(cids, found, strict=True) if site})
         channels = (parse_channel(cid, values[:-2]) for cid, values in zip(cids, found, strict=True))
@@ -192,8 +188,9 @@ class Channels:
         return int(found.get(b"version", b"0")), digest, Content(found.get(b"memory", b""), found.get(b"latest", b""))
 
     async def adopt(self, cids: Sequence[ChannelId], node: NodeId) -> list[ChannelState | None]:
-        """Make ``node`` the owner of channels, and increment their epochs (fencing tokens).
+        """Make ``node`` the owner of channels, and increment their epochs.
 
+        The epoch is a number with which the owner authorizes its changes; changes of former owners are rejected.
         Returns the states of the channels in the order of ``cids``; None for a channel that does not exist.
         """
         found = await self._redis.call_many(
@@ -213,21 +210,22 @@ class Channels:
     async def publish(
         self, delta: Delta, snapshot: Snapshot | None, epoch: int, *, silent: bool, before: Predecessor | None = None
     ) -> Delta:
-        """Add a version to a channel and return the delta with its version number.
+        """Add a version to a channel and return ``delta`` with its version number.
 
-        - ``snapshot``: the channel's state after the delta; None for a notice. A notice tells subscribers of a
-          condition, such as a dead channel. If the channel has this condition already, no version is added, and the
-          result has the present version.
-        - ``epoch``: the caller's fencing token.
-        - ``silent``: whether subscribers do not receive the delta.
-        - ``before``: the result of :meth:`predecessor` for ``delta.base_version``; None if this method has to read it.
+        - ``delta``: the changes since the previous version, ``delta.base_version``.
+        - ``snapshot``: the channel's state with the changes; None for a notice of a condition, such as a dead channel.
+          If the channel has this condition already, no version is added, and the result has the present version.
+        - ``epoch``: number by which the caller proves that it owns the channel.
+        - ``silent``: True if subscribers do not receive the version.
+        - ``before``: the result of :meth:`predecessor` for ``delta.base_version``; None to read it here.
 
-        Only the owner can add a version, and only to ``delta.base_version``. The versions of a channel therefore have
-        one order, in which subscribers receive entries (guarantee I4).
+        Errors:
 
-        Raises :class:`LeaseLost` if another node owns the channel, or the channel has moved or was deleted. Raises
-        :class:`StaleVersion` if the channel is not at ``delta.base_version``.
+        - :class:`LeaseLost` is raised if another node owns the channel, or the channel has moved or was deleted.
+        - :class:`StaleVersion` is raised if the channel is not at ``delta.base_version``.
         """
+        # Only the owner can add a version, and only to the latest one. The versions of a channel therefore have
+        # one order, in which subscribers receive entries (guarantee I4).
         cid = delta.channel
         before = before or await self.predecessor(cid, delta.base_version)
         versioned = msgspec.structs.replace(delta, version=delta.base_version + 1, initial=silent)
@@ -251,19 +249,20 @@ class Channels:
         raise LeaseLost(f"Channel {cid[:8]} has another owner, has moved, or is gone.")
 
     async def record_fanout(self, cid: ChannelId, epoch: int, version: int, cursor: str) -> bool:
-        """Record how far ``version`` has been queued for subscribers; return False if another node owns the channel.
+        """Record how far a version has been queued for subscribers; return False if another node owns the channel.
 
-        ``cursor`` is the position in the channel index to continue from; "" means that the version has been queued for
-        all subscribers. If the fan-out was divided into units, "" also deletes the units. ``epoch`` is the caller's
-        fencing token.
+        ``cursor`` is the subscriber position at which to continue; "" if the version was queued for all of them.
+        ``epoch`` is the number by which the caller proves that it owns the channel.
         """
+        # "" also deletes the units of a fan-out that was divided.
         script_keys = (keys.channel(cid), keys.fanout_units(cid))
         return bool(await self._redis.run_script("channel_record_fanout", script_keys, epoch, version, cursor, DIVIDED))
 
     async def mark_dormant(self, cid: ChannelId) -> None:
-        """Record that a channel is no longer polled. If it is polled again, the first poll delivers no entries.
+        """Record that a channel is no longer polled (dormant).
 
-        Nothing changes if the channel has subscribers, or if subscribers of another channel are about to move to it.
+        If it is polled again, the first poll delivers no entries. Nothing changes if the channel has subscribers, or if
+        subscribers of another channel are about to move to it.
         """
         joins = await self._redis.call("HGET", keys.channel(cid), "joins")
         if (await self._index.count([cid]))[0] == 0:
@@ -274,8 +273,8 @@ class Channels:
     async def record_polls(self, reports: Sequence[tuple[ChannelId, PollReport]]) -> list[ChannelHealth | None]:
         """Record results of polls, given as pairs (channel id, report).
 
-        Return, for each report in order, the data from which the caller evaluates the channel's health. The value is
-        None if the channel does not exist, or if its health need not be evaluated.
+        Return, for each report in order, the data from which the caller judges whether the channel is healthy. It is
+        None if the channel does not exist, or if there is nothing to judge.
         """
         commands = []
         for cid, report in reports:
@@ -302,15 +301,15 @@ class Channels:
         ]
 
     async def delta(self, cid: ChannelId, version: int) -> Delta | None:
-        """Return the delta of a version; None if the version is no longer in the log."""
+        """Return the changes of a version; None if the version is no longer stored."""
         return next(iter(await self.deltas(cid, version, version)), None)
 
     async def deltas(self, cid: ChannelId, first: int, last: int) -> list[Delta]:
-        """Return the deltas of versions ``first`` to ``last`` (inclusive) that are still in the log, in order."""
+        """Return the changes of versions ``first`` to ``last`` (inclusive) that are still stored, in order."""
         return await self.deltas_of(cid, range(max(1, first), last + 1))
 
     async def deltas_of(self, cid: ChannelId, versions: Sequence[int]) -> list[Delta]:
-        """Return the deltas of ``versions``, oldest first. Versions that are no longer in the log are left out."""
+        """Return the changes of the given versions, oldest first. Versions that are no longer stored are left out."""
         return await self._read_deltas(cid, versions, version_log.fields_of_versions(versions))
 
     async def _read_deltas(self, cid: ChannelId, versions: Sequence[int], names: Sequence[str]) -> list[Delta]:
@@ -323,7 +322,7 @@ class Channels:
             return await self._read_deltas(cid, versions, [version_log.LATEST_FIELD, *names])
 
     async def versions(self, cid: ChannelId, count: int, before: int = 0) -> list[Delta]:
-        """Return the deltas of the last ``count`` versions before version ``before``, newest first.
+        """Return the changes of the last ``count`` versions before version ``before``, newest first.
 
         If ``before`` is 0, the result begins with the newest version.
         """
@@ -363,9 +362,10 @@ class Channels:
         await self._redis.call(*record_change(cid))
 
     async def set_content_name(self, cid: ChannelId, version: int, pairs: Collection[Pair]) -> None:
-        """Store a channel's content name: the AV-pairs (attribute and value) under which the directory lists it.
+        """Store the attribute-value pairs by which searches find a channel.
 
-        ``version`` is the channel version from which ``pairs`` were computed. A stored name of a later version is kept.
+        ``version`` is the channel's version from which ``pairs`` were computed. Pairs of a later version are not
+        replaced.
         """
         await self._redis.run_script(
             "channel_set_content_name", (keys.channel(cid),), version, pack_name(version, pairs)
@@ -377,15 +377,15 @@ class Channels:
         return FeedMetadata(snapshot.tags, snapshot.generator)
 
     async def content_names(self, cids: Sequence[ChannelId]) -> list[frozenset[Pair]]:
-        """Return the AV-pairs of each channel's content name as last registered, in the order of ``cids``.
+        """Return the attribute-value pairs by which searches find each channel, in the order of ``cids``.
 
-        The set is empty for a channel without a content name.
+        The set is empty for a channel that searches do not find.
         """
         found = await self._redis.call_many([("HGET", keys.channel(cid), "name") for cid in cids])
         return [unpack_name(name or b"") for name in found]
 
     async def delete(self, cid: ChannelId) -> None:
-        """Delete a channel and its log.
+        """Delete a channel and its versions.
 
         The caller has to end the channel's subscriptions before this call, and again afterwards.
         """
@@ -395,10 +395,8 @@ class Channels:
         await self._redis.call(*record_change(cid))
 
     async def finish_deletion(self, cid: ChannelId) -> None:
-        """Delete the last field of a deleted channel.
-
-        The field was kept so that remaining subscriptions can be found.
-        """
+        """Delete what :meth:`delete` has kept of a channel, when all subscriptions to it have ended."""
+        # The field that was kept is needed to find remaining subscriptions.
         await self._redis.run_script("channel_delete", _deleted_keys(cid), "1")
 
     async def ids_in_buckets(self, buckets: Sequence[str]) -> list[ChannelId]:
@@ -435,9 +433,10 @@ def _parse_health(report: PollReport, condition: bytes, backoff_s: bytes, eviden
 def _first_fields(
     channel: Channel, before: StoredSnapshot, snapshot: Snapshot, first: Delta
 ) -> tuple[str | bytes, ...]:
-    """Return the fields of a channel whose first delta in the log is ``first``, as alternating names and values.
+    """Return fields of a channel whose stored versions begin with ``first``, as alternating names and values.
 
-    ``before`` has the stored values that ``snapshot``, the state after ``first``, may leave unchanged.
+    - ``snapshot``: the state after ``first``.
+    - ``before``: the state before, with the values that ``snapshot`` leaves unchanged.
     """
     known = msgspec.structs.replace(before, kind=channel.kind, created_s=channel.created_s)
     snapshot = msgspec.structs.replace(snapshot, latest=merge_latest(first.changes, ()))

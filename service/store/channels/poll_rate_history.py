@@ -1,7 +1,6 @@
-"""History of a channel's poll rates. Only changes are recorded, and only the last ``MAX_POLL_RATES`` are kept.
+"""History of how often a channel was polled: the last ``MAX_POLL_RATES`` changes of the poll rate.
 
-The history is packed in the field ``paces`` of the channel's hash, oldest entry first. An entry has 8 bytes,
-little-endian:
+It is stored in the field ``paces`` of the channel's hash, oldest entry first. An entry has 8 bytes, little-endian:
 
 ====  =======  ==================================================
 size  type     content
@@ -32,9 +31,9 @@ POLL_RATE_BYTES: Final = _POLL_RATE.size
 
 
 class PollRate(msgspec.Struct, frozen=True):
-    """A channel's poll rate from ``since_s`` (Unix s) until the next entry of its history.
+    """How often a channel was polled from ``since_s`` (Unix s) until the next entry of its history.
 
-    The fleet polled the channel every ``interval_s`` seconds; 0 means that it did not poll the channel.
+    ``interval_s`` is the time between two polls by any worker, in seconds; 0 if the channel was not polled.
     """
 
     since_s: float
@@ -45,9 +44,9 @@ class PollRateHistory(RedisRepository):
     """History of poll rates by channel. Every method may raise :class:`StoreUnavailable`."""
 
     async def record(self, intervals_s: Iterable[tuple[ChannelId, float]]) -> None:
-        """Record the present poll intervals of channels: pairs (channel id, seconds).
+        """Record how often channels are polled now, as pairs (channel id, seconds between two polls).
 
-        An interval is skipped if it differs from the last recorded interval of the channel by at most the fraction
+        A time is not recorded if it differs from the channel's last recorded one by at most the fraction
         ``NOTABLE_GAP_CHANGE``.
         """
         await self._redis.call_many(

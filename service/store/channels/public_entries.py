@@ -1,9 +1,10 @@
-"""Tables of the entries that searches can find: those that public channels have published in the last three days.
+"""Tables of the entries that searches can find: those of the last three days in public channels.
 
-The table of a channel is a field of the channel's hash. A search result is shown only if the table lists it. Edits and
-withdrawals therefore take effect with the change of the table, even if the directory still has outdated registrations.
-The table is computed from the channel's log (:meth:`EntryTable.after`), so that a lost table can be built again. A
-channel that is not public has no table.
+A channel's table is a field of its hash. A search result is shown only if the table lists it. Edits and withdrawals
+thus take effect at once, even if the search index is outdated. A lost table can be computed again from the channel's
+versions (:meth:`EntryTable.after`).
+
+A channel that is not public has no table.
 """
 
 import asyncio
@@ -32,10 +33,10 @@ _FIELD: Final = "entries"
 
 
 class ListedEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """An entry in the table of its channel.
+    """An entry that searches can find.
 
-    - ``key``: digest of the key that identifies the entry within the channel.
-    - ``version``, ``position``: location of the entry's present text: the version, and the index among its changes.
+    - ``key``: digest of the key that identifies the entry within its channel.
+    - ``version``, ``position``: where the entry's present text is: a version, and an index among its changes.
     - ``expires_s``: time from which searches no longer find the entry (Unix s).
     """
 
@@ -45,22 +46,23 @@ class ListedEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     expires_s: int
 
     def registered_until_s(self, now_s: float) -> float:
-        """Return the expiry of a registration or withdrawal that is made at ``now_s``. Both are Unix s.
+        """Return when a registration or withdrawal expires that the search index gets at ``now_s``. Both are Unix s.
 
-        If the directory has both a registration and a withdrawal of this entry, the one with the later expiry applies.
-        The result therefore grows with ``now_s``. It is at most a few hours after ``expires_s``.
+        The result grows with ``now_s``, and is at most a few hours after ``expires_s``.
         """
+        # If the directory has both a registration and a withdrawal of this entry, the one with the later expiry
+        # applies.
         return self.expires_s + max(0.0, now_s - self.expires_s + WINDOW_S) // _POSTING_TICK_S
 
     def name(self, cid: ChannelId) -> str:
-        """Return the id of the content name of this entry of the channel ``cid`` (:func:`entry_name`)."""
+        """Return the id under which the search index lists this entry of the channel ``cid`` (:func:`entry_name`)."""
         return f"{cid}/{urlsafe_b64encode(self.key).decode()}"
 
 
 class EntryTable(msgspec.Struct, frozen=True, array_like=True):
     """The entries of a channel that searches can find, oldest first.
 
-    ``checked_s`` is the last time when all these entries were registered in the directory (Unix s).
+    ``checked_s`` is the last time when all of them were in the search index (Unix s).
     """
 
     entries: tuple[ListedEntry, ...] = ()
@@ -99,8 +101,7 @@ class PublicEntry(msgspec.Struct, frozen=True):
 def entry_positions(delta: Delta) -> list[int]:
     """Return the positions in ``delta.changes`` of new and edited entries, up to ``MAX_VERSION_ENTRIES`` of each kind.
 
-    Changes of a page are not counted as entries, and neither are the entries that a channel had before it was
-    monitored.
+    Two kinds of changes are left out: changes of a page, and entries that are older than the channel.
     """
     if delta.initial or delta.notice is not None:
         return []
@@ -113,7 +114,7 @@ def entry_positions(delta: Delta) -> list[int]:
 
 
 def entry_name(cid: ChannelId, entry_key: str) -> str:
-    """Return the id of an entry's content name; it remains the same when the entry is edited.
+    """Return the id under which the search index lists an entry. An edit of the entry does not change it.
 
     ``entry_key`` identifies the entry within the channel ``cid``.
     """
@@ -139,16 +140,19 @@ class PublicEntries:
         return [(listed == b"1", table is not None) for listed, table in found]
 
     async def replace(self, cid: ChannelId, before: EntryTable | None, after: EntryTable | None) -> bool:
-        """Replace the table of a channel by ``after``; return False if the present table is not ``before``.
+        """Replace a channel's table by ``after``; return False if the present table is not ``before``.
 
-        None stands for no table.
+        None stands for no table. If the result is False, nothing is changed.
         """
         old, new = (b"" if table is None else msgspec.msgpack.encode(table) for table in (before, after))
         script_keys = (keys.channel(cid),)
         return bool(await self._redis.run_script("channel_set_field", script_keys, _FIELD, new, old))
 
     async def texts(self, cid: ChannelId, listed: Sequence[ListedEntry]) -> dict[ListedEntry, PublicEntry]:
-        """Return the content of a channel's listed entries. Entries whose versions are not in its log are left out."""
+        """Return the content of a channel's listed entries.
+
+        Entries whose versions are no longer stored are left out.
+        """
         if not listed:
             return {}
         deltas = await self._channels.deltas_of(cid, sorted({entry.version for entry in listed}))
@@ -160,10 +164,9 @@ class PublicEntries:
         }
 
     async def read(self, names: Iterable[str], now_s: float) -> dict[str, PublicEntry]:
-        """Return the entries with these names (:func:`entry_name`) that can be found at ``now_s`` (Unix s), by name.
+        """Return the entries with these ids (:func:`entry_name`) that can be found at ``now_s`` (Unix s), by id.
 
-        Names of entries that have expired or were withdrawn are left out. Whether the channels are public now is not
-        checked.
+        Entries that have expired or were withdrawn are left out. The caller has to check that the channels are public.
         """
         names = dict.fromkeys(names)
         cids = list(dict.fromkeys(name.partition("/")[0] for name in names))

@@ -17,10 +17,10 @@ _STREAM_LENGTH = 10_000
 
 
 class PublishedPosition(msgspec.Struct, frozen=True, array_like=True):
-    """Progress of publishing a channel on its pubsub node.
+    """How far a channel has been published on its pubsub node.
 
-    All versions up to ``version`` are published, and ``title`` is the node's title. Version 0 means that the node has
-    to be created, unless it exists already.
+    - ``version``: all versions up to this one are published. 0 means that the node may have to be created.
+    - ``title``: the node's title.
     """
 
     version: int = 0

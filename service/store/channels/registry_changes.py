@@ -1,8 +1,8 @@
-"""The log of changed channels, from which owners learn which channels they have to read again.
+"""The log of changed channels, which tells workers which of their channels they have to read again.
 
-A channel changes when it is created, deleted or listed by an admin, and when a user subscribes to it or unsubscribes.
-The change is recorded after it has been written. If a crash prevents that, the channel's owner notices the change when
-it next reads the whole registry.
+A channel changes when it is created, deleted or listed by an admin, and when a user subscribes or unsubscribes. The log
+entry is written after the change. If a crash prevents that, the worker notices the change later, when it next reads all
+its channels.
 """
 
 from collections.abc import Sequence
@@ -30,9 +30,10 @@ class RegistryChanges(RedisRepository):
         return int(await self._redis.call("HGET", keys.REGISTRY_CHANGE_NUMBERS, "last") or 0)
 
     async def after(self, number: int) -> tuple[Sequence[ChannelId] | None, int]:
-        """Return the channels that changed after the change with this number, and the number of the last change.
+        """Return the channels that changed after change ``number``, and the number of the last change.
 
-        The channels are None if changes after ``number`` have been removed from the log, or the store has lost changes.
+        The channels are None if the log no longer has all changes after ``number``. The caller then has to read all
+        channels.
         """
         changed, (last, removed) = await self._redis.call_many(
             [

@@ -1,15 +1,16 @@
-"""The log of a channel's versions: its format, and the rules by which old versions are removed. No I/O.
+"""The log of a channel's versions: its format, and when old versions are removed. No I/O.
 
-The log is a part of the channel's hash. The delta of a version has its changes since the version before. It is first
-stored in a field of its own, whose name is the number of the version. After every 16 versions, the deltas in such
-fields are moved to a *block*: the field ``bN`` has the versions 64·N to 64·N + 63. A block takes a third of the bytes,
-because it lists the same attribute of all entries together and is compressed as a whole.
+The log is stored in the channel's hash. For each version, it has the *delta*: the changes since the version before. A
+few recent deltas are in fields of their own, the others in blocks:
 
-The oldest block is removed when the log exceeds ``MAX_BYTES`` or ``MAX_BLOCKS``, or when the block is older than 30
-days. A block with versions of the last day, to which outboxes may refer, is removed only if the log exceeds 4 MB.
+- A new delta gets its own field, whose name is the number of the version.
+- After every 16 versions, these fields are moved to a *block*. The block ``bN`` has the versions 64·N to 64·N + 63. It
+  takes a third of the bytes, because it is compressed as a whole, column by column.
+- The entries of the first delta are left out while they are the channel's latest entries, which have their own field.
 
-The entries of a channel's first delta are not stored in the log as long as they are the channel's latest entries, which
-have a field of their own.
+The oldest block is removed when it is older than 30 days, or when the log exceeds ``MAX_BYTES`` or ``MAX_BLOCKS``.
+Versions of the last day may still have to be delivered. A block with such versions is removed only if the log exceeds 4
+MB.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -63,10 +64,10 @@ _BEST_QUALITY, _QUICK_QUALITY = 11, 5
 
 
 class _Head(msgspec.Struct, array_like=True):
-    """A delta without its changes.
+    """One version's data without its list of changes.
 
-    ``count`` is the number of changes. It is ``_AS_LATEST`` if the delta adds exactly the entries in the field
-    ``LATEST_FIELD``. The changes are then not stored a second time.
+    ``count`` is the number of changes. ``_AS_LATEST`` means that the changes are the entries in the field
+    ``LATEST_FIELD``, so that they are not stored twice.
     """
 
     version: int
@@ -84,10 +85,10 @@ It is stored as a list if it is empty or a text contains a line feed.
 
 
 class _Deltas(msgspec.Struct, array_like=True):
-    """Several deltas, stored by column.
+    """Several versions, stored by column.
 
-    ``heads`` has the deltas without their changes. Every other list has one attribute of all changes, in the order of
-    the deltas.
+    - ``heads``: the versions without their changes.
+    - every other list: one attribute of all changes, in the order of the versions.
     """
 
     heads: list[_Head]
@@ -104,9 +105,10 @@ class _Deltas(msgspec.Struct, array_like=True):
 
 
 class BlockInfo(msgspec.Struct, array_like=True, frozen=True):
-    """Size and age of a block of deltas.
+    """Size and age of a block, which is a field with several versions.
 
-    ``size_bytes`` is the size of the deltas. ``newest_s`` is the time when the newest of them was detected (Unix s).
+    - ``size_bytes``: size of the block.
+    - ``newest_s``: when the newest version in it was detected (Unix s).
     """
 
     size_bytes: int
@@ -114,7 +116,10 @@ class BlockInfo(msgspec.Struct, array_like=True, frozen=True):
 
 
 class _Index(msgspec.Struct, array_like=True, frozen=True):
-    """The blocks of a log, in order. ``first`` is the number of the first block."""
+    """The blocks of a log of versions, in order; a block is a field with several versions.
+
+    ``first`` is the number of the first block.
+    """
 
     first: int
     blocks: tuple[BlockInfo, ...]
@@ -125,7 +130,9 @@ _decode_index = msgspec.msgpack.Decoder(_Index).decode
 
 
 class LatestNeeded(Exception):
-    """Raised if a delta's changes are the channel's latest entries, and the caller has not passed ``LATEST_FIELD``."""
+    """Raised if a version can be decoded only with the field ``LATEST_FIELD``, which the caller has not passed."""
+
+    # The version's changes are then the channel's latest entries.
 
 
 class LogUpdate(msgspec.Struct, frozen=True):
@@ -147,9 +154,10 @@ def fields_before(version: int) -> list[str]:
 
 
 def append(delta: Delta, fields: Mapping[bytes, bytes]) -> LogUpdate:
-    """Return the change to a channel's hash that adds ``delta`` to the log, and removes old versions.
+    """Return the change to a channel's hash that adds a version and removes old versions.
 
-    ``fields`` are the existing fields among those that ``fields_before(delta.version - 1)`` names.
+    - ``delta``: the changes of the new version.
+    - ``fields``: the existing fields among those in ``fields_before(delta.version - 1)``.
     """
     fields = {LATEST_FIELD.encode(): b"", **fields}
     version = delta.version - 1
@@ -185,9 +193,9 @@ def _move(delta: Delta, fields: Mapping[bytes, bytes], written: dict[str, bytes]
 
 
 def count_outdated(blocks: Sequence[BlockInfo], now_s: float) -> int:
-    """Return the number of blocks to remove from the beginning of a log at ``now_s`` (Unix s).
+    """Return how many of the oldest ``blocks`` are to be removed at ``now_s`` (Unix s).
 
-    The last block is never removed.
+    A block is a field with several versions of a channel. The last block is never removed.
     """
     size_bytes = sum(block.size_bytes for block in blocks)
     for count, block in enumerate(blocks[:-1]):
@@ -207,9 +215,10 @@ def encode(delta: Delta) -> bytes:
 
 
 def encode_first(delta: Delta, latest: Sequence[Entry]) -> bytes:
-    """Encode the first delta of a channel. ``latest`` are the channel's latest entries, newest first.
+    """Encode the first version of a channel.
 
-    If the delta adds exactly these entries, its changes are left out, because they are stored in a field of their own.
+    ``latest`` are the channel's latest entries, newest first, which have a field of their own. If ``delta`` adds
+    exactly these entries, its changes are left out.
     """
     added = tuple(Change("addition", entry) for entry in reversed(latest))
     return _encode([delta], as_latest=delta.changes == added)
@@ -253,9 +262,9 @@ def fields_of_versions(versions: Collection[int]) -> list[str]:
 
 
 def decode_deltas(cid: ChannelId, fields: Mapping[bytes, bytes], versions: Iterable[int]) -> list[Delta]:
-    """Decode the deltas of ``versions`` from ``fields`` of a channel's hash; return the deltas found, oldest first.
+    """Return the changes of ``versions``, oldest first. Versions that are not in ``fields`` are left out.
 
-    Raises :class:`LatestNeeded` if ``LATEST_FIELD`` is needed and not among the fields.
+    ``fields`` are fields of the channel's hash. Raises :class:`LatestNeeded` if ``LATEST_FIELD`` is needed and missing.
     """
     wanted, found = set(versions), dict[int, Delta]()
     for name, packed in fields.items():

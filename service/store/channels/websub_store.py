@@ -60,7 +60,7 @@ class WebSubStore(RedisRepository):
     async def compare_and_set(self, cid: ChannelId, before: HubState | None, after: HubState | None) -> bool:
         """Replace a channel's hub subscription by ``after``; return False if the present one is not ``before``.
 
-        None stands for no subscription, in both arguments.
+        None stands for no subscription. If the result is False, nothing is changed.
         """
         if after is not None:
             # First, because an id without a subscription is harmless, but a subscription without it is never renewed.
@@ -85,16 +85,15 @@ class WebSubStore(RedisRepository):
         raise StoreUnavailable(f"The hub subscription of channel {cid[:8]} changes too fast. Try again.")
 
     async def ids_in_buckets(self, buckets: Sequence[str]) -> list[ChannelId]:
-        """Return the channels in these buckets of the hub registry, which lists channels with a hub subscription.
+        """Return channels that have, or recently had, a subscription at a hub.
 
-        The bucket of a channel is the first two digits of its id. The hub subscription of a returned channel may have
-        ended.
+        Only channels in ``buckets`` are returned. The bucket of a channel is the first two digits of its id.
         """
         found = await self._redis.call_many([("SMEMBERS", keys.hub_registry(bucket)) for bucket in buckets])
         return sorted(cid.decode() for ids in found for cid in ids)
 
     async def unregister(self, cids: Sequence[ChannelId]) -> None:
-        """Remove channels from the hub registry, which lists channels with a hub subscription."""
+        """Remove channels from the list of channels that have a subscription at a hub."""
         await self._redis.call_many([("SREM", keys.hub_registry(cid[:2]), cid) for cid in cids])
 
     async def count_push(self, cid: ChannelId) -> bool:
@@ -110,11 +109,11 @@ class WebSubStore(RedisRepository):
         return bool(await self._redis.run_script("usage_count", (keys.excess_push_count(cid),), 1, _MINUTE_MS))
 
     async def queue_push(self, cid: ChannelId, push: Push) -> None:
-        """Queue a push until a worker takes it, for at most two minutes.
+        """Queue a document that a hub has pushed, until a worker takes it, for at most two minutes.
 
-        Consecutive identical pushes are stored once. If there are more than ``MAX_QUEUED_PUSHES`` pushes, or if the
-        size limit of a channel or of all channels is exceeded, one push without a body replaces them, so that a poll
-        reads the content.
+        - Consecutive identical documents are stored once.
+        - If the queue exceeds ``MAX_QUEUED_PUSHES`` or a size limit, one entry without a document replaces its
+          contents. A poll then reads the content.
         """
         packed = (msgspec.msgpack.encode(push), msgspec.msgpack.encode(Push()))
         bounds = MAX_QUEUED_PUSHES, _PUSH_TTL_MS, _MAX_CHANNEL_BYTES, _LARGE_BYTES, _MAX_LARGE_BYTES, _MAX_TOTAL_BYTES

@@ -1,10 +1,10 @@
-"""Connection pools per Redis node, and the routing of commands to the nodes of a Redis Cluster.
+"""Connections to the nodes of Redis, and the choice of the node for each command.
 
-No setting states whether Redis is a cluster. Only a cluster node replies with a MOVED error; the first such error makes
-the client fetch the slot map. The client of a standalone Redis never requests one.
+Redis may be a single server or a cluster; no setting states which. The first MOVED error shows that it is a cluster.
+The client then fetches the *slot map*, which states the node of each range of keys.
 
-In a cluster, a write is acknowledged only when a replica has it too (``WAIT``), so that a failover loses no
-acknowledged write (docs/decisions/0020). A write to a master without a replica is acknowledged at once.
+In a cluster, a write is acknowledged only when a replica has it too (``WAIT``). A failover then loses no acknowledged
+write (docs/decisions/0020). If a node has no replica, a write is acknowledged at once.
 """
 
 import asyncio
@@ -68,11 +68,12 @@ def is_write(command: Command) -> bool:
 
 
 class SlotMap:
-    """The master node of each range of slots. It is empty until Redis is known to be a cluster.
+    """The cluster node that serves each range of slots. It is empty until Redis is known to be a cluster.
 
-    The map may be outdated; a node that no longer serves a slot replies with a MOVED error. All pools of a client share
-    one map.
+    The map may be outdated. A node that no longer serves a slot then replies with a MOVED error.
     """
+
+    # All pools of a client share one map.
 
     def __init__(self) -> None:
         self._starts: list[int] = []
@@ -140,8 +141,8 @@ class NodePools:
     - ``guard``: refuses commands if the store belongs to another fleet or has lost data; None for no guard.
     - ``connections``: maximum number of connections of a pool.
     - ``timeout_s``: maximum time to wait for a reply, and for a free connection.
-    - ``tries``: maximum number of times that a command is sent to a standalone Redis if the connection breaks. If it is
-      1, a command that Redis may have run is not sent again, not even in a cluster.
+    - ``tries``: how often a command is sent to a single Redis server if the connection breaks. 1 also means that a
+      cluster gets no command twice that may have run.
     - ``replicated``: whether writes wait for a replica.
     """
 
@@ -165,10 +166,9 @@ class NodePools:
         self._closed = False
 
     async def call_each(self, commands: Sequence[Command]) -> list[Any]:
-        """Run independent commands in one round trip per node. The reply of a failed command is its exception.
+        """Run independent commands, with one round trip per node. The reply of a failed command is its exception.
 
-        In a cluster, redirections are followed, and failed commands are retried until ``REPLY_TIMEOUT_S`` seconds have
-        passed.
+        In a cluster, redirections are followed. Failed commands are retried for up to ``REPLY_TIMEOUT_S`` seconds.
         """
         replies: list[Any] = [None] * len(commands)
         pending = list(range(len(commands)))
@@ -201,11 +201,11 @@ class NodePools:
         await asyncio.gather(*map(close_pool, self._pools.values()))
 
     async def _refresh_after_errors(self, failed: Mapping[int, Exception], commands: Sequence[Command]) -> None:
-        """Fetch the slot map after commands have failed.
+        """Fetch the map of the cluster's slots again after commands have failed.
 
-        ``failed`` maps the index of each failed command in ``commands`` to its error. The map is requested first from
-        the nodes named in redirections, and last from nodes that did not reply.
+        ``failed`` has the error of each failed command, by the command's index in ``commands``.
         """
+        # The map is requested first from the nodes named in redirections, and last from nodes that did not reply.
         moved = [error.node_addr for error in failed.values() if isinstance(error, exceptions.MovedError)]
         if not moved and (
             self._slots.is_fresh or all(isinstance(error, exceptions.AskError) for error in failed.values())
@@ -290,9 +290,9 @@ class NodePools:
         return [*dict.fromkeys(self._slots.masters), None, *map(address_of, self._seeds[1:])]
 
     def _pool(self, node: Address | None) -> Redis:
-        """Return the pool of a node; None stands for the node in the first configured URL.
+        """Return the connection pool of a node; None stands for the first configured node.
 
-        All pools have the options of this URL.
+        All pools have the options of the first configured URL.
         """
         if node not in self._pools:
             self._check_usable()  # no pool is opened after the others were closed

@@ -1,8 +1,8 @@
-"""Batching of commands: those that the tasks of a process issue at the same moment share one round trip to Redis.
+"""Batching of commands: those that a process issues at the same moment share one round trip to Redis.
 
-All commands of one iteration of the event loop are sent together: a single command takes about 0.3 ms of processor
-time, and a command among many takes a tenth of that. In a cluster, commands are batched by node, so that an unavailable
-node delays only its own commands.
+All commands of one iteration of the event loop are sent together, because a command in a batch takes a tenth of the
+processor time of a single one. In a cluster, there is one batch per node. An unavailable node then delays only its own
+commands.
 """
 
 import asyncio

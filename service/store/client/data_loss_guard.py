@@ -1,26 +1,25 @@
-"""The guard against lost data: it recognizes by the store's identity (fleet id and counter) that Redis has lost data.
+"""The guard against lost data: it refuses to use a store that has lost data.
 
-The store holds the id of its fleet and a counter, which processes increment every ``COUNTER_INTERVAL_MS`` ms. A process
-remembers the last identity that it trusted and shares it with the other processes of its machine in a file.
+The store holds the id of its fleet and a counter, which processes increment every ``COUNTER_INTERVAL_MS`` ms. Both
+together are the store's *identity*. Each process remembers the last identity that it trusted. The processes of a
+machine share it in a file.
 
 The store has lost data in each of these cases:
 
 - It has no fleet id, although a process has seen one.
 - It has the id of another fleet.
-- Its counter is lower than a value that a process has seen.
+- Its counter is lower than a value that a process has seen, by more than ``MAX_COUNTER_LAG``. The margin exists because
+  a power cut may lose a second or two of writes with ``appendfsync everysec``.
 
-A process that finds such a store stops using it until the operator accepts it (``coronet admin accept-store``) or
-restores the data.
+A process stops using such a store until the operator accepts it (``coronet admin accept-store``) or restores the data.
 
-With ``appendfsync everysec`` a power cut may lose the last second or two of writes. That must not stop a fleet, so a
-counter that is up to ``MAX_COUNTER_LAG`` lower is trusted.
+The identity is read at three occasions:
 
-Each new connection reads the identity first, because a Redis that restarts drops all connections.
-:class:`service.store.client.data_loss_monitor.DataLossMonitor` reads it again every few seconds to detect ``FLUSHALL``.
-The identity is also read before an empty list of subscriptions is returned for a user.
+- on each new connection, because a Redis that restarts drops all connections
+- every few seconds, to detect ``FLUSHALL`` (:class:`service.store.client.data_loss_monitor.DataLossMonitor`)
+- before an empty list of subscriptions is returned for a user
 
-In a Redis Cluster, one node holds the identity. The loss of this node's data is detected, the loss of another node's
-data is not.
+In a Redis Cluster, one node holds the identity. Only the loss of this node's data is detected.
 """
 
 from collections.abc import Sequence
@@ -70,15 +69,15 @@ _SENTENCES: Final = {
 
 
 class StoreIdentity(msgspec.Struct, frozen=True):
-    """The identity that the store reports.
+    """What the store reports about itself, from which a process recognizes that data was lost.
 
-    - ``fleet``: id of the fleet; "" if the store has none.
+    - ``fleet``: id of the fleet that uses the store; "" if it has none.
     - ``counter``: counter that is incremented while processes use the store.
     - ``grown_ms``: when the counter was last incremented (Unix ms, Redis's clock).
     - ``accepted_ms``: when the operator last accepted the store (Unix ms, Redis's clock).
-    - ``refused``: why a process has refused the store, after which no process uses it; "" if none has.
-    - ``schema``: version of the stored data; 0 if unknown.
-    - ``needs``: oldest schema version that a program must know to use the data; 0 if unknown.
+    - ``refused``: why a process has refused the store, so that no process uses it; "" if none has.
+    - ``schema``: version of the format of the stored data; 0 if unknown.
+    - ``needs``: oldest format version that a program must know to use the data; 0 if unknown.
     """
 
     fleet: str = ""
@@ -94,11 +93,11 @@ READ_IDENTITY: Final = ("HMGET", keys.STORE_IDENTITY, *StoreIdentity.__struct_fi
 
 
 class TrustedIdentity(msgspec.Struct, frozen=True):
-    """The last identity that this machine trusted. The identity file contains it as JSON.
+    """The store's fleet id and counter as this machine trusted them last. A file contains them as JSON.
 
-    - ``fleet``: id of the fleet; "" if no identity was trusted yet.
-    - ``counter``: value of the counter; 0 if the fleet's id was created and the store has not been used yet.
-    - ``at_ms``: when the identity was trusted (Unix ms, Redis's clock).
+    - ``fleet``: id of the fleet; "" if no store was trusted yet.
+    - ``counter``: value of the store's counter; 0 if the fleet's id is new and the store has not been used yet.
+    - ``at_ms``: when the store was trusted (Unix ms, Redis's clock).
     """
 
     fleet: str = ""
@@ -107,11 +106,8 @@ class TrustedIdentity(msgspec.Struct, frozen=True):
 
     @property
     def in_use(self) -> bool:
-        """Whether the store was used long enough that a power cut cannot have lost the fleet's id.
-
-        The id is written before the counter is incremented, and a power cut loses at most ``MAX_COUNTER_LAG``
-        increments.
-        """
+        """Whether the store was used so long that a power cut cannot have lost the fleet's id."""
+        # The id is written before the counter is incremented, and a power cut loses at most MAX_COUNTER_LAG increments.
         return self.counter > MAX_COUNTER_LAG
 
     def is_newer_than(self, other: "TrustedIdentity") -> bool:
@@ -173,10 +169,11 @@ class IdentityFile:
 
 
 class DataLossGuard:
-    """Decides whether this process may use the store. The identity is verified for each new connection.
+    """Decides whether this process may use the store. It checks each new connection.
 
-    ``trusted`` is the identity that was trusted last, and ``current`` is the identity that was read last. ``reason``
-    states why the store is refused; "" means that it may be used.
+    - ``trusted``: the store's fleet id and counter when this process trusted them last.
+    - ``current``: fleet id and counter as they were read last.
+    - ``reason``: why the store is refused; "" if it may be used.
     """
 
     def __init__(self, file: str) -> None:
@@ -215,12 +212,13 @@ class DataLossGuard:
         return self.trusted
 
     def evaluate(self, found: StoreIdentity, seen: TrustedIdentity) -> None:
-        """Decide whether the store may be used, and store the decision.
+        """Decide whether the store may be used, and keep the decision.
 
-        ``found`` is the identity that the store has reported, and ``seen`` is the one that was trusted when the query
-        was sent. A later trusted identity would be wrong here: if another process has incremented the counter since the
-        query, ``found`` would look outdated.
+        - ``found``: the fleet id and counter that the store has reported.
+        - ``seen``: those that were trusted when the query was sent.
         """
+        # A later trusted identity would be wrong here: if another process has incremented the counter since the query,
+        # the found one would look outdated.
         self.current = found
         reason = refusal_reason(found, seen)
         if reason and (reason == NEWER or not (self.reason and self._is_accepted(found))):
@@ -241,7 +239,7 @@ class DataLossGuard:
         return bool(found.fleet) and not found.refused and found.accepted_ms > self._accepted_before_ms
 
     async def check_connection(self, connection: AbstractConnection) -> None:
-        """Set up a new connection and verify the store's identity. Raises :class:`StoreIdentityMismatch`."""
+        """Set up a new connection and check the store. Raises :class:`StoreIdentityMismatch` if it has lost data."""
         await connection.on_connect()
         seen = self.reload()
         await connection.send_command(*READ_IDENTITY)

@@ -36,7 +36,7 @@ log = structlog.get_logger(__name__)
 
 
 class DataLossMonitor:
-    """Reads the store's identity periodically and increments the store's counter. Each process has one."""
+    """Checks periodically whether the store has lost data, and increments the store's counter. Each process has one."""
 
     def __init__(self, redis: RedisClient) -> None:
         self._redis = redis
@@ -45,9 +45,9 @@ class DataLossMonitor:
         self._has_saved_erasures = False
 
     async def run(self, timer: TickTimer) -> None:
-        """Read the identity about every two seconds, at ticks of ``timer``, until the task is cancelled.
+        """Check the store about every two seconds, at ticks of ``timer``, until the task is cancelled.
 
-        The trusted identity and recent erasures are saved in files.
+        The last trusted state and recent erasures of users are saved in files.
         """
         try:
             while True:
@@ -101,10 +101,10 @@ class DataLossMonitor:
     async def accept(self, fleet: str = "", counter: int = 0) -> None:
         """Accept the store as it is, so that every process uses it again.
 
-        - The store gets the id of the fleet that this machine trusts. If there is none, it gets the id ``fleet``. If
-          that is "", it keeps its own id or gets a new one.
-        - The store's counter becomes higher than its present value, than ``counter``, and than the value that this
-          process trusts.
+        - Fleet id: the store gets the id that this machine trusts, else ``fleet``. If both are missing, it keeps its
+          own id or gets a new one.
+        - Counter: it becomes higher than its present value, than ``counter``, and than the value that this process
+          trusts.
 
         Raises :class:`StoreUnavailable`.
         """

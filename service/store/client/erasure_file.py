@@ -1,8 +1,8 @@
 """The erasure file: the ids of recently erased users, kept outside of the store.
 
-A backup contains the data of users who were erased after it was made. After its restoration, they have to be erased
-again. The list of erased users is in the store, and would be lost with it; therefore each program also writes it to a
-file beside the store's identity file, once a minute. A user id is a hash of the address.
+After an older backup was restored, users who were erased since have to be erased again. The list of erased users in the
+store could be lost with the store. Each program therefore also writes it to a file beside the store's identity file,
+once a minute. A user id is a hash of the address.
 """
 
 from collections.abc import Mapping

@@ -1,10 +1,12 @@
 """Connections to one Redis node, and the exchange of commands and replies over them.
 
-The driver, redis-py, opens connections, authenticates, and closes them. Commands and replies do not pass its clients
-and pipelines, which are slow: for each batch they start a task and two timers and take three locks, and for each reply
-they await four coroutines. Here, a batch is packed into one write, and the replies that have arrived are read without
-awaiting anything.
+The driver, redis-py, opens, authenticates and closes connections. This module sends commands and reads replies itself,
+because the driver's clients and pipelines are slow. A batch is sent in one write. Replies that have arrived are read
+without awaiting anything.
 """
+
+# For each batch the driver starts a task and two timers and takes three locks, and for each reply it awaits four
+# coroutines.
 
 import asyncio
 from collections.abc import Sequence
@@ -36,12 +38,12 @@ async def close_pool(pool: Redis) -> None:
 
 
 class DirectConnection(AbstractConnection):
-    """A connection of the driver, with these changes.
+    """A connection of the Redis driver, with three changes.
 
-    - Commands and replies are exchanged directly (:meth:`exchange`).
-    - A script is sent in full only once per connection (``EVAL``), and by its digest afterwards (``EVALSHA``). If Redis
-      does not know a digest (``SCRIPT FLUSH``), the command, which has not run, is sent again (see ``run_commands``).
-    - No connection is left open after its pool was closed (``is_closed``).
+    - Commands and replies are exchanged without the driver (:meth:`exchange`).
+    - The text of a script is sent once per connection. Afterwards only its digest is sent. If Redis does not know the
+      digest, the text is sent again (``run_commands``).
+    - A connection that opens after its pool was closed is closed at once (``is_closed``).
     """
 
     is_closed = False
@@ -94,11 +96,9 @@ class DirectConnection(AbstractConnection):
         return packed
 
     async def _send(self, packed: bytes) -> None:
-        """Send bytes. If the socket does not accept them at once, wait until it does.
-
-        The driver's own method is not used, for two reasons. It starts a task for each call. Before Python 3.12, it may
-        also lose a cancellation, so that the cancelled caller continues to wait for a reply.
-        """
+        """Send bytes. If the socket does not accept them at once, wait until it does."""
+        # The driver's own method is not used, for two reasons. It starts a task for each call. Before Python 3.12, it
+        # may also lose a cancellation, so that the cancelled caller continues to wait for a reply.
         try:
             self._writer.write(packed)
             if self._writer.transport.get_write_buffer_size():
@@ -130,9 +130,9 @@ def connection_class(kind: type[AbstractConnection]) -> type[AbstractConnection]
 
 
 class QuickPool(BlockingConnectionPool):
-    """A connection pool with a fast path: a free connection is lent at once if no other command waits for one.
+    """A connection pool that lends a free connection at once if no other command waits for one.
 
-    The driver's pool is slower: for each command it starts a timer, takes locks, and checks the connection twice.
+    The driver's pool is slower, because it uses a timer and locks for each command and checks the connection twice.
     """
 
     _waiting = 0
@@ -204,8 +204,7 @@ def _script_digest(script: str) -> str:
 async def run_commands(client: Redis, commands: Sequence[Command]) -> list[Any]:
     """Run commands in one round trip and return their replies; the reply of a failed command is its exception.
 
-    Commands run in order, except scripts that Redis does not have in its cache: they are sent again, in full, after all
-    others.
+    Commands run in order, with one exception: a script that Redis has to get in full runs after all other commands.
     """
     replies = await _exchange(client, commands)
     missing = [index for index, reply in enumerate(replies) if isinstance(reply, exceptions.NoScriptError)]
@@ -218,9 +217,9 @@ async def run_commands(client: Redis, commands: Sequence[Command]) -> list[Any]:
 
 
 async def _exchange(client: Redis, commands: Sequence[Command]) -> list[Any]:
-    """Send commands and return their replies, converted to the driver's types.
+    """Send commands and return their replies as the driver's types.
 
-    If the connection breaks, the commands are sent again over a new one, as often as the pool's retry policy allows.
+    If the connection breaks, they are sent again, as often as the pool's retry policy allows.
     """
     pool: Any = client.connection_pool
     connection = await pool.get_connection()

@@ -1,9 +1,8 @@
-"""Client of Redis: commands, scripts and batches, over connection pools to a standalone Redis or to a Redis Cluster.
+"""Client of Redis: runs commands and scripts on a single Redis server or on a Redis Cluster.
 
-Commands that are issued at the same moment share one round trip (``command_batching``). Errors of the driver are raised
-as :class:`StoreUnavailable` if Redis is unavailable, and unchanged if the command is invalid.
-
-A script is sent in full once per connection, and by its digest afterwards (see ``node_connections``).
+Commands that are issued at the same moment share one round trip (``command_batching``). The text of a script is sent
+once per connection, and afterwards only its digest (``node_connections``). If Redis is unavailable,
+:class:`StoreUnavailable` is raised. An error of the driver about an invalid command is raised unchanged.
 """
 
 import asyncio
@@ -105,27 +104,25 @@ def _find_error(commands: Sequence[Command], replies: Sequence[Any]) -> Exceptio
 
 
 class RedisClient:
-    """A client of a standalone Redis or of a Redis Cluster.
+    """A client of a single Redis server or of a Redis Cluster.
 
-    It has separate connection pools for five kinds of commands:
+    It has separate connections for five kinds of commands:
 
     - ordinary commands, which Redis answers at once
     - blocking commands, which may wait in Redis
     - commands that must not run twice
     - urgent scripts, which must not wait for a free connection
-    - commands about the store's identity, which the guard does not refuse
+    - commands by which lost data is detected, which run even if the store is refused
 
-    If another node serves a command's slot now, the command is sent there. If the connection breaks before the reply,
-    the command is sent again, unless it must not run twice.
-
-    Every method that sends commands may raise :class:`StoreUnavailable`.
+    If the connection breaks before the reply, a command is sent again, unless it must not run twice. Every method that
+    sends commands may raise :class:`StoreUnavailable`.
     """
 
     def __init__(self, settings: Settings, *, is_guarded: bool = True) -> None:
         """Create the connection pools. Connections are opened when they are needed.
 
-        If ``is_guarded`` is False, the store's identity is not verified. Programs that replace the store's data need
-        this. Raises :class:`SettingsInvalid`.
+        If ``is_guarded`` is False, the client also uses a store that has lost data. Programs that replace the store's
+        data need this. Raises :class:`SettingsInvalid`.
         """
         self.guard = DataLossGuard(settings.store_identity_file)
         guard = self.guard if is_guarded else None
@@ -182,7 +179,7 @@ class RedisClient:
         return (await self._call(self._urgent.call_each, [script_command(name, keys, *arguments)]))[0]
 
     async def call_unguarded(self, *command: Value) -> Any:
-        """Run one command about the store's identity. It runs even if this process refuses to use the store."""
+        """Run one command even if this process refuses to use the store because data was lost."""
         return (await self._call(self._unguarded.call_each, [command]))[0]
 
     async def call_on_node(self, node: Address, *command: Value) -> Any:

@@ -1,8 +1,8 @@
-"""Worklists: the users who may have work of one kind, for example messages to be delivered.
+"""Worklists: lists of users who may have work of one kind, for example messages to be delivered.
 
-A user is added before the work is stored, so that every user with work is listed, and is removed when no work is found.
-A user who was added again in the meantime must stay listed: each addition has a unique timestamp, and a removal has an
-effect only if the timestamp is unchanged.
+A user is added before the work is stored, and removed when no work is found. Every user with work is therefore listed.
+Each addition has a unique timestamp. A removal has no effect if the timestamp has changed, because the user was added
+again.
 """
 
 import secrets
@@ -40,11 +40,10 @@ class Worklist(RedisRepository):
         return dict(zip(uids, found, strict=True))
 
     async def remove(self, timestamps: Mapping[UserId, float | None], uids: Iterable[UserId]) -> None:
-        """Remove users who have no work.
+        """Remove users (``uids``) who have no work.
 
-        ``uids`` are the users, and ``timestamps`` is the result of :meth:`timestamps` from before the caller's check. A
-        user whose timestamp has changed since then was added again and stays. A user whose timestamp was None was not
-        listed and is ignored.
+        ``timestamps`` is the result of :meth:`timestamps` from before the caller looked for work. A user who was added
+        again since then stays. A user whose timestamp is None is ignored.
         """
         await self._redis.call_many(
             [

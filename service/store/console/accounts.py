@@ -39,10 +39,12 @@ class Role(StrEnum):
 
 
 class Account(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An account of the console. ``password_hash`` is an argon2id string; "" until a password is set.
+    """An account of the console.
 
-    ``created_s`` (Unix s) distinguishes the account from an earlier account with the same name. ``zone`` is the time
-    zone (tz database) in which times are shown; "" if none is set.
+    - ``password_hash``: an argon2id string; "" until a password is set.
+    - ``created_s``: when the account was created (Unix s). It differs from that of an earlier account with the same
+      name.
+    - ``zone``: time zone (tz database) in which times are shown; "" if none is set.
     """
 
     password_hash: str
@@ -72,10 +74,11 @@ def unpack_account(packed: bytes | None) -> Account | None:
 
 
 class _PasswordLink(msgspec.Struct, frozen=True):
-    """A link that sets the password of an account until ``until_s`` (Unix s).
+    """A link with which the password of an account can be set until ``until_s`` (Unix s).
 
-    It is valid only for the account that was created at ``account_since_s`` (Unix s), and only while that account's
-    ``secret`` is ``account_secret``.
+    - ``account_since_s``: when the account was created (Unix s). The link is invalid for a later account of the same
+      name.
+    - ``account_secret``: digest of the account's password. The link becomes invalid when the password changes.
     """
 
     token_hash: str
@@ -101,11 +104,12 @@ class AccountStore(RedisRepository):
         return {name.decode(): msgspec.msgpack.decode(packed, type=Account) for name, packed in sorted(found.items())}
 
     async def change(self, name: str, account: Account | None, expected: Mapping[str, Account]) -> bool:
-        """Store an account under ``name``, or remove it if ``account`` is None.
+        """Store an account under ``name``, or remove it if ``account`` is None. Return whether this was done.
 
-        Nothing changes unless all accounts still equal ``expected``; return whether the account was written or removed.
+        ``expected`` are all accounts as the caller has read them. If any account has changed since, nothing is done.
+
         The account's password link becomes invalid if the account is removed, created anew, or gets another password.
-        Setup links become invalid as soon as an account exists.
+        Links for the first account become invalid as soon as an account exists.
         """
         packed = b"" if account is None else msgspec.msgpack.encode(account)
         known = [part for each, held in expected.items() for part in (each, msgspec.msgpack.encode(held))]
@@ -119,8 +123,9 @@ class AccountStore(RedisRepository):
     async def new_setup_token(self) -> str:
         """Return a new token that allows the creation of the first account, once and within ``SETUP_TTL_S``.
 
-        Earlier tokens stay valid, because two processes may each show a link at the first start.
+        Earlier tokens stay valid.
         """
+        # Two processes may each show a link at the first start.
         token = new_token()
         await self._redis.call_many(
             [

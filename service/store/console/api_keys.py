@@ -22,10 +22,12 @@ _ID_DIGITS = 16
 
 
 class ApiKey(msgspec.Struct, frozen=True):
-    """An API key of the account ``account``, which was created at ``account_since_s`` (Unix s).
+    """An API key of an account.
 
-    ``name`` is the name of the key. The key grants the permissions in ``scopes`` that the account's present role also
-    grants.
+    - ``name``: name of the key.
+    - ``account``: name of the account.
+    - ``account_since_s``: when the account was created (Unix s).
+    - ``scopes``: permissions of the key. Only those that the account's present role also has are granted.
     """
 
     id: str

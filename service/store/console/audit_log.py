@@ -1,6 +1,6 @@
 """The audit log of the console.
 
-An action is recorded before it is carried out. After a crash, only its outcome can therefore be unknown.
+An action is recorded before it is carried out. A crash can therefore lose its outcome, but not the action.
 """
 
 import time
@@ -21,11 +21,16 @@ _MAX_DURATION_S = 300.0
 
 
 class AuditedAction(msgspec.Struct, frozen=True):
-    """A change that an account or an anonymous client requested at ``at_s`` (Unix s) from the IP address ``address``.
+    """A change that was requested from the console.
 
-    ``by`` is the name of the account; "" for an anonymous client. ``key`` is the name of the API key; "" for a browser.
-    ``action`` describes the change in one sentence. ``on`` is the path of the request. ``status`` is the HTTP status of
-    the response; 0 if unknown. ``detail`` is additional information.
+    - ``at_s``: when it was requested (Unix s).
+    - ``by``: name of the account; "" for an anonymous client.
+    - ``key``: name of the API key; "" for a browser.
+    - ``address``: the client's IP address.
+    - ``action``: description of the change in one sentence.
+    - ``on``: path of the request.
+    - ``status``: HTTP status of the response; 0 if unknown.
+    - ``detail``: additional information.
     """
 
     at_s: float
@@ -72,10 +77,7 @@ class AuditLog(RedisRepository):
         return [AuditRecord(entry_id, decode(fields[b"d"])) for entry_id, fields in found], following
 
     async def _log_interrupted(self) -> None:
-        """Move interrupted actions to the log.
-
-        They were begun by a console process that failed before it called :meth:`end`.
-        """
+        """Move actions to the log whose console process failed before it called :meth:`end`."""
         begun = await self._redis.call("HGETALL", keys.AUDIT_PENDING)
         long_ago_s = time.time() - _MAX_DURATION_S
         lost = [

@@ -1,4 +1,4 @@
-"""Stored responses to requests that have an Idempotency-Key, which are sent again if the request is repeated."""
+"""Responses to requests with an Idempotency-Key. If a request is repeated, its stored response is sent again."""
 
 import msgspec
 
@@ -19,8 +19,9 @@ If the console crashes during a request, the request can be sent again after thi
 class StoredResponse(msgspec.Struct, frozen=True):
     """A stored response of the console to a request with an Idempotency-Key.
 
-    ``request`` is a digest of the request. ``status`` is 0 while the request is in progress. ``location`` is the
-    Location header.
+    - ``request``: digest of the request.
+    - ``status``: HTTP status; 0 while the request is in progress.
+    - ``location``: Location header.
     """
 
     request: str
@@ -34,10 +35,10 @@ class IdempotencyStore(RedisRepository):
     """Responses by account and idempotency key. Every method may raise :class:`StoreUnavailable`."""
 
     async def begin(self, account: str, key: str, request: str) -> StoredResponse | None:
-        """Record that a request is in progress, unless ``account`` has used the idempotency key ``key`` before.
+        """Record that a request is in progress, unless ``account`` has sent a request with this ``key`` before.
 
-        Return the stored response to the earlier request with this key; None if this request is the first. ``request``
-        is a digest of the request.
+        ``key`` is the Idempotency-Key, and ``request`` is a digest of the request. Return the stored response to the
+        earlier request; None if this request is the first.
         """
         response_key = keys.console_repeat(digest(f"{account} {key}"))
         packed = msgspec.msgpack.encode(StoredResponse(request))

@@ -1,13 +1,14 @@
 """Limits on login attempts to the console, by network and by account.
 
-A login attempt is counted three times: for its network (an IPv6 address counts as its /64), for the account and this
-network, and for the account and any network. Each count has its own limit. Attempts from one network therefore do not
-lock out users in other networks, and attempts from many networks are limited too. A refused attempt does not count.
+Each attempt counts towards three limits: of its network, of the account in this network, and of the account in all
+networks. An IPv6 address counts as its /64 network. Attempts from one network therefore do not lock out users in other
+networks, and attempts from many networks are limited too. A refused attempt does not count.
 
 A browser that has logged in to the account before has a cookie that proves this. Its attempts are counted separately,
-so that strangers cannot lock it out. The stored hash covers the cookie's token and the password hash: after a change of
-the password no browser is known any more.
+so that strangers cannot lock it out. A change of the password makes all these cookies invalid.
 """
+
+# The stored hash covers the cookie's token and the password hash.
 
 import time
 from typing import Final
@@ -53,9 +54,11 @@ class LoginLimits(RedisRepository):
     async def count_attempt(self, name: str, address: str, known_browser: str = "") -> float:
         """Count a login attempt before the password is verified.
 
-        Return 0 if the attempt is allowed, else the number of seconds until another attempt is allowed. ``name`` is the
-        account's name, and ``address`` the IP address. ``known_browser`` is the token of a browser for which
-        :meth:`is_known_browser` is true; "" for other browsers.
+        Return 0 if the attempt is allowed, else the seconds until another attempt is allowed.
+
+        - ``name``: the account's name.
+        - ``address``: the client's IP address.
+        - ``known_browser``: token of a browser for which :meth:`is_known_browser` is true; "" for other browsers.
         """
         if known_browser:
             counted = _counters(f"browser {known_browser}", _ACCOUNT_AND_NETWORK_LIMITS)

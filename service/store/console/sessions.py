@@ -17,9 +17,13 @@ SESSION_TTL_S: Final = 24 * 3600
 
 
 class Session(msgspec.Struct, frozen=True):
-    """One session of ``account``, opened at ``opened_s`` (Unix s) from the IP address ``address``.
+    """A session of an account in the console.
 
-    ``id`` identifies the session and cannot be used as a token. ``browser`` is the browser's User-Agent.
+    - ``id``: identifies the session. It cannot be used to log in.
+    - ``account``: the account's name.
+    - ``opened_s``: when the session was opened (Unix s).
+    - ``address``: the client's IP address.
+    - ``browser``: the browser's User-Agent.
     """
 
     id: str
@@ -41,10 +45,10 @@ class Sessions(RedisRepository):
     """Sessions of all accounts. Every method may raise :class:`StoreUnavailable`."""
 
     async def open(self, name: str, account: Account, address: str = "", browser: str = "") -> str:
-        """Open a session of ``account``, whose name is ``name``, and return the session's token.
+        """Open a session of an account and return the session's token.
 
-        The session ends after ``SESSION_TTL_S``, or earlier when the account's password changes. ``address`` is the IP
-        address, ``browser`` the User-Agent.
+        ``name`` is the account's name, ``address`` the client's IP address, and ``browser`` its User-Agent. The session
+        ends after ``SESSION_TTL_S``, or earlier when the account's password changes.
         """
         token = new_token()
         held = _StoredSession(name, account.secret, time.time(), address, browser)

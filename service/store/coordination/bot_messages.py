@@ -15,13 +15,11 @@ _STANZAS_TTL_S: Final = 86_400
 
 
 class BotNotice(msgspec.Struct, frozen=True):
-    """A notice from one bot process to the others.
+    """A notice from one bot process to the others, with one of two meanings.
 
-    It has one of two meanings:
-
-    - A message of the user ``user`` was stored: ``adhoc_command`` is empty.
-    - The user's client has sent an ad-hoc command: ``adhoc_command`` is the command as the bots serialize it, and
-      ``session`` is the id of the XMPP session that has to reply.
+    - A message of the user ``user`` was stored. ``adhoc_command`` is empty.
+    - The user has sent the ad-hoc command ``adhoc_command``, as the bots serialize it. The XMPP session with the id
+      ``session`` has to reply.
     """
 
     uid: UserId

@@ -1,7 +1,7 @@
-"""Requests of the console to a connected bot: a dry run of commands, or the preview of a message.
+"""Requests of the console to a connected bot: to try out commands, or to preview a message.
 
 The bot changes nothing and sends nothing to users. Requests wait in one list, from which any connected bot takes the
-next request. Replies use the keys of :mod:`service.store.coordination.worker_requests`.
+next one. Replies are sent like those of workers (:mod:`service.store.coordination.worker_requests`).
 """
 
 import secrets
@@ -91,9 +91,9 @@ class BotRequests(RedisRepository):
         return expect_reply(await self._send(MessagePreviewRequest(channel, latest[0])), MessagePreviewReply).text
 
     async def next_request(self) -> BotRequest | None:
-        """Wait some seconds for the next request; return None if no request arrives, or the request has expired.
+        """Wait some seconds for the next request; return None if there is none, or if it has expired.
 
-        Bots call this. The call also announces that a bot is available.
+        Bots call this. The call also shows the console that a bot is available.
         """
         await self._redis.call("SET", keys.BOT_AVAILABLE, 1, "EX", _AVAILABLE_TTL_S)
         popped = await self._redis.call_blocking("BLPOP", keys.BOT_REQUESTS, MAX_BLOCK_S)

@@ -10,9 +10,10 @@ MAX_REVISIONS = 100
 
 
 class Revision(msgspec.Struct, frozen=True):
-    """One change of the fleet policy: its number, its time (Unix s), and the admin who made it.
+    """One change of the fleet policy, from which all workers compute how often they poll.
 
-    ``aims`` is the new policy; None means that each worker applies the policy in its settings again.
+    - ``aims``: the new policy; None if each worker is to use the policy in its settings again.
+    - the other fields: number of the change, its time (Unix s), and the admin who made it.
     """
 
     number: int
@@ -30,11 +31,14 @@ class FleetPolicyStore(RedisRepository):
         return msgspec.json.decode(raw, type=FleetObjective) if raw else None
 
     async def set(self, objective: FleetObjective | None, *, by: str = "", seen: int | None = None) -> bool:
-        """Set the policy that all workers apply from their next maintenance interval on.
+        """Set the policy of all workers; return False if it has changed since the caller read it.
 
-        If ``objective`` is None, each worker applies the policy in its settings again. ``by`` is the admin's name.
-        ``seen`` is the number of the last revision that the caller has read. If there is a later revision, nothing
-        changes, and the result is False. If ``seen`` is None, this is not checked.
+        - ``objective``: the policy; None if each worker is to use the policy in its settings.
+        - ``by``: the admin's name.
+        - ``seen``: number of the last change that the caller has read. If there is a later change, nothing is done.
+          None to set the policy in any case.
+
+        Workers apply the policy from their next maintenance interval on.
         """
         return bool(
             await self._redis.run_script(

@@ -1,8 +1,8 @@
-"""Leases of the partitions that bot processes share, timed by Redis's clock.
+"""Division of work among bot processes: each process holds some numbered partitions for a limited time.
 
-A bot process renews its lease once a second. It is assigned free partitions up to its fair share. If it has more, it
-releases the excess partitions when it has finished their work. The partitions of a failed process become free only
-after another process has recovered its work and called :meth:`PartitionLeases.release_failed`.
+A process renews its lease once a second, by Redis's clock. It gets free partitions up to its fair share. If it has
+more, it releases some when their work is finished. The partitions of a failed process become free only after another
+process has recovered its work and called :meth:`PartitionLeases.release_failed`.
 """
 
 import msgspec
@@ -12,9 +12,9 @@ from service.store.client.redis_client import RedisRepository
 
 
 class FailedProcess(msgspec.Struct, frozen=True):
-    """A process (``holder``) whose lease has ended, and whose work no other process has recovered yet.
+    """A failed process whose work no other process has recovered yet.
 
-    ``lease_ended_s`` is Unix s on Redis's clock.
+    ``holder`` is its id. ``lease_ended_s`` is when its lease ended (Unix s, Redis's clock).
     """
 
     holder: str
@@ -22,10 +22,11 @@ class FailedProcess(msgspec.Struct, frozen=True):
 
 
 class PartitionHeartbeat(msgspec.Struct, frozen=True):
-    """Reply to the heartbeat of a process that shares partitions with other processes.
+    """Reply to a process that has renewed its lease of partitions.
 
-    ``partitions`` are the partitions that it holds, and ``max_partitions`` is its fair share. ``failed`` are the
-    processes whose work it has to recover.
+    - ``partitions``: the partitions that it holds.
+    - ``max_partitions``: its fair share.
+    - ``failed``: processes whose work it has to recover.
     """
 
     partitions: frozenset[int]
@@ -39,10 +40,13 @@ class PartitionLeases(RedisRepository):
     async def heartbeat(
         self, name: str, holder: str, partition_count: int, ttl_s: float, released: frozenset[int] = frozenset()
     ) -> PartitionHeartbeat:
-        """Renew the lease of the process ``holder`` for ``ttl_s`` seconds, and return the partitions that it holds.
+        """Renew the lease of a process, and return the partitions that it holds.
 
-        ``name`` is the name of the set of partitions, and ``partition_count`` is their number. The partitions in
-        ``released`` are given up.
+        - ``name``: name of the set of partitions.
+        - ``holder``: the process.
+        - ``partition_count``: number of partitions in the set.
+        - ``ttl_s``: duration of the lease in seconds.
+        - ``released``: partitions that the process gives up.
         """
         reply = await self._redis.run_urgent_script(
             "partitions_heartbeat",

@@ -1,7 +1,4 @@
-"""Poll bounds of single channels, as admins set them.
-
-Every worker reads all bounds.
-"""
+"""Limits that admins set on how often single channels are polled. Every worker reads all of them."""
 
 from collections.abc import Mapping
 
@@ -18,9 +15,9 @@ MAX_BOUNDED_CHANNELS = 10_000
 
 
 class BoundsRevision(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A channel's poll bounds, set at ``at_s`` (Unix s) by the admin ``by``.
+    """Limits on how often a channel is polled, set at ``at_s`` (Unix s) by the admin ``by``.
 
-    ``before`` are the bounds before this change.
+    ``before`` are the limits before this change.
     """
 
     bounds: ChannelBounds
@@ -30,7 +27,10 @@ class BoundsRevision(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class BoundsSnapshot(msgspec.Struct, frozen=True):
-    """The poll bounds of all channels that have bounds. ``edition`` is the number of the last change to any of them."""
+    """The limits on how often channels are polled, of all channels that have any.
+
+    ``edition`` is the number of the last change to any of them.
+    """
 
     edition: int = -1
     by_channel: Mapping[ChannelId, ChannelBounds] = {}

@@ -1,8 +1,8 @@
-"""Limits on requests to publishers, for the whole fleet: token buckets and pauses (guarantee I9).
+"""Limits on the requests of all workers to publishers: token buckets and pauses (guarantee I9).
 
-A bucket of ``burst`` tokens with a rate of r per second grants at most ``burst + r · t`` requests in any t seconds. If
-a request needs tokens from several buckets in one slot, it takes all of them or none. If the buckets are in different
-slots, a refused request may use up a token, but no request is granted without all its tokens.
+A bucket grants at most ``burst + r · t`` requests in any t seconds; its size is ``burst``, its rate r per second. A
+request may need tokens from several buckets. No request is granted without all its tokens. If the buckets are in
+different cluster slots, a refused request may use up a token.
 """
 
 import asyncio
@@ -29,7 +29,10 @@ a duration, the new pause is twice as long as the remembered one.
 
 
 class RateLimit(NamedTuple):
-    """Limit on requests to a site or network: its name, the average rate, and ``burst``, the bucket's size."""
+    """Limit on requests to a site or network.
+
+    It has a name, an average rate, and ``burst``, the number of requests that may be sent at once.
+    """
 
     name: str
     requests_per_s: float
@@ -39,8 +42,9 @@ class RateLimit(NamedTuple):
 class PollDelays(NamedTuple):
     """Seconds until a channel may be polled, by cause. If all are 0.0, it may be polled now.
 
-    ``paused_s`` is the remaining time of a pause of the channel or of its site, ``poll_s`` the wait for the channel's
-    own budget, and ``network_s`` the wait for the budget of the channel's network.
+    - ``paused_s``: until the pause of the channel or of its site ends.
+    - ``poll_s``: until the channel's own limit permits a poll.
+    - ``network_s``: until the limit of the channel's network permits a poll.
     """
 
     paused_s: float
@@ -49,20 +53,21 @@ class PollDelays(NamedTuple):
 
 
 class RequestBudgets(RedisRepository):
-    """Token buckets of sites, networks and channels, which limit requests to publishers.
+    """Limits on requests to publishers: token buckets of sites, networks and channels.
 
-    The bucket of a channel may exist before the channel does.
+    The channel of a bucket need not exist yet.
     """
 
     async def take_site(self, site: RateLimit, egress: RateLimit | None = None) -> float:
-        """Take a token for one request to a site.
+        """Ask for permission for one request to a site.
 
-        Return 0.0 if the request is granted, else the seconds until a token is available. ``site`` limits the requests
-        of the whole fleet, and ``egress`` those of all workers behind one public address. If an admin has set a rate
-        for the site, it replaces the rates of both limits. In the minutes after a pause of the site, the rates are
-        lower and there are no bursts.
+        Return 0.0 if the request is permitted, else the seconds until one may be permitted.
 
-        Raises :class:`RequestsPaused` while the site is paused.
+        - ``site``: limit on the requests of all workers.
+        - ``egress``: limit on those of all workers behind one public address.
+
+        A rate that an admin has set for the site replaces both rates. In the minutes after a pause of the site, the
+        rates are lower and there are no bursts. Raises :class:`RequestsPaused` while the site is paused.
         """
         buckets = {keys.site_budget(site.name): site}
         if egress is not None:
@@ -76,14 +81,16 @@ class RequestBudgets(RedisRepository):
     async def take_poll(
         self, cid: ChannelId, polls_per_hour: float, site: str, network: RateLimit | None = None
     ) -> PollDelays:
-        """Take a token of a channel's poll budget and one of its ``network``, unless the channel or ``site`` is paused.
+        """Ask for permission to poll a channel; return how long to wait for each cause.
 
-        ``polls_per_hour`` is the rate of the channel's budget. Return the time to wait for each cause; the poll is
-        granted if all times are 0.0.
+        The poll is permitted if all times are 0.0. Then a token is taken from the limits of the channel and of its
+        ``network``.
 
-        A poll that a pause or the channel's own budget refuses takes no token. To save a round trip, tokens are taken
-        while the pauses are read, and are returned after such a refusal.
+        - ``polls_per_hour``: rate of the channel's own limit.
+        - ``site``: the channel's site, which may be paused.
         """
+        # A poll that a pause or the channel's own budget refuses takes no token. To save a round trip, tokens are taken
+        # while the pauses are read, and are returned after such a refusal.
         polls = RateLimit(cid, polls_per_hour / SECONDS_PER_HOUR, _POLLS_IN_A_ROW)
         commands: list[Command] = [
             _take_tokens((keys.poll_pause(cid), 0), {keys.poll_budget(cid): polls}),
@@ -99,14 +106,15 @@ class RequestBudgets(RedisRepository):
         return PollDelays(max(channel_ms, site_ms) / 1000, poll_ms / 1000, network_ms / 1000)
 
     async def take_network(self, network: RateLimit) -> float:
-        """Take a token of a network. Return 0.0 if it is granted, else the seconds until a token is available."""
+        """Ask for permission for one request to a network; return 0.0 if permitted, else the seconds to wait."""
         wait_ms, _ = await self._redis.call(*_network(network))
         return float(wait_ms) / 1000
 
     async def charge_network(self, network: RateLimit) -> None:
-        """Take a token of a network for a request that was already sent, because its network was unknown before.
+        """Count a request against the limit of its network, although it was already sent.
 
-        The number of tokens may become negative, down to ``-network.burst``.
+        The network was unknown before the request. The network's tokens may become negative, down to
+        ``-network.burst``.
         """
         await self._redis.call(*_network(network, min_tokens=-network.burst))
 
@@ -118,9 +126,9 @@ class RequestBudgets(RedisRepository):
     async def site_rates(self) -> dict[str, float]:
         """Return all rates that admins have set (requests per second), by site.
 
-        The rates are read from a copy in one key, which is meant for planning. Requests are granted by the rate in the
-        site's own key.
+        The result is meant for planning. Whether a request is permitted depends on :meth:`site_rate`.
         """
+        # The rates are read from a copy in one key. Requests are granted by the rate in the site's own key.
         found: dict[bytes, bytes] = await self._redis.call("HGETALL", keys.SITE_RATES)
         return {site.decode(): float(rate) for site, rate in found.items()}
 
@@ -156,9 +164,8 @@ class RequestBudgets(RedisRepository):
     async def pause_site(self, site: str, for_s: float | None) -> float:
         """Pause all requests to a site at its publisher's request; return the seconds until the pause ends.
 
-        ``for_s`` is the requested duration; None if the publisher stated none. The pause is then twice as long as the
-        last one. A pause lasts at least ``SHORTEST_SITE_PAUSE_S`` and at most ``LONGEST_SITE_PAUSE_S`` seconds. An
-        active pause that ends later is kept.
+        ``for_s`` is the requested duration. If it is None, the pause is twice as long as the last one. A pause lasts
+        ``SHORTEST_SITE_PAUSE_S`` to ``LONGEST_SITE_PAUSE_S`` seconds. It never shortens a present pause.
         """
         asked_ms = 0 if for_s is None else max(1, int(min(for_s, LONGEST_SITE_PAUSE_S) * 1000))
         bounds_ms = int(SHORTEST_SITE_PAUSE_S * 1000), int(LONGEST_SITE_PAUSE_S * 1000)
@@ -194,13 +201,14 @@ def _take_of_site(name: str, buckets: Mapping[str, RateLimit], *, min_tokens: in
 
 
 def _take_tokens(pause: tuple[str, int], buckets: Mapping[str, RateLimit], *rate: str, min_tokens: int = 0) -> Command:
-    """Return the command that takes a token from each bucket, or from none of them. All keys must be in one slot.
+    """Return the command that takes a token from each bucket, or from none of them.
 
-    - ``pause``: a pair of the key of a pause, during which no token is granted, and the time for which this key is kept
-      after the end of the pause (ms).
+    - ``pause``: key of a pause, during which no token is taken, and how long this key is kept after the pause (ms).
     - ``buckets``: the limit of each bucket, by the bucket's key.
-    - ``rate``: no argument, or the key of a rate that replaces the rates of the limits.
+    - ``rate``: nothing, or the key of a rate that replaces the rates of the limits.
     - ``min_tokens``: number of tokens that must be left in each bucket. A negative number allows a debt.
+
+    All keys must be in one cluster slot.
     """
     key, kept_ms = pause
     shapes = (value for limit in buckets.values() for value in (limit.requests_per_s, limit.burst))

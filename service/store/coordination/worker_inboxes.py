@@ -18,13 +18,13 @@ _INBOX_TTL_S = 3600
 
 
 class InboxMessage(msgspec.Struct, frozen=True):
-    """A message in a worker's inbox. Its ``kind`` is one of five.
+    """A message to a worker. Its ``kind`` is one of five.
 
-    - ``peer``: a message of Corona's protocol between nodes.
+    - ``peer``: a message between nodes, of Corona's protocol.
     - ``ask``: a request of a bot or the console.
-    - ``push``: a hub has pushed a document for the channel whose id is the payload; no reply is expected.
-    - ``share``: a message between nodes about lookup directories.
-    - ``fanout``: the owner of the channel whose id is the payload requests help with its fan-out.
+    - ``push``: a hub has pushed a document for a channel. The payload is the channel's id. No reply is expected.
+    - ``share``: a message between nodes about lists of channels that they keep for searches (lookup directories).
+    - ``fanout``: a request to help to queue a version for a channel's subscribers. The payload is the channel's id.
     """
 
     kind: str
@@ -46,10 +46,10 @@ class NodeInboxes(RedisRepository):
         await self._redis.call_many(commands)
 
     async def read(self, node: NodeId, after: str) -> tuple[list[InboxMessage], str]:
-        """Wait for messages in the node's inbox after the entry with the id ``after``; "0" stands for the beginning.
+        """Wait for messages to a node; return them and the id of the last one.
 
-        Return the messages and the id of the last entry read. A message is lost if the reader fails before it has
-        processed it.
+        ``after`` is the id of the last message that was read before; "0" stands for the beginning. If the reader fails
+        before it has processed a message, the message is lost.
         """
         found = await wait_for_entries(self._redis, keys.inbox(node), after, _MESSAGES_PER_READ)
         messages = [InboxMessage(fields[b"k"].decode(), fields[b"f"].decode(), fields[b"m"]) for _, fields in found]

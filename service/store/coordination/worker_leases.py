@@ -1,4 +1,4 @@
-"""Leases of workers, timed by Redis's clock: the ring of the workers whose leases are valid."""
+"""The ring: the workers that belong to the fleet at present. Each has a lease, timed by Redis's clock."""
 
 from collections.abc import Callable, Sequence
 
@@ -18,9 +18,9 @@ _DRAINED_KEPT_MS = 86_400_000
 
 
 class _NodeRecord(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
-    """The stored description of a node in the ring. Redis stores it as JSON after the node's epoch.
+    """The description of a worker in the ring, the list of all workers. It is stored as JSON.
 
-    The other fields of :class:`NodeInfo`, id and epoch, are stored beside it.
+    The id and the epoch of :class:`NodeInfo` are stored beside it.
     """
 
     name: str
@@ -33,10 +33,11 @@ _records = msgspec.json.Decoder(_NodeRecord)
 
 
 class Heartbeat(msgspec.Struct, frozen=True):
-    """Reply to a worker's heartbeat.
+    """Reply to a worker that has renewed its lease.
 
-    ``time_s`` is the time of Redis's clock (Unix s), the common time of the fleet. ``ring`` is the present ring; None
-    if the caller already has this version. ``expired`` are the nodes whose leases this heartbeat has found expired.
+    - ``time_s``: the time of Redis's clock (Unix s), which all workers use.
+    - ``ring``: the present workers; None if they have not changed since the caller's version.
+    - ``expired``: nodes whose leases have just been found expired.
     """
 
     time_s: float
@@ -47,9 +48,11 @@ class Heartbeat(msgspec.Struct, frozen=True):
 class Ring(RedisRepository):
     """The ring of workers: which nodes belong to the fleet at present.
 
-    The last view of the ring is cached for all callers in this process. Later reads request only the nodes that have
-    joined or left since; Redis returns the whole ring if its log of changes does not reach back that far.
+    The last result is cached for all callers in this process. Later reads request only the nodes that have joined or
+    left since.
     """
+
+    # Redis returns the whole ring if its log of changes does not reach back that far.
 
     def __init__(self, redis: RedisClient) -> None:
         super().__init__(redis)
@@ -63,11 +66,13 @@ class Ring(RedisRepository):
         choose: Callable[[Sequence[NodeId]], NodeId],
         process: str = "",
     ) -> NodeInfo:
-        """Join the ring with a lease of ``ttl_s`` seconds; return the new node.
+        """Join the ring of workers with a lease of ``ttl_s`` seconds; return the new node.
 
-        ``choose`` is called with the ids of the present nodes and returns the id of the new node. The join fails and is
-        tried again if another node joins or leaves in the meantime. ``name`` and ``process`` identify the worker and
-        its process. Raises :class:`LeaseLost` if all attempts fail, and :class:`StoreUnavailable`.
+        - ``name``, ``process``: the worker, and its process.
+        - ``choose``: returns the id of the new node, given the ids of the present nodes. It is called again if another
+          node joins or leaves in the meantime.
+
+        Raises :class:`LeaseLost` if all attempts fail, and :class:`StoreUnavailable`.
         """
         for _ in range(_JOIN_TRIES):
             time_s, seen = await self.time_and_view()
@@ -79,9 +84,10 @@ class Ring(RedisRepository):
         raise LeaseLost("Could not join the ring: others joined or left at every try. Start this worker again.")
 
     async def heartbeat(self, me: NodeInfo, ttl_s: float, known_version: int) -> Heartbeat:
-        """Renew the lease of ``me`` for ``ttl_s`` seconds. ``known_version`` is the ring version that the caller has.
+        """Renew the lease of the worker ``me`` for ``ttl_s`` seconds.
 
-        Raises :class:`LeaseLost` if the lease has expired; the worker has to join again then.
+        ``known_version`` is the version of the ring (the list of workers) that the caller has. Raises
+        :class:`LeaseLost` if the lease has expired. The worker then has to join again.
         """
         held, time_s, expired = await self._beat(me.id, me.epoch, ttl_s)
         if not held:
@@ -94,9 +100,9 @@ class Ring(RedisRepository):
         return time_s, self._view
 
     async def _beat(self, node: NodeId, epoch: int, ttl_s: float) -> tuple[bool, float, tuple[NodeId, ...]]:
-        """Renew a lease, and read what has changed in the ring.
+        """Renew a worker's lease, and update the cached list of workers.
 
-        Return whether the lease is valid, the fleet's time (Unix s), and the nodes that this call has found expired.
+        Return whether the lease is valid, the time (Unix s, Redis's clock), and the nodes just found expired.
         """
         base = self._view
         held, version, now_ms, whole, found, expired = await self._redis.run_urgent_script(
@@ -155,10 +161,10 @@ class Ring(RedisRepository):
 
 
 def _changes(found: Sequence[bytes | None]) -> tuple[list[NodeInfo], list[NodeId]]:
-    """Return the changes of the ring: the nodes that have joined, and the ids of the nodes that have left.
+    """Return the nodes that have joined the ring, and the ids of the nodes that have left.
 
-    ``found`` is a part of the reply of ``ring_heartbeat``: alternating node ids and descriptions. The description of a
-    node that has left is None.
+    ``found`` is a part of the reply of the script ``ring_heartbeat``: alternating node ids and descriptions. The
+    description is None if the node has left.
     """
     present, left = list[NodeInfo](), list[NodeId]()
     for node, value in zip(found[::2], found[1::2], strict=True):

@@ -1,8 +1,7 @@
 """Requests of bots and the console to workers, and the replies.
 
-Only workers connect to publishers. A bot or the console sends a request to the inbox of one worker, usually the owner
-of the channel, and waits for the reply (:mod:`service.store.coordination.worker_inboxes`). Replies are pushed to a list
-whose name contains the id of the request.
+Only workers connect to publishers. A request is sent to the inbox of one worker, usually the owner of the channel
+(:mod:`service.store.coordination.worker_inboxes`). The reply is pushed to a list whose name contains the request's id.
 """
 
 import asyncio
@@ -34,13 +33,15 @@ _CONTENT_TIMEOUT_S = 7.0
 
 
 class ProbeRequest(msgspec.Struct, frozen=True, tag=True):
-    """Request to fetch a canonical URL and, if it is a feed, to create its channel or start to poll it again.
+    """Request to fetch a URL and find its channel. If it is a feed, its channel is created or polled again.
 
-    - ``as_page``: create a channel that monitors the page itself, even if the page names feeds. The URL may contain a
-      selector of a part of the page (:func:`service.feeds.canonical_urls.page_url`).
-    - ``keep``: create the channel. If False, the reply contains the channel that would be created.
-    - ``afresh``: use an existing channel of the page only if it is polled and has not moved to another URL. If there is
-      no such channel, the channel continues from the present content of the page.
+    The URL is in canonical form.
+
+    - ``as_page``: use a channel that monitors the page itself, even if the page names feeds. The URL may then select a
+      part of the page (:func:`service.feeds.canonical_urls.page_url`).
+    - ``keep``: create the channel. If False, the reply has the channel that would be created.
+    - ``afresh``: use an existing channel of the page only if it is polled and has not moved. Otherwise, start from the
+      page's present content.
     """
 
     url: str
@@ -76,11 +77,12 @@ class OutlineRequest(msgspec.Struct, frozen=True, tag=True):
 
 
 class LookupRequest(msgspec.Struct, frozen=True, tag=True):
-    """Request to search one worker's share of a lookup directory for channels that have all ``pairs``.
+    """Request to a worker to search its part of a lookup directory for channels.
 
-    A lookup directory lists the channels that have a popular AV-pair (attribute and value). ``directory`` is the
-    AV-pair. Several workers have a share of the list in memory. ``limit`` is the maximum number of results; the best
-    are returned.
+    - ``directory``: attribute-value pair of the directory, which lists the channels with this pair. Several workers
+      have a part of it in memory.
+    - ``pairs``: all pairs that a channel must have.
+    - ``limit``: maximum number of results; the best ones are returned.
     """
 
     directory: str
@@ -89,13 +91,16 @@ class LookupRequest(msgspec.Struct, frozen=True, tag=True):
 
 
 class DirectoriesRequest(msgspec.Struct, frozen=True, tag=True):
-    """Request for the list of lookup directories (partial lookup) that the receiving worker coordinates."""
+    """Request for the lookup directories that the worker coordinates.
+
+    A lookup directory is a list of the channels with one attribute-value pair.
+    """
 
 
 class ShareRequest(msgspec.Struct, frozen=True, tag=True):
-    """Request for the part of a lookup directory that the receiving worker stores.
+    """Request for a worker's part of a lookup directory: a list of the channels with one attribute-value pair.
 
-    ``pair`` is the directory's AV-pair (attribute and value).
+    ``pair`` is this pair.
     """
 
     pair: str
@@ -147,9 +152,9 @@ class ProbeReply(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
 
     - ``channel``: the channel at the URL; None in the other two cases.
     - ``latest``: the channel's entries, newest first.
-    - ``discovered``: whether the URL is that of a page that names the channel's feed.
+    - ``discovered``: True if the URL is that of a page that names the channel's feed.
     - ``choices``: the feeds that the page names, if there are several.
-    - ``page``: whether the page names no feed, and can be monitored itself.
+    - ``page``: True if the page names no feed, and can be monitored itself.
     """
 
     channel: Channel | None = None
@@ -162,8 +167,7 @@ class ProbeReply(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
 class ProgressReply(msgspec.Struct, frozen=True, tag=True):
     """Reply to a PollRequest after each step of the poll. Another reply with the result follows.
 
-    ``text`` describes the step. ``elapsed_s`` is the time from the start of the poll to the end of the step, in
-    seconds.
+    ``text`` describes the step. ``elapsed_s`` is the time since the start of the poll, in seconds.
     """
 
     text: str
@@ -195,8 +199,8 @@ class OutlineReply(msgspec.Struct, frozen=True, tag=True):
 class LookupReply(msgspec.Struct, frozen=True, tag=True):
     """Reply to a LookupRequest: the ids of matching channels, best first.
 
-    ``worker`` is the node that replied. ``examined`` is the number of entries that it compared with the request; 0 if
-    it has no share of the directory.
+    - ``worker``: the node that replied.
+    - ``examined``: number of channels that it compared with the request; 0 if it has no part of the directory.
     """
 
     worker: NodeId
@@ -205,13 +209,13 @@ class LookupReply(msgspec.Struct, frozen=True, tag=True):
 
 
 class DirectoriesReply(msgspec.Struct, frozen=True, tag=True):
-    """Reply to a DirectoriesRequest: the lookup directories that the worker coordinates."""
+    """Reply to a DirectoriesRequest: the lists of channels (lookup directories) that the worker coordinates."""
 
     directories: tuple[DirectoryChoice, ...]
 
 
 class ShareReply(msgspec.Struct, frozen=True, tag=True):
-    """Reply to a ShareRequest: the channels in the worker's part of the directory, in no order."""
+    """Reply to a ShareRequest: the channels in the worker's part of the list, in no order."""
 
     channels: tuple[ChannelId, ...]
 
@@ -219,8 +223,9 @@ class ShareReply(msgspec.Struct, frozen=True, tag=True):
 class ContentReply(msgspec.Struct, frozen=True, tag=True):
     """Reply to a ContentRequest: a channel's latest entries at ``version``, newest first.
 
-    ``source`` is where the entries were found. If another worker had them, ``worker`` is its name, and ``hops`` is its
-    distance in hops. Otherwise, ``worker`` is "" and ``hops`` is 0.
+    - ``source``: where the entries were found.
+    - ``worker``: name of the worker that had them; "" if it was no other worker.
+    - ``hops``: distance of this worker in hops; 0 if it was no other worker.
     """
 
     version: int
@@ -291,12 +296,13 @@ class WorkerRequests:
         self._ring = ring
 
     async def probe(self, url: str, *, as_page: bool = False, keep: bool = True, afresh: bool = False) -> ProbeReply:
-        """Let a worker fetch a canonical URL; return the channel of a feed or page, or the feeds that the page names.
+        """Let a worker fetch a URL; return the channel of the feed or page, or the feeds that the page names.
 
+        - ``url``: URL in canonical form.
         - ``as_page``: use a channel that monitors the page itself, even if the page names feeds.
         - ``keep``: create the channel, or start to poll it again. If False, nothing is stored.
-        - ``afresh``: use an existing channel of the page only if it is polled and has not moved to another URL. If
-          there is no such channel, the channel continues from the present content of the page.
+        - ``afresh``: use an existing channel of the page only if it is polled and has not moved. Otherwise, start from
+          the page's present content.
 
         May raise :class:`HostBlocked`.
         """
@@ -331,7 +337,10 @@ class WorkerRequests:
         return (await self._request(channel_id(url), OutlineRequest(url), OutlineReply)).outline
 
     async def directories(self) -> list[DirectoryChoice]:
-        """Return the lookup directories of all workers that reply, sorted by AV-pair."""
+        """Return the lookup directories of all workers that reply, sorted by attribute-value pair.
+
+        A lookup directory is a list of the channels with one pair, kept in memory for searches.
+        """
         nodes = [node.id for node in await self._ring.nodes()]
         found = await asyncio.gather(
             *(self._request_or_none(node, DirectoriesRequest(), DirectoriesReply) for node in nodes)
@@ -339,10 +348,10 @@ class WorkerRequests:
         return sorted((each for own in found if own for each in own.directories), key=lambda each: each.pair)
 
     async def shares(self, pair: str) -> list[tuple[ChannelId, ...] | None]:
-        """Return each worker's share of a lookup directory: the channels that the worker stores.
+        """Return the part of a lookup directory that each worker has: the channels that it stores.
 
-        ``pair`` is the directory's AV-pair (attribute and value). The result has one element for each worker of the
-        ring, beginning with the directory's coordinator. The element is None for a worker that does not reply.
+        A lookup directory is a list of the channels with the attribute-value pair ``pair``. The result has one element
+        per worker, beginning with the directory's coordinator; None for a worker that does not reply.
         """
         ring = await self._ring.view()
         nodes = sorted(ring.ids)
@@ -355,7 +364,7 @@ class WorkerRequests:
     async def announce_channel(self, cid: ChannelId) -> None:
         """Notify a channel's owner of a new subscription.
 
-        If the message is lost, the owner notices the channel when it next reads the registry.
+        If the message is lost, the owner notices the subscription when it next reads all its channels.
         """
         await self._notify_owner(cid, InboxMessage("peer", "", encode("", ChannelAdded(cid))))
 

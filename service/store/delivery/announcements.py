@@ -1,13 +1,12 @@
 """Announcements: messages of admins to people and rooms, spread over minutes.
 
-A running announcement has a set of *pending* recipients. In each maintenance interval, every bot queues the
-announcement in the outboxes of some pending recipients, as many as are due by the announcement's rate. Each recipient
-gets the announcement once, even if a process is killed or several bots queue it at the same time: a recipient is
-removed from the set only after the announcement was queued, and each user has a record of the announcements that were
-queued.
+Until an announcement was queued for a recipient, the recipient is *pending*. In each maintenance interval, every bot
+queues it for some pending recipients, as many as are due by the announcement's rate. A recipient is removed from the
+pending ones only afterwards, and each user has a record of the queued announcements. So each recipient gets it once,
+even if a process is killed or several bots queue it.
 
-Quiet hours, digests, rate limits, receipts and resends apply to an announcement as to every message. Users can turn
-announcements off (:class:`service.users.user_settings.UserSettings`).
+Quiet hours, digests, rate limits, receipts and resends apply as to every message. Users can turn announcements off
+(:class:`service.users.user_settings.UserSettings`).
 """
 
 import math
@@ -36,14 +35,16 @@ RecipientKind = Literal["all", "people", "rooms"]
 class Announcement(msgspec.Struct, frozen=True, omit_defaults=True):
     """A message of an admin to many users, and its progress.
 
-    - ``text``: the text for recipients without a text in ``translations``, which has texts by language (ISO 639).
+    - ``text``: the text for recipients whose language is not in ``translations``.
+    - ``translations``: texts by language (ISO 639).
     - ``audience``: description of the recipients, for admins.
     - ``by``: account that started the announcement.
     - ``started_s``: when it was started (Unix s).
-    - ``minutes``: time over which recipients are queued. It is exceeded if the rate would exceed ``MAX_PER_S``.
+    - ``minutes``: time in which it is queued for all recipients. It takes longer if the rate would exceed
+      ``MAX_PER_S``.
     - ``total``: number of recipients.
     - ``stopped_s``: when it was stopped (Unix s); 0 if it was not stopped.
-    - ``stopped_at``: number of recipients who had been queued when it was stopped; 0 if it was not stopped.
+    - ``stopped_at``: number of recipients for whom it had been queued then; 0 if it was not stopped.
     """
 
     number: int
@@ -77,8 +78,8 @@ class Audience(msgspec.Struct, frozen=True):
     - ``kind``: all users, only people, or only rooms (group chats).
     - ``language``: the recipient's language (ISO 639); "" for any language.
     - ``jids``: bare JIDs of possible recipients; empty for any user.
-    - ``channels``: channels; a recipient must be subscribed to at least one of them. None for no such condition.
-    - ``rooms``: JIDs of all group chats, by which rooms are distinguished from people.
+    - ``channels``: a recipient must be subscribed to at least one of these channels; None for no such condition.
+    - ``rooms``: JIDs of all group chats. They are used to tell rooms from people.
     """
 
     kind: RecipientKind = "all"
@@ -142,7 +143,7 @@ class AnnouncementStore(RedisRepository):
         return [uid for uid, channels in zip(chosen, held, strict=True) if not wanted.isdisjoint(channels)]
 
     async def reserve_number(self) -> int:
-        """Return the number of a new announcement, which :meth:`start` uses as idempotency key."""
+        """Return the number for a new announcement. :meth:`start` accepts each number once."""
         return int(await self._redis.call("INCR", keys.LAST_ANNOUNCEMENT))
 
     async def start(self, announcement: Announcement, uids: Collection[UserId]) -> bool:
@@ -196,8 +197,7 @@ class AnnouncementStore(RedisRepository):
     async def dispatch(self, now_s: float, interval_s: float) -> None:
         """Queue running announcements for the recipients who are due at ``now_s`` (Unix s).
 
-        The caller repeats this every ``interval_s`` seconds. If calls were missed, the delay is made up at no more than
-        twice the announcement's rate.
+        The caller repeats this every ``interval_s`` seconds. A delay is made up at no more than twice the planned rate.
         """
         for number in map(int, await self._redis.call("SMEMBERS", keys.RUNNING_ANNOUNCEMENTS)):
             announcement, to = await self.get(number), keys.announcement_recipients(number)

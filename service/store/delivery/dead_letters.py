@@ -15,10 +15,10 @@ _STREAM_ID = re.compile(r"\d{1,19}-\d{1,19}", re.ASCII)
 
 
 class DeadLetter(msgspec.Struct, frozen=True):
-    """A message that was given up at ``at_s`` (Unix s) for the reason ``why``.
+    """A message that could not be delivered, and was given up at ``at_s`` (Unix s) for the reason ``why``.
 
-    If ``readable`` is False, the stored letter cannot be decoded: ``user``, ``message_id`` and ``items`` are empty, and
-    the letter can only be dropped.
+    If ``readable`` is False, the stored message cannot be decoded. Then ``user``, ``message_id`` and ``items`` are
+    empty, and the message can only be dropped.
     """
 
     id: str

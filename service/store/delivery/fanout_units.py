@@ -1,17 +1,19 @@
-"""Units of the fan-out of a large channel's version, which several workers carry out together.
+"""Division of a *fan-out* among several workers. A fan-out queues a new version for all subscribers of a channel.
 
-A *fan-out* queues a version for all subscribers of its channel. A *unit* is a fixed part of the subscribers: those in
-one key group under the channel's key group (:mod:`service.clash.key_groups`). The channel's owner divides the fan-out
-into units. Then any worker claims a unit, queues the version for the unit's subscribers page by page, and after each
-page records the *cursor*, the position to continue from.
+The fan-out of a channel with many subscribers is divided into *units*. A unit is a fixed part of the subscribers: those
+in one key group (:mod:`service.clash.key_groups`).
 
-Each record extends the claim. A claim that is not extended ends, by Redis's clock, so that another worker continues the
-unit of a worker that has died. The units of a version are in the slot of their channel.
+1. The channel's owner divides the fan-out into units.
+2. Any worker claims a unit, and queues the version for its subscribers, page by page.
+3. After each page, the worker records the *cursor*, the position to continue from. This extends the claim.
+4. If a claim is not extended, it ends, by Redis's clock. Another worker then continues the unit.
 
-If a claim ends although its worker is still alive, two workers queue the same pages. This is harmless, because a
-version is queued once for each user (guarantee I2), and never after a later version (guarantee I4). Only the worker
-with the latest claim records progress.
+If a worker is alive after its claim has ended, two workers queue the same pages. This is harmless: a version is queued
+once for each user (guarantee I2), and never after a later version (guarantee I4). Only the worker with the latest claim
+records progress.
 """
+
+# The units of a version are in the slot of their channel.
 
 from collections.abc import Mapping
 from typing import Final
@@ -30,12 +32,12 @@ _UNITS_TTL_S: Final = 86_400
 
 
 class ClaimedUnit(msgspec.Struct, frozen=True):
-    """A unit of the fan-out of ``version`` that the caller has claimed.
+    """A part of a channel's subscribers for whom the caller has to queue ``version``.
 
-    - ``label``: label of the unit's key group.
-    - ``cursor``: position in the channel index from which to continue; "" is the first subscriber of the unit.
-    - ``token``: token that identifies the claim.
-    - ``unfinished``: number of units of the fan-out that are not finished, including this one.
+    - ``label``: identifies this part.
+    - ``cursor``: position to continue from; "" is the first subscriber.
+    - ``token``: identifies the caller's claim.
+    - ``unfinished``: number of parts that are not finished, including this one.
     """
 
     version: int
@@ -46,10 +48,10 @@ class ClaimedUnit(msgspec.Struct, frozen=True):
 
 
 class UnitsLeft(msgspec.Struct, frozen=True):
-    """The state of a divided fan-out in which no unit can be claimed at present.
+    """The state of a divided fan-out in which no unit (part of the subscribers) can be claimed at present.
 
-    ``wait_s`` is the time in seconds until the first claim ends; 0 if all units are finished. ``queued`` is the number
-    of users for whom the version has been queued so far.
+    - ``wait_s``: seconds until the first claim ends; 0 if all units are finished.
+    - ``queued``: number of users for whom the version has been queued so far.
     """
 
     queued: int
@@ -57,18 +59,19 @@ class UnitsLeft(msgspec.Struct, frozen=True):
 
 
 class FanOutUnits(RedisRepository):
-    """The units of fan-outs that are in progress.
+    """Parts (units) of the fan-outs in progress. A fan-out queues a version for all subscribers of a channel.
 
-    Every method may raise :class:`service.errors.StoreUnavailable` and can then be repeated. Units are dropped a day
-    after the fan-out was divided.
+    Units are dropped a day after the fan-out was divided. Every method may raise
+    :class:`service.errors.StoreUnavailable` and can then be repeated.
     """
 
     async def divide(self, cid: ChannelId, epoch: int, version: int, units: Mapping[str, str]) -> bool:
-        """Divide the fan-out of a version of a channel into units.
+        """Divide the subscribers for whom a version has to be queued into units, unless this was done before.
 
-        Return False if another node owns the channel, or ``version`` is not the next one to fan out. ``epoch`` is the
-        caller's fencing token. ``units`` maps the label of each key group to the cursor from which to continue. A
-        fan-out that is divided already stays as it is.
+        - ``epoch``: number by which the caller proves that it owns the channel.
+        - ``units``: position from which to continue in each unit, by the unit's label.
+
+        Return False if another node owns the channel, or ``version`` is not the next one to be queued.
         """
         fields = [value for unit in units.items() for value in unit]
         return bool(
@@ -76,11 +79,15 @@ class FanOutUnits(RedisRepository):
         )
 
     async def claim(self, cid: ChannelId, version: int | None = None) -> ClaimedUnit | UnitsLeft | None:
-        """Claim a unit that no worker has claimed, or whose claim has ended, and return it.
+        """Claim a unit, that is, a part of a channel's subscribers for whom a version has to be queued.
 
-        If there is no such unit, return the state of the fan-out (UnitsLeft). Return None if no divided fan-out of the
-        channel is in progress, or if it is the fan-out of another version than ``version``. If ``version`` is None, any
-        version is accepted.
+        Only a unit that no worker has claimed, or whose claim has ended, can be claimed. The result is one of these:
+
+        - ClaimedUnit: the claimed unit.
+        - UnitsLeft: no unit can be claimed at present.
+        - None: no version of the channel is being queued in units, or it is not ``version``.
+
+        If ``version`` is None, any version is accepted.
         """
         wanted = "" if version is None else version
         reply = await self._redis.run_script("fanout_claim", _keys(cid), DIVIDED, int(CLAIM_S * 1000), wanted)

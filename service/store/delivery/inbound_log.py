@@ -1,8 +1,8 @@
-"""The inbound log: messages of users to a bot, stored until a bot has replied to them.
+"""The inbound log: messages of users to a bot, stored until the bot has replied.
 
-An XMPP server may deliver a message to one session of the bot's account, or to several. Each process that receives the
-message stores it under the token that the server gave it, so that it is stored once. The process whose partition
-contains the user reads the log in order, replies, and removes the message. So the failure of a process neither loses a
+An XMPP server may deliver a message to several sessions of the bot, and so to several processes. The message is stored
+once, because each process stores it under the token that the server gave it. One process is responsible for each user.
+It reads the user's messages in order, replies, and removes them. The failure of a process therefore neither loses a
 message nor repeats a reply (guarantee I8).
 """
 
@@ -27,10 +27,11 @@ EntryId = str
 
 
 class InboundMessage(msgspec.Struct, frozen=True):
-    """A message from ``jid`` to the bot at ``address``; ``payload`` is the message as the bots serialize it.
+    """A message from the user ``jid`` to the bot at ``address``.
 
-    ``token`` identifies the message, so that it is stored once; "" if it cannot be received twice. A message stored
-    with the same token before ``since_s`` (Unix s) counts as a different message.
+    - ``payload``: the message as the bots serialize it.
+    - ``token``: identifies the message, so that it is stored once; "" if it cannot be received twice.
+    - ``since_s``: time (Unix s) before which a message with the same token counts as a different message.
     """
 
     jid: str
@@ -97,7 +98,10 @@ class InboundLog(RedisRepository):
         return await self._worklist.all()
 
     async def record_reply(self, uid: UserId, entry_id: EntryId, stanzas: Sequence[str]) -> None:
-        """Store the stanzas of a reply before it is sent, so that a process that takes over sends the same reply."""
+        """Store the stanzas of a reply before it is sent.
+
+        If this process fails, the next one sends the same reply.
+        """
         script_keys = (keys.inbound_messages(uid), keys.inbound_replies(uid))
         await self._redis.run_script("inbound_record_reply", script_keys, entry_id, msgspec.json.encode(stanzas))
 

@@ -1,12 +1,12 @@
-"""The outbox of each user: items that are still to be delivered, and batches in flight.
+"""The outbox of each user: items that are still to be delivered, and messages that are being sent.
 
-An item refers to one part of one version of a channel: its news or its edits. The text is rendered from the channel's
-log when it is sent. A *claim* moves items out of the outbox into a batch, which is sent as one message. A batch gets
-its message id when it is claimed and keeps it, so that a message that is sent again after a crash can be recognized.
-
-When a batch is claimed, an article that another channel has already delivered to the same user is omitted. The last
-messages are remembered with their items, so that a batch of edits can be sent as a correction (XEP-0308). A message
-that cannot be delivered becomes a dead letter (:mod:`service.store.delivery.dead_letters`).
+- An *item* is the news or the edits of one version of a channel. Its text is made from the channel's log when it is
+  sent.
+- A *claim* moves items from the outbox into a *batch*, which is sent as one message.
+- A batch keeps its message id. A message that is sent again after a crash can therefore be recognized.
+- A claim omits articles that another channel has already delivered to the user.
+- The last messages are kept with their items, so that a batch of edits can be sent as a correction (XEP-0308).
+- A message that cannot be delivered becomes a dead letter (:mod:`service.store.delivery.dead_letters`).
 """
 
 import asyncio
@@ -32,9 +32,9 @@ _Pair = tuple[UserId, MessageId]
 
 
 class MatchedSearch(msgspec.Struct, frozen=True, array_like=True):
-    """A saved search, given by its number and text, that matches a version.
+    """A saved search, given by its number and text, that matches a version of a channel.
 
-    ``positions`` are the positions of the matching changes among the version's changes.
+    ``positions`` are the positions of the matching changes in the version's list of changes.
     """
 
     number: int
@@ -43,18 +43,18 @@ class MatchedSearch(msgspec.Struct, frozen=True, array_like=True):
 
 
 class OutboxItem(msgspec.Struct, frozen=True, array_like=True):
-    """An item of an outbox: the news of one version of a channel, or its edits.
+    """An item to be delivered to a user: the news of one version of a channel, or its edits.
 
     - ``queued_s``: when the item was queued (Unix s).
-    - ``edits``: whether the item has the edits of the version instead of its news.
-    - ``omitted``: positions of changes that are not delivered. Another channel has delivered them, a filter suppresses
-      them, or no saved search matches them.
-    - ``matches``: saved searches for which the item was queued.
-    - ``after_version``: None, except for the item that is queued at the end of a pause. It has the news of all versions
-      after ``after_version`` up to ``version``. Positions then count through the changes of all these versions.
-
-    ``omitted`` and ``matches`` are None instead of empty, because the scripts' JSON has no empty lists.
+    - ``edits``: True for the edits of the version, False for its news.
+    - ``omitted``: positions of changes that are not delivered: another channel has delivered them, a filter suppresses
+      them, or no saved search matches them. None if there are none.
+    - ``matches``: saved searches for which the item was queued; None if there are none.
+    - ``after_version``: set only for the item queued at the end of a pause. It has the news of all versions after
+      ``after_version`` up to ``version``. Positions count through the changes of all these versions.
     """
+
+    # None is used instead of empty lists, because the scripts' JSON has no empty lists.
 
     channel: ChannelId
     version: int
@@ -66,7 +66,7 @@ class OutboxItem(msgspec.Struct, frozen=True, array_like=True):
 
 
 class QueuedItem(msgspec.Struct, frozen=True):
-    """An item in the outbox that has not been claimed, with its id."""
+    """An item in the outbox, with its id, that is not yet part of a message."""
 
     id: str
     item: OutboxItem
@@ -86,10 +86,10 @@ to drop it.
 
 
 class ClaimRules(msgspec.Struct, frozen=True):
-    """Rules for claiming one user's items.
+    """Rules for choosing which of a user's items are sent in the next message.
 
-    ``suppressions`` states what to omit from which items. ``interval_channels`` are channels with a minimum time
-    between deliveries to this user.
+    - ``suppressions``: what to omit from which items.
+    - ``interval_channels``: channels with a minimum time between deliveries to this user.
     """
 
     suppressions: Suppressions
@@ -109,13 +109,12 @@ class SavedSearchHit(msgspec.Struct, frozen=True):
 class Batch(msgspec.Struct, frozen=True, rename={"message_id": "m", "claimed_s": "at"}):
     """Items that are sent as one message: either news only, or edits only.
 
-    - ``acked``: whether the server has accepted the message and a receipt is awaited.
-    - ``claimed_s``: time of the claim (Unix s).
-    - ``replaces``: id of the message that the batch corrects (XEP-0308); "" if it corrects none. The items of the
-      corrected message are first in ``items``.
-    - ``tries``: number of times the message was sent.
-    - ``has_more``: whether items were left in the outbox at the claim. It is False for a batch that was read from the
-      batches in flight.
+    - ``acked``: True if the server has accepted the message and a receipt is awaited.
+    - ``claimed_s``: when the items were taken from the outbox.
+    - ``replaces``: id of the message that this one corrects (XEP-0308); "" if it corrects none. Items of the corrected
+      message come first.
+    - ``tries``: how often the message was sent.
+    - ``has_more``: True if items were left in the outbox. It is False for a batch that is read again later.
     """
 
     message_id: MessageId
@@ -134,10 +133,10 @@ class SentMessage(
 ):
     """A message that was sent or given up, together with its corrections.
 
-    - ``claimed_s``: when its batch was claimed (Unix s).
+    - ``claimed_s``: when its items were taken from the outbox (Unix s).
     - ``sent_s``: when the server accepted it (Unix s); None if it did not.
     - ``received_s``: when a client sent a receipt (Unix s); None if none did.
-    - ``tries``: number of times it was sent.
+    - ``tries``: how often it was sent.
     - ``why``: reason why it was given up; "" if it was not given up.
     """
 
@@ -155,7 +154,7 @@ _SENT: Final = msgspec.json.Decoder(SentMessage)
 
 
 class Outbox(RedisRepository):
-    """Outboxes by user.
+    """Outboxes of users: the items to be delivered to each of them.
 
     An item is queued once and delivered at least once (guarantee I1), always under the same message id (guarantee I2).
     """
@@ -167,10 +166,10 @@ class Outbox(RedisRepository):
     async def enqueue(
         self, uids: Sequence[UserId], cid: ChannelId, version: int, now_s: float, parts: VersionParts
     ) -> list[UserId]:
-        """Queue a version for each of these users, once, and wake the bots; return the users who are not subscribed.
+        """Queue a version of a channel for each of these users, once, and wake the bots.
 
-        ``parts`` are the version's news and edits, which are queued as separate items. ``now_s`` is the Unix time. The
-        returned users have outdated entries in the channel index.
+        ``parts`` are the version's news and edits, which are queued as separate items. ``now_s`` is the Unix time.
+        Return the users who are no longer subscribed; nothing is queued for them.
         """
         given = (cid, version, now_s, _marks_as_json(parts.news), _marks_as_json(parts.edits))
         replies = await self._redis.call_many(
@@ -190,13 +189,13 @@ class Outbox(RedisRepository):
         news: ArticleHashes,
         changes: int,
     ) -> None:
-        """Queue the changes of a version that saved searches match, for each user in ``hits``, and wake the bots.
+        """Queue what saved searches have matched in a version, for each user in ``hits``, and wake the bots.
 
-        ``news`` are the hashes of the version's new articles, and ``changes`` is the number of all its changes.
-        ``now_s`` is the Unix time.
+        - ``now_s``: Unix time.
+        - ``news``: hashes of the version's new articles.
+        - ``changes``: number of all changes of the version.
 
-        Nothing is queued for a user who is subscribed to the channel, or for a saved search that was removed. A
-        repeated call queues nothing again.
+        Nothing is queued for a user who is subscribed to the channel, for a saved search that was removed, or twice.
         """
         commands = []
         for hit in hits:
@@ -219,14 +218,14 @@ class Outbox(RedisRepository):
             )
 
     async def waiting_users(self, limit: int = 0) -> list[UserId]:
-        """Return users with queued items or batches in flight, longest waiting first.
+        """Return users with queued items or unfinished messages, longest waiting first.
 
         ``limit`` is the maximum number of users; 0 stands for all of them.
         """
         return await self._worklist.all(limit)
 
     async def count_waiting(self) -> int:
-        """Return the number of users with queued items or batches in flight."""
+        """Return the number of users with queued items or unfinished messages."""
         return int(await self._redis.call("ZCARD", keys.USERS_WITH_DELIVERIES))
 
     async def wait_for_wakeups(self, after: str) -> tuple[list[UserId], str]:
@@ -267,13 +266,15 @@ class Outbox(RedisRepository):
     async def claim(
         self, uids: Sequence[UserId], max_items: int, now_s: float, rules: Mapping[UserId, ClaimRules] = _NO_RULES
     ) -> dict[UserId, Batch]:
-        """Move the oldest items of each user, at most ``max_items``, into a new batch; return the batches by user.
+        """Take the oldest items of each user, at most ``max_items``, from the outbox into one message each.
 
-        Users without items to deliver are left out. ``now_s`` is the Unix time. ``rules`` has the rules of some users.
-        For such a user, only the items up to the last one in ``suppressions`` are considered; later items stay in the
-        outbox.
+        Return the messages (batches) by user. Users without items to deliver are left out.
 
-        After :class:`service.errors.StoreUnavailable`, it is unknown whether batches were claimed.
+        - ``now_s``: Unix time.
+        - ``rules``: rules of some users. For such a user, items after the last one in ``suppressions`` stay in the
+          outbox.
+
+        After :class:`service.errors.StoreUnavailable`, it is unknown whether items were taken.
         """
         stamps = await self._worklist.timestamps(uids)
         replies = await self._redis.call_many_once(
@@ -292,7 +293,7 @@ class Outbox(RedisRepository):
         }
 
     async def drop_queued(self, uids: Sequence[UserId]) -> None:
-        """Delete the queued items of users. Batches in flight remain."""
+        """Delete the queued items of users. Messages that are being sent remain."""
         stamps = await self._worklist.timestamps(uids)
         replies = await self._redis.call_many(
             [command for uid in uids for command in (("DEL", keys.outbox(uid)), ("HLEN", keys.in_flight(uid)))]
@@ -300,7 +301,7 @@ class Outbox(RedisRepository):
         await self._worklist.remove(stamps, [uid for uid, left in zip(uids, replies[1::2], strict=True) if not left])
 
     async def in_flight(self, uids: Sequence[UserId]) -> dict[UserId, list[Batch]]:
-        """Return, for each user, the batches that are claimed and not complete, oldest first."""
+        """Return, for each user, the messages whose sending is not complete, oldest first."""
         found = await self._redis.call_many([("HVALS", keys.in_flight(uid)) for uid in uids])
         return {
             uid: sorted(map(_BATCH.decode, batches), key=_age_key) for uid, batches in zip(uids, found, strict=True)
@@ -318,11 +319,15 @@ class Outbox(RedisRepository):
     async def correct(
         self, batches: Sequence[tuple[UserId, MessageId, MessageId]], max_items: int
     ) -> dict[UserId, Batch]:
-        """Turn batches into corrections of earlier messages; return the batches by user.
+        """Turn messages that are about to be sent into corrections of earlier messages; return them by user.
 
-        ``batches`` has tuples (user, the batch's message id, the earlier message's id). A batch is returned unchanged
-        if the earlier message is unknown or contains a channel that the user has left, or if the correction would have
-        more than ``max_items`` items. A batch that is no longer in flight is not returned.
+        ``batches`` has tuples (user, id of the message, id of the earlier message). A message is returned unchanged in
+        these cases:
+
+        - The earlier message is unknown, or contains a channel that the user has left.
+        - The correction would have more than ``max_items`` items.
+
+        A message that is already complete is not returned.
         """
         replies = await self._redis.call_many(
             [
@@ -358,7 +363,7 @@ class Outbox(RedisRepository):
         )
 
     async def move_to_dead_letters(self, uid: UserId, message_id: MessageId, reason: str) -> None:
-        """Move a batch that cannot be delivered to the dead letters. ``reason`` is shown to admins."""
+        """Give up a message that cannot be delivered. Admins find it among the dead letters, with ``reason``."""
         packed = await self._redis.call("HGET", keys.in_flight(uid), message_id)
         if packed:
             letter: tuple[str | bytes, ...] = ("u", uid, "m", message_id, "why", reason, "items", packed)
@@ -368,8 +373,8 @@ class Outbox(RedisRepository):
     async def _complete(self, batches: Sequence[tuple[UserId, MessageId, str, str]]) -> None:
         """Record the progress of messages, given as tuples (user id, message id, progress, reason).
 
-        The progress is "acked", "done" or "received", as in :meth:`complete`, or "lost" for a message that was given
-        up. The reason states why a message was given up; otherwise it is "".
+        - progress: "acked", "done" or "received", as in :meth:`complete`, or "lost" if the message was given up.
+        - reason: why the message was given up; otherwise "".
         """
         stamps = await self._worklist.timestamps(list(dict.fromkeys(uid for uid, *_ in batches)))
         replies = await self._redis.call_many(
@@ -416,9 +421,9 @@ def _parse_item(entry_id: bytes, fields: Mapping[bytes, bytes]) -> QueuedItem:
 
 
 def _marks_as_json(marks: ArticleHashes | None) -> str:
-    """Return the article hashes of the news or of the edits of a version, as JSON for ``outbox_claim.lua``.
+    """Return the hashes of a version's articles, as JSON for ``outbox_claim.lua``; "" if ``marks`` is None.
 
-    If the version has no such part, ``marks`` is None, and the result is "".
+    ``marks`` has the hashes of the version's news or of its edits; None if there are none.
     """
     if marks is None:
         return ""
@@ -442,9 +447,9 @@ def _claim_arguments(rules: ClaimRules | None) -> tuple[Value, ...]:
 
 
 def _age_key(batch: Batch) -> tuple[int, int]:
-    """Return a key that sorts batches by age: the stream id of the batch's first item.
+    """Return a key that sorts messages by age: the stream id of the first item, as two integers.
 
-    The message id of a batch ends with this stream id, which consists of two integers.
+    A message id ends with this stream id.
     """
     _, at_ms, serial = batch.message_id.rsplit("-", 2)
     return int(at_ms), int(serial)

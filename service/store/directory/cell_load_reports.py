@@ -1,13 +1,18 @@
-"""Reports of the load of matrix cells, from the processes that send queries and registrations.
+"""Reports of how often the directory's cells are used.
 
-A query only reads a cell, so the cell does not count it. Instead, each process counts its own queries and registrations
-by cell. When a cell has ``WINDOW`` new events, or more names than its limit, the process adds the counts to a hash that
-all processes share, at most once per ``_INTERVAL_S``. Queries of a rarely used cell therefore cause almost no writes. A
-lost report changes a rate only a little.
+A *cell* stores a part of the names with one attribute-value pair. Its load is found in three steps:
 
-The shared counts decay exponentially with the time constant ``_MEMORY_S``. The rate of events is count / ``_MEMORY_S``.
-It follows a change within seconds, and falls by itself when nothing is reported. Deviation from the paper: a node
-computes a rate from its last 20 events; here no single process sees all events of a cell.
+1. Each process counts the queries and registrations that it sends to each cell. A cell cannot count queries itself,
+   because a query only reads.
+2. When a cell has ``WINDOW`` new events, or more names than its limit, the process adds its counts to a hash that all
+   processes share. It does so at most once per ``_INTERVAL_S``.
+3. The shared counts decay exponentially with the time constant ``_MEMORY_S``. The rate of events is count /
+   ``_MEMORY_S``.
+
+A rate follows a change within seconds, and falls by itself when nothing is reported. A lost report changes it little.
+
+Deviation from the paper: there, a node computes a rate from its last 20 events. Here, no single process sees all events
+of a cell.
 """
 
 import asyncio
@@ -38,10 +43,11 @@ log = structlog.get_logger(__name__)
 
 
 class ReportedCell(msgspec.Struct, frozen=True, order=True):
-    """The address of a matrix cell in load reports.
+    """A cell in load reports; it stores a part of the names with one attribute-value pair.
 
-    ``pair`` is the AV-pair of the matrix, as text instead of a digest. ``partition`` and ``row`` are the numbers of the
-    cell's partition and replica.
+    - ``pair``: the pair, as text.
+    - ``partition``: number of the part of the names.
+    - ``row``: number of the copy (replica) of this part.
     """
 
     pair: Pair
@@ -50,7 +56,7 @@ class ReportedCell(msgspec.Struct, frozen=True, order=True):
 
 
 class _Count(msgspec.Struct):
-    """Events of a cell that have not been reported, and the last known number of its names."""
+    """Events of a cell that have not been reported yet, and the last known number of names in the cell."""
 
     queries: int = 0
     registrations: int = 0
@@ -58,10 +64,10 @@ class _Count(msgspec.Struct):
 
 
 class CellLoadReports:
-    """The reports about the matrices of one directory: this process's own counts, and the counts of all processes."""
+    """Reports of how often cells of one directory are used, by this process and by all processes."""
 
     def __init__(self, client: RedisClient, about: ContentKind, limits: MatrixLimits) -> None:
-        """Create the reports for the directory ``about``; ``limits`` are the limits on the load of a cell."""
+        """Create the reports for the directory ``about`` (channels or entries); ``limits`` limit the load of a cell."""
         self._redis = client
         self._key = keys.matrix_loads(about)
         self._limits = limits
@@ -77,22 +83,20 @@ class CellLoadReports:
         if count.queries >= WINDOW:
             self._report(cell)
 
-    def count_registrations(self, cell: ReportedCell, number: int, names: int | None) -> None:
-        """Count registrations that this process has sent to a cell.
+    def count_registrations(self, cell: ReportedCell, number: int, name_count: int | None) -> None:
+        """Count ``number`` registrations of names that this process has sent to a cell.
 
-        ``names`` is the number of names that the cell has now; None if it is unknown.
+        ``name_count`` is the number of names that the cell has now; None if it is unknown.
         """
         count = self._counts.setdefault(cell, _Count())
         count.registrations += number
-        count.names = names
-        if count.registrations >= WINDOW or (names is not None and names >= self._limits.names):
+        count.names = name_count
+        if count.registrations >= WINDOW or (name_count is not None and name_count >= self._limits.names):
             self._report(cell)
 
     def _report(self, cell: ReportedCell) -> None:
-        """Add the counts of a cell to the next report, and send the report if the last one is old enough.
-
-        The report is sent by a task, because the sender of a query must not wait for it.
-        """
+        """Add the counts of a cell to the next report, and send the report if the last one is old enough."""
+        # The report is sent by a task, because the sender of a query must not wait for it.
         self._due[cell] = None
         if time.monotonic() - self._reported_s >= _INTERVAL_S and not self._sending:
             task = asyncio.create_task(self.flush())

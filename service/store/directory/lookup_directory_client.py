@@ -1,13 +1,13 @@
-"""Lookups in the directories that workers have in memory, and the announcements of these directories.
+"""Searches in the lookup directories, which workers keep in memory.
 
-A client, which is a bot or the console, reads from the announcements which AV-pairs (attributes and values) have a
-directory, and by which strategy its entries are distributed over workers. It queries the workers in the order of the
-strategy, through their inboxes, until it has enough names (partial lookup, Sun and Garcia-Molina §2). Searches for
-other pairs query the matrices. The client counts searches by pair and reports the counts to the coordinators, which
-decide from them which pairs have a directory.
+A *lookup directory* is a list of the channels with one popular attribute-value pair. The workers announce which pairs
+have a directory, and by which strategy its entries are distributed over workers. A client, which is a bot or the
+console, queries the workers in the order of the strategy until it has enough names (partial lookup, Sun and
+Garcia-Molina §2). Searches for other pairs read the directory in Redis.
 
-Requests are *hedged*: if a worker has not replied within the time that most recent replies took, the next worker is
-queried as well. A worker that does not reply is queried last for a while, so that it delays one lookup only.
+- Clients report how often each pair is searched for. From these counts, workers decide which pairs have a directory.
+- If a worker is slower than most recent replies, the next one is queried as well (a *hedged* request).
+- A worker that does not reply is queried last for a while, so that it delays one search only.
 """
 
 import asyncio
@@ -61,7 +61,10 @@ _reply = msgspec.msgpack.Decoder(LookupReply)
 
 
 class DirectoryAnnouncements:
-    """The announcements of all directories in the workers' memory. Methods may raise :class:`StoreUnavailable`."""
+    """Announcements of the lookup directories: lists of channels with one pair, in workers' memory.
+
+    Methods may raise :class:`StoreUnavailable`.
+    """
 
     def __init__(self, redis: RedisClient, ring: Ring) -> None:
         """Create the repository. ``ring`` provides the fleet's common time."""
@@ -96,10 +99,12 @@ class DirectoryAnnouncements:
 
 
 class LookupResult(msgspec.Struct, frozen=True):
-    """The result of a lookup in the directory of the AV-pair ``directory``.
+    """The result of a search in the lookup directory of the attribute-value pair ``directory``.
 
-    ``names`` are the best matching names of each worker that replied. ``is_complete`` means that there are no other
-    matching names. ``asked`` is the number of workers that were queried, and ``answers`` the number that replied.
+    - ``names``: the best matching names of each worker that replied.
+    - ``is_complete``: True if there are no other matching names.
+    - ``asked``: number of workers that were queried.
+    - ``answers``: number of workers that replied.
     """
 
     directory: Pair
@@ -110,7 +115,7 @@ class LookupResult(msgspec.Struct, frozen=True):
 
 
 class DirectoryLookups:
-    """A client of the directories in the workers' memory."""
+    """Searches in the lookup directories: lists of channels with one attribute-value pair, in workers' memory."""
 
     def __init__(
         self, redis: RedisClient, inboxes: NodeInboxes, ring: Ring, announcements: DirectoryAnnouncements
@@ -132,11 +137,10 @@ class DirectoryLookups:
         self._late: set[asyncio.Task[None]] = set()
 
     async def lookup(self, pairs: Collection[Pair], target: int) -> LookupResult | None:
-        """Return names that have all these AV-pairs: at least ``target`` of them, or all that exist.
+        """Return names that have all these attribute-value pairs: at least ``target``, or all that exist.
 
-        Names may be outdated. The result is None if the directories cannot answer; the caller then queries the
-        matrices. Either no directory has enough matching names, or too few workers reply in time. Raises
-        :class:`StoreUnavailable`.
+        Names may be outdated. The result is None if the workers do not have enough matching names, or too few workers
+        reply in time. The caller then has to search in Redis. Raises :class:`StoreUnavailable`.
         """
         await self._refresh()
         required = frozenset(pairs)
@@ -156,11 +160,10 @@ class DirectoryLookups:
         return None
 
     def count_search(self, frequencies: Mapping[Pair, int], target: int) -> None:
-        """Count a search for ``target`` names that queries the matrices, so that popular AV-pairs get a directory.
+        """Count a search in Redis for ``target`` names, so that workers load popular attribute-value pairs into memory.
 
-        ``frequencies`` maps each AV-pair that the search requires to its number of names. The search is counted for the
-        pair with the fewest names. It is not counted if this pair has too few names for a directory to be worth its
-        cost.
+        ``frequencies`` maps each pair that the search requires to its number of names. The search counts for the pair
+        with the fewest names, unless this pair is so rare that it need not be in memory.
         """
         pair = min(frequencies, key=frequencies.__getitem__, default="")
         if pair and frequencies[pair] >= MIN_ENTRIES:
@@ -201,10 +204,10 @@ class DirectoryLookups:
         self._announced = await self._announcements.read(fleet_s)
 
     def _directory_for(self, required: frozenset[Pair]) -> DirectoryAnnouncement | None:
-        """Return the smallest directory that can answer a lookup of names with all ``required`` pairs.
+        """Return the smallest lookup directory for a search of names with all ``required`` pairs.
 
-        The result is None if no directory can. A directory that has only the best names of its pair can only answer a
-        lookup of this pair alone.
+        A lookup directory lists names with one attribute-value pair. If it has only the best names, it is used only for
+        searches of this pair alone. The result is None if no directory can be used.
         """
         known = [self._announced[pair] for pair in required if pair in self._announced]
         usable = [each for each in known if each.is_complete or len(required) == 1]

@@ -1,6 +1,7 @@
-"""Access of a process to the matrices of one directory: it sends commands to cells and caches sizes of matrices.
+"""Access of a process to the matrices of one directory.
 
-A process caches the sizes of matrices and reports the loads of cells; workers adapt the matrices to the loads
+A *matrix* is a grid of cells that store the names with one attribute-value pair. This module sends commands to cells,
+caches how many cells each matrix has, and reports the load of cells. Workers resize the matrices by these reports
 (:mod:`service.store.directory.matrix_balancer`). All data that a process caches may be lost.
 """
 
@@ -44,7 +45,7 @@ _CACHED_SIZES = 10_000
 
 
 class MatrixAccess:
-    """Access to the matrices of one directory: that of channels, or that of entries.
+    """Access to the matrices of the directory of channels or of entries: grids of cells with the registered names.
 
     Every method may raise :class:`service.errors.StoreUnavailable`.
     """
@@ -52,10 +53,10 @@ class MatrixAccess:
     def __init__(
         self, redis: RedisClient, cells: MatrixCells, about: ContentKind, limits: MatrixLimits = LIMITS
     ) -> None:
-        """Create the access to the matrices of one directory, in ``cells``.
+        """Create the access to the matrices of one directory, whose cells are in ``cells``.
 
-        ``about`` states whether it is the directory of channels or that of entries. ``limits`` are the limits on the
-        load of a cell.
+        - ``about``: whether it is the directory of channels or that of entries.
+        - ``limits``: limits on the load of a cell.
         """
         self._redis = redis
         self.cells = cells
@@ -66,7 +67,7 @@ class MatrixAccess:
         self._texts: LRUCache[PairKey, AvPair] = LRUCache(_CACHED_SIZES)
 
     async def matrix_sizes(self) -> dict[AvPair, MatrixSize]:
-        """Return the sizes of matrices that have, or recently had, more than one cell, by AV-pair."""
+        """Return the sizes of matrices that have, or recently had, more than one cell, by attribute-value pair."""
         held = await self._redis.call("HGETALL", keys.matrix_sizes(self._about))
         return {pair.decode(): msgspec.msgpack.decode(size, type=MatrixSize) for pair, size in held.items()}
 
@@ -98,10 +99,10 @@ class MatrixAccess:
         return key
 
     async def _run(self, protocol: Rounds[T], *, is_query: bool = False) -> T:
-        """Run ``protocol``, a generator that yields rounds of commands to cells and gets the answers.
+        """Run ``protocol``, a generator that yields groups of commands to cells and gets their answers.
 
-        Return its result. For the reports of loads, the registrations of the protocol are counted, and with
-        ``is_query`` also the cells that it reads.
+        Return its result. The registrations of names among the commands are counted, to balance load. With
+        ``is_query``, the reads are counted too.
         """
         try:
             commands = next(protocol)

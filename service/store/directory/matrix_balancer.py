@@ -1,12 +1,16 @@
-"""Maintenance of the directory's matrices by the workers: they resize matrices by load, and restore lost cells.
+"""Maintenance of the directory's matrices by workers.
 
-Processes that send queries and registrations only report loads (:mod:`service.store.directory.cell_load_reports`). In
-each pass, the worker that owns a matrix reads the reports, decides on a new size
-(:mod:`service.discovery.matrix_resize_policy`), and changes the cells accordingly
-(:mod:`service.discovery.matrix_resizing`). An interrupted pass is continued by the next one, in this worker or another.
+A *matrix* is a grid of cells that store the names with one attribute-value pair. Other processes only report the load
+of cells (:mod:`service.store.directory.cell_load_reports`). In each pass, a worker maintains its matrices in three
+steps:
 
-The *record* of a matrix states its size. It is kept in cell (0, 0) and changed by compare-and-set. Two workers that
-both act as owner of a matrix therefore do no harm.
+1. Read the reports.
+2. Decide on the new size of each matrix (:mod:`service.discovery.matrix_resize_policy`).
+3. Change the cells, and restore lost cells (:mod:`service.discovery.matrix_resizing`).
+
+The next pass, in this worker or another, continues an interrupted one. The first cell of a matrix, cell (0, 0), has the
+matrix's *record*, which states its size. The record is changed by compare-and-set, so that two workers may maintain the
+same matrix without harm.
 """
 
 import asyncio
@@ -64,11 +68,11 @@ class NodeLoads:
         self._busy: dict[Node, float] = {}
 
     async def read(self) -> RedisNodes:
-        """Return the nodes with their present loads.
+        """Return the Redis nodes with their present loads.
 
-        A node is left out at its first measurement, and if it does not reply. A standalone Redis has one node with the
-        load 0, because there is no other node to choose.
+        A node is left out at its first measurement, and if it does not reply. A single Redis server has the load 0.
         """
+        # With a standalone Redis there is no other node to choose.
         primaries = self._redis.primaries()
         if not primaries:
             return RedisNodes(lambda _: None, {None: 0.0})
@@ -101,7 +105,10 @@ def _processor_time_s(info: Mapping[str, float]) -> float:
 
 
 class MatrixBalancer:
-    """Resizes and repairs the matrices of one directory. Its methods may raise :class:`StoreUnavailable`."""
+    """Resizes and repairs the matrices of one directory.
+
+    A matrix is a grid of cells with the names of one attribute-value pair. Methods may raise :class:`StoreUnavailable`.
+    """
 
     def __init__(self, directory: Directory, nodes: NodeLoads) -> None:
         """Create the balancer of the matrices of ``directory``, whose cells are on ``nodes``."""
@@ -117,9 +124,9 @@ class MatrixBalancer:
         """Number of cells of all matrices with more than one cell, in the last pass."""
 
     async def maintain(self, is_own: Callable[[Pair], bool]) -> int:
-        """Run one pass over the matrices of those AV-pairs for which ``is_own`` is true.
+        """Maintain the matrices of the attribute-value pairs for which ``is_own`` is true, once.
 
-        Return the number of matrices that were resized, or that need another pass.
+        Return the number of matrices that were resized, or have to be maintained again.
         """
         self._passes += 1
         await self._directory.load_reports.flush()
@@ -148,16 +155,16 @@ class MatrixBalancer:
         nodes: RedisNodes,
         is_own: Callable[[Pair], bool],
     ) -> list[Pair]:
-        """Return the AV-pairs whose matrices have to be checked in this pass, among those for which ``is_own`` is true.
+        """Return the attribute-value pairs whose matrices have to be checked in this pass.
 
-        A matrix is checked in each of these cases:
+        Only pairs for which ``is_own`` is true are returned. A matrix is checked in each of these cases:
 
         - It may have to grow, judged by the reported ``loads`` and the loads of the Redis ``nodes``.
         - It has several replicas.
         - It changed in the last pass, or a part of it was superfluous.
-        - It has several cells, so it is in ``sizes``, and it is its turn: each of these matrices is checked once in
+        - It has several cells, so it is in ``sizes``, and it is its turn. Each such matrix has one turn in
           ``_PASSES_PER_CHECK`` passes.
-        - It was in ``sizes`` in the last pass and is not any more, because the list may have been lost.
+        - It was in ``sizes`` in the last pass and is missing now. The list may have been lost.
         """
         growing = {at.pair for at, load in loads.items() if can_request_growth(load, self._limits, nodes)}
         replicated = {pair for pair, size in sizes.items() if size.replicas > 1}
@@ -191,7 +198,7 @@ class MatrixBalancer:
         return True
 
     async def _settle(self, pair: Pair, key: PairKey) -> Matrix | None:
-        """Make the cells of a matrix match its record, which states its size; return the record.
+        """Make the cells of a matrix match its stored size; return the record with this size.
 
         The result is None if more than ``_MAX_RECONCILE_PASSES`` passes are needed.
         """
@@ -238,11 +245,8 @@ class MatrixBalancer:
         return request
 
     async def _change(self, pair: Pair, before: Matrix, after: Matrix) -> bool:
-        """Replace the record ``before`` of a matrix by ``after``; return whether it was replaced.
-
-        The record states the size of the matrix. A matrix is listed with its new size before cells are added, so that
-        no cell exists in an unlisted matrix.
-        """
+        """Replace the stored size ``before`` of a matrix by ``after``; return whether it was replaced."""
+        # A matrix is listed with its new size before cells are added, so that no cell exists in an unlisted matrix.
         if after == before:
             return False
         await self._directory.list_size(pair, after.size)
@@ -252,5 +256,5 @@ class MatrixBalancer:
 
 
 def _run_once(commands: Iterable[matrix_cell.Command]) -> Rounds[list[CellAnswer]]:
-    """Return a protocol that sends ``commands`` in one round; its result is the list of answers."""
+    """Return a generator that sends ``commands`` together; its result is the list of answers."""
     return list((yield list(commands)))

@@ -1,13 +1,16 @@
-"""Cells of the directory's matrices on Redis. Each command runs atomically, in one slot of the cluster.
+"""Storage in Redis of the directory's cells. A *cell* holds a part of the names with one attribute-value pair.
 
-The directory finds names by attribute-value pairs (AV-pairs). Each AV-pair has a matrix of cells, which share its load.
-``tests.support.memory_cells`` is the reference implementation of a cell.
+Each command runs atomically, in one slot of the cluster. ``tests.support.memory_cells`` is the reference
+implementation.
 
-Most cells have few postings, because most words are rare. A Redis key for each cell would take a multiple of the memory
-of its postings. Cells are therefore mapped to ``keys.CELL_BUCKETS`` buckets. A bucket has one *shared hash* for all its
-small cells. Each larger cell has its *own hash*, in which the postings are divided into 2 ^ b pages by the first b bits
-of their names. The layout is documented in ``scripts/cell_common.lua``. Reads are plain commands. They learn b from the
-shared hash.
+Most cells have few entries (*postings*), because most words are rare. One Redis key per cell would take a multiple of
+their memory. Cells are therefore grouped into ``keys.CELL_BUCKETS`` buckets:
+
+- A bucket has one *shared hash* for all its small cells.
+- Each larger cell has its *own hash*. It is divided into 2 ^ b pages by the first b bits of the names. The shared hash
+  states b.
+
+``scripts/cell_common.lua`` documents the layout. Reads are plain commands without scripts.
 """
 
 import asyncio
@@ -48,14 +51,15 @@ _ScriptCall = tuple[str, Sequence[redis.Value]]
 
 @lru_cache(_CACHED_PAIRS)
 def pair_key(pair: str) -> PairKey:
-    """Return the digest that represents an AV-pair in matrices: 64 bits of BLAKE2b as 8 Latin-1 characters."""
+    """Return the digest of an attribute-value pair: 64 bits of BLAKE2b as 8 Latin-1 characters."""
     return blake2b(pair.encode(), digest_size=_PAIR_BYTES).digest().decode("latin-1")
 
 
 class MatrixCells(RedisRepository):
-    """All matrix cells. Calls in one iteration of the event loop share a round trip.
+    """All cells of the directory; a cell stores a part of the names with one attribute-value pair.
 
-    Every method may raise :class:`service.errors.StoreUnavailable`.
+    Calls in one iteration of the event loop share a round trip. Every method may raise
+    :class:`service.errors.StoreUnavailable`.
     """
 
     def __init__(self, client: RedisClient) -> None:
@@ -118,11 +122,9 @@ class MatrixCells(RedisRepository):
                 return _parse_answer(reply)
 
     async def _read_states(self, places: Sequence[CellAddress]) -> list[CellAnswer]:
-        """Return the state of each cell in ``places``, in order. The answer of a small cell also has its postings.
-
-        A small cell is in the hash that the cells of its bucket share; a larger one has its own hash. The hash in which
-        a cell was found last is read first, and the other hash only if the cell is no longer there.
-        """
+        """Return the state of each cell in ``places``, in order. For a small cell, it includes the cell's entries."""
+        # A small cell is in the hash that the cells of its bucket share; a larger one has its own hash. The hash in
+        # which a cell was found last is read first, and the other hash only if the cell is no longer there.
         bits = [self._page_bits.get(place) for place in places]
         todo = {
             number: _shared_field(place) if own is None else _own_state(place, own)
@@ -170,10 +172,9 @@ class MatrixCells(RedisRepository):
         return CellAnswer(None, done=False, postings=b"")
 
     async def _read_shared(self, place: CellAddress) -> tuple[CellAnswer | None, int]:
-        """Read a cell in the shared hash of its bucket; return its answer and 0.
+        """Read a small cell in the hash that it shares with others; return its answer and 0.
 
-        If the cell has its own hash, return None and the number b of bits in its page numbers: the hash has 2 ^ b
-        pages.
+        A larger cell has its own hash with 2 ^ b pages. For such a cell, return None and b.
         """
         while True:
             field = await self._redis.call(*_shared_field(place))
@@ -197,10 +198,9 @@ class MatrixCells(RedisRepository):
         return CellAnswer(_decode_membership(member), _decode_matrix(matrix), load, done=True, postings=postings)
 
     async def _read_names(self, command: matrix_cell.ReadPostings) -> CellAnswer:
-        """Return all postings on the pages that contain the names in ``command.names``.
-
-        If none of these pages exists, the number of pages may have changed since it was cached; it is then read again.
-        """
+        """Return all entries of a cell on the pages that contain the names in ``command.names``."""
+        # If none of these pages exists, the number of pages may have changed since it was cached; it is then read
+        # again.
         place, names = command.place, np.array(command.names, np.uint64)
         bits = self._page_bits.get(place)
         for _ in range(_MAX_TRIES):
@@ -272,9 +272,9 @@ def _script_call_of(command: Command) -> _ScriptCall | None:
 
 
 def _is_large(field: bytes | None) -> TypeGuard[bytes]:
-    """Return whether a cell has its own hash.
+    """Return whether a cell of the directory is so large that it has its own Redis hash.
 
-    ``field`` is the content of the cell's field in the shared hash; None if the field does not exist.
+    ``field`` is the cell's field in the hash of small cells; None if it does not exist.
     """
     return field is not None and len(field) % POSTING_BYTES > 1
 
@@ -284,10 +284,10 @@ def _has_further_fields(field: bytes | None) -> TypeGuard[bytes]:
 
 
 def _join_fields(fields: Sequence[bytes | None]) -> CellAnswer | None:
-    """Return the answer of a cell whose postings are in several fields of the shared hash.
+    """Return the answer of a cell whose entries are in several fields of a shared hash.
 
-    ``fields`` are the contents of these fields, in order. The first states the number of the others. Return None if
-    this number has changed since the caller read it.
+    ``fields`` are the contents of these fields, in order. The first field states how many others there are. Return None
+    if there are now more or fewer of them than were read.
     """
     first, *further = fields
     if not _has_further_fields(first) or first[0] != len(further):
@@ -296,7 +296,7 @@ def _join_fields(fields: Sequence[bytes | None]) -> CellAnswer | None:
 
 
 def _answer_without_hash(field: bytes | None) -> CellAnswer:
-    """Return the answer of a small cell. ``field`` has its postings in the shared hash; None if there are none."""
+    """Return the answer of a small cell. ``field`` has its entries; None if there are none."""
     postings = field or b""
     return CellAnswer(None, None, CellLoad(len(postings) // POSTING_BYTES), done=False, postings=postings)
 

@@ -1,19 +1,19 @@
-"""The directory: names of channels and entries in load-balancing matrices on Redis (content discovery §III-IV).
+"""The directory, by which searches find channels and entries (content discovery §III-IV).
 
-A content name consists of AV-pairs. Each AV-pair has a matrix of cells, in which the names with this pair are
-registered. Any process may register and find names. All data that a process caches may be lost: names are registered
-again before they expire, and a wrong cached size is corrected by the answers of cells.
+- The *content name* of a channel or entry is a set of attribute-value pairs.
+- Each pair has a *matrix*: a grid of cells in which all names with this pair are registered. The cells share the load.
+- Any process may register and find names. Names are registered again before they expire, so lost data returns.
+- Cells refer to names by keys of 8 bytes. A table maps these keys to names. It has ``BUCKETS`` hashes, small enough for
+  Redis to keep them as listpacks.
+- A name is never removed before it expires. A process can therefore cache the names that it has read.
 
-Cells refer to names by keys of 8 bytes. A table maps the keys to the names. It has ``BUCKETS`` hashes, which are so
-small that Redis keeps them as listpacks. A name is stored whenever it is registered, and expires with its registration.
-
-Names are never removed earlier, so a process can cache the names that it has read until they expire. Without the cache,
-each query of a popular AV-pair would read the pair's names from the same nodes, and these could not be relieved by more
-replicas of the pair's matrix.
-
-Workers keep lookup directories in memory, each with the names of the channels that have one AV-pair. They read these
-names with :class:`MatrixNameReader`.
+Workers also keep lookup directories in memory: lists of channels with one pair. They read them from the matrices with
+:class:`MatrixNameReader`.
 """
+
+# Without the cache of names, each query of a popular AV-pair would read the pair's names from the same nodes, and these
+# could not be relieved by more replicas of the pair's matrix. A wrong cached size of a matrix is corrected by the
+# answers of cells.
 
 import struct
 import time
@@ -103,9 +103,9 @@ _ONE = MatrixSize()
 
 
 class ContentName(msgspec.Struct, frozen=True):
-    """A content name to register: the AV-pairs of the channel or entry ``id``, each with its weight (1 to 255).
+    """A name to register: the attribute-value pairs of the channel or entry ``id``.
 
-    The weight states how much the pair says about the name.
+    Each pair has a weight from 1 to 255, which states how much the pair says about the channel or entry.
     """
 
     id: str
@@ -113,26 +113,28 @@ class ContentName(msgspec.Struct, frozen=True):
 
 
 class Directory(MatrixAccess):
-    """Content names of channels, or of entries. Every method may raise :class:`service.errors.StoreUnavailable`."""
+    """The directory of channels or of entries, in which searches find them by attribute-value pairs.
+
+    Every method may raise :class:`service.errors.StoreUnavailable`.
+    """
 
     def __init__(
         self, redis: RedisClient, cells: MatrixCells, about: ContentKind, limits: MatrixLimits = LIMITS
     ) -> None:
-        """Create the directory, whose matrices are in ``cells``.
+        """Create the directory, whose data is in ``cells``.
 
-        ``about`` states whether it is the directory of channels or that of entries. ``limits`` are the limits on the
-        load of a cell.
+        - ``about``: whether it is the directory of channels or that of entries.
+        - ``limits``: limits on the load of a cell, a part of the directory.
         """
         super().__init__(redis, cells, about, limits)
         self._names = ContentNameTable(redis, about)
         self.vocabulary = StoredVocabulary(redis, about)
 
     async def register(self, names: Sequence[ContentName], expires_s: float) -> None:
-        """Register names, or refresh them, so that they expire at ``expires_s`` (Unix time).
+        """Register names, or refresh them, so that searches find them until ``expires_s`` (Unix time).
 
-        If an earlier registration of a name has a later expiry, nothing changes. If a name no longer has a pair with
-        which it was registered before, the caller has to withdraw the name from this pair (:meth:`withdraw`). Raises
-        :class:`service.errors.CellsUnavailable`.
+        If a name is registered for longer already, nothing changes. If it no longer has an attribute-value pair, the
+        caller has to remove it from this pair (:meth:`withdraw`). Raises :class:`service.errors.CellsUnavailable`.
         """
         expiry_s = int(expires_s)
         await self._names.put((name.id for name in names), expiry_s)
@@ -147,9 +149,9 @@ class Directory(MatrixAccess):
             self._learn([pair for pair, _ in left], await self._run(run_together(dialogues)))
 
     async def withdraw(self, name: str, pairs: Iterable[AvPair], expires_s: float) -> None:
-        """Withdraw a name from the matrices of AV-pairs that it no longer has.
+        """Remove a name from attribute-value pairs that it no longer has.
 
-        The withdrawals expire at ``expires_s`` (Unix time), which must not be earlier than the expiry of any
+        Each removal is recorded until ``expires_s`` (Unix time). This must not be earlier than the expiry of any
         registration of the name. Raises :class:`service.errors.CellsUnavailable`.
         """
         posting = Posting(name_key(name), 0, int(expires_s))
@@ -167,14 +169,15 @@ class Directory(MatrixAccess):
         max_count: int,
         cached: MatrixReaders | None = None,
     ) -> Candidates:
-        """Return up to ``max_count`` names that match the clauses and have none of the ``excluded`` pairs, best first.
+        """Return up to ``max_count`` names that match a query, best first.
 
-        - A name satisfies a clause if it has at least one of the clause's AV-pairs.
-        - A name must satisfy every clause that is not optional, and at least one of the optional ones if there are any.
-        - Names that satisfy more optional clauses come first; among them, names with higher scores come first.
+        - ``clauses``: at least one clause. A name satisfies a clause if it has one of the clause's attribute-value
+          pairs. It must satisfy every required clause, and one of the optional clauses if there are any.
+        - ``excluded``: pairs that a name must not have.
+        - ``cached``: data that earlier searches for the same query have read. This search adds what it reads.
 
-        There must be at least one clause. ``cached`` has the parts of matrices that earlier searches for the same query
-        have read. This search adds the parts that it reads. Raises :class:`service.errors.CellsUnavailable`.
+        Names that satisfy more optional clauses come first; among them, those with higher scores. Raises
+        :class:`service.errors.CellsUnavailable`.
         """
         began_s = time.perf_counter()
         asked = [
@@ -223,7 +226,7 @@ class Directory(MatrixAccess):
         )
 
     async def weights_of(self, pair: AvPair) -> dict[NameKey, int]:
-        """Return the keys of all names that have an AV-pair, each with the pair's weight.
+        """Return the keys of all names that have an attribute-value pair, each with the pair's weight.
 
         Raises :class:`service.errors.CellsUnavailable`.
         """
@@ -237,11 +240,10 @@ class Directory(MatrixAccess):
         return await self._names.resolve(name_keys)
 
     async def _store_postings(self, given: Sequence[tuple[PairKey, Posting]]) -> list[tuple[PairKey, Posting]]:
-        """Store postings in cells, with one command per cell; return those that were not stored.
+        """Store registrations (*postings*) in cells, with one command per cell; return those that were not stored.
 
-        Argument and result have pairs (digest of the AV-pair whose matrix stores the posting, posting). The cached size
-        of a matrix determines the cells of its postings. A posting is not stored if this size is wrong, or if one of
-        the cells is missing.
+        Argument and result have pairs: the digest of an attribute-value pair, and a posting of a name with this pair. A
+        posting is not stored if the cached number of cells of its pair is wrong, or if one of the cells is missing.
         """
         by_cell: dict[CellAddress, list[Posting]] = {}
         for pair, posting in given:
@@ -262,9 +264,9 @@ class Directory(MatrixAccess):
         return [each for each in given if each in left]
 
     def _is_stored(self, put: matrix_cell.PutPostings, answer: CellAnswer, assumed: MatrixSize) -> bool:
-        """Return whether the command ``put`` has stored its postings, and the matrix has the size ``assumed``.
+        """Return whether ``put`` has stored its registrations, and the matrix of cells has the size ``assumed``.
 
-        ``answer`` is the cell's answer to the command.
+        ``answer`` is the cell's answer to the command ``put``.
         """
         pair, member = put.place.pair, answer.member
         if member is None or answer.is_in(CellState.CLOSED):
@@ -276,9 +278,9 @@ class Directory(MatrixAccess):
         return member.size == assumed or (assumed == _ONE and member.size.partitions * member.size.replicas == 1)
 
     def _learn(self, pairs: Sequence[PairKey], sizes: Sequence[MatrixSize]) -> None:
-        """Cache the size of the matrix of each pair. ``sizes`` has the sizes in the order of ``pairs``.
+        """Cache the size of each attribute-value pair's matrix. ``sizes`` has the sizes in the order of ``pairs``.
 
-        Most matrices have one cell. This size is assumed for matrices that are not cached, so it is not cached.
+        A matrix of one cell is not cached, because this size is assumed by default.
         """
         for pair, size in zip(pairs, sizes, strict=True):
             if size == _ONE:
@@ -297,10 +299,10 @@ class MatrixNameReader:
         self._names: LRUCache[NameKey, str] = LRUCache(_READER_CACHED_NAMES)
 
     async def names_of(self, pair: Pair, max_count: int, known_mark: Hashable) -> NamesOfPair | None:
-        """Return the ``max_count`` best names with an AV-pair, those with the greatest weights first.
+        """Return the ``max_count`` names of channels with the greatest weights for an attribute-value pair.
 
-        ``known_mark`` is the ``mark`` of the caller's last result; None if there is none. If no name or weight has
-        changed since, the result is None. Raises :class:`service.errors.CellsUnavailable`.
+        ``known_mark`` is the ``mark`` of the caller's last result; None if there is none. The result is None if nothing
+        has changed since. Raises :class:`service.errors.CellsUnavailable`.
         """
         weights = await self._directory.weights_of(pair)
         mark = hash(frozenset(weights.items()))
@@ -312,5 +314,8 @@ class MatrixNameReader:
         return NamesOfPair(named, len(weights) - len(best) + len(named), mark)
 
     async def pairs_of(self, names: Sequence[str]) -> list[frozenset[Pair]]:
-        """Return all AV-pairs of each name, in order; an empty set for a channel that is not registered."""
+        """Return all attribute-value pairs of each channel, in order.
+
+        The set is empty if searches cannot find the channel.
+        """
         return await self._channels.content_names(names)

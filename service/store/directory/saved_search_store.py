@@ -1,9 +1,8 @@
-"""Saved searches of users, and the index of all saved searches that workers load.
+"""Saved searches of users, and a copy of all of them that workers load.
 
-The list in the user's slot is authoritative. A copy of each saved search is in one of ``BUCKETS`` buckets, from which
-workers load all of them. A saved search is written to its bucket first and deleted from it last, so a bucket may
-contain a search that was removed, but never lacks one. Matches of a removed search are dropped in the last step of
-delivery, in the user's slot.
+Each user's own list is authoritative. A copy of each saved search is in one of ``BUCKETS`` buckets, from which workers
+load all of them. The copy is written first and deleted last. It may therefore outlive a search that was removed, but is
+never missing. Before delivery, matches of removed searches are dropped.
 """
 
 import secrets
@@ -81,7 +80,7 @@ class SavedSearches(RedisRepository):
         await self._redis.call("DEL", keys.saved_searches(uid))
 
     async def restore(self, packed: Sequence[bytes]) -> None:
-        """Write saved searches from a backup to their buckets.
+        """Write saved searches from a backup to the copy that workers load.
 
         ``packed`` are the saved searches as they are stored with their users (SavedSearch, msgpack).
         """
@@ -117,11 +116,10 @@ class SavedSearches(RedisRepository):
         }
 
     async def changes(self, position: str) -> list[tuple[str, SavedSearchId, SearchCondition | None]] | None:
-        """Return the next changes after ``position`` in the log of changes.
+        """Return the next changes of saved searches after ``position`` in the log of changes.
 
-        A change is a tuple (position, id of the saved search, new condition); the condition is None if the search was
-        removed. The result is None if the log no longer contains ``position``: the caller then has to load all searches
-        again.
+        A change is a tuple (position, id of the saved search, new condition). The condition is None if the search was
+        removed. The result is None if the log no longer has all changes. The caller then has to call :meth:`load`.
         """
         since = await self._redis.call("XRANGE", keys.SAVED_SEARCH_LOG, position, "+", "COUNT", _CHANGES_PER_READ)
         if not since or since[0][0].decode() != position:
@@ -131,19 +129,19 @@ class SavedSearches(RedisRepository):
             for entry, fields in since[1:]
         ]
 
-    async def _write(self, watch: SavedSearchId, condition: SearchCondition | None) -> None:
-        """Write the saved search with the id ``watch`` to its bucket and to the log of changes.
+    async def _write(self, search_id: SavedSearchId, condition: SearchCondition | None) -> None:
+        """Write a saved search to the copy that workers load, and to the log of changes.
 
         If ``condition`` is None, the search is deleted.
         """
         packed = msgspec.msgpack.encode(condition) if condition else b""
-        bucket = keys.saved_search_bucket(zlib.crc32(watch.encode()) % BUCKETS)
-        await self._redis.call(*(("HSET", bucket, watch, packed) if packed else ("HDEL", bucket, watch)))
-        await self._log(watch, packed)
+        bucket = keys.saved_search_bucket(zlib.crc32(search_id.encode()) % BUCKETS)
+        await self._redis.call(*(("HSET", bucket, search_id, packed) if packed else ("HDEL", bucket, search_id)))
+        await self._log(search_id, packed)
 
-    async def _log(self, watch: SavedSearchId, packed: bytes) -> bytes:
-        """Append a change to the log and return its position; ``packed`` is the condition, empty for a removal."""
-        entry = ("i", watch, "s", packed)
+    async def _log(self, search_id: SavedSearchId, packed: bytes) -> bytes:
+        """Append a change of a saved search to the log and return its position; ``packed`` is empty for a removal."""
+        entry = ("i", search_id, "s", packed)
         entry_id: bytes = await self._redis.call("XADD", keys.SAVED_SEARCH_LOG, "MAXLEN", "~", _LOG_LENGTH, "*", *entry)
         return entry_id
 

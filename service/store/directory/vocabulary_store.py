@@ -1,15 +1,14 @@
-"""The vocabulary in Redis: the words with which public channels or entries are registered.
+"""The vocabulary: all words by which searches can find public channels or entries.
 
-Processes that register names add the names' words. Processes that search keep a copy of all words in memory, in which
-they look up prefixes and misspelt words. A word that is not added again expires. If there are too many words, those
-that were added least recently are removed, so that frequent words stay.
+Processes that search keep a copy of all words in memory, to complete prefixes and correct misspelt words. A word
+expires unless it is added again. If there are too many words, those that were added least recently are removed.
 
-The vocabulary is soft state. If it is lost, it is filled again as names are refreshed. Until then, words are searched
-for as they are written.
-
-The words are in ``SHARDS`` hashes. They are so small that Redis keeps them as listpacks, with about 20 bytes per word.
-The new words of each hour are also in a list, from which the copies are updated.
+If the vocabulary is lost, it fills again when names are registered again. Until then, words are searched for as
+written.
 """
+
+# The words are in SHARDS hashes, so small that Redis keeps them as listpacks, with about 20 bytes per word. The new
+# words of each hour are also in a list, from which the copies are updated.
 
 import time
 from collections import defaultdict

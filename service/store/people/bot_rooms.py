@@ -44,8 +44,7 @@ class BotRooms(RedisRepository):
     async def message_ids(self, jids: Sequence[str]) -> dict[str, dict[str, MessageId]]:
         """Return the ids of the bot's last messages in each group chat, by the chat's JID.
 
-        The value for a chat maps the id that the chat assigned to a message to the id that the bot gave it, oldest
-        message first.
+        The value for a chat maps the chat's id of a message to the bot's own id of it, oldest message first.
         """
         found = await self._redis.call_many(
             [("LRANGE", keys.room_message_ids(keys.user_id(jid)), 0, -1) for jid in jids]

@@ -1,16 +1,16 @@
-"""Erasure of a user: deletes all data about the user, except usage counts and restrictions by admins.
+"""Erasure of a user: deletes the user's data, except usage counts and restrictions by admins.
 
 The user is added to a list first and removed from it last, so that :meth:`Erasure.resume` can continue after a crash.
 
-For a day, one number remains: the greatest ``seq`` (counter of a user's changes) of all erased users. The changes of
-users who return get greater numbers than that, so that late repetitions of earlier changes do not affect them. For
-``ERASURES_KEPT_DAYS`` days, the user's id, which is a hash, remains with the time of the erasure: when an older backup
-is restored, the user is erased again (:mod:`service.store.client.erasure_file`).
+What remains after an erasure:
 
-Two kinds of data outlive erasure, because users could lift their own limits otherwise. Usage counts expire within a
-day. Restrictions by admins (address, suspension, maximum number of subscriptions) expire after
-``RESTRICTIONS_KEPT_DAYS`` days. Both are deleted too when an admin erases a user
-(:meth:`service.store.people.user_administration.People.erase`).
+- Restrictions by admins (address, suspension, maximum number of subscriptions), for ``RESTRICTIONS_KEPT_DAYS`` days,
+  and usage counts, for up to a day. Users could otherwise lift their own limits. Both are deleted if an admin erases
+  the user (:meth:`service.store.people.user_administration.People.erase`).
+- The user's id, a hash, with the time of the erasure, for ``ERASURES_KEPT_DAYS`` days. If an older backup is restored,
+  the user is erased again (:mod:`service.store.client.erasure_file`).
+- The greatest change number (``seq``) of all erased users, for a day. A user who returns gets greater numbers. Earlier
+  changes that are repeated late then have no effect.
 """
 
 import time
@@ -114,9 +114,9 @@ class Erasure:
     async def _remove_from_stream(self, stream: str, uid: UserId) -> None:
         """Remove the entries about a user from a stream.
 
-        An entry of a notification stream may name several users. It is replaced by a new entry for the other users.
-        They are notified a second time, which has no effect.
+        If an entry also names other users, it is replaced by a new entry for them.
         """
+        # They are notified a second time, which has no effect.
         async for entry_id, fields in self._entries(stream):
             users = fields.get(b"u", b"").decode().split()
             if uid in users:

@@ -19,15 +19,15 @@ class Person(msgspec.Struct, frozen=True):
     """A user who has written to a bot, or who was erased and still has restrictions by admins.
 
     - ``subscriptions``, ``watches``: numbers of subscriptions and of saved searches.
-    - ``suspended``: whether an admin has suspended the user. Then nothing is queued for the user, and the user's
+    - ``suspended``: True if an admin has suspended the user. Then nothing is queued for the user, and the user's
       messages are not answered.
-    - ``most_subscriptions``: maximum number of subscriptions that an admin has set; None if the maximum in the settings
+    - ``most_subscriptions``: maximum number of subscriptions that an admin has set; None if the one in the settings
       applies.
-    - ``queued``, ``in_flight``: numbers of items in the outbox and of batches in flight.
-    - ``waiting_since_s``: when the oldest item in the outbox was queued (Unix s); None if the outbox is empty.
+    - ``queued``: number of items to be delivered.
+    - ``in_flight``: number of messages that are being sent.
+    - ``waiting_since_s``: when the oldest item was queued (Unix s); None if no item is queued.
     - ``receipts``: whether the user's client sends receipts (XEP-0184).
-    - ``blocked_domain``: the blocked domain to which the user belongs, with the same effect as ``suspended``; "" if
-      there is none.
+    - ``blocked_domain``: blocked domain of the user, with the same effect as ``suspended``; "" if there is none.
     """
 
     id: UserId

@@ -25,11 +25,9 @@ class UserState(msgspec.Struct, frozen=True):
     - ``welcomed``: whether the welcome message was sent.
     - ``receipts``: whether the user's client sends receipts (XEP-0184).
     - ``unreachable``: whether deliveries are suspended because messages bounced.
-    - ``suspended``: whether an admin has suspended the user or blocked the user's domain.
-    - ``most_subscriptions``: maximum number of subscriptions that an admin has set; None if the maximum in the settings
-      applies.
-
-    ``suspended`` and ``most_subscriptions`` are restrictions, which outlive erasure.
+    - ``suspended``: whether an admin has suspended the user or blocked the user's domain. It outlives erasure.
+    - ``most_subscriptions``: maximum number of subscriptions that an admin has set; None if the one in the settings
+      applies. It outlives erasure.
     """
 
     jid: str

@@ -1,8 +1,8 @@
-"""The channel index: the subscribers of each channel, stored in key groups (CLASH).
+"""The channel index: the subscribers of each channel, distributed over servers by CLASH.
 
-The index may contain a user who has just unsubscribed, but never lacks a subscriber. The user index is authoritative,
-and the last step of each delivery checks it. Each entry has the ``seq`` of the user's change that wrote it. An older
-change that is repeated late therefore never undoes a newer change.
+The index may contain a user who has just unsubscribed, but never lacks a subscriber. The authority is each user's own
+list of subscriptions, which the last step of every delivery checks. Each entry has the number (``seq``) of the user's
+change that wrote it. A change that is repeated late therefore never undoes a newer one.
 """
 
 import asyncio
@@ -28,22 +28,20 @@ _PAGE = 500
 
 
 class ChannelIndex:
-    """Subscriptions by channel, as entries in keyspaces. The entries of a channel have keys with a common prefix.
+    """Subscribers by channel. The entries of a channel have keys with a common prefix.
 
     Every method may raise :class:`service.errors.StoreUnavailable` and can then be repeated.
 
-    Adding a subscriber writes to two slots: first the entry, then the channel's counter of joins. This order ensures
-    four properties:
+    :meth:`add` first writes the entry, and then counts it in the channel's counter of joins. This order ensures:
 
-    - No subscriber misses a version (guarantee I1). The fan-out of a version finds every entry that was written before
-      the version. Later subscribers do not receive the version.
-    - No version is delivered twice (guarantee I2). The user's slot records the last version that was queued for the
-      subscription. For a new subscription, this is the channel's version when the user subscribed.
+    - No subscriber misses a version (guarantee I1). Every entry that was written before a version is found when the
+      version is queued.
+    - No version is delivered twice (guarantee I2). Each user's data has the last version that was queued for the
+      subscription, initially the channel's version at the time of subscribing.
     - A deleted channel keeps no subscriber. If the channel is deleted before the join is counted, the entry is removed
-      and the caller is informed. If the join was counted first, the entry is found, because the channel's subscriptions
-      are ended once more after the deletion.
-    - A channel with subscribers does not become dormant (not polled). The number of its subscribers is used only if the
-      counter of joins has not changed since they were counted.
+      and the caller is informed. Otherwise the entry is found when subscriptions are ended after the deletion.
+    - A channel with subscribers remains polled. A count of subscribers is used only if the counter of joins has not
+      changed since.
     """
 
     def __init__(self, redis: RedisClient, keyspaces: KeyspaceStore, layout: KeyLayout) -> None:
@@ -55,10 +53,10 @@ class ChannelIndex:
         self._depths = DepthCache()
 
     async def add(self, cid: ChannelId, uid: UserId, seq: int) -> bool:
-        """Add a user to the subscribers of a channel; return False, and add nothing, if the channel does not exist.
+        """Add a subscriber to a channel; return False, and add nothing, if the channel does not exist.
 
-        ``seq`` is the number of the user's change. If there are two entries of a user, the one with the greater ``seq``
-        is newer.
+        ``seq`` is the number of the user's change. If a user has two entries, the one with the greater ``seq`` is
+        newer.
         """
         (site,) = await self._sites([cid])
         if site is None:
@@ -93,11 +91,12 @@ class ChannelIndex:
         return [counts.get(cid, 0) for cid in cids]
 
     async def _count_at_leaves(self, sites: Mapping[ChannelId, str]) -> dict[ChannelId, int]:
-        """Return the number of entries of each channel that can be counted in the common round trip.
+        """Return the number of subscribers of those channels that can be counted in one common round trip.
 
-        ``sites`` maps each channel to its registrable domain. A *leaf* is a key group that is not split. A channel is
-        left out if its leaf is not cached, or is moving to another keyspace.
+        ``sites`` maps each channel to its registrable domain.
         """
+        # A leaf is a key group that is not split. A channel is left out if its leaf is not cached, or is moving to
+        # another keyspace.
         leaves, probes = dict[ChannelId, bytes](), list[tuple[Probe, bytes]]()
         for cid, site in sites.items():
             group = self._layout.channel_group(site, cid)
@@ -117,10 +116,11 @@ class ChannelIndex:
         return DepthSearch(key, self._layout.bits, self._keyspaces.map, self._depths)
 
     async def _count(self, site: str, cid: ChannelId) -> int:
-        """Return the number of a channel's entries. While key groups move, it may be too high, but never too low.
+        """Return the number of a channel's subscribers. It may be too high for a while, but is never too low.
 
-        ``site`` is the registrable domain that determines the entries' keys.
+        ``site`` is the channel's registrable domain, which determines where the subscribers are stored.
         """
+        # It is too high while key groups move.
         prefix, counts = channel_prefix(cid), dict[Keyspace, int]()
         channel = self._layout.channel_group(site, cid)
         search = self._search(channel.key)
@@ -141,11 +141,13 @@ class ChannelIndex:
                 search = self._search(leaf.group.last + 1)
 
     async def divide(self, cid: ChannelId, cursor: str, count: int) -> dict[str, str]:
-        """Divide the entries of a channel into key groups with about equally many entries.
+        """Divide the subscribers of a channel into about equally large groups.
 
-        Return a dictionary from the label of each key group to the cursor of its first page. ``count`` is the number of
-        groups for the whole channel. It is rounded up to a power of two, but does not exceed the number of the
-        channel's keys. Groups that end before ``cursor`` are left out.
+        Return the cursor of each group's first page, by the label of the group. Groups that end before ``cursor`` are
+        left out.
+
+        ``count`` is the number of groups for the whole channel. It is rounded up to a power of two, but does not exceed
+        the number of the channel's keys.
         """
         (site,) = await self._sites([cid])
         if site is None:
@@ -160,13 +162,14 @@ class ChannelIndex:
     async def page(
         self, cid: ChannelId, cursor: str, count: int, label: str = ""
     ) -> tuple[list[tuple[UserId, int]], str]:
-        """Return up to ``count`` entries of a channel, and the cursor of the next page.
+        """Return up to ``count`` subscribers of a channel, and the cursor of the next page.
 
-        An entry is a pair (user id, ``seq`` of the user's change). The cursor "" stands for the first page. It is
-        returned with the last page. A user who stays subscribed while the caller reads all pages is on at least one of
-        them.
+        A subscriber is a pair (user id, ``seq``: number of the user's last change).
 
-        ``label`` restricts the pages to one key group from :meth:`divide`; "" stands for all entries.
+        - ``cursor``: where the page begins; "" for the first page. The last page is returned with the cursor "".
+        - ``label``: restricts the pages to one group from :meth:`divide`; "" for all subscribers.
+
+        A user who stays subscribed while the caller reads all pages is on at least one of them.
         """
         (site,) = await self._sites([cid])
         if site is None:
@@ -197,11 +200,12 @@ class ChannelIndex:
         self._sites_known.update({cid: intern(site.decode()) for cid, site in sites.items() if site})
 
     async def _sites(self, cids: Sequence[ChannelId]) -> list[str | None]:
-        """Return, for each channel in order, the registrable domain that determines the keys of its entries.
+        """Return the registrable domain of each channel, in order; None for a channel that does not exist.
 
-        The result is None for a channel that does not exist. The domain is determined once and stored with the channel,
-        because the public suffix list changes, and entries must not move.
+        The domain determines where the channel's subscribers are stored.
         """
+        # The domain is determined once and stored with the channel, because the public suffix list changes, and entries
+        # must not move.
         found = {cid: site for cid in cids if (site := self._sites_known.get(cid)) is not None}
         unknown = [cid for cid in dict.fromkeys(cids) if cid not in found]
         if unknown:
@@ -223,10 +227,10 @@ class ChannelIndex:
             pass
 
     async def _run_query(self, query: PrefixQuery, channel: KeyGroup) -> tuple[Record, ...]:
-        """Send the next request of ``query`` to a keyspace; return the records that the query has found.
+        """Send the next request of ``query``; return the records that the query has found.
 
-        ``channel`` is the key group of the channel whose entries are read. The found records are counted as deliveries
-        of this key group, to balance load.
+        ``channel`` is the group of keys under which the channel's subscribers are stored. The found records are counted
+        as deliveries, to balance load.
         """
         request = query.request
         if isinstance(request, ReadDonor):

@@ -1,10 +1,8 @@
-"""Loads of key groups, in deliveries per second, which the worker that balances a keyspace measures (CLASH §VI.A).
+"""Loads of key groups, in deliveries per second, by which groups of subscriptions are split (CLASH §VI.A).
 
-A *leaf* is a key group that is not split; its load decides whether it is split. Rates are stored for the key groups of
-channels, which may be smaller than a leaf, so that the load of each half of a leaf is known. A rate is stored with the
-time of its measurement, from which it decays (:class:`service.clash.split_merge_policy.DeliveryRate`).
-
-Rates are soft state: if they are lost, they are measured again.
+The worker that balances a server measures rates for the key groups of single channels. A *leaf*, a key group that is
+not split, may contain several of them. The load of each half of a leaf is therefore known. A stored rate decays from
+the time of its measurement (:class:`service.clash.split_merge_policy.DeliveryRate`). Lost rates are measured again.
 """
 
 import asyncio
@@ -44,8 +42,7 @@ class LeafLoads(NamedTuple):
 class KeyGroupLoads:
     """Delivery rates of key groups, and loads of leaves (key groups that are not split).
 
-    All methods have two parameters in common: ``fleet_s`` is the fleet's common time (Unix s), and ``memory`` has the
-    half-lives by which rates decay. Methods may raise :class:`StoreUnavailable`.
+    Methods may raise :class:`StoreUnavailable`.
     """
 
     def __init__(self, redis: RedisClient, keyspaces: KeyspaceStore) -> None:
@@ -55,8 +52,10 @@ class KeyGroupLoads:
     async def measure(self, keyspace: Keyspace, elapsed_s: float, fleet_s: float, memory: HalfLives) -> None:
         """Compute and store delivery rates from the deliveries counted during the last ``elapsed_s`` seconds.
 
-        Only the worker that balances the keyspace calls this. ``fleet_s`` is the common time of the fleet (Unix s), and
-        ``memory`` has the half-lives of rates.
+        Only the worker that balances the keyspace (a server of CLASH) calls this.
+
+        - ``fleet_s``: Unix time in seconds, by the clock that all workers share.
+        - ``memory``: half-lives by which rates decay.
         """
         delivered, (before,) = await asyncio.gather(
             self._keyspaces.take_deliveries(keyspace), self._rates([keyspace], fleet_s, memory)
@@ -71,7 +70,8 @@ class KeyGroupLoads:
     async def weigh(self, tables: Sequence[ServerTable], fleet_s: float, memory: HalfLives) -> LeafLoads:
         """Return the sizes and loads of all leaves (key groups that are not split) in these server tables.
 
-        ``fleet_s`` is the common time of the fleet (Unix s), and ``memory`` has the half-lives of rates.
+        - ``fleet_s``: Unix time in seconds, by the clock that all workers share.
+        - ``memory``: half-lives by which rates decay.
         """
         leaves = [[group for group, entry in table.entries.items() if entry.state in LEAF_STATES] for table in tables]
         counted, rates = await asyncio.gather(
@@ -91,9 +91,12 @@ class KeyGroupLoads:
         return weighed
 
     async def hand_over(self, move: Move, fleet_s: float, memory: HalfLives) -> None:
-        """Move the rates of a moved key group to its new keyspace, where they apply until the next measurement.
+        """Move the rates of a key group to the keyspace (server) to which the group has moved.
 
-        ``fleet_s`` is the common time of the fleet (Unix s), and ``memory`` has the half-lives of rates.
+        The rates apply until the next measurement.
+
+        - ``fleet_s``: Unix time in seconds, by the clock that all workers share.
+        - ``memory``: half-lives by which rates decay.
         """
         (rates,) = await self._rates([move.donor], fleet_s, memory)
         going, staying = split_rates({prefix: rate.current for prefix, rate in rates.items()}, move.group)

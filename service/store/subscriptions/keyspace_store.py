@@ -1,15 +1,17 @@
-"""Keyspaces of the channel index on Redis: server tables, records, and moves of key groups (CLASH).
+"""Storage in Redis of the channel index: server tables, records, and moves of key groups (CLASH).
 
-A keyspace corresponds to a server of the CLASH paper. It has a server table of key groups, and the records in them. A
-leaf is a key group that is not split. ``service.clash`` decides; this module stores. Each method of
-:class:`KeyspaceStore` is atomic, in one slot.
+A *keyspace* stands for a server of the CLASH paper. It has a *server table*, which lists its key groups, and the
+records in them. A *leaf* is a key group that is not split. ``service.clash`` decides; this module stores.
 
-To change a server table, a process reads it, computes the new table by a pure function, and writes it if the table has
-not changed since. A script decides only the common case of ``AcceptObject`` (the request to accept a key): a leaf that
-is not moving. In every other case the script returns the table, and the process decides.
+To change a server table, a process takes these steps:
 
-The records of a keyspace are stored in pages, sorted by position. A record has 28 bytes, big-endian; the first 24 are
-its position:
+1. It reads the table.
+2. It computes the new table by a pure function.
+3. It writes the new table if the present one has not changed since.
+
+A script shortens this for one common case: ``AcceptObject`` (the request to accept a key) at a leaf that is not moving.
+
+Records are stored in pages, sorted by position. A record has 28 bytes, big-endian; the first 24 are its position:
 
 ====  ===================================================================================
 size  content
@@ -20,8 +22,9 @@ size  content
 4     2 · seq, plus 1 for a tombstone, unsigned; the record with the greater one is newer
 ====  ===================================================================================
 
-The seq is the number of the user's change. A tombstone is the record of a subscription that has ended. ``Record.id`` is
-the 20 bytes of channel and user as Latin-1 characters, so that ids sort like the bytes.
+- ``seq`` is the number of the user's change.
+- A *tombstone* is the record of a subscription that has ended.
+- ``Record.id`` is the 20 bytes of channel and user as Latin-1 characters, so that ids sort like the bytes.
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -63,7 +66,8 @@ RECORD_BYTES = _RECORD.size
 
 
 def channel_prefix(cid: ChannelId) -> bytes:
-    """Return the first 8 bytes of a channel id, which identify the channel among subscriptions with the same key."""
+    """Return the first 8 bytes of a channel id, which identify the channel in records of subscriptions."""
+    # They identify it among subscriptions with the same key.
     return bytes.fromhex(cid[: 2 * _CHANNEL_BYTES])
 
 
@@ -146,9 +150,10 @@ _EMPTY_PAGE = Page((), complete=True)
 
 
 class KeyspaceStore:
-    """All keyspaces. Calls in one iteration of the event loop share a round trip.
+    """All keyspaces: the servers of CLASH, which store the subscribers of channels.
 
-    Every method may raise these errors:
+    Each method is atomic, in one cluster slot. Calls in one iteration of the event loop share a round trip. Every
+    method may raise these errors:
 
     - :class:`service.errors.StoreUnavailable`
     - :class:`service.errors.UnknownKeyspace` if a keyspace does not exist; nothing is changed.
@@ -188,10 +193,10 @@ class KeyspaceStore:
         return [table for _, table in await self._read_tables(keyspaces)]
 
     async def write(self, probe: Probe, record: Record) -> AcceptObjectReply:
-        """Write ``record`` to a keyspace if the keyspace accepts the key of ``probe``; return the keyspace's answer.
+        """Write ``record`` to a keyspace if it accepts the key of ``probe``; return the keyspace's answer.
 
-        ``probe`` is a request to a keyspace to accept a key (CLASH's AcceptObject). ``record`` is a subscription, or a
-        tombstone, which states that a subscription has ended.
+        - ``probe``: a request to a keyspace to accept a key (CLASH's AcceptObject).
+        - ``record``: a subscription, or the note that a subscription has ended (tombstone).
         """
         check_key(record.key, self.bits)
         return (await self._accept(probe, "write", pack_record(record)))[0]
@@ -206,10 +211,12 @@ class KeyspaceStore:
         return found, number
 
     async def count_at_leaves(self, pairs: Sequence[tuple[Probe, bytes]]) -> list[tuple[bytes | None, int]]:
-        """Count the subscriptions to channels, given as pairs (probe, :func:`channel_prefix` of the channel).
+        """Count the subscriptions to channels in the keyspaces where they are probably stored.
 
-        A probe names a keyspace and a leaf: a key group that is not split, given by a key in it and its depth. Return,
-        for each pair in order, the label of the leaf, and the number of the channel's subscriptions in the keyspace.
+        Each pair has a probe and the :func:`channel_prefix` of a channel. The probe names a keyspace and a leaf: a key
+        group that is not split. Return, for each pair in order, the leaf's label and the number of the channel's
+        subscriptions in the keyspace.
+
         The label is None if the keyspace does not have the leaf, or if the leaf is moving. The caller then has to call
         :meth:`count`.
         """
@@ -240,19 +247,19 @@ class KeyspaceStore:
         return counts
 
     async def read_leaf(self, request: ReadLeaf) -> tuple[AcceptObjectReply, Page]:
-        """Return a keyspace's answer to the probe (AcceptObject) in ``request``, and a page of records of a leaf.
+        """Return a page of records of a leaf (a key group that is not split), after the keyspace's answer.
 
-        The leaf is the key group that contains the probe's key and is not split. The page is empty if the keyspace does
-        not accept the key.
+        The leaf is the one with the key of the probe (AcceptObject) in ``request``. The page is empty if the keyspace
+        does not accept the key.
         """
         low, high = range_bounds(request.prefix, request.after)
         found, pages = await self._accept(request.probe, "read", low, high, request.count)
         return found, _parse_page(pages, request.count) if isinstance(found, Accepted) else _EMPTY_PAGE
 
     async def read_donor(self, request: ReadDonor) -> Page:
-        """Return a page of the records that the move of a key group has not moved yet.
+        """Return a page of records of a moving key group that have not been moved yet.
 
-        They are in the donor, the keyspace from which the key group is moved.
+        They are read from the keyspace that the group is leaving (the donor).
         """
         donor = request.move.donor
         low, high = range_bounds(request.group, request.after)
@@ -288,8 +295,8 @@ class KeyspaceStore:
     def _table(self, keyspace: Keyspace, fields: Fields) -> ServerTable:
         """Return the server table of a keyspace from the fields of its Redis hash.
 
-        ``fields`` is empty before the first write. Initially, the root (the group of all keys) belongs to the keyspace
-        ``_root``, and the tables of all other keyspaces are empty.
+        ``fields`` is empty before the first write. The group of all keys then belongs to the keyspace ``_root``. The
+        tables of all other keyspaces are empty.
         """
         if fields:
             return from_fields(keyspace, fields, self.map, self.bits)
@@ -306,10 +313,9 @@ class KeyspaceStore:
         return await self._redis.run_script(f"keyspace_{operation}", keys.keyspace(keyspace), *arguments)
 
     async def _accept(self, probe: Probe, operation: str, *arguments: Value) -> tuple[AcceptObjectReply, list[Any]]:
-        """Run ``scripts/keyspace_OPERATION.lua``, which begins with CLASH's AcceptObject for the key of ``probe``.
+        """Run ``scripts/keyspace_OPERATION.lua``, if the keyspace accepts the key of ``probe`` (CLASH's AcceptObject).
 
-        Return the keyspace's answer to AcceptObject, and the rest of the script's reply, which depends on the
-        operation.
+        Return the keyspace's answer, and the rest of the script's reply.
         """
         check_key(probe.key, self.bits)
         if probe.proof is not None:
@@ -351,11 +357,13 @@ class KeyspaceStore:
         return move_steps.StepDone()
 
     async def _drop_tombstones(self, fields: Fields, after: ServerTable, leaf: KeyGroup) -> bool:
-        """Replace a server table by ``after``, and delete some tombstones of a leaf, atomically.
+        """Replace a server table by ``after``, and delete tombstones of a leaf, atomically.
 
-        A tombstone is the record of a subscription that has ended. At most ``_TOMBSTONES_PER_STEP`` are deleted.
-        ``fields`` are the table's fields as they were read. Return False if the leaf may have more tombstones, or if
-        the table has changed since it was read. The caller then has to try again.
+        A leaf is a key group that is not split. A tombstone is the record of a subscription that has ended. ``fields``
+        are the table's fields as they were read.
+
+        Return False if the leaf may have more tombstones than the ``_TOMBSTONES_PER_STEP`` of one call, or if the table
+        has changed since it was read. The caller then has to try again.
         """
         changed = table_changes(fields, after)
         done, *dropped = await self._run(
@@ -391,12 +399,12 @@ def _parse_page(reply: Sequence[Any], count: int) -> Page:
 
 
 async def run_move(keyspaces: KeyspaceStore, first: Step) -> AsyncIterator[tuple[Step, str | None]]:
-    """Run the step ``first`` of a move, which splits or merges a key group, and all steps that follow.
+    """Run a move, which splits or merges a key group: the step ``first``, and all steps that follow.
 
-    After each step, yield the step and the kind of the move: "split" or "merge" if this step has completed the move,
-    None otherwise. An interrupted move is continued with :func:`service.clash.move_steps.resume_step`.
+    After each step, yield the step, and "split" or "merge" if it has completed the move, else None.
 
-    Raises :class:`service.errors.MoveRefused`, and the errors of :class:`KeyspaceStore`.
+    An interrupted move is continued with :func:`service.clash.move_steps.resume_step`. Raises
+    :class:`service.errors.MoveRefused`, and the errors of :class:`KeyspaceStore`.
     """
     step: Step | None = first
     while step is not None:

@@ -1,8 +1,10 @@
-"""Intents: records of changes of subscriptions that are not complete yet, by which a crash is repaired (guarantee I5).
+"""Intents: notes of subscription changes in progress, by which changes are completed after a crash (guarantee I5).
 
-A change writes an intent together with the user index (the user's list of subscriptions), in one script. Then the
-change is completed in the channel index (the lists of channels' subscribers), and the intent is deleted. If a process
-dies in between, another process completes the change from the intent (:meth:`SubscriptionIntents.replay`).
+1. A change writes the user's list of subscriptions together with an intent, in one script.
+2. It updates the channel's list of subscribers.
+3. It deletes the intent.
+
+If a process dies in between, another process completes the change (:meth:`SubscriptionIntents.replay`).
 """
 
 import asyncio
@@ -50,7 +52,7 @@ class SubscriptionIntents:
         return len(left)
 
     async def begin(self, uid: UserId) -> float:
-        """Add a user to the list of users who may have intents; return the timestamp of the addition.
+        """Add a user to the list of users who may have unfinished changes; return the timestamp of the addition.
 
         This has to precede all other writes of a change, so that :meth:`replay` finds the change.
         """
@@ -59,7 +61,7 @@ class SubscriptionIntents:
         return stamp
 
     async def complete(self, uid: UserId, stamp: float) -> None:
-        """Complete all changes of a user whose intents are stored; ``stamp`` is the result of :meth:`begin`."""
+        """Complete all unfinished changes of a user's subscriptions; ``stamp`` is the result of :meth:`begin`."""
         pending = await self._redis.call("HGETALL", keys.intents(uid))
         # Additions first: a walk of the old channel's index during a move has to find all users who have not moved.
         for cid, intent in sorted(pending.items(), key=lambda change: change[1].startswith(b"del")):
@@ -79,8 +81,7 @@ class SubscriptionIntents:
     async def _queue_missed_versions(self, uid: UserId, cid: ChannelId) -> None:
         """Queue the versions of a channel that a subscriber has missed, in order.
 
-        A user who was moved to this channel may have joined at an earlier version than the present one. Later versions
-        are delivered as usual.
+        This concerns a user who was moved to this channel, and joined it at an earlier version than the present one.
         """
         held = await self._redis.call("HGET", keys.user_index(uid), index_field(cid))
         given = parse_subscription(cid, held).seen_version if held else inf

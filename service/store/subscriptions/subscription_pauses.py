@@ -1,7 +1,7 @@
-"""Pauses of subscriptions, by users or because nothing reaches a user.
+"""Pauses of subscriptions, which users request, or which begin when nothing reaches a user.
 
-While a subscription is paused, nothing is queued for it; only the last version before the pause is recorded. The cost
-of a pause does not depend on its length: at its end, one item stands for all versions that were withheld.
+Nothing is queued for a paused subscription; only the last version before the pause is recorded. At the end of the
+pause, one item stands for all versions since then. The cost of a pause therefore does not depend on its length.
 """
 
 import time
@@ -18,9 +18,9 @@ from service.store.delivery.outbox import Outbox
 class ResumeResult(msgspec.Struct, frozen=True):
     """Result of resuming subscriptions.
 
-    ``withheld`` has the number of versions that the pause withheld, by channel. ``missed_matches`` is the number of
-    matches of saved searches during the pause. ``saved_searches_resumed`` states whether the saved searches were paused
-    before.
+    - ``withheld``: number of versions that were not delivered during the pause, by channel.
+    - ``missed_matches``: number of matches of saved searches during the pause.
+    - ``saved_searches_resumed``: True if the saved searches were paused before.
     """
 
     withheld: dict[ChannelId, int]
@@ -38,11 +38,11 @@ class SubscriptionPauses:
     async def pause(
         self, jid: str, cids: Sequence[ChannelId], *, saved_searches: bool = False, automatic: bool = False
     ) -> list[ChannelId]:
-        """Pause subscriptions to these channels, and if ``saved_searches``, all saved searches of the user.
+        """Pause subscriptions to these channels; return those that were not paused before.
 
-        Return the channels that were not paused before. ``automatic`` means that the pause was not requested by the
-        user, but caused by bounced messages. In this case, items in flight are withheld too, and only an automatic
-        resume ends the pause.
+        - ``saved_searches``: pause all saved searches of the user too.
+        - ``automatic``: the pause was caused by bounced messages, not requested by the user. Then messages that are
+          being sent are withheld too, and only an automatic resume ends the pause.
         """
         script_keys = (*_own_keys(jid), keys.in_flight(keys.user_id(jid)))
         mark = "*" if automatic else ""
@@ -52,10 +52,12 @@ class SubscriptionPauses:
     async def resume(
         self, jid: str, cids: Sequence[ChannelId], *, saved_searches: bool = False, automatic: bool = False
     ) -> ResumeResult:
-        """Resume subscriptions to these channels, and if ``saved_searches``, all saved searches of the user.
+        """Resume subscriptions to these channels; return those that were paused.
 
-        One item per channel is queued for all its withheld versions. If ``automatic`` is true, only automatic pauses
-        end. The result contains only channels that were paused.
+        - ``saved_searches``: resume all saved searches of the user too.
+        - ``automatic``: end only pauses that were caused by bounced messages.
+
+        For each channel, one item is queued for all versions since the pause began.
         """
         mark = "*" if automatic else ""
         resumed, unheard, searches_paused = await self._redis.run_script(

@@ -1,10 +1,13 @@
 """Subscriptions of users.
 
-The *user index* lists a user's subscriptions, in the user's slot, and is authoritative. The *channel index* lists the
-subscribers of each channel. A change writes the user index together with an *intent*, a note of what the channel index
-lacks, then updates the channel index, then deletes the intent. After a crash, changes are completed from their intents
-(:mod:`service.store.subscriptions.subscription_intents`). A change is acknowledged when both indexes have it (guarantee
-I5).
+The *user index* lists the subscriptions of each user, and is authoritative. The *channel index* lists the subscribers
+of each channel. A change updates both:
+
+1. It writes the user index, together with an *intent*: a note of what the channel index lacks.
+2. It updates the channel index.
+3. It deletes the intent. Now the change is acknowledged (guarantee I5).
+
+After a crash, changes are completed from their intents (:mod:`service.store.subscriptions.subscription_intents`).
 """
 
 import asyncio
@@ -47,8 +50,10 @@ class Subscriptions:
         """Subscribe a user to a channel, durably; return the subscription and whether it is new.
 
         If the channel has moved, the user is subscribed to its successor. ``max_subscriptions`` is the user's maximum
-        number of subscriptions, unless an admin has set another one for this user; None for no maximum. Raises
-        :class:`LimitReached` if the maximum is reached, and :class:`NotSubscribed` if the channel does not exist.
+        number of subscriptions; None for no maximum. A maximum that an admin has set for this user takes precedence.
+
+        Raises :class:`LimitReached` if the maximum is reached, and :class:`NotSubscribed` if the channel does not
+        exist.
         """
         uid = keys.user_id(jid)
         stamp, floor, channel = await asyncio.gather(
@@ -96,12 +101,9 @@ class Subscriptions:
         await self._intents.complete(uid, await self._intents.begin(uid))
 
     async def _register_user(self, uid: UserId) -> int:
-        """Register a user, and return the number that every ``seq`` (number of a change) of a new user must exceed.
-
-        It is the greatest ``seq`` of recently erased users. If a user returns after erasure, changes from before the
-        erasure may still be repeated late. They have no effect, because their ``seq`` is lower than that of new
-        changes.
-        """
+        """Register a user. Return the number that all change numbers (``seq``) of a new user must exceed."""
+        # It is the greatest seq of recently erased users. If a user returns after erasure, changes from before the
+        # erasure may still be repeated late. They have no effect, because their seq is lower than that of new changes.
         _, floor = await self._redis.call_many([("SADD", keys.USERS, uid), ("GET", keys.SEQ_FLOOR)])
         return int(floor or 0)
 
@@ -115,9 +117,8 @@ class Subscriptions:
     async def move(self, cid: ChannelId, successor: ChannelId, joins_at: int) -> None:
         """Turn all subscriptions to a channel into subscriptions to its successor.
 
-        The subscribers join at the successor's version ``joins_at``: every later version is queued once for each of
-        them. A subscription keeps its number, and queued items stay queued. The call is idempotent and has to be
-        repeated after a crash.
+        Every version of the successor after ``joins_at`` is queued once for each subscriber. A subscription keeps its
+        number, and queued items stay queued. If the process crashes during the call, the call has to be repeated.
         """
         async for entries in self._index.pages(cid):
             for first in range(0, len(entries), _CONCURRENT_MOVES):
@@ -134,9 +135,9 @@ class Subscriptions:
     async def of_user(self, jid: str) -> list[Subscription]:
         """Return a user's subscriptions, sorted by number.
 
-        Before an empty list is returned, the store's identity is verified. Raises :class:`StoreIdentityMismatch` if
-        data was lost.
+        Raises :class:`StoreIdentityMismatch` if the store has lost data.
         """
+        # The store's identity is verified before an empty list is returned.
         held = await self._redis.call("HGETALL", keys.user_index(keys.user_id(jid)))
         if not held:
             await self._identity.verify()

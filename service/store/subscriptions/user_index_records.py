@@ -1,9 +1,9 @@
-"""Records of the user index, the list of a user's subscriptions in Redis, as scripts write them.
+"""Records of a user's subscriptions, as scripts write them to Redis.
 
-A record has these parts, in the format that ``scripts/user_index.lua`` documents:
+A record has these parts (format: ``scripts/user_index.lua``):
 
 - the number of the subscription
-- the ``seq`` of the user's last change of the subscription
+- the number (``seq``) of the user's last change of it
 - the last version that was queued for it
 - the time when it began
 - if it is paused, the last version before the pause
@@ -27,10 +27,8 @@ def parse_subscription(cid: ChannelId, record: bytes) -> Subscription:
 
 
 def encode_timestamp(at_s: float) -> str:
-    """Return a time (Unix s) as 6 characters of base64.
-
-    In decimal digits, it would take 10 characters, which costs Redis 32 bytes more per user.
-    """
+    """Return a time (Unix s) as 6 characters of base64."""
+    # In decimal digits, it would take 10 characters, which costs Redis 32 bytes more per user.
     return urlsafe_b64encode(int(at_s).to_bytes(4)).decode().rstrip("=")
 
 
