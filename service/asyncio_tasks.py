@@ -1,7 +1,7 @@
-"""Asyncio tasks: running them until one ends or the process has to stop, and cancelling them.
+"""Asyncio tasks: how to run them until one ends or the process has to stop, and how to cancel them.
 
-:class:`BackgroundTasks` are tasks that no caller awaits: their exceptions are logged, and they are cancelled together.
-:func:`retry_while_unavailable` repeats work that the store has refused because it was unavailable.
+- :class:`BackgroundTasks` are tasks that no caller awaits. Exceptions are logged, and all tasks are cancelled together.
+- :func:`retry_while_unavailable` repeats work that failed because the store was unavailable.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ async def run_until_stopped(work: Coroutine[Any, Any, None]) -> None:
 
 
 async def run_until_one_ends(*coroutines: Coroutine[Any, Any, Any]) -> None:
-    """Run coroutines concurrently until one ends; then cancel the others, the last one first, and wait for them.
+    """Run coroutines concurrently until one ends. Then cancel the others, the last one first, and wait for them.
 
     Raises the exception of the coroutine that ended first, if any.
     """
@@ -50,11 +50,11 @@ async def run_until_one_ends(*coroutines: Coroutine[Any, Any, Any]) -> None:
 
 
 async def cancel_and_wait(*tasks: "asyncio.Task[Any]") -> None:
-    """Cancel tasks one after the other, and wait until all have ended; their results are ignored.
+    """Cancel tasks one after the other, and wait until all have ended. The results of the tasks are ignored.
 
-    If the caller is cancelled in the meantime, the tasks are still cancelled and awaited before CancelledError is
-    raised; otherwise they would go on without an owner.
+    If the caller is cancelled in the meantime, it still waits for the tasks before CancelledError is raised.
     """
+    # Otherwise the tasks would go on without an owner.
     is_cancelled = False
     for task in tasks:
         while not task.done():
@@ -120,7 +120,7 @@ _T = TypeVar("_T")
 
 
 async def retry_while_unavailable(work: Callable[[], Awaitable[_T]], *, logs_reason: bool = False) -> _T:
-    """Await ``work()`` and return its result; retry while it raises StoreUnavailable.
+    """Await ``work()`` and return its result. Retry while it raises StoreUnavailable.
 
     With ``logs_reason``, the reason why the store is unavailable is logged.
     """

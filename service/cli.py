@@ -363,11 +363,11 @@ def _use_store(
 ) -> _Result:
     """Run ``use`` with the settings of one Coronet, and return its result.
 
-    With ``state``, the settings are those of the ``coronet up`` that has this state directory. If that ``coronet up``
-    is not running, its private Redis is started for the call. If it is running and ``must_be_stopped`` is true,
-    :class:`service.errors.UserError` is raised.
+    - With ``state``, the settings are those of the ``coronet up`` that has this state directory. If it is not running,
+      its private Redis is started for the call.
+    - Without ``state``, the settings are those of this process, with ``config`` as settings file.
 
-    Without ``state``, the settings are those of this process, with ``config`` as settings file.
+    Raises :class:`service.errors.UserError` if the ``coronet up`` is running and ``must_be_stopped`` is true.
     """
     from service import settings  # noqa: PLC0415 - see module docstring
     from service.embedded.private_redis import PrivateRedis  # noqa: PLC0415 - same
@@ -407,8 +407,8 @@ def _run_programs(
 ) -> None:
     """Run the programs ``names`` in this process until SIGTERM or SIGINT.
 
-    ``config`` is the settings file; None stands for the file in ``CORONET_CONFIG``, if any. ``new_loop`` creates the
-    event loop; None stands for asyncio's own.
+    - ``config``: the settings file; None stands for the file in ``CORONET_CONFIG``, if any.
+    - ``new_loop``: function that creates the event loop; None stands for asyncio's own.
     """
     from service import settings  # noqa: PLC0415 - see module docstring
     from service.asyncio_tasks import run_until_stopped  # noqa: PLC0415 - same

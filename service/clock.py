@@ -1,9 +1,10 @@
 """The clock interface: monotonic time for durations, wall time for dates.
 
-Leases, timers and measurements use ``monotonic_s``, which is not affected by adjustments of the system time.
+- ``monotonic_s`` is for leases, timers and measurements. Adjustments of the system time do not affect it.
+- ``wall_s`` (Unix time) is only for dates that are stored or shown, for example in messages and HTTP headers.
 
-``wall_s`` (Unix time) is only for dates that are stored or shown, for example in messages and HTTP headers. The clocks
-of workers' machines may differ, so workers use the clock of the Redis server as wall time (:class:`FleetClock`).
+The clocks of workers' machines may differ. Workers therefore use the clock of the Redis server as wall time
+(:class:`FleetClock`).
 """
 
 import time
@@ -11,7 +12,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """The source of time for packages that do I/O; pure packages get times as arguments."""
+    """The source of time for code that does I/O. Pure packages (without clock and I/O) get times as arguments."""
 
     def monotonic_s(self) -> float:
         """Return the seconds since an arbitrary fixed instant; the value never decreases."""
@@ -51,7 +52,7 @@ class FleetClock(SystemClock):
     def set_wall(self, wall_s: float, at_monotonic_s: float) -> None:
         """Set the Unix time by a measurement of the Redis server's clock.
 
-        ``wall_s`` is the Unix time in seconds that the server returned. ``at_monotonic_s`` is the result of
-        :meth:`monotonic_s` at that instant.
+        - ``wall_s``: the Unix time in seconds that the server returned.
+        - ``at_monotonic_s``: the value of :meth:`monotonic_s` at that instant.
         """
         self._ahead_s = wall_s - at_monotonic_s

@@ -1,10 +1,13 @@
-"""The hierarchy of the errors that Coronet raises on purpose, ordered by responsibility.
+"""The errors that Coronet raises on purpose, as a hierarchy ordered by responsibility.
 
-It has three branches: :class:`UserError` (the request must change), :class:`PublisherError` (the same request may work
-later) and :class:`OperationalError` (Coronet or its infrastructure failed, and the caller can retry).
+It has three branches:
 
-Between processes, errors are sent as :class:`Fault`, which :func:`to_fault` and :func:`from_fault` convert. The package
-that uses a driver translates the driver's errors. Bugs (``TypeError`` …) propagate.
+- :class:`UserError`: the request must change.
+- :class:`PublisherError`: the same request may work later.
+- :class:`OperationalError`: Coronet or its infrastructure failed, and the caller can retry.
+
+Between processes, errors are sent as :class:`Fault`; :func:`to_fault` and :func:`from_fault` convert them. The package
+that uses a driver translates the driver's errors. Bugs (``TypeError`` …) are not caught.
 """
 
 from collections.abc import Mapping
@@ -19,8 +22,10 @@ Values = Mapping[str, str | int]
 class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
     """An error in a form that can be sent to another process.
 
-    ``code`` identifies the error's class, ``detail`` is its text, and ``status`` the HTTP status of a
-    :class:`BadStatus`. ``sentence`` and ``values`` are set if ``detail`` was formatted from them.
+    - ``code``: identifies the error's class.
+    - ``detail``: the error's text.
+    - ``status``: the HTTP status of a :class:`BadStatus`.
+    - ``sentence``, ``values``: what ``detail`` was formatted from, if it was.
     """
 
     code: str
@@ -46,7 +51,7 @@ class CoronetError(Exception):
     def __init__(self, sentence: str = "", /, **values: str | int) -> None:
         """Format the English ``sentence`` with ``values``, and store both so that the bot can translate the sentence.
 
-        Integers get thousands separators. Without values the sentence is used unchanged.
+        Integers get thousands separators. Without values, the sentence is used unchanged.
         """
         formatted = {name: f"{value:,}" if isinstance(value, int) else value for name, value in values.items()}
         super().__init__(sentence.format(**formatted) if values else sentence)
@@ -71,13 +76,13 @@ class NotSubscribed(UserError, code="not-subscribed"):
 
 
 class LimitReached(UserError, code="limit-reached"):
-    """A user has used up a limit, or the requests to a publisher's site have reached the permitted rate."""
+    """A user has used up a limit, or requests to a publisher's site have reached their maximum rate."""
 
 
 class RequestsPaused(LimitReached, code="requests-paused"):
     """Requests to a channel or a site are paused for ``paused_s`` more seconds.
 
-    Its publisher or an admin has requested this.
+    The publisher or an admin has requested this.
     """
 
     def __init__(self, message: str = "", *, paused_s: float = 0.0) -> None:
@@ -91,11 +96,11 @@ class HostBlocked(UserError, code="host-blocked"):
 
 
 class BadKey(UserError, code="bad-key"):
-    """The text is no identifier key or key-group label (CLASH), or does not have the number of bits of this store."""
+    """The text is no identifier key or key-group label (CLASH), or has the wrong number of bits for this store."""
 
 
 class UnknownKeyspace(UserError, code="unknown-keyspace"):
-    """The keyspace number is outside this store's range."""
+    """The number of the keyspace (a part of the store of subscriptions) is outside this store's range."""
 
 
 class NotFound(UserError, code="no-such-thing"):
@@ -140,8 +145,9 @@ class BadStatus(FetchError, code="bad-status"):
     def __init__(self, message: str, *, status: int = 0, retry_after_s: float | None = None, url: str = "") -> None:
         """Create the error.
 
-        ``retry_after_s`` is the value of the header ``Retry-After`` in seconds, None if there is none. ``url`` is the
-        URL of the response, which may be the target of a redirect; "" if it is unknown.
+        - ``status``: the HTTP status.
+        - ``retry_after_s``: the value of the header ``Retry-After`` in seconds; None if there is none.
+        - ``url``: the URL of the response, which may be the target of a redirect; "" if it is unknown.
         """
         super().__init__(message)
         self.url = url
@@ -206,15 +212,15 @@ class NoWorker(OperationalError, code="no-worker"):
 
 
 class AssignmentPending(OperationalError, code="not-settled"):
-    """The channel has no polling assignment yet: it is new, or the ring's membership just changed."""
+    """No worker polls the channel yet, because the channel is new or the set of workers has just changed."""
 
 
 class LeaseLost(OperationalError, code="lease-lost"):
-    """A write was rejected, because this process no longer has the required lease or epoch."""
+    """A write was rejected, because this process no longer has the lease (temporary right) that it needs."""
 
 
 class StaleVersion(OperationalError, code="stale-version"):
-    """The channel has a newer version than the one on which a delta is based."""
+    """The channel has a newer version than the one on which a delta (a set of changes) is based."""
 
     def __init__(self, message: str, *, current: int = 0) -> None:
         """Create the error; ``current`` is the channel's version in the store."""
@@ -223,19 +229,22 @@ class StaleVersion(OperationalError, code="stale-version"):
 
 
 class MoveRefused(OperationalError, code="step-refused"):
-    """A key group cannot be split, merged or moved as requested, perhaps because another move is in progress."""
+    """A key group (a range of keys, CLASH) cannot be split, merged or moved as requested.
+
+    Another move may be in progress.
+    """
 
 
 class BadStrategy(OperationalError, code="bad-strategy"):
-    """A strategy of partial lookup has an invalid parameter, or a server received a message of another strategy."""
+    """A partial lookup's strategy has an invalid parameter, or a server received a message of another strategy."""
 
 
 class CellsUnavailable(OperationalError, code="cells-lost"):
-    """Cells of a discovery matrix changed or disappeared too often during a registration or query."""
+    """Cells of the search directory changed or disappeared too often during a registration or query."""
 
 
 class KeyGroupMoving(StoreUnavailable, code="groups-moving"):
-    """A lookup of a key's keyspace was redirected too often because its key group (CLASH) keeps moving."""
+    """A lookup was redirected too often, because its key group (a range of keys, CLASH) keeps moving."""
 
 
 class UploadRefused(OperationalError, code="upload-refused"):
@@ -249,7 +258,7 @@ class PeerUnreachable(OperationalError, code="peer-silent"):
 class PeerProtocolError(OperationalError, code="peer-refused"):
     """Another worker sent an invalid message.
 
-    It is malformed, too large or unauthenticated, or it contains Bloom filters of another size than this worker's.
+    The message is malformed, too large or unauthenticated, or its Bloom filters have another size than this worker's.
     """
 
     def __init__(self, message: str, *, reason: str = "") -> None:
@@ -259,13 +268,13 @@ class PeerProtocolError(OperationalError, code="peer-refused"):
 
 
 def to_fault(error: CoronetError) -> Fault:
-    """Convert an error to its serializable form."""
+    """Convert an error to the form in which it is sent to another process."""
     status = error.status if isinstance(error, BadStatus) else 0
     return Fault(error.code, str(error), status, error.sentence if error.values else "", dict(error.values))
 
 
 def from_fault(fault: Fault) -> CoronetError:
-    """Convert a fault back to an error; an unknown code becomes :class:`CoronetError`."""
+    """Convert an error from another process back to an exception; an unknown code becomes :class:`CoronetError`."""
     if fault.code == BadStatus.code:
         return BadStatus(fault.detail, status=fault.status)
     error_class = _CLASSES_BY_CODE.get(fault.code, CoronetError)

@@ -1,8 +1,7 @@
 """A process that runs the programs worker, bot and console, alone or together, in one event loop.
 
-The programs of a process share one store, one health server and one set of metrics. If a program ends unexpectedly, the
-others are stopped as well and the process fails, so that a service manager restarts all of them: a process never runs
-with a program missing.
+The programs share one store, one health server and one set of metrics. If a program ends unexpectedly, the process
+stops the others and fails. A service manager then restarts all of them, so a process never runs with a program missing.
 """
 
 import abc
@@ -80,9 +79,10 @@ class HostedProgram(abc.ABC):
 def find_programs(*names: str) -> list[type[HostedProgram]]:
     """Return the classes of the programs with these names: worker, bot or console.
 
-    The classes are found through entry points of the installed package, because ``service`` must not import ``workers``
-    and ``bots``. Raises :class:`OperationalError` if a program is not installed.
+    Raises :class:`OperationalError` if a program is not installed.
     """
+    # The classes are found through entry points of the installed package, because this package must not import workers
+    # and bots.
     found = {each.name: each for each in entry_points(group="coronet.hosted_programs")}
     if missing := ", ".join(name for name in names if name not in found):
         raise OperationalError(f"This installation has no program {missing}: reinstall Coronet.")
@@ -149,12 +149,14 @@ def _raise_failure(task: "asyncio.Task[None]") -> None:
 def configure_memory() -> None:
     """Configure garbage collection and the memory allocator of this process for tens of thousands of channels.
 
-    Garbage collection traverses the channels' state, which has no reference cycles. At Python's default threshold of
-    700 new objects, this takes a quarter of a busy worker's time, so the threshold is raised.
-
-    glibc allocates large blocks as separate mappings. It raises the size from which on it does so whenever such a block
-    is freed. Later blocks would then come from the heap and leave holes in it, so this size is fixed.
+    - Garbage collection runs less often than by default.
+    - The size from which on glibc allocates memory blocks as separate mappings is fixed.
     """
+    # Garbage collection traverses the channels' state, which has no reference cycles. At Python's default threshold of
+    # 700 new objects, this takes a quarter of a busy worker's time.
+    #
+    # glibc raises the size for separate mappings whenever such a block is freed. Later blocks would then come from the
+    # heap and leave holes in it.
     gc.set_threshold(*_GC_THRESHOLDS)
     libc = ctypes.CDLL(None)
     if hasattr(libc, "mallopt"):

@@ -1,8 +1,9 @@
 """Immutable value types shared by all programs: feeds, pages, entries, changes, channels, subscriptions, nodes.
 
-Times are Unix seconds (float) unless the name says otherwise. A type is excluded from garbage collection (``gc=False``)
-if a worker holds tens of thousands of its instances, and they cannot be part of a reference cycle. Each instance is
-then 16 bytes smaller, and garbage collections do not visit it.
+Times are Unix seconds (float) unless the name says otherwise.
+
+Some types are excluded from garbage collection (``gc=False``). Workers hold tens of thousands of their instances, which
+cannot be part of a reference cycle. Each instance is then 16 bytes smaller, and garbage collections do not visit it.
 """
 
 import hashlib
@@ -21,10 +22,10 @@ UserId = str
 
 
 class ParsedEntry(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One entry of a feed document, before Coronet identifies and sanitises it; the length of texts is limited.
+    """One entry of a feed document, before it is identified and sanitised. The length of texts is limited.
 
-    ``summary`` and ``content`` may contain the publisher's unsanitised HTML; ``published`` and ``updated`` are Unix
-    seconds, or None if absent or invalid.
+    - ``summary``, ``content``: may contain the publisher's unsanitised HTML.
+    - ``published``, ``updated``: Unix seconds, or None if absent or invalid.
     """
 
     id: str = ""
@@ -40,13 +41,13 @@ class ParsedEntry(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class PollingHints(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """The polling frequency that a publisher requests, in the feed document and in the HTTP response with it.
+    """The polling frequency that a publisher requests, in a feed document and its HTTP response.
 
-    - ``ttl_s`` is RSS's ``ttl``.
-    - ``update_period_s`` is the syndication module's ``updatePeriod`` divided by its ``updateFrequency``.
-    - ``skip_hours`` are hours of the day (0 to 23, UTC) without updates.
-    - ``skip_days`` are days of the week (0 is Monday, UTC) without updates.
-    - ``max_age_s`` is the time in seconds for which the HTTP response is fresh (RFC 9111).
+    - ``ttl_s``: RSS's ``ttl``, in seconds.
+    - ``update_period_s``: the syndication module's ``updatePeriod`` divided by its ``updateFrequency``, in seconds.
+    - ``skip_hours``: hours of the day (0 to 23, UTC) without updates.
+    - ``skip_days``: days of the week (0 is Monday, UTC) without updates.
+    - ``max_age_s``: the time in seconds for which the HTTP response is fresh (RFC 9111).
     """
 
     ttl_s: float | None = None
@@ -69,11 +70,11 @@ class FeedMetadata(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 class ParsedFeed(msgspec.Struct, frozen=True, omit_defaults=True):
     """A parsed feed document with at most 500 entries, in document order. All URLs are absolute.
 
-    - ``hubs`` are the WebSub hubs that the document names.
-    - ``topic`` is the document's own URL, as the document states it.
-    - ``older_url`` is the URL of the next document with older entries (RFC 5005 §3 and §4).
-    - ``element_hashes``, if requested, has one hash for each entry in document order. It includes the entries that are
-      omitted from ``entries`` because they are unchanged since the channel's last document.
+    - ``hubs``: the WebSub hubs that the document names.
+    - ``topic``: the document's own URL, as the document states it.
+    - ``older_url``: the URL of the next document with older entries (RFC 5005 §3 and §4).
+    - ``element_hashes``: one hash for each entry of the document, if requested. Also for entries that ``entries`` omits
+      because they are unchanged since the channel's last document.
     """
 
     title: str = ""
@@ -103,9 +104,9 @@ class ParsedPage(msgspec.Struct, frozen=True, omit_defaults=True):
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     """One entry as stored and delivered, sanitised to plain text of limited length.
 
-    - ``key`` is its identity within the channel (see ``service.feeds.entries.entry_identity``).
-    - ``summary`` is plain text of at most 600 characters.
-    - ``link`` is an absolute http(s) URL, or empty.
+    - ``key``: its identity within the channel (:mod:`service.feeds.entries.entry_identity`).
+    - ``summary``: plain text of at most 600 characters.
+    - ``link``: an absolute http(s) URL, or empty.
     """
 
     key: str
@@ -118,14 +119,13 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Change(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One difference between two versions of a channel (Corona §3.4).
+    """One difference between two versions of a channel, a feed or page (Corona §3.4).
 
-    In a feed, ``entry`` is the new or edited entry. A replacement is an edit of an entry from an earlier version.
-
-    In a page, ``entry`` contains the changed block. ``line`` is the number (from 1) of the block's first line in the
-    new version; for an omission, in the old version.
-
-    ``before`` is the text that a replacement replaced, shortened.
+    - ``kind``: addition, omission or replacement. In a feed, a replacement is an edit of an earlier entry.
+    - ``entry``: in a feed, the new or edited entry; in a page, the changed block of text.
+    - ``line``: only in a page, the number (from 1) of the block's first line in the new version. For an omission, it is
+      the number in the old version.
+    - ``before``: the text that a replacement has replaced, shortened.
     """
 
     kind: Literal["addition", "omission", "replacement"]
@@ -144,7 +144,7 @@ class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
     - ``moved``: the channel is polled at another URL from now on. ``detail`` is the new URL.
     - ``quarantined``: the channel's documents exceed the parser's limits.
 
-    For other kinds than ``moved``, ``detail`` is one sentence for people.
+    For kinds other than ``moved``, ``detail`` is one sentence for people.
     """
 
     kind: Literal["dead", "back", "moved", "quarantined"]
@@ -154,10 +154,10 @@ class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
 class Delta(msgspec.Struct, frozen=True, omit_defaults=True):
     """The changes between two versions of a channel, oldest entry first.
 
-    - ``base_version`` and ``version`` are the two versions. ``version`` is 0 until the channel's owner assigns one.
-    - ``initial`` states that this is the first snapshot of a channel. Its entries are never delivered as news.
-    - ``detected_s`` is the time of the poll that found the changes.
-    - ``notice`` is a notification about the channel's state, or None. A delta with a notice has no changes.
+    - ``base_version``, ``version``: the two versions. ``version`` is 0 until the channel's owner assigns one.
+    - ``initial``: whether this is the first snapshot of a channel. Its entries are never delivered as news.
+    - ``detected_s``: the time of the poll that found the changes.
+    - ``notice``: a notification about the channel's state, or None. A delta with a notice has no changes.
     """
 
     channel: ChannelId
@@ -185,15 +185,14 @@ class Validators(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 class Channel(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A URL that Coronet monitors, as a feed or as a page.
 
-    - ``private`` states that the publisher's address was not public when the channel was created. Only the settings
-      ``allowed_networks`` and ``allow_private`` permit such channels. All others are fetched from public addresses
-      only.
-    - ``listed`` states that an admin wants the channel polled even without subscribers.
-    - ``dormant`` states that no node polls the channel. When polling resumes, the first content found is recorded
-      without notifications.
-    - ``condition`` is the state in the last notice to subscribers; it is empty if the channel works.
-    - ``moved_to`` is the id of the channel that replaces this one.
-    - ``language`` is the publisher's unvalidated language tag, such as ``en-GB``.
+    - ``private``: whether the publisher's address was not public when the channel was created. Only the settings
+      ``allowed_networks`` and ``allow_private`` permit this. All other channels are fetched from public addresses only.
+    - ``listed``: whether an admin wants the channel polled even without subscribers.
+    - ``dormant``: whether no node polls the channel. When polling resumes, the first content found is recorded without
+      notifications.
+    - ``condition``: the state in the last notice to subscribers; empty if the channel works.
+    - ``moved_to``: the id of the channel that replaces this one.
+    - ``language``: the publisher's unvalidated language tag, such as ``en-GB``.
     """
 
     id: ChannelId
@@ -214,12 +213,11 @@ class Channel(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 class Subscription(msgspec.Struct, frozen=True, omit_defaults=True):
     """One user's subscription to one channel.
 
-    - ``number`` is the short id shown to this user (``#3``).
-    - ``seq`` orders this user's subscribe and unsubscribe operations on the channel.
-    - ``seen_version`` is the last version that was queued in the user's outbox. At first, it is the channel's version
-      at the time of the subscription.
-    - ``paused_version`` is the last version that is delivered while the subscription is paused; later ones are
-      withheld.
+    - ``number``: the short id shown to this user (``#3``).
+    - ``seq``: the order of this user's subscribe and unsubscribe operations on the channel.
+    - ``seen_version``: the last version of the channel that was queued for the user. At first, it is the version at the
+      time of the subscription.
+    - ``paused_version``: the last version that is delivered while the subscription is paused. Later ones are withheld.
     """
 
     channel: ChannelId
@@ -231,10 +229,11 @@ class Subscription(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class PollResult(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """The result of one poll of a channel by ``node`` at ``at_s`` (Unix s).
+    """The result of one poll of a channel.
 
-    ``outcome`` is ``new``, ``unchanged``, or the code of an error (:mod:`service.errors`). ``took_s`` is the duration
-    of the poll in seconds.
+    - ``node``, ``at_s``: the node that polled, and the time (Unix s).
+    - ``outcome``: ``new``, ``unchanged``, or the code of an error (:mod:`service.errors`).
+    - ``took_s``: the duration of the poll in seconds.
     """
 
     node: NodeId
@@ -247,10 +246,10 @@ class PollResult(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class NodeInfo(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A worker's node in the ring, the list of nodes with a valid lease.
+    """A worker's node in the ring, the list of live nodes.
 
-    ``epoch`` increases with every join of a node to the fleet. ``process`` is the unique name of this run of the worker
-    process; "" if it is unknown.
+    - ``epoch``: increases with every join of a node to the fleet.
+    - ``process``: the unique name of this run of the worker process; "" if it is unknown.
     """
 
     id: NodeId

@@ -28,7 +28,7 @@ def open_private(path: Path) -> Iterator[IO[bytes]]:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write ``text`` to ``path`` atomically with mode 0600; a crash leaves the old file or the new one."""
+    """Write ``text`` to ``path`` with mode 0600, atomically: a crash leaves the old file or the new one."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with open_private(path) as file:
         file.write(text.encode())
@@ -47,7 +47,7 @@ def ensure_secret_file(directory: Path, name: str) -> Path:
 
 @contextmanager
 def lock_file(path: Path) -> Iterator[None]:
-    """Hold the lock of the file at ``path`` until the context ends; wait first until no other process holds it."""
+    """Wait until no other process holds the lock of the file at ``path``, and hold it until the context ends."""
     lock = os.open(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)

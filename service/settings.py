@@ -1,4 +1,4 @@
-"""The settings of all programs, and their loading from arguments, environment, secret files and a TOML file.
+"""The settings of all programs, and how they are loaded.
 
 Each setting is taken from the first of these sources that has it:
 
@@ -307,8 +307,7 @@ class Settings(BaseModel):
     def policy(self) -> FleetPolicy:
         """Return the polling policy (goal, intervals and limits) with which a new fleet starts.
 
-        Admins can later replace a part of it, the goal and its parameters (``objective``); their choice is kept in the
-        store.
+        Admins can later replace the goal and its parameters (``objective``). Their choice is kept in the store.
         """
         return FleetPolicy(
             poll_interval_s=self.poll_interval_s,
@@ -358,7 +357,7 @@ def _toml(environ: Mapping[str, str]) -> dict[str, object]:
 
 
 def _with_secret_files(values: dict[str, object], folder: Path) -> dict[str, object]:
-    """Return the values of a settings file, with the values that it keeps in secret files.
+    """Return the values of a settings file, including those that are kept in secret files.
 
     A key ``NAME_file`` is the path of a file with the value of the setting ``NAME``. A relative path is relative to
     ``folder``. Raises ``OSError``.
@@ -396,7 +395,7 @@ def _files(environ: Mapping[str, str]) -> dict[str, object]:
 
 
 def environment(config: Path | None = None) -> dict[str, str]:
-    """Return the environment variables of this process, with ``config`` as the TOML file unless it is None."""
+    """Return the environment variables of this process; ``config`` replaces the TOML file in them unless it is None."""
     return {**os.environ, "CORONET_CONFIG": str(config)} if config is not None else dict(os.environ)
 
 
@@ -420,7 +419,7 @@ def _layers(environ: Mapping[str, str], arguments: Mapping[str, object]) -> list
 
 
 def load(environ: Mapping[str, str] = os.environ, **arguments: object) -> Settings:
-    """Return the effective settings from environment variables; ``arguments`` override the values from ``environ``.
+    """Return the settings from environment variables and ``arguments``; arguments take precedence.
 
     Raises :class:`SettingsInvalid`, whose text names every invalid setting and its source.
     """
@@ -428,7 +427,7 @@ def load(environ: Mapping[str, str] = os.environ, **arguments: object) -> Settin
 
 
 def load_with_origins(environ: Mapping[str, str] = os.environ, **arguments: object) -> tuple[Settings, dict[str, str]]:
-    """Return (the effective settings as :func:`load` does, the name of the source of each setting's value)."""
+    """Return (the settings that :func:`load` returns, the name of the source of each setting's value)."""
     merged: dict[str, Any] = {}
     origins = dict.fromkeys(Settings.model_fields, "default")
     for source, values in _layers(environ, arguments):
@@ -454,10 +453,10 @@ def is_tracing_enabled(environ: Mapping[str, str] = os.environ) -> bool:
 
 
 def read_notify_socket(environ: Mapping[str, str] = os.environ) -> tuple[str, float]:
-    """Return the address of systemd's notification socket, and the watchdog's timeout in seconds (sd_notify(3)).
+    """Return systemd's notification socket and the timeout of its watchdog in seconds (sd_notify(3)).
 
-    The address is "" if systemd did not start this process; an abstract address begins with a zero byte. The timeout is
-    infinite if the unit has no watchdog.
+    - Address of the socket: "" if systemd did not start this process. An abstract address begins with a zero byte.
+    - Timeout: infinite if the unit has no watchdog.
     """
     address = environ.get("NOTIFY_SOCKET", "")
     if address.startswith("@"):

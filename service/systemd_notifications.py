@@ -1,8 +1,10 @@
-"""Notifications to the service manager that started this process: the protocol of sd_notify(3) of systemd.
+"""Notifications to systemd, if it started this process, by the protocol of sd_notify(3).
 
-systemd passes the address of a datagram socket in ``NOTIFY_SOCKET``. With ``Type=notify``, a unit counts as started
-when ``READY=1`` arrives. With ``WatchdogSec=``, systemd restarts a unit that does not send ``WATCHDOG=1`` in time; the
-event loop sends it, so that a loop that hangs is restarted. Without ``NOTIFY_SOCKET``, nothing is sent.
+systemd passes the address of a socket in ``NOTIFY_SOCKET``. Without it, nothing is sent.
+
+- ``READY=1`` states that the process has started (``Type=notify``).
+- ``WATCHDOG=1`` states that it still works (``WatchdogSec=``). If it does not arrive in time, systemd restarts the
+  unit. The event loop sends it, so that a loop that hangs is restarted.
 """
 
 import asyncio
@@ -36,7 +38,7 @@ class SystemdNotifier:
 
     @contextlib.asynccontextmanager
     async def notifying(self, check_ready: ReadinessCheck) -> AsyncIterator[None]:
-        """Send the state of the process inside this context, and announce its end when the context ends.
+        """Send the state of the process during this context, and announce the end of the process when the context ends.
 
         ``check_ready`` raises a :class:`CoronetError` with the reason while the process cannot do its work.
         """
@@ -53,7 +55,7 @@ class SystemdNotifier:
     async def _send_signals(self) -> None:
         """Send watchdog signals until cancelled.
 
-        Until the process is ready, each signal also extends the start timeout of its unit.
+        Until the process is ready, each signal also extends the unit's start timeout.
         """
         while True:
             extension = () if self._is_ready else (f"EXTEND_TIMEOUT_USEC={_START_EXTENSION_S}000000",)

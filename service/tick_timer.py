@@ -1,7 +1,7 @@
 """The timer that wakes up all periodic tasks of a process together.
 
-Each wake-up takes 0.2 to 0.5 ms of processor time, which is most of the cost of a process that has nothing to do. Tasks
-that wake up at the same tick share this cost, and their commands to the store share round trips.
+Tasks that wake up together share the cost of the wake-up, and their commands to the store share round trips. A wake-up
+takes 0.2 to 0.5 ms of processor time, most of the cost of a process that has nothing to do.
 """
 
 import asyncio
@@ -42,10 +42,9 @@ class TickTimer:
             self._tick()
 
     async def sleep(self, interval_s: float = 0.0) -> None:
-        """Wait for the next tick whose number is a multiple of n = ``interval_s`` / (seconds per tick).
+        """Wait for the next tick that all tasks with this interval share; 0.0 waits for the next tick.
 
-        n is rounded to a whole number of at least 1, so an interval of 0.0 waits for the next tick. Tasks with the same
-        interval wake up at the same ticks.
+        The interval is rounded to n ticks, at least one. The shared ticks are those whose number is a multiple of n.
         """
         ticks = max(1, round(interval_s / self.interval_s))
         awake: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -67,8 +66,9 @@ class TickTimer:
 def create_tick_timer(settings: Settings) -> TickTimer:
     """Return a timer for all periodic tasks of a process.
 
-    Leases are renewed at each tick, so there are at least three ticks in the duration of a lease (``lease_ttl_s``). The
-    maintenance interval is a whole number of ticks, at least four.
+    - There are at least three ticks in the duration of a lease (``lease_ttl_s``), because leases are renewed at each
+      tick.
+    - The maintenance interval is a whole number of ticks, at least four.
     """
     interval_s = settings.maintenance_interval_s
     most = min(_LONGEST_INTERVAL_S, interval_s / _TICKS_PER_MAINTENANCE, settings.lease_ttl_s / _TICKS_PER_LEASE)

@@ -1,8 +1,10 @@
-"""AV-pairs (attribute and value), of which content names and queries consist (Gao & Steenkiste §II.A).
+"""AV-pairs: an attribute with a value, such as ``tag=python`` (Gao & Steenkiste §II.A).
 
-Each AV-pair has one canonical text: two pairs are equal if and only if their texts are equal. An *orthogonal* attribute
-is meaningful by itself: ``tag=python``. A *dependent* attribute is meaningful only with its parent, and is hashed
-together with it: ``region=gb of lang=en``.
+Channels and entries are described by AV-pairs, and queries consist of them. Two pairs are equal if and only if their
+texts are equal.
+
+- An *orthogonal* attribute is meaningful by itself: ``tag=python``.
+- A *dependent* attribute is meaningful only with its parent, and is hashed together with it: ``region=gb of lang=en``.
 """
 
 import re
@@ -47,12 +49,14 @@ _VERSION = re.compile(r"[0-9][0-9a-z.+-]{0,19}")
 
 
 class Attribute(msgspec.Struct, frozen=True):
-    """An attribute of content names.
+    """An attribute that channels or entries can have, such as ``tag`` or ``lang``.
 
-    ``meaning`` describes the attribute to users. ``kinds`` are the kinds of content that can have the attribute.
-    ``parent`` is the name of the attribute on which it depends; "" if it depends on none. If ``single`` is true, a
-    content name has at most one value of the attribute. ``normalize`` converts a value as people write it to its
-    canonical form, or raises :class:`BadQuery`.
+    - ``meaning``: its description for users.
+    - ``kinds``: the kinds of content (channel, entry) that can have it.
+    - ``parent``: the name of the attribute on which it depends; "" if it depends on none.
+    - ``single``: whether a channel or entry has at most one value of it.
+    - ``normalize``: function that returns the canonical form of a value as people write it, or raises
+      :class:`BadQuery`.
     """
 
     name: str
@@ -64,10 +68,11 @@ class Attribute(msgspec.Struct, frozen=True):
 
 
 def make_pair(attribute: str, value: str, *, parent: Pair = "") -> Pair:
-    """Return the AV-pair (``attribute=value``) for an attribute's name and a value as people write it.
+    """Return the AV-pair ``attribute=value`` for a value as people write it.
 
-    ``parent`` is the AV-pair on which a dependent attribute depends. Raises :class:`BadQuery`, whose text states the
-    valid values, for an unknown attribute or an invalid value.
+    ``attribute`` is the name of an attribute. If it depends on another one, ``parent`` is the AV-pair of the other.
+
+    Raises :class:`BadQuery` for an unknown attribute or an invalid value. The error's text states the valid values.
     """
     known = ATTRIBUTES.get(attribute)
     if known is None:
@@ -82,7 +87,7 @@ def make_pair(attribute: str, value: str, *, parent: Pair = "") -> Pair:
 
 
 def attribute_of(text: Pair) -> str:
-    """Return the name of the attribute of the AV-pair ``text``: ``region`` for ``region=gb of lang=en``."""
+    """Return the name of an AV-pair's attribute: ``region`` for ``region=gb of lang=en``."""
     return text.partition("=")[0]
 
 

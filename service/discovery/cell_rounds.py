@@ -1,12 +1,14 @@
-"""Protocols that send commands to the cells of a matrix in rounds, among them the protocol that finds a matrix's size.
+"""Protocols that send commands to the cells of a matrix in rounds.
 
-A protocol is a generator (type ``Rounds``). It yields the commands of one round, which may be sent concurrently and
-arrive in any order. It then receives the answers in the order of the commands. A protocol has no other state, so it may
-be abandoned at any time.
+A matrix is a table of cells that stores the channels or entries with one attribute-value pair (AV-pair). A protocol is
+a generator of type ``Rounds``. It yields the commands of one round, and receives their answers in the same order. The
+commands of a round may be sent concurrently. A protocol has no other state, so it may be abandoned at any time.
 
-The size of a matrix is read from its head node, cell (0,0). If the head node has lost its record, the size is read from
-a few other cells, because every cell stores it. In every matrix with more than one cell, at least one of these few
-cells exists (§IV.B.1).
+This module also has the protocol that finds the size of a matrix:
+
+1. The size is read from the matrix's *head node*, cell (0,0).
+2. If the head node has lost its record, the size is read from a few other cells, because every cell stores it. Every
+   matrix with more than one cell has at least one of these cells (§IV.B.1).
 """
 
 from collections.abc import Generator, Sequence
@@ -29,7 +31,7 @@ Rounds = Generator[Sequence[Command], Sequence[CellAnswer], T]
 
 
 def run_together(protocols: Sequence[Rounds[T]]) -> Rounds[list[T]]:
-    """Run several protocols concurrently, and return their results in the order of ``protocols``.
+    """Run several protocols concurrently, and return their results in the same order.
 
     Each round consists of the next commands of all protocols that have not ended.
     """
@@ -52,10 +54,12 @@ def run_together(protocols: Sequence[Rounds[T]]) -> Rounds[list[T]]:
 
 
 def find_size(pair: PairKey, limits: MatrixLimits) -> Rounds[MatrixSize | None]:
-    """Return the size of the matrix of an AV-pair; None if nothing has been registered in the matrix.
+    """Return the size of an AV-pair's matrix; None if nothing has been registered in it.
 
-    If the head node was lost, the size is read from other cells. ``limits`` bounds the search for them, because it has
-    the maximum size of a matrix.
+    A matrix is the table of cells that stores the names with this pair. The size is read from its head node, cell
+    (0,0). If the head node was lost, the size is read from other cells.
+
+    ``limits`` has the maximum size of a matrix, which bounds the search for other cells.
     """
     (head,) = yield [ReadState(head_address(pair))]
     if head.matrix is not None:
@@ -65,11 +69,12 @@ def find_size(pair: PairKey, limits: MatrixLimits) -> Rounds[MatrixSize | None]:
 
 
 def find_or_create_matrix(pair: PairKey, limits: MatrixLimits) -> Rounds[Matrix]:
-    """Return the record of the matrix of an AV-pair, which is stored in the matrix's head node.
+    """Return the record of an AV-pair's matrix from the matrix's head node, cell (0,0).
 
-    If the head node has no record, a new one is stored there: from the size that other cells have stored, or, if there
-    is none, for a matrix of one cell (§IV.C.5). ``limits`` has the maximum size of a matrix, within which other cells
-    are looked for.
+    If the head node has no record, a new one is stored there (§IV.C.5). It has the size that other cells have stored,
+    or else a size of one cell.
+
+    ``limits`` has the maximum size of a matrix, which bounds the search for other cells.
     """
     (head,) = yield [ReadState(head_address(pair))]
     while head.matrix is None:
@@ -86,6 +91,9 @@ def _probe_sizes(pair: PairKey, limits: MatrixLimits) -> Rounds[list[MatrixSize]
 
 
 def latest_size(size: MatrixSize, *answers: CellAnswer) -> MatrixSize:
-    """Return the newest matrix size: ``size``, or a newer one from ``answers``. Answers of closed cells are ignored."""
+    """Return the newest matrix size: ``size``, or a newer one in ``answers``.
+
+    Answers of closed cells are ignored.
+    """
     sizes = [answer.member.size for answer in answers if answer.member and not answer.is_in(CellState.CLOSED)]
     return max([size, *sizes])

@@ -1,4 +1,4 @@
-"""The description of a channel for searches: its content name, and the text whose words are compared with queries."""
+"""The description of a channel for searches: its attribute-value pairs, and the text that is searched for words."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -24,7 +24,11 @@ _MAX_FEED_TAGS = MAX_TAGS // 2
 
 
 class ChannelDescription(msgspec.Struct, frozen=True):
-    """A channel's content name (its AV-pairs with weights), and the text whose words are compared with queries."""
+    """A channel's description for searches.
+
+    It has the channel's attribute-value pairs with their weights, and the text that is searched for the words of
+    queries.
+    """
 
     pairs: dict[Pair, int]
     text: SearchableText
@@ -33,10 +37,13 @@ class ChannelDescription(msgspec.Struct, frozen=True):
 def describe_channel(
     channel: Channel, latest: Sequence[Entry], metadata: FeedMetadata, domain: str, interval_s: float, *, now_s: float
 ) -> ChannelDescription:
-    """Return the description of a channel, whether or not it is public.
+    """Return a channel's description for searches, whether or not the channel is public.
 
-    ``latest`` are its latest entries, and ``metadata`` is its feed's metadata. ``domain`` is the registrable domain of
-    its URL, and ``interval_s`` its update interval in seconds. ``now_s`` is Unix time.
+    - ``latest``: the channel's latest entries.
+    - ``metadata``: the metadata of the channel's feed.
+    - ``domain``: the registrable domain of the channel's URL.
+    - ``interval_s``: the time between the channel's updates in seconds.
+    - ``now_s``: the Unix time.
     """
     often = _most_common((tag for entry in latest for tag in entry.tags), MAX_TAGS)
     traits = DeclaredMetadata(
@@ -60,8 +67,11 @@ def text_of_named_channel(
 ) -> SearchableText:
     """Return the searchable text of a registered channel without reading its entries.
 
-    ``pairs`` is the registered content name of the channel: its tags and authors are taken from there. The words of its
-    latest entries are left out. ``domain_of`` returns the registrable domain of a channel's URL.
+    The text lacks the words of the latest entries.
+
+    - ``pairs``: the attribute-value pairs with which the channel is registered. Its tags and authors are taken from
+      them.
+    - ``domain_of``: function that returns the registrable domain of a channel's URL.
     """
 
     def analyse() -> Sequence[TextField]:

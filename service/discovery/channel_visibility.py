@@ -1,8 +1,8 @@
-"""Visibility of channels: the decision whether people who are not subscribed to a channel may find and see it.
+"""Visibility of channels: whether people who are not subscribed to a channel may find and see it.
 
-A URL can be a secret that grants access. A URL that appears to contain one therefore keeps its channel out of the
-directory, even if an admin lists it and however many people subscribe: hiding a public channel does little harm, while
-showing a private one can do much (guarantee I10 in docs/guarantees.md).
+A URL can be a secret that grants access. A channel whose URL appears to contain a secret is therefore never listed in
+the search directory. Neither an admin nor a number of subscribers can change this. Hiding a public channel does little
+harm, but showing a private one can do much (guarantee I10 in docs/guarantees.md).
 """
 
 import re
@@ -54,13 +54,11 @@ def is_public(channel: Channel, subscribers: int, min_subscribers: int) -> bool:
 
     All of these conditions must hold:
 
-    - An admin has listed the channel, or it has at least ``min_subscribers`` subscribers.
+    - An admin has listed the channel, or its number of ``subscribers`` is at least ``min_subscribers``.
     - Its URL does not look like a secret.
-    - Its host is not in a private network (setting ``allowed_networks``). Loopback addresses are accepted, because only
-      trials can have channels there.
-
-    ``subscribers`` is the channel's number of subscribers.
+    - Its host is not in a private network (setting ``allowed_networks``).
     """
+    # Loopback addresses are accepted, because only trials can have channels there.
     is_internal = channel.private and not is_loopback(host_of(channel.url))
     return (channel.listed or subscribers >= min_subscribers) and not is_internal and not looks_secret(channel.url)
 
@@ -70,8 +68,9 @@ def public_channels(
 ) -> dict[ChannelId, Channel]:
     """Return the public channels among ``channels``, by id; :func:`is_public` states the conditions.
 
-    ``channels`` may contain None for channels that do not exist; these are left out, and so are channels that have
-    moved. ``counts`` has the number of subscribers of each element of ``channels``, in the same order.
+    Channels that have moved are left out, and so are the elements None, which stand for channels that do not exist.
+
+    ``counts`` has the number of subscribers of each element of ``channels``, in the same order.
     """
     return {
         channel.id: channel
@@ -111,7 +110,7 @@ def _field_is_secret(field: str) -> bool:
 
 @lru_cache(_CACHED_URLS)
 def _is_token(text: str) -> bool:
-    """Return whether a text looks like a random token rather than text written by a person."""
+    """Return whether a text looks random, such as an access token, rather than written by a person."""
     if len(text) < _MIN_TOKEN_CHARS and "@" not in text:
         return False
     if _UUID.search(text) or _MAILBOX.search(text):

@@ -1,8 +1,8 @@
-"""Content names: the AV-pairs of channels and entries with their weights, from publishers' metadata and texts.
+"""Content names: the attribute-value pairs (AV-pairs) that describe a channel or an entry, with their weights.
 
-Invalid values (a language that is no code, an empty tag) are left out, and a name has at most ``MAX_PAIRS`` pairs,
-because each costs a registration. Names depend only on the arguments, so that the pairs of an earlier version can be
-computed again and withdrawn.
+They are derived from the metadata and texts of the publisher. Invalid values, such as an empty tag, are left out. A
+name has at most ``MAX_PAIRS`` pairs, because each pair costs a registration. A name depends only on the function's
+arguments, so the pairs of an earlier version can be computed again and withdrawn.
 """
 
 import re
@@ -38,7 +38,7 @@ _USELESS_LABELS: Final = frozenset({"www", "feed", "feeds", "rss", "blog", "blog
 
 
 class DeclaredMetadata(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Metadata that a channel's documents declare: a language tag, categories, authors, and the generating software."""
+    """Metadata that a channel's documents declare: language, categories, authors, and the generating software."""
 
     language: str = ""
     tags: tuple[str, ...] = ()
@@ -49,20 +49,21 @@ class DeclaredMetadata(msgspec.Struct, frozen=True, omit_defaults=True):
 def channel_pairs(
     channel: Channel, metadata: DeclaredMetadata, domain: str, interval_s: float, latest_titles: Iterable[str] = ()
 ) -> dict[Pair, int]:
-    """Return a channel's content name: the weight (1 to 255) of each of its AV-pairs (attribute and value).
+    """Return the attribute-value pairs (AV-pairs) that describe a channel, each with its weight from 1 to 255.
 
-    It consists of the attributes that :func:`channel_attributes` returns, and the stems of words of
-    :func:`channel_text`. All parameters are explained there.
+    These are the pairs that :func:`channel_attributes` returns, and a pair for each stem of :func:`channel_text`. The
+    parameters are those of these functions.
     """
     attributes = channel_attributes(channel, metadata, domain, interval_s)
     return _name(attributes, channel_text(channel, metadata, domain, latest_titles))
 
 
 def channel_attributes(channel: Channel, metadata: DeclaredMetadata, domain: str, interval_s: float) -> list[Pair]:
-    """Return the AV-pairs of a channel, except those of words.
+    """Return the attribute-value pairs that describe a channel, except those of words.
 
-    ``metadata`` is the metadata that its documents declare, ``domain`` is the registrable domain of its URL, and
-    ``interval_s`` is the estimated time between its updates in seconds.
+    - ``metadata``: the metadata that the channel's documents declare.
+    - ``domain``: the registrable domain of the channel's URL.
+    - ``interval_s``: the estimated time between the channel's updates in seconds.
     """
     return [
         f"type={channel.kind}",
@@ -77,19 +78,22 @@ def channel_attributes(channel: Channel, metadata: DeclaredMetadata, domain: str
 
 
 def entry_pairs(entry: Entry, channel: Channel, metadata: DeclaredMetadata, domain: str) -> dict[Pair, int]:
-    """Return an entry's content name: the weight (1 to 255) of each of its AV-pairs (attribute and value).
+    """Return the attribute-value pairs (AV-pairs) that describe an entry, each with its weight from 1 to 255.
 
-    It includes AV-pairs for the host and the language of its channel. ``metadata`` is the metadata that the documents
-    of its channel declare, and ``domain`` is the registrable domain of its channel's URL.
+    They include the host and the language of the entry's channel.
+
+    - ``metadata``: the metadata that the channel's documents declare.
+    - ``domain``: the registrable domain of the channel's URL.
     """
     attributes = entry_attributes(entry, channel, metadata, domain)
     return _name(attributes, entry_text(entry, metadata.language))
 
 
 def entry_attributes(entry: Entry, channel: Channel, metadata: DeclaredMetadata, domain: str) -> list[Pair]:
-    """Return the AV-pairs of an entry, except those of words.
+    """Return the attribute-value pairs that describe an entry, except those of words.
 
-    The parameters are those of :func:`entry_pairs`.
+    - ``metadata``: the metadata that the channel's documents declare.
+    - ``domain``: the registrable domain of the channel's URL.
     """
     return [
         f"channel={channel.id}",
@@ -103,11 +107,11 @@ def entry_attributes(entry: Entry, channel: Channel, metadata: DeclaredMetadata,
 def channel_text(
     channel: Channel, metadata: DeclaredMetadata, domain: str, latest_titles: Iterable[str] = ()
 ) -> SearchableText:
-    """Return the text whose words are compared with queries for a channel: its title, site, topics and authors.
+    """Return the text of a channel that is searched for words: its title, site, topics and authors.
 
-    ``metadata`` is the metadata that its documents declare, and ``domain`` the registrable domain of its URL.
-    ``latest_titles`` are the titles of its latest entries: a word that occurs in more than one of them counts as a
-    topic.
+    - ``metadata``: the metadata that the channel's documents declare.
+    - ``domain``: the registrable domain of the channel's URL.
+    - ``latest_titles``: the titles of the channel's latest entries. A word in more than one of them counts as a topic.
     """
 
     def analyse() -> tuple[TextField, ...]:
@@ -125,9 +129,9 @@ def channel_text(
 
 
 def entry_text(entry: Entry, declared_language: str) -> SearchableText:
-    """Return the text whose words are compared with queries for an entry: its title, topics, authors and summary.
+    """Return the text of an entry that is searched for words: its title, topics, authors and summary.
 
-    ``declared_language`` is the language tag that the documents of its channel declare; "" if they declare none.
+    ``declared_language`` is the language tag that the channel's documents declare; "" if they declare none.
     """
 
     def analyse() -> tuple[TextField, ...]:
@@ -147,7 +151,7 @@ def entry_text(entry: Entry, declared_language: str) -> SearchableText:
 
 
 def language_pairs(tag: str) -> list[Pair]:
-    """Return the AV-pairs of a language tag (BCP 47) such as ``en``, ``en-GB`` or ``zh_Hans_CN``.
+    """Return the attribute-value pairs for a language tag (BCP 47) such as ``en``, ``en-GB`` or ``zh_Hans_CN``.
 
     The result is empty for an invalid tag.
     """
@@ -162,7 +166,7 @@ def language_pairs(tag: str) -> list[Pair]:
 
 
 def update_class(interval_s: float) -> str:
-    """Return the class of update frequency, such as ``daily``, for a mean time of ``interval_s`` between updates."""
+    """Return the class of update frequency, such as ``daily``, for updates every ``interval_s`` seconds on average."""
     return next(
         (name for name, most_s in zip(UPDATE_CLASSES, _UPDATE_CLASS_LIMITS_S, strict=False) if interval_s <= most_s),
         UPDATE_CLASSES[-1],
@@ -196,7 +200,7 @@ def _pairs_of(attribute: str, values: Iterable[str], most: int) -> list[Pair]:
 
 
 def _list_field(values: Iterable[str], most: int) -> TextField:
-    """Return a text field with the words of the first ``most`` of ``values``, a list of tags or authors."""
+    """Return a text field with the words of the first ``most`` tags or authors in ``values``."""
     return text_field(" ".join(value[:MAX_VALUE_CHARS] for value in islice(values, most)), boost=1.5, mean_words=4)
 
 

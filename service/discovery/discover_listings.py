@@ -1,15 +1,14 @@
 """Browsing without a query: the most popular and the newest public channels, by language and topic.
 
-Listings are lookups of two AV-pairs:
+A listing is a search for one of two attribute-value pairs, ``WORKING`` or ``NEW``. Each channel is registered with a
+weight for each of its pairs. The result is the channels with the greatest weights:
 
-- Every working channel has the pair ``WORKING`` (``status=ok``). Its weight, like that of the channel's other
-  attributes, is greater for channels with more subscribers. The most popular channels are therefore the names with the
-  greatest weights of ``WORKING``.
-- Every channel that was added within the last ``NEW_S`` seconds has the pair ``NEW`` (``age=new``). Its weight is
-  greater for newer channels. The newest channels are therefore the names with the greatest weights of ``NEW``.
+- Every working channel has the pair ``WORKING`` (``status=ok``). Its weight grows with the number of subscribers.
+- Every channel added within the last ``NEW_S`` seconds has the pair ``NEW`` (``age=new``). Its weight is greater for
+  newer channels.
 
-Weights are coarse and may be outdated. A listing therefore reads more names than it shows, checks each channel again,
-and sorts the remaining ones by exact values.
+Weights are coarse and may be outdated. A listing therefore reads more channels than it shows, checks each of them
+again, and sorts by exact values.
 """
 
 from collections import Counter
@@ -44,16 +43,20 @@ _WEIGHT_STEPS: Final = 3
 
 
 class Facet(msgspec.Struct, frozen=True):
-    """A language or topic by which a listing can be narrowed, and the number of examined channels that have it."""
+    """A language or topic by which a listing can be narrowed.
+
+    ``channels`` is the number of examined channels that have it.
+    """
 
     value: str
     channels: int
 
 
 class DiscoverAnswer(msgspec.Struct, frozen=True):
-    """A listing of public channels, and the most frequent languages and topics among the channels examined for it.
+    """A listing of public channels.
 
-    ``has_more`` states whether there are more channels than the requested limit.
+    It also has the most frequent languages and topics among the examined channels. ``has_more`` states whether there
+    are more channels than requested.
     """
 
     hits: tuple[SearchHit, ...]
@@ -63,7 +66,7 @@ class DiscoverAnswer(msgspec.Struct, frozen=True):
 
 
 class DiscoverCandidate(msgspec.Struct, frozen=True):
-    """A public channel with its number of subscribers, and the AV-pairs of its content name."""
+    """A public channel, its number of subscribers, and its attribute-value pairs."""
 
     channel: Channel
     subscribers: int
@@ -76,9 +79,9 @@ def popularity_weight(subscribers: int) -> int:
 
 
 def novelty_weight(age_s: float) -> int:
-    """Return the weight of the AV-pair ``NEW`` for a channel that was added ``age_s`` seconds ago.
+    """Return the weight of the attribute-value pair ``NEW`` for a channel that was added ``age_s`` seconds ago.
 
-    The weight is from 1 to ``MAX_ATTRIBUTE_WEIGHT``; it is 0 if the channel is older than ``NEW_S``.
+    The weight is from 1 to ``MAX_ATTRIBUTE_WEIGHT``. It is 0 if the channel is older than ``NEW_S`` seconds.
     """
     if age_s >= NEW_S:
         return 0
@@ -86,21 +89,22 @@ def novelty_weight(age_s: float) -> int:
 
 
 def attribute_weights(pairs: Iterable[Pair], subscribers: int, age_s: float) -> dict[Pair, int]:
-    """Return the weights of a channel's AV-pairs by which listings select and order channels.
+    """Return the weights of a channel's attribute-value pairs, by which listings select and sort channels.
 
-    ``pairs`` are all AV-pairs of the channel; those of words are left out of the result. ``age_s`` is the time in
-    seconds since the channel was added, and determines the weight of ``NEW``. ``subscribers`` is its number of
-    subscribers, and determines all other weights.
+    - ``pairs``: all pairs of the channel. Those of words are left out of the result.
+    - ``subscribers``: the channel's number of subscribers. It determines all weights except that of ``NEW``.
+    - ``age_s``: the seconds since the channel was added. They determine the weight of ``NEW``.
     """
     popularity, novelty = popularity_weight(subscribers), max(novelty_weight(age_s), 1)
     return {pair: novelty if pair == NEW else popularity for pair in pairs if attribute_of(pair) != "word"}
 
 
 def discover_pairs(order: DiscoverOrder, language: str = "", topic: str = "") -> tuple[Pair, ...]:
-    """Return the AV-pairs that a channel must have to be in a listing in this order.
+    """Return the attribute-value pairs that a channel must have to be in a listing in this order.
 
-    If ``language`` or ``topic`` is not empty, the channel must have this language or topic. Raises
-    :class:`service.errors.BadQuery` if the language or the topic is invalid.
+    If ``language`` or ``topic`` is not empty, the channel must have this language or topic.
+
+    Raises :class:`service.errors.BadQuery` if the language or the topic is invalid.
     """
     pairs = [WORKING]
     if order == "new":
@@ -115,9 +119,10 @@ def discover_pairs(order: DiscoverOrder, language: str = "", topic: str = "") ->
 def arrange_listing(
     order: DiscoverOrder, pairs: Iterable[Pair], candidates: Iterable[DiscoverCandidate], limit: int
 ) -> DiscoverAnswer:
-    """Return a listing of up to ``limit`` channels from ``candidates`` that have all ``pairs``, sorted by ``order``.
+    """Return a listing of up to ``limit`` channels, sorted by ``order``.
 
-    Channels of equal rank are sorted by id.
+    The channels are those of ``candidates`` that have all attribute-value pairs in ``pairs``. Channels of equal rank
+    are sorted by id.
     """
     required = frozenset(pairs)
     listed = sorted((each for each in candidates if required <= each.pairs), key=lambda each: each.channel.id)

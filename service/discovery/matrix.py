@@ -1,26 +1,35 @@
-"""Load-balancing matrices: sizes, the partition of a name, and the head node's record (Gao & Steenkiste §IV.A, §IV.C).
+"""Matrices of the search directory: their sizes, and the partition of a name (Gao & Steenkiste §IV.A, §IV.C).
 
-A name's partition p follows from its *draw*, a number that is computed from the name. With P partitions, let 2^k be the
-smallest power of two that is at least P. Then:
+A matrix is a table of cells with P partitions and R replicas. It stores the names (channels or entries) that have one
+attribute-value pair. Its *head node*, cell (0,0), stores the matrix's record and makes all changes of its size.
+
+*Partition of a name.* The partition p follows from the name's *draw*, a number that is computed from the name. Let 2^k
+be the smallest power of two that is at least P. Then:
 
 - p = draw mod 2^k, if this is below P
 - p = (draw mod 2^k) - 2^(k-1) otherwise
 
-This is linear hashing. The same formula describes the paper's shrinking, which merges partition p into p - 2^(k-1).
-Whatever sizes a matrix has had, a name can be in at most k + 1 partitions, which are computed from the draw. Deviation:
-the paper draws a random number for each registration. A changed name could then not be found and replaced.
+This is linear hashing. When the matrix shrinks, partition p is merged into p - 2^(k-1) by the same formula. Whatever
+sizes a matrix has had, a name can be in at most k + 1 partitions.
 
-A replica is identified by its *row*, the number r of the rendezvous points H(pair, p, r). Deviation: rows need not be
-consecutive. The row of a new replica can be chosen such that its cells are on other nodes
-(:mod:`service.discovery.matrix_resize_policy`). The matrix's size lists the rows, so that all processes compute the
-same addresses.
+*Replicas.* A replica is identified by its *row*, the number r of its cell addresses H(pair, p, r). The matrix's size
+lists the rows.
 
-A cell measures its number of names, its registrations per second and its queries per second. If one of them reaches a
-threshold, the cell requests more partitions or replicas from the head node. If they are far below, it requests fewer.
-The head node carries out one request at a time. It changes its record first, and then
-:mod:`service.discovery.matrix_resizing` makes the cells match the record. Until they do, the matrix is not *settled*,
-and the head node ignores requests. Deviation: requests are not queued, because a cell that is still overloaded repeats
-its request.
+*Changes of the size:*
+
+1. Each cell measures its number of names, and its registrations and queries per second.
+2. If one of these reaches a threshold, the cell requests more partitions or replicas from the head node. If they are
+   far below, the cell requests fewer.
+3. The head node changes its record.
+4. :mod:`service.discovery.matrix_resizing` makes the cells match the record. Until then, the matrix is not *settled*,
+   and the head node ignores requests.
+
+Deviations from the paper:
+
+- The paper draws a random number for each registration. A changed name could then not be found and replaced.
+- Rows need not be consecutive, so that the cells of a new replica can be on other nodes
+  (:mod:`service.discovery.matrix_resize_policy`).
+- Requests are not queued. A cell that is still overloaded repeats its request.
 """
 
 from collections.abc import Iterable
@@ -33,9 +42,10 @@ PairKey = str
 
 
 class CellAddress(msgspec.Struct, frozen=True, order=True):
-    """The address of one cell of an AV-pair's matrix: the rendezvous point H(pair, p, r).
+    """The address H(pair, p, r) of one cell in the matrix of an attribute-value pair.
 
-    ``partition`` is p, from 0 to P - 1; ``replica`` is r, one of the matrix's rows.
+    ``partition`` is p, the number of the cell's partition, from 0. ``replica`` is r, the row number of the cell's
+    replica.
     """
 
     pair: PairKey
@@ -44,11 +54,11 @@ class CellAddress(msgspec.Struct, frozen=True, order=True):
 
 
 class MatrixSize(msgspec.Struct, frozen=True, order=True):
-    """The size of a matrix: its numbers of partitions and replicas.
+    """The size of a matrix, a table of cells with partitions and replicas.
 
-    - ``epoch`` is the number of changes of the matrix so far. A size with a greater epoch is newer.
-    - ``partitions`` is the number of partitions P.
-    - ``rows`` has the row number r of each replica, in the order in which the replicas were added. Row 0 is the first.
+    - ``epoch``: the number of changes of the matrix so far. A size with a greater epoch is newer.
+    - ``partitions``: the number of partitions.
+    - ``rows``: the row number of each replica, in the order in which the replicas were added. The first is 0.
     """
 
     epoch: int = 0
@@ -57,17 +67,20 @@ class MatrixSize(msgspec.Struct, frozen=True, order=True):
 
     @property
     def replicas(self) -> int:
-        """The number of replicas R."""
+        """The number of replicas."""
         return len(self.rows)
 
 
 def head_address(pair: PairKey) -> CellAddress:
-    """Return the address of the head node of an AV-pair's matrix: the cell (0,0), which keeps the matrix's record."""
+    """Return the address of the head node of an AV-pair's matrix.
+
+    The head node is the cell (0,0), which stores the matrix's record.
+    """
     return CellAddress(pair)
 
 
 def merge_target(partition: int) -> int:
-    """Return the merge target: the partition that takes over the names of ``partition`` when it is removed (§IV.C.2).
+    """Return the partition that takes over the names of ``partition`` when ``partition`` is removed (§IV.C.2).
 
     ``partition`` is at least 1, because partition 0 is never removed.
     """
@@ -77,7 +90,7 @@ def merge_target(partition: int) -> int:
 def home_partition(draw: int, partitions: int) -> int:
     """Return the partition in which a name is registered while its matrix has ``partitions`` partitions.
 
-    ``draw`` is a number that is computed from the name, such as a hash.
+    ``draw`` is a number computed from the name, such as a hash.
     """
     place = draw % (1 << (partitions - 1).bit_length())
     return place if place < partitions else merge_target(place)
@@ -86,8 +99,8 @@ def home_partition(draw: int, partitions: int) -> int:
 def possible_partitions(draw: int, partitions: int) -> tuple[int, ...]:
     """Return all partitions in which a name may be registered, the highest number first.
 
-    The matrix has ``partitions`` partitions now. It may have had fewer when the name was registered, so the result also
-    has the partitions for smaller sizes. ``draw`` is a number that is computed from the name, such as a hash.
+    The matrix has ``partitions`` partitions now. It may have had fewer when the name was registered, so partitions for
+    smaller sizes are included. ``draw`` is a number computed from the name, such as a hash.
     """
     found = [home_partition(draw, partitions)]
     while found[-1]:
@@ -100,17 +113,17 @@ SECOND_ROWS = range(1, 9)
 
 
 def cell_addresses(pair: PairKey, size: MatrixSize) -> list[CellAddress]:
-    """Return the addresses of all cells of a matrix of this size, ordered by partition."""
+    """Return the addresses of all cells of a matrix of this size, sorted by partition."""
     return [CellAddress(pair, partition, row) for partition in range(size.partitions) for row in size.rows]
 
 
 def probe_addresses(pair: PairKey, limits: "MatrixLimits") -> tuple[CellAddress, ...]:
-    """Return the addresses of cells that store a matrix's size, for the case that its head node was lost (§IV.B.1).
+    """Return the addresses of cells from which a matrix's size can be read if its head node was lost (§IV.B.1).
 
-    These are the partitions 1, 2, 4, … in row 0, up to the maximum in ``limits``, and partition 0 in ``SECOND_ROWS``.
-    Every matrix of more than one cell has at least one of these cells: partitions are numbered without gaps, and the
-    second replica is in one of these rows.
+    The head node is the cell (0,0). Every matrix of more than one cell has at least one of the returned cells.
+    ``limits`` has the maximum number of partitions.
     """
+    # Partitions are numbered without gaps, and the second replica is in one of SECOND_ROWS.
     down = (CellAddress(pair, 1 << bit) for bit in range((limits.partitions - 1).bit_length()))
     across = (CellAddress(pair, 0, row) for row in SECOND_ROWS if limits.replicas > 1)
     return (*down, *across)
@@ -129,16 +142,16 @@ class CellLoad(msgspec.Struct, frozen=True):
 
 
 class MatrixLimits(msgspec.Struct, frozen=True):
-    """The thresholds of a cell's load, and the maximum size of a matrix.
+    """The maximum size of a matrix, and the thresholds of the load of one cell.
 
-    A cell is overloaded if one of its loads reaches its threshold. A cell is superfluous if its loads are below
-    ``low`` * threshold.
+    A cell is overloaded if one of its loads reaches its threshold. It is superfluous if its loads are below ``low`` *
+    threshold.
 
-    - ``names``: threshold of the number of names (the paper's T_CN)
-    - ``registrations_s``: threshold of registrations per second (T_reg)
-    - ``queries_s``: threshold of queries per second (T_q)
-    - ``low``: at most 0.5, so that merging two superfluous cells does not overload the merged cell
-    - ``partitions``, ``replicas``: maximum numbers of partitions and of replicas
+    - ``names``: threshold of the number of names (the paper's T_CN).
+    - ``registrations_s``: threshold of registrations per second (T_reg).
+    - ``queries_s``: threshold of queries per second (T_q).
+    - ``low``: at most 0.5, so that merging two superfluous cells does not overload the merged cell.
+    - ``partitions``, ``replicas``: maximum numbers of partitions and of replicas.
     """
 
     names: int = 4000
@@ -150,7 +163,7 @@ class MatrixLimits(msgspec.Struct, frozen=True):
 
 
 class ResizeKind(StrEnum):
-    """The kinds of requests that a cell makes to its matrix's head node.
+    """The changes of a matrix's size that a cell can request.
 
     INC_P and DEC_P request more and fewer partitions, INC_R and DEC_R more and fewer replicas.
     """
@@ -162,10 +175,12 @@ class ResizeKind(StrEnum):
 
 
 def fill_share(load: CellLoad, limits: MatrixLimits) -> float:
-    """Return how full a cell is: 1 means that its load reaches a threshold in ``limits``.
+    """Return how full a cell is; 1 means that its load reaches a threshold in ``limits``.
 
-    The result is the greater of two quotients: names / threshold of names, and registrations per second / threshold of
-    registrations per second.
+    The result is the greater of these quotients:
+
+    - names / threshold of names
+    - registrations per second / threshold of registrations per second
     """
     return max(load.names / limits.names, load.registrations_s / limits.registrations_s)
 
@@ -173,13 +188,12 @@ def fill_share(load: CellLoad, limits: MatrixLimits) -> float:
 def resize_requests(load: CellLoad, limits: MatrixLimits) -> tuple[ResizeKind, ...]:
     """Return the changes of the matrix's size that a cell with this load requests.
 
-    A load that reaches its threshold in ``limits`` makes the cell request growth. A load below ``limits.low`` times the
-    threshold makes it request shrinking.
-
-    Deviation: the cell requests fewer partitions only if *both* its number of names and its rate of registrations are
-    low. In §IV.C.2, one low value is enough. By that rule, a partition full of names that are no longer refreshed would
-    be merged with another full partition.
+    - The cell requests growth if a load reaches its threshold in ``limits``.
+    - The cell requests shrinking if a load is below ``limits.low`` * threshold. Fewer partitions are requested only if
+      both the number of names and the rate of registrations are low.
     """
+    # Deviation: in §IV.C.2, one of these two low values is enough to request fewer partitions. By that rule, a
+    # partition full of names that are no longer refreshed would be merged with another full partition.
     kinds = []
     if load.names >= limits.names or load.registrations_s >= limits.registrations_s:
         kinds.append(ResizeKind.INC_P)
@@ -200,14 +214,15 @@ class RemovedPart(StrEnum):
 
 
 class Matrix(msgspec.Struct, frozen=True):
-    """The record of a matrix, which is stored in its head node.
+    """The record of a matrix's size and of the change in progress. The matrix's head node, cell (0,0), stores it.
 
-    - ``size`` is the matrix's size.
-    - ``leaving`` is the part (partition or replica) that is being removed, or None. ``size`` includes this part until
-      the removal is complete.
-    - ``settled`` states whether all cells match the record.
-    - ``new_partitions`` and ``new_replicas`` describe the *expansion regions*, the parts that were added last: the
-      partitions from number ``new_partitions`` on, and the replicas from index ``new_replicas`` of ``size.rows`` on.
+    - ``size``: the matrix's size. It includes the part ``leaving`` until the removal is complete.
+    - ``leaving``: the part (partition or replica) that is being removed, or None.
+    - ``settled``: whether all cells match the record.
+    - ``new_partitions``: only partitions from this number on may request more partitions.
+    - ``new_replicas``: only replicas from this index of ``size.rows`` on may request more replicas.
+
+    The last two describe the paper's *expansion regions*, the parts that the last growth has added.
     """
 
     size: MatrixSize = MatrixSize(epoch=1)
@@ -218,11 +233,12 @@ class Matrix(msgspec.Struct, frozen=True):
 
 
 class ResizeRequest(msgspec.Struct, frozen=True):
-    """A cell's request to its matrix's head node to change the matrix's size.
+    """A cell's request to change the size of its matrix.
 
-    ``place`` is the address of the cell, and ``kind`` the requested change. For the kind INC_R, ``new_rows`` are the
-    rows of the replicas to add. If ``new_rows`` is empty, the number of replicas is doubled with the next row numbers,
-    as in the paper.
+    - ``place``: the address of the cell.
+    - ``kind``: the requested change.
+    - ``new_rows``: the row numbers of the replicas to add, only for the kind INC_R. If empty, the number of replicas is
+      doubled with the next row numbers, as in the paper.
     """
 
     kind: ResizeKind
@@ -231,12 +247,12 @@ class ResizeRequest(msgspec.Struct, frozen=True):
 
 
 def after_request(matrix: Matrix, request: ResizeRequest, limits: MatrixLimits) -> Matrix:
-    """Return a matrix's record after a cell's request; the same object if the head node ignores the request.
+    """Return a matrix's record after a cell's request; the same object if the request is ignored.
 
-    The matrix grows only at the request of a cell in an expansion region (the part that was added last). Only these
-    cells have measured their load since the previous growth. The matrix shrinks only at the request of a cell in the
-    last partition or the last replica.
+    - The matrix grows only at the request of a cell in a part that the last growth has added.
+    - The matrix shrinks only at the request of a cell in the last partition or the last replica.
     """
+    # Only the cells of an expansion region have measured their load since the previous growth.
     size, place = matrix.size, request.place
     if not matrix.settled or place.partition >= size.partitions or place.replica not in size.rows:
         return matrix
@@ -265,10 +281,10 @@ def _grow(matrix: Matrix, partitions: int, new_rows: tuple[int, ...]) -> Matrix:
 
 
 def after_removal(matrix: Matrix) -> Matrix:
-    """Return a matrix's record after its part ``leaving`` has been removed.
+    """Return a matrix's record after its part ``leaving`` (a partition or replica) has been removed.
 
-    When a whole expansion region (the part that was added last) has been removed, the upper half of the remaining
-    partitions or replicas becomes the new expansion region (§IV.C.2).
+    Only the parts that the last growth has added may request more growth. If all of them have been removed, the upper
+    half of the remaining ones takes their place (§IV.C.2).
     """
     size, less_p, less_r = matrix.size, 0, 0
     match matrix.leaving:
@@ -291,17 +307,17 @@ def _region_begin(begin: int, length: int) -> int:
 def next_epoch(matrix: Matrix) -> Matrix:
     """Return the matrix's record with the next epoch (change number), and not settled.
 
-    A pass of resizing (:mod:`service.discovery.matrix_resizing`) opens cells in this epoch. No other pass has used the
-    number, so the cells can recognise and ignore commands of other passes.
+    No other pass of resizing (:mod:`service.discovery.matrix_resizing`) has used this epoch. Cells can therefore
+    recognise and ignore commands of other passes.
     """
     size = msgspec.structs.replace(matrix.size, epoch=matrix.size.epoch + 1)
     return msgspec.structs.replace(matrix, size=size, settled=False)
 
 
 def recover_matrix(sizes: Iterable[MatrixSize]) -> Matrix:
-    """Return a new record for a matrix whose head node was lost (§IV.C.5).
+    """Return a new record for a matrix whose record was lost (§IV.C.5).
 
-    ``sizes`` are the sizes of the matrix that its other cells have stored. Raises ValueError if there are none.
+    ``sizes`` are the sizes of the matrix that its cells have stored. Raises ValueError if there are none.
     """
     latest = max(sizes)
     size = msgspec.structs.replace(latest, epoch=latest.epoch + 1)

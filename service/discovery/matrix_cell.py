@@ -1,23 +1,23 @@
-"""Commands of one cell of a matrix; each command is atomic in the cell's slot of Redis Cluster.
+"""The commands of one cell of a matrix, and their effects.
 
-A cell belongs to the matrix of one AV-pair. It stores:
+A matrix is a table of cells that stores the names (channels or entries) with one attribute-value pair. Each command is
+atomic, because a cell is in one slot of Redis Cluster. Commands may be repeated, arrive late or be lost. The order of
+commands to different cells matters only where a protocol says so.
 
-- *postings* (:mod:`service.discovery.postings`), records of the names that have the pair
-- a *membership*: the cell's state in the matrix, and the matrix's size as far as the cell knows
+A cell stores these data, which expire unless they are refreshed:
+
+- *postings*: records of the names with the pair (:mod:`service.discovery.postings`)
+- a *membership*: the cell's state, and the matrix's size as far as the cell knows
 - only in the *head*, cell (0,0): the matrix's record (:class:`service.discovery.matrix.Matrix`)
 
-All of this is soft state, which expires unless it is refreshed. A cell without membership is *absent*: it never existed
-or was lost.
+A cell without membership is *absent*: it never existed or was lost. As an exception, an absent head counts as an open
+cell that is the only one of its matrix. Most matrices are like this, and so need no memory for record and membership.
 
-Most matrices have one cell with few names. To save memory, such a matrix has neither record nor membership. An absent
-head therefore counts as an open cell that is the only one of its matrix, in epoch 0.
+All writes are merges. Of two postings of a name, the one that expires later is kept. Of two sizes, the one with the
+greater *epoch* (change number) is kept.
 
-All writes are merges. Of two postings of a name, the one that expires later is kept. Changes of a matrix's size are
-numbered by *epochs*; of two sizes, the one with the later epoch is kept. Commands may therefore be repeated, arrive
-late or be lost. The order of commands to different cells matters only where the protocols state it.
-
-The answer to every command is a :class:`CellAnswer`. Its field ``done`` states whether the command succeeded; the
-docstring of each command defines this.
+The answer to every command is a :class:`CellAnswer`. The field ``done`` states whether the command had its effect, as
+its docstring defines.
 """
 
 from collections.abc import Mapping
@@ -41,23 +41,23 @@ class CellState(StrEnum):
 
 
 class Membership(msgspec.Struct, frozen=True):
-    """The state of a cell in its matrix, and the matrix's size that is recorded in the cell."""
+    """What a cell knows about its matrix: the cell's state, and the size of the matrix."""
 
     state: CellState
     size: MatrixSize
 
 
 class ReadState(msgspec.Struct, frozen=True):
-    """Command to return the cell's membership, its load, and the matrix's record if the cell has it.
+    """Command to return the cell's state in its matrix, its load, and the matrix's record if the cell has it.
 
-    If the cell has few postings, they are returned as well.
+    If the cell has few postings (records of names), they are returned as well.
     """
 
     place: CellAddress
 
 
 class ReadPostings(msgspec.Struct, frozen=True):
-    """Command to return the cell's membership and its postings.
+    """Command to return the cell's state in its matrix, and its postings (records of names).
 
     If ``names`` is None, all postings are returned; otherwise at least those of these names.
     """
@@ -67,29 +67,29 @@ class ReadPostings(msgspec.Struct, frozen=True):
 
 
 class ExpireNames(msgspec.Struct, frozen=True):
-    """Command to delete the cell's expired postings, and to return the same as :class:`ReadState`.
+    """Command to delete the cell's expired postings (records of names).
 
-    Expired postings count in the cell's load until they are deleted.
+    The answer is that of :class:`ReadState`. Expired postings count in the cell's load until they are deleted.
     """
 
     place: CellAddress
 
 
 class PutPostings(msgspec.Struct, frozen=True):
-    """Command to merge ``postings`` (packed) into the cell.
+    """Command to store postings (records of names) in a cell.
 
-    The command is done if the cell then has all of these postings, or valid newer ones of the same names. Which ones it
-    stores depends on its state:
+    ``postings`` is packed (:func:`service.discovery.postings.pack`). What is stored depends on the state of the cell:
 
     - An open or filling cell stores all postings.
     - A closed cell stores only postings of names that it already has.
-    - An absent cell stores none, unless it is the head.
+    - An absent cell stores none, unless it is the head, cell (0,0).
 
-    Expired postings are dropped, and count as stored.
+    The command is done if the cell then has all of these postings, or newer ones of the same names. Expired postings
+    are dropped, and count as stored.
 
-    ``assumed_size`` is the matrix's size from which the sender has computed the partition. If the cell knows a newer
-    size with more partitions, it stores only postings of names that it already has. ``assumed_size`` is None if the
-    postings are copied from another cell.
+    ``assumed_size`` is the matrix's size from which the sender has chosen the cell. It is None if the postings are
+    copied from another cell. If the cell knows a newer size with more partitions, it stores only postings of names that
+    it already has.
     """
 
     place: CellAddress
@@ -100,7 +100,7 @@ class PutPostings(msgspec.Struct, frozen=True):
 class SetSize(msgspec.Struct, frozen=True):
     """Command to record the matrix's size in an open or filling cell.
 
-    Done if this size or a newer one is recorded in the cell afterwards.
+    The command is done if the cell then has this size or a newer one.
     """
 
     place: CellAddress
@@ -108,10 +108,10 @@ class SetSize(msgspec.Struct, frozen=True):
 
 
 class OpenCell(msgspec.Struct, frozen=True):
-    """Command to change an absent or closed cell to the state filling, and to record ``size`` in it.
+    """Command to change an absent or closed cell to the state filling, and to record the matrix's ``size`` in it.
 
-    A closed cell is changed only if ``size`` has a later epoch (change number) than the size recorded in the cell. The
-    cell keeps its postings.
+    A closed cell is changed only if ``size`` has a greater epoch (change number) than the size in the cell. The cell
+    keeps its postings (records of names).
     """
 
     place: CellAddress
@@ -121,8 +121,8 @@ class OpenCell(msgspec.Struct, frozen=True):
 class MarkFilled(msgspec.Struct, frozen=True):
     """Command to change a filling cell to open, because it has received all names of its partition.
 
-    ``epoch`` is the number of the matrix's change for which the cell was filled. If the size recorded in the cell has
-    another epoch, the command has no effect.
+    ``epoch`` is the number of the matrix's change for which the cell was filled. The command has no effect if the size
+    in the cell has another epoch.
     """
 
     place: CellAddress
@@ -130,10 +130,10 @@ class MarkFilled(msgspec.Struct, frozen=True):
 
 
 class CloseCell(msgspec.Struct, frozen=True):
-    """Command to close an open or filling cell, and to record ``size`` in it.
+    """Command to close an open or filling cell, and to record the matrix's ``size`` in it.
 
-    The command has no effect if the size recorded in the cell has the same epoch (change number) as ``size`` or a later
-    one. The cell's postings are deleted unless ``keep`` is true.
+    The command has an effect only if ``size`` has a greater epoch (change number) than the size in the cell. The cell's
+    postings (records of names) are deleted unless ``keep`` is true.
     """
 
     place: CellAddress
@@ -142,9 +142,9 @@ class CloseCell(msgspec.Struct, frozen=True):
 
 
 class FetchPostings(msgspec.Struct, frozen=True):
-    """Command to return one page of the cell's postings, in ascending order of name keys, including withdrawals.
+    """Command to return one page of the cell's postings (records of names), in ascending order of name keys.
 
-    The page has up to ``count`` postings, of names whose keys are greater than ``after``.
+    The page has up to ``count`` postings, of names whose keys are greater than ``after``. It includes withdrawals.
     """
 
     place: CellAddress
@@ -153,7 +153,7 @@ class FetchPostings(msgspec.Struct, frozen=True):
 
 
 class DropPostings(msgspec.Struct, frozen=True):
-    """Command to delete ``postings`` (packed) from a closed cell.
+    """Command to delete ``postings`` (packed records of names) from a closed cell.
 
     A posting that has been replaced since the caller read it is kept.
     """
@@ -165,8 +165,10 @@ class DropPostings(msgspec.Struct, frozen=True):
 class UpdateMatrix(msgspec.Struct, frozen=True):
     """Command to the cell (0,0): replace the matrix's record by ``after`` if it still equals ``before``.
 
-    ``before`` is None if there was no record. An absent cell is created in the state ``state``, with the size of
-    ``after``. The command is done if the record equals ``after`` afterwards. The answer always contains the record.
+    ``before`` is None if there was no record. If the cell is absent, it is created with the state ``state`` and the
+    size of ``after``.
+
+    The command is done if the record then equals ``after``. The answer always contains the record.
     """
 
     place: CellAddress
@@ -193,12 +195,12 @@ Command = (
 class CellAnswer(msgspec.Struct, frozen=True):
     """The answer of a cell to a command.
 
-    - ``member`` is the cell's membership, None if the cell is absent.
-    - ``matrix`` is the head's record, and ``load`` is the cell's load. Only the commands that read the state return
-      them.
-    - ``done`` states whether the command had its effect.
-    - ``postings`` are packed postings, or None. :class:`ReadPostings` and :class:`FetchPostings` return them, and
-      :class:`ReadState` if the cell has few.
+    - ``member``: the cell's state and the matrix's size that it knows; None if the cell is absent.
+    - ``matrix``: the matrix's record, if the cell has it.
+    - ``load``: the cell's load, only after commands that read the state.
+    - ``done``: whether the command had its effect.
+    - ``postings``: packed records of names, or None. :class:`ReadPostings` and :class:`FetchPostings` return them, and
+      :class:`ReadState` does if the cell has few.
     """
 
     member: Membership | None
@@ -217,11 +219,14 @@ class CellAnswer(msgspec.Struct, frozen=True):
 def merge_postings(
     existing: Mapping[NameKey, Posting], command: PutPostings, member: Membership | None, now_s: float
 ) -> tuple[dict[NameKey, Posting], bool]:
-    """Return the effect of ``command`` in a cell: (the postings to write, by name; whether the command is done).
+    """Return (the postings to write by name, whether ``command`` is done) for a command to store postings.
 
-    The command is done if the cell then has all of the command's postings, or newer ones of the same names.
-    ``existing`` has the cell's stored postings by name. ``member`` is the cell's membership, None if the cell is
-    absent. ``now_s`` is a Unix time in seconds.
+    A posting is a cell's record of one name. The command is done if the cell then has all of the command's postings, or
+    newer ones of the same names.
+
+    - ``existing``: the cell's stored postings, by name.
+    - ``member``: the cell's membership, or None if the cell is absent.
+    - ``now_s``: the Unix time in seconds.
     """
     if member is None and command.place != head_address(command.place.pair):
         return {}, False
@@ -243,9 +248,9 @@ def merge_postings(
 
 
 def transition(member: Membership | None, command: Command) -> Membership | None:
-    """Return a cell's membership after a command; the same object if the command does not change the membership.
+    """Return a cell's state in its matrix after a command; the same object if the command does not change it.
 
-    A membership of None, as argument or result, means that the cell is absent.
+    None, as argument or result, means that the cell is absent.
     """
     match command:
         case SetSize(size=size) if member and member.state is not CellState.CLOSED and member.size.epoch < size.epoch:

@@ -1,13 +1,16 @@
-"""The protocols that register a name in the matrices of its AV-pairs, and withdraw it (§IV.B.1).
+"""The protocols that register a name (a channel or entry), and withdraw it (§IV.B.1).
 
-A name is registered in all replicas of one partition, including replicas that are added during the registration. If a
-replica is absent, the write to it is retried once, after the writes to the other replicas. A replica that opens after
-this retry is filled from the other replicas, which have the name.
+Each attribute-value pair has a matrix, a table of cells with partitions and replicas. A name is registered in the
+matrices of all its pairs. In each matrix, it is stored in all replicas of one partition:
 
-A partition that rejects a name has been removed or is not open yet. The name is then stored in the partition's merge
-target, which takes over its names. Deviation: the paper draws a partition for each registration. Here the partition
-follows from the name, so that every process refreshes the name in the same partition, and every registration succeeds
-even while a matrix changes.
+1. It is written to all known replicas, and to those that are added during the registration.
+2. If a replica is absent, the write to it is retried once, after the writes to the others. A replica that opens after
+   this retry is filled from the others.
+3. A partition that has been removed or is not open yet rejects the name. The name is then stored in the partition's
+   *merge target*, the partition that takes over its names.
+
+Deviation: the paper draws a partition for each registration. Here the partition follows from the name, so that every
+process refreshes the name in the same partition. Every registration succeeds, even while a matrix changes.
 """
 
 import msgspec
@@ -31,20 +34,24 @@ MAX_TRIES = 8
 
 
 def register(pair: PairKey, posting: Posting, cached_size: MatrixSize | None = None) -> Rounds[MatrixSize]:
-    """Store a name's posting in the matrix of the AV-pair ``pair``; return the newest known size of the matrix.
+    """Store a name's posting (record) in the matrix of the attribute-value pair ``pair``.
 
-    If the cells have an earlier posting of the name, it is replaced by the one that expires later. ``cached_size`` is a
-    size of the matrix that the caller knows from earlier, or None. Raises :class:`CellsUnavailable` if no cell stores
-    the name.
+    Return the newest known size of the matrix. Of two postings of the same name, the cells keep the one that expires
+    later.
+
+    ``cached_size`` is a size of the matrix that the caller knows from earlier, or None. Raises
+    :class:`CellsUnavailable` if no cell stores the name.
     """
     size, _ = yield from _register(pair, posting, cached_size)
     return size
 
 
 def withdraw(pair: PairKey, posting: Posting, cached_size: MatrixSize | None = None) -> Rounds[MatrixSize]:
-    """Withdraw a name from the matrix of an AV-pair, and return the newest known size of the matrix.
+    """Withdraw a name from the matrix of the attribute-value pair ``pair``.
 
-    ``posting`` is a withdrawal (weight 0). It is stored in all partitions in which the name may have been registered.
+    Return the newest known size of the matrix. ``posting`` is a record of the name with weight 0. It is stored in all
+    partitions in which the name may have been registered.
+
     ``cached_size`` is a size of the matrix that the caller knows from earlier, or None. Raises
     :class:`CellsUnavailable` if no cell stores the withdrawal.
     """
@@ -84,10 +91,12 @@ def _read_size(pair: PairKey) -> Rounds[MatrixSize]:
 def _put_in_replicas(
     address: CellAddress, posting: Posting, size: MatrixSize, assumed_size: MatrixSize
 ) -> Rounds[tuple[MatrixSize, bool]]:
-    """Store a posting in all replicas of the partition at ``address``.
+    """Store a posting (record of a name) in all replicas of the partition at ``address``.
 
-    Return (the newest known size of the matrix, whether at least one replica stores the posting). ``size`` is the
-    newest size that the caller knows. ``assumed_size`` is the size from which the caller has computed the partition.
+    Return (the newest known size of the matrix, whether at least one replica stores the posting).
+
+    - ``size``: the newest size that the caller knows.
+    - ``assumed_size``: the size from which the caller has computed the partition.
     """
     packed = pack([posting])
     stored: set[int] = set()

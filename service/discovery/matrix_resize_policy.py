@@ -1,16 +1,18 @@
-"""Decisions to resize a matrix, from the loads of its cells and of the Redis nodes that store them (§IV.C).
+"""Decisions to resize a matrix, a table of cells with partitions and replicas (§IV.C).
 
-A node is a primary of a Redis Cluster, or the standalone Redis. It may store cells of many matrices. The paper compares
-the total load of these cells with thresholds. A Redis node also has work other than cells, so its load is measured as
-processor utilisation, and the thresholds apply to single cells. Above a utilisation of 50 %, the thresholds of the
-node's cells fall linearly, so that cells with less load request growth, too.
+They depend on the loads of the cells, and of the *nodes* that store them. A node is a primary of a Redis Cluster, or
+the standalone Redis. It may store cells of many matrices.
 
-A replica is added only if it reduces the load of the busiest node that has cells of the matrix. The address H(pair, p,
-r) of a cell determines its node. The row r of the new replica is therefore chosen from a few candidates such that the
-load is spread evenly.
+- *Thresholds:* a cell that reaches a threshold requests growth. Above a processor utilisation of 50 %, the thresholds
+  of a node's cells fall linearly.
+- *Replicas:* a replica is added only if it reduces the load of the busiest node that has cells of the matrix. The
+  address H(pair, p, r) of a cell determines its node. The row number r of a new replica is therefore chosen such that
+  the load is spread evenly.
+- *Standalone Redis:* a matrix grows only by its number of names. More replicas would only add writes, and more
+  partitions would not reduce the node's registrations.
 
-With a standalone Redis, more replicas would only add writes, and more partitions would not reduce the node's
-registrations. Such a matrix grows only by its number of names.
+Deviation: the paper compares the total load of a node's cells with the thresholds. A Redis node also has other work, so
+its load is measured as processor utilisation, and the thresholds apply to single cells.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -53,9 +55,10 @@ The best possible reduction is the node's load by this matrix divided by the new
 
 
 class RedisNodes(msgspec.Struct, frozen=True):
-    """The nodes of Redis and their utilisation.
+    """The nodes of Redis and their processor utilisation.
 
-    ``node_of`` returns the node of a cell's address. ``busy`` has the processor utilisation (0 to 1) of each node.
+    - ``node_of``: function that returns the node of a cell's address.
+    - ``busy``: the utilisation (0 to 1) of each node.
     """
 
     node_of: Callable[[CellAddress], Node]
@@ -70,10 +73,10 @@ class RedisNodes(msgspec.Struct, frozen=True):
 
 
 def limits_on_node(limits: MatrixLimits, busy: float) -> MatrixLimits:
-    """Return the thresholds of the cells on a node with the processor utilisation ``busy`` (0 to 1).
+    """Return the thresholds of cell loads on a node with the processor utilisation ``busy`` (0 to 1).
 
-    Above a utilisation of 0.5, the thresholds of registrations and queries fall linearly. The threshold of names does
-    not change.
+    ``limits`` has the thresholds on an idle node. Above a utilisation of 0.5, those of registrations and queries fall
+    linearly. The threshold of names does not change.
     """
     share = max(_LEAST_THRESHOLD_SHARE, min(1.0, (1 - busy) / (1 - _HALF_BUSY)))
     return msgspec.structs.replace(
@@ -82,9 +85,9 @@ def limits_on_node(limits: MatrixLimits, busy: float) -> MatrixLimits:
 
 
 def can_request_growth(load: CellLoad, limits: MatrixLimits, nodes: RedisNodes) -> bool:
-    """Return whether a cell with this load would request growth if its node had the processor utilisation 1.
+    """Return whether a cell with this load would request growth if its node were fully busy.
 
-    Thresholds are lowest at this utilisation. ``limits`` has the thresholds at a low utilisation.
+    Thresholds are lowest then. ``limits`` has the thresholds on an idle node.
     """
     kinds = resize_requests(_spreadable(load, nodes), limits_on_node(limits, 1.0))
     return ResizeKind.INC_P in kinds or ResizeKind.INC_R in kinds
@@ -93,19 +96,22 @@ def can_request_growth(load: CellLoad, limits: MatrixLimits, nodes: RedisNodes) 
 def choose_resize(
     matrix: Matrix, loads: Mapping[CellAddress, CellLoad], nodes: RedisNodes, limits: MatrixLimits
 ) -> ResizeRequest | None:
-    """Return the request that the head node of a matrix must carry out; None if the matrix has the right size.
+    """Return the change of the size that a matrix needs; None if the matrix has the right size.
 
-    ``loads`` has the load of each of the matrix's cells. Each cell's requests are those of
-    :func:`service.discovery.matrix.resize_requests`, with three differences:
+    - ``matrix``: the record of the matrix.
+    - ``loads``: the load of each of its cells.
+    - ``nodes``: the nodes of Redis that store the cells.
+    - ``limits``: the thresholds of cells on an idle node.
 
-    - The queries of a partition are counted as if they were spread evenly over its replicas, because a new replica has
-      not measured its load yet.
+    Each cell requests changes by :func:`service.discovery.matrix.resize_requests`, with these differences:
+
+    - The queries of a partition are counted as if they were spread evenly over its replicas.
     - With a standalone Redis, only the number of names can make a matrix grow.
-    - A partition or replica is removed only if the cells that take over its load would have less than half of their
-      limits.
+    - A part is removed only if the cells that take over its load would have less than half of their limits.
 
-    Requests to grow take precedence over requests to shrink, and then those of cells with more load.
+    Growth takes precedence over shrinking. Among equal requests, cells with more load take precedence.
     """
+    # The queries are spread evenly because a new replica has not measured its load yet.
     placement = _Placement(matrix.size, loads, nodes)
     loads = {
         place: msgspec.structs.replace(load, queries_s=placement.queries_s_at_replica(place.partition))
@@ -135,15 +141,15 @@ def choose_resize(
 def _spreadable(load: CellLoad, nodes: RedisNodes) -> CellLoad:
     """Return the part of a cell's load that additional cells could take over.
 
-    With a standalone Redis, this is only the number of names: registrations and queries remain on the same node.
+    With a standalone Redis, this is only the number of names, because registrations and queries stay on the same node.
     """
     return load if len(nodes.busy) > 1 else CellLoad(load.names)
 
 
 def _is_superfluous(request: ResizeRequest, placement: "_Placement", limits: MatrixLimits) -> bool:
-    """Return whether the part of the matrix that ``request`` would remove is superfluous.
+    """Return whether the matrix can do without the part (partition or replica) that ``request`` would remove.
 
-    It is superfluous if the cells that take over its load would have less than half of the load in ``limits``.
+    This is so if the cells that take over its load would have less than half of the load in ``limits``.
     """
     if request.kind is ResizeKind.DEC_P:
         last = request.place.partition
@@ -155,9 +161,9 @@ def _is_superfluous(request: ResizeRequest, placement: "_Placement", limits: Mat
 
 
 def _useless_replica(matrix: Matrix, placement: "_Placement", limits: MatrixLimits) -> ResizeRequest | None:
-    """Return the request to remove the last replica, if this replica does not reduce any node's load; otherwise None.
+    """Return the request to remove the last replica if it reduces no node's load; otherwise None.
 
-    A replica becomes useless when slots of the cluster are moved to other nodes, or all data to a standalone Redis.
+    A replica becomes useless when cells are moved to other nodes of Redis.
     """
     rows = matrix.size.rows
     if len(rows) == 1 or placement.busiest(rows[:-1]) > placement.busiest(rows):
@@ -175,7 +181,10 @@ def _sum(loads: Sequence[CellLoad]) -> CellLoad:
 
 
 class _Placement:
-    """The loads of a matrix's partitions, and the loads that nodes would have with other rows of replicas."""
+    """The present load of each node of Redis, and the loads if a matrix's replicas had other row numbers.
+
+    The row number of a replica determines on which nodes its cells are.
+    """
 
     def __init__(self, size: MatrixSize, loads: Mapping[CellAddress, CellLoad], nodes: RedisNodes) -> None:
         self.size = size
@@ -193,21 +202,21 @@ class _Placement:
         self._nodes_of_rows: dict[int, tuple[Node, ...]] = {}
 
     def load(self, partition: int, row: int) -> CellLoad:
-        """Return the load of the cell of this partition and row."""
+        """Return the load of the cell in this partition, in the replica with the number ``row``."""
         return self._loads.get(CellAddress(self.pair, partition, row), CellLoad())
 
     def queries_s_at_replica(self, partition: int) -> float:
-        """Return the queries per second that each replica of a partition receives if they are spread evenly."""
+        """Return the queries per second that each replica of a partition gets if they are spread evenly."""
         return self._queries_s[partition] / self.size.replicas
 
     def most_queries_s(self) -> float:
-        """Return the greatest number of queries per second of any partition, summed over its replicas."""
+        """Return the queries per second of the partition with the most queries, summed over its replicas."""
         return max(self._queries_s)
 
     def choose_rows(self, limits: MatrixLimits) -> tuple[int, ...]:
-        """Return the rows of the replicas to add; the number of replicas at most doubles.
+        """Return the row numbers of the replicas to add; at most as many as there are now.
 
-        The result is empty if no row would reduce the load of the busiest node that has cells of the matrix.
+        The result is empty if no new replica would reduce the load of the busiest node that has cells of the matrix.
         """
         rows = self.size.rows
         added: tuple[int, ...] = ()
@@ -226,19 +235,19 @@ class _Placement:
         return added
 
     def busiest(self, rows: Sequence[int]) -> float:
-        """Return the load (events per second) that the busiest node would have if the matrix's replicas had these rows.
+        """Return the load in events per second of the busiest node if the replicas had these row numbers.
 
         Only nodes with cells of the matrix count. Their load is the sum of:
 
-        - queries, which are divided among the replicas
-        - registrations, which every replica receives
-        - the node's other work, as the number of events with the same cost: the utilisation above ``_IDLE_ENOUGH``,
-          minus the present load by this matrix
+        - their part of the queries, which are divided among the replicas
+        - the registrations, which every replica receives
+        - the node's other work, converted to events with the same cost
         """
+        # The other work is the utilisation above _IDLE_ENOUGH, minus the present load by this matrix.
         return self._busiest(rows)[0]
 
     def _busiest(self, rows: Sequence[int]) -> tuple[float, float]:
-        """Return (the result of :meth:`busiest`, the part of this load that the matrix causes)."""
+        """Return (the load of the busiest node as in :meth:`busiest`, the part of this load that the matrix causes)."""
         own: dict[Node, float] = {}
         for row in rows:
             for partition, node in enumerate(self._row_nodes(row)):

@@ -1,19 +1,22 @@
-"""Resizing of a matrix: the protocol that makes its cells match the head node's record (§IV.C).
+"""Resizing of a matrix: the protocol that makes its cells match the matrix's record (§IV.C).
 
-A *pass* of the protocol reads all cells and carries out the steps that are missing, in an order that loses no name:
+A matrix is a table of cells with partitions and replicas. A *pass* of the protocol reads all cells and carries out the
+missing steps, in an order that loses no name:
 
-1. *Announce* the size to all cells. No cell is opened before all cells know the size, so that new partitions are read
-   and new replicas are written before they have any content.
+1. *Announce* the size to all cells. Only then are cells opened. New partitions are therefore read, and new replicas are
+   written, before they have any content.
 2. *Open* absent cells, which are new or were lost, for filling.
-3. *Fill* each of these cells from an open replica of its partition, if there is one, and mark it as open.
-4. *Close* the cells that are being removed, copy their names to all replicas of the merge target (the partition that
-   takes over the names), and only then delete the names.
+3. *Fill* each of these cells from an open replica of its partition, if there is one. Mark it as open.
+4. *Close* the cells that are being removed. Copy their names to all replicas of the *merge target*, the partition that
+   takes over the names. Only then delete the names.
 
-A pass may stop anywhere, and several passes may run concurrently. Each pass that opens cells gives the matrix a new
-*epoch* (change number) first, and these cells ignore commands of passes in other epochs.
+A pass may stop anywhere, and several passes may run concurrently. A pass that opens cells first gives the matrix a new
+*epoch* (change number). These cells ignore commands of passes in other epochs.
 
-Deviations: added replicas and lost replicas are filled by the same steps. In the paper, the member nodes report the
-partition and replica numbers of their cells to the head node; here the process that runs the pass reads all cells.
+Deviations from the paper:
+
+- Added replicas and lost replicas are filled by the same steps.
+- The process that runs a pass reads all cells. In the paper, nodes report their cells to the head node.
 """
 
 from collections.abc import Mapping, Sequence
@@ -58,9 +61,11 @@ CellAnswers = Mapping[CellAddress, CellAnswer]
 
 
 def reconcile_matrix(pair: PairKey, limits: MatrixLimits, page: int = PAGE) -> Rounds[Matrix | None]:
-    """Run one pass of resizing for the matrix of an AV-pair, copying up to ``page`` postings per round.
+    """Run one pass of resizing for the matrix of an attribute-value pair.
 
-    Return the matrix's record if all cells match it at the end, or None if another pass is needed.
+    Return the matrix's record if all cells match it at the end. Return None if another pass is needed.
+
+    ``limits`` has the maximum size of a matrix. ``page`` is the maximum number of names that are copied per round.
     """
     matrix = yield from find_or_create_matrix(pair, limits)
     cells = yield from _read_cells(pair, matrix.size, limits)
@@ -99,10 +104,10 @@ def _read_cells(pair: PairKey, size: MatrixSize, limits: MatrixLimits) -> Rounds
 def _correct_matrix(matrix: Matrix, cells: CellAnswers) -> Matrix:
     """Return the record of a matrix that fits the sizes in ``cells``.
 
-    This is ``matrix``, the head node's record, unless a cell has a newer size. A cell can have a newer size if the head
-    node was lost, and its record was created again from too few cells. The record is then recovered from all of
-    ``cells``.
+    This is ``matrix``, the stored record, unless a cell has a newer size. In this case, the record is recovered from
+    all of ``cells``.
     """
+    # A cell can have a newer size if the head node was lost, and its record was created again from too few cells.
     sizes = [cell.member.size for cell in cells.values() if cell.member and not cell.is_in(CellState.CLOSED)]
     return recover_matrix(sizes) if sizes and max(sizes).epoch > matrix.size.epoch else matrix
 
@@ -142,16 +147,14 @@ def _filling_partitions(pair: PairKey, matrix: Matrix, cells: CellAnswers) -> li
 
 
 def _fill(column: CellAnswers, matrix: Matrix, page: int) -> Rounds[bool]:
-    """Copy postings into the cells of a partition that are being filled; return False if another pass has to continue.
+    """Copy names into the cells of a partition that are being filled; return False if another pass has to continue.
 
-    ``column`` has the partition's cells. There are two steps:
+    ``column`` has the partition's cells. A round copies up to ``page`` names. There are two steps:
 
-    1. The postings of an open cell are copied to the cells that are being filled.
-    2. The postings of each cell that is being filled are copied to all other cells. This is for a head cell that was
-       lost: it may have stored names while it counted as the only cell of the matrix.
-
-    A round copies up to ``page`` postings.
+    1. The names of an open cell are copied to the cells that are being filled.
+    2. The names of each cell that is being filled are copied to all other cells.
     """
+    # Step 2 is for a head cell that was lost: it may have stored names while it counted as the only cell of the matrix.
     filling = [place for place, cell in column.items() if cell.is_in(CellState.FILLING)]
     opened = [place for place, cell in column.items() if cell.is_in(CellState.OPEN)]
     for source in (*opened[:1], *filling):
@@ -181,9 +184,9 @@ def _put_in_cells(targets: Sequence[CellAddress], postings: bytes) -> Rounds[boo
 
 
 def _move_last_partition(pair: PairKey, matrix: Matrix, page: int) -> Rounds[bool]:
-    """Close the last partition of ``matrix``, and move its names to its merge target, ``page`` postings a round.
+    """Close the last partition of ``matrix``, and move its names to the partition that takes them over.
 
-    Return False if another pass has to continue.
+    A round copies up to ``page`` names. Return False if another pass has to continue.
     """
     size, last = matrix.size, matrix.size.partitions - 1
     places = [CellAddress(pair, last, row) for row in size.rows]
@@ -199,9 +202,9 @@ def _move_last_partition(pair: PairKey, matrix: Matrix, page: int) -> Rounds[boo
 
 
 def _remove_last_replica(pair: PairKey, matrix: Matrix, _page: int) -> Rounds[bool]:
-    """Close the last replica of each partition and delete its postings; return False if another pass has to continue.
+    """Close the last replica of each partition and delete its names; return False if another pass has to continue.
 
-    ``_page`` is unused; it exists because callers use this function and :func:`_move_last_partition` alike.
+    ``_page`` is unused; it gives this function the same parameters as :func:`_move_last_partition`.
     """
     size = matrix.size
     places = [CellAddress(pair, partition, size.rows[-1]) for partition in range(size.partitions)]
@@ -211,8 +214,8 @@ def _remove_last_replica(pair: PairKey, matrix: Matrix, _page: int) -> Rounds[bo
 def _close(places: Sequence[CellAddress], size: MatrixSize, *, keep: bool) -> Rounds[bool]:
     """Close cells, and return whether all of them are closed now; an absent cell counts as closed.
 
-    They are closed in the epoch (change number) after that of ``size``. Their postings are deleted unless ``keep`` is
-    true.
+    The cells are closed in the epoch (change number) after that of ``size``. The names in them are deleted unless
+    ``keep`` is true.
     """
     closing = msgspec.structs.replace(size, epoch=size.epoch + 1)
     answers = yield [CloseCell(place, closing, keep) for place in places]

@@ -1,21 +1,25 @@
-"""The protocol of queries: the selection of cells to read, and the merging of their postings (§IV.B.2).
+"""The protocol of queries: which cells are read, and how their records of names are merged (§IV.B.2).
 
-*Frequencies.* A query first reads the state of one cell of each AV-pair's matrix. From the cell's number of names, it
-estimates the number of all names with the pair. If the cell has few postings (records of names), they are part of the
-state.
+A *clause* of a query is a set of alternative attribute-value pairs, of which a name must have one. Each pair has a
+*matrix*, a table of cells that stores the names with this pair. A *posting* is a cell's record of one name.
 
-*Driver.* The clause with the fewest names is the *driver* (the paper's two-pass optimisation). All postings of its
-pairs are read, because only names with one of these pairs can satisfy the query. If there are many, a part of the
-partitions is read first, and the rest only if the query finds fewer names than requested.
+1. *Estimate.* The query reads the state of one cell of each pair's matrix. From it, the query estimates the number of
+   names with the pair. A cell with few postings returns them, too.
+2. *Read the driver.* The *driver* is the clause with the fewest names (the paper's two-pass optimisation). All postings
+   of its pairs are read. If there are many, a part of the partitions is read first, and the rest only if too few names
+   are found.
+3. *Read the other pairs.* Small matrices are read whole. Of large ones, only the postings of the driver's names are
+   read, from the partitions in which these names can be registered.
 
-*Other pairs.* Their matrices are read whole if they are small. Of large ones, only the postings of the driver's names
-are read, from the partitions in which these names can be registered.
+A matrix may change while it is read:
 
-*Changing matrices.* Cached sizes of matrices may be outdated; the answers of cells correct them. A replica that is not
-open may lack names. In this case all other replicas of the partition are read. If none is open, their postings are
-merged. The names of a partition that is being removed move to its merge target, another partition, which is then read
-after it. New partitions stay empty until all cells know of them. A query that reads any cell therefore learns of all
-partitions that have names.
+- Cached sizes of matrices may be outdated. The answers of cells correct them.
+- A replica that is not open may lack names. All other replicas of its partition are then read. If none is open, their
+  postings are merged.
+- A partition that is being removed moves its names to another one, its merge target. The merge target is then read
+  after it.
+- New partitions stay empty until all cells know of them. A query that reads any cell therefore learns of all partitions
+  that have names.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -52,11 +56,10 @@ _NamesToRead = Mapping[int, "tuple[int, ...] | None"]
 
 
 class PairClause(msgspec.Struct, frozen=True):
-    """A clause of a query: a name satisfies it if it has one of several alternative AV-pairs.
+    """A condition of a query: a name satisfies it if it has one of several alternative AV-pairs (attribute and value).
 
-    ``alternatives`` are pairs (key of the AV-pair, factor). The factor in (0, 1] is the degree to which the AV-pair
-    corresponds to the query. A name matches a query if it satisfies all clauses that are not optional, and at least one
-    of the optional clauses.
+    - ``alternatives``: tuples (key of the AV-pair, factor). The factor, in (0, 1], is how well the pair fits the query.
+    - ``is_optional``: a name needs to satisfy at least one of the optional clauses, and all other clauses.
     """
 
     alternatives: tuple[tuple[PairKey, float], ...]
@@ -66,15 +69,15 @@ class PairClause(msgspec.Struct, frozen=True):
 class SearchOutcome(msgspec.Struct, frozen=True):
     """The names that satisfy a query, as arrays with one row per name, the best first.
 
-    The order is by coverage (the sum of importance * factor over the optional clauses that a name satisfies), and then
-    by score.
+    - ``weights``: one column per clause, with the greatest factor * weight among the alternatives that the name has.
+    - ``choices``: one column per clause, with the index of this best alternative.
+    - ``scores``: the sum over all clauses of importance * the value in ``weights``.
+    - ``total``, ``complete``, ``frequencies``: as in :class:`service.discovery.search_candidates.Candidates`.
+    - ``sizes``: the size of each matrix that was read, by attribute-value pair.
+    - ``cells``: the number of cells that were read, by attribute-value pair.
 
-    - ``weights`` has one column per clause: the greatest factor * weight among the alternatives that the name has.
-    - ``choices`` has one column per clause: the index of the alternative with this greatest value.
-    - ``scores`` has the sum over all clauses of importance * the value in ``weights``.
-    - ``total``, ``complete`` and ``frequencies`` are those of :class:`service.discovery.search_candidates.Candidates`.
-    - ``sizes`` has the size of each matrix that was read, and ``cells`` the number of its cells that were read, both by
-      AV-pair.
+    Names are sorted by coverage, then by score. The coverage is the sum of importance * factor over the optional
+    clauses that a name satisfies.
     """
 
     names: NameKeys
@@ -91,11 +94,11 @@ class SearchOutcome(msgspec.Struct, frozen=True):
 class PairQuery(msgspec.Struct, frozen=True):
     """A query for the best names that satisfy its clauses.
 
-    - ``clauses`` is not empty.
-    - ``excluded`` are AV-pairs that no result may have.
-    - ``most`` is the maximum number of names.
-    - ``importance`` returns the importance of a clause. Its arguments are the clause's index, and a list with the
-      document frequency (number of names) of each of the clause's alternatives.
+    - ``clauses``: the conditions, at least one.
+    - ``excluded``: attribute-value pairs that no result may have.
+    - ``most``: the maximum number of names.
+    - ``importance``: function that returns the importance of a clause. Its arguments are the index of the clause, and a
+      list with the number of names that have each alternative of the clause.
     """
 
     clauses: Sequence[PairClause]
@@ -113,11 +116,10 @@ def search(
 ) -> Rounds[SearchOutcome]:
     """Return the best names that satisfy a query.
 
-    - ``draw`` is a random number of at least 32 bits, which selects the partitions and replicas to read.
-    - ``now_s`` is a Unix time in seconds.
-    - ``cached_sizes`` has the known sizes of matrices. Sizes may be missing or outdated.
-    - ``known_readers`` has the readers of earlier, similar queries, so that postings are not read again. Readers of
-      further matrices are added to this dict.
+    - ``draw``: a random number of at least 32 bits, which selects the partitions and replicas to read.
+    - ``now_s``: the Unix time in seconds.
+    - ``cached_sizes``: the known sizes of matrices. Sizes may be missing or outdated.
+    - ``known_readers``: what earlier, similar queries have read. New readers are added to this dict.
 
     Raises :class:`CellsUnavailable` if the cells keep changing.
     """
@@ -155,11 +157,11 @@ def search(
 def _collect(
     clauses: Sequence[PairClause], query: PairQuery, readers: "MatrixReaders", importances: Sequence[float]
 ) -> Rounds[tuple[NameKeys, bool]]:
-    """Return (names that satisfy ``clauses``, whether these are all names that do).
+    """Return (names that satisfy ``clauses``, whether these are all such names).
 
-    Cells are read until ``query.most`` names are found. Of optional clauses, those with the rarest pairs are read
-    first, because their names have the best scores. ``importances`` has the importance of each clause.
+    Cells are read until ``query.most`` names are found. ``importances`` has the importance of each clause.
     """
+    # Of optional clauses, those with the rarest pairs are read first, because their names have the best scores.
     first = FIRST_NAMES * query.most
     driver = _driver(clauses, readers, first)
     share, names, is_all = _first_share(driver, readers), np.empty(0, np.uint64), True
@@ -197,10 +199,13 @@ def _collect(
 def read_matrix(
     pair: PairKey, draw: int, now_s: float, cached_size: MatrixSize | None
 ) -> Rounds[tuple[NameKeys, NDArray[np.uint8], MatrixSize]]:
-    """Read the matrix of an AV-pair; return (keys of the names that have the pair, their weights, size of the matrix).
+    """Return (keys of the names, their weights, matrix size) for the names with an attribute-value pair.
 
-    The keys are sorted, and the weights are in the same order. ``draw`` is a random number of at least 32 bits,
-    ``now_s`` is a Unix time, and ``cached_size`` is a known size of the matrix or None.
+    The names are read from the pair's matrix. The keys are sorted, and the weights are in the same order.
+
+    - ``draw``: a random number of at least 32 bits, which selects the replicas to read.
+    - ``now_s``: the Unix time in seconds.
+    - ``cached_size``: a known size of the matrix, or None.
     """
     reader = MatrixReader(pair, cached_size, draw, now_s)
     yield from reader.read_state()
@@ -209,11 +214,12 @@ def read_matrix(
 
 
 class MatrixReader:
-    """A reader of the matrix of one AV-pair, which keeps the postings that it has read for later, similar queries.
+    """A reader of the matrix of one attribute-value pair. It keeps what it has read for similar queries.
 
-    - ``frequency`` is the approximate number of names with the pair.
-    - ``size`` is the newest known size of the matrix.
-    - ``cells`` and ``postings`` are the numbers of cells and postings read so far.
+    - ``frequency``: the approximate number of names with the pair.
+    - ``size``: the newest known size of the matrix.
+    - ``cells``: the number of cells read so far.
+    - ``postings``: the number of records of names read so far.
     """
 
     def __init__(self, pair: PairKey, cached_size: MatrixSize | None, draw: int, now_s: float) -> None:
@@ -235,7 +241,7 @@ class MatrixReader:
         return len(self._read) >= self.size.partitions
 
     def content(self) -> tuple[NameKeys, NDArray[np.uint8]]:
-        """Return (sorted keys of the registered names among the postings read so far, weights in the same order)."""
+        """Return (sorted keys of the names read so far, weights in the same order)."""
         if self._content is None:
             postings = valid_postings(self._parts, self._now_s)
             self._content = postings["name"].astype(np.uint64), postings["weight"]
@@ -264,7 +270,7 @@ class MatrixReader:
             self._read.add(0)
 
     def read_share(self, share: float) -> Rounds[None]:
-        """Read all postings of a fraction ``share`` (0 to 1) of the partitions, but of at least one partition."""
+        """Read all records of a fraction ``share`` (0 to 1) of the partitions, but at least of one partition."""
 
         def wanted(size: MatrixSize) -> _NamesToRead:
             number = max(1, round(share * size.partitions))
@@ -274,7 +280,7 @@ class MatrixReader:
             yield from self._read_cells(wanted)
 
     def read_names(self, names: NameKeys) -> Rounds[None]:
-        """Read at least the postings of ``names``. If the matrix has few names, all its postings are read."""
+        """Read at least the records of ``names``. If the matrix has few names, all its records are read."""
         if self.is_whole or not len(names) or not self.frequency:
             return
         names = names[~_where(names, self._looked_up)[1]]
@@ -288,10 +294,10 @@ class MatrixReader:
             self._looked_up = np.union1d(self._looked_up, names)
 
     def _read_cells(self, wanted: Callable[[MatrixSize], _NamesToRead]) -> Rounds[None]:
-        """Read the partitions that ``wanted`` returns: of each, an open replica, or all replicas if none is open.
+        """Read the partitions that ``wanted`` returns.
 
-        ``wanted`` maps a size of the matrix to the names to read by partition. It is called again whenever an answer
-        contains a newer size.
+        Of each partition, an open replica is read, or all replicas if none is open. ``wanted`` maps a size of the
+        matrix to the names to read, by partition. It is called again whenever an answer contains a newer size.
         """
         received: dict[int, dict[int, CellAnswer]] = {}
         """The answers of the replicas that have been read, by partition and row."""
@@ -325,10 +331,10 @@ class MatrixReader:
         raise CellsUnavailable(f"The cells of {self._pair} kept changing while they were read. Ask again.")
 
     def _finish_partition(self, number: int, answers: Mapping[int, CellAnswer], finished: set[int]) -> int | None:
-        """Add partition ``number`` to ``finished`` if no further replica of it has to be read.
+        """Add partition ``number`` to ``finished`` if no other replica of it has to be read.
 
-        ``answers`` has the answers of its replicas by row. If the partition is being removed, return its merge target
-        (the partition that takes over its names), which has to be read as well; otherwise return None.
+        ``answers`` has the answers of its replicas by row number. If the partition is being removed, return the
+        partition that takes over its names and has to be read as well. Otherwise return None.
         """
         if not answers:
             return None
@@ -360,9 +366,9 @@ MatrixReaders = dict[PairKey, MatrixReader]
 
 
 def _is_open(answer: CellAnswer, place: CellAddress, size: MatrixSize) -> bool:
-    """Return whether ``answer`` shows that the cell ``place`` is open: it has all names of its partition.
+    """Return whether the cell at ``place`` is open, which means that it has all names of its partition.
 
-    A head cell without membership counts as open if ``size`` is one cell.
+    ``answer`` is the cell's answer. If ``size`` is one cell, a head cell without any data counts as open.
     """
     if answer.member is None:
         return place == head_address(place.pair) and size.partitions * size.replicas == 1
@@ -374,7 +380,7 @@ def _frequency(clause: PairClause, readers: Mapping[PairKey, MatrixReader]) -> i
 
 
 def _partitions_of(names: NameKeys, partitions: int) -> _NamesToRead:
-    """Return the names to read by partition: those of ``names`` that can be registered in the partition.
+    """Return the names to read by partition: those of ``names`` that can be registered in it.
 
     ``partitions`` is the number of partitions.
     """
@@ -407,12 +413,12 @@ def _where(names: NameKeys, within: NameKeys) -> tuple[NDArray[np.int64], NDArra
 
 
 def _driver(clauses: Sequence[PairClause], readers: "MatrixReaders", most: int | None) -> PairClause:
-    """Return the driver: the clause with the fewest names, all of whose names are read.
+    """Return the *driver* of the query: the clause with the fewest names, all of whose names are read.
 
-    The optional clauses count together as one clause, because a name needs to satisfy only one of them. The clauses
-    with the fewest names are taken until they have ``most`` names together. The remaining ones can be left out, because
-    names that satisfy only these come last in the results. If ``most`` is None, all optional clauses are taken.
+    The optional clauses count together as one clause, because a name needs to satisfy only one of them. ``most`` limits
+    them: the rarest ones are taken until they have this number of names together. None means no limit.
     """
+    # The other optional clauses can be left out, because names that satisfy only these come last in the results.
     rarest, count = dict[PairKey, float](), 0
     for clause in sorted((each for each in clauses if each.is_optional), key=lambda each: _frequency(each, readers)):
         if most is None or count < most:
@@ -426,7 +432,7 @@ def _driver(clauses: Sequence[PairClause], readers: "MatrixReaders", most: int |
 def _first_share(driver: PairClause, readers: "MatrixReaders") -> float:
     """Return the fraction (0 to 1) of the driver's partitions to read first.
 
-    The fraction is chosen such that these partitions have about ``FIRST_POSTINGS`` postings.
+    The driver is the clause whose names are all read. These partitions have about ``FIRST_POSTINGS`` records of names.
     """
     return min(1.0, FIRST_POSTINGS / max(1, _frequency(driver, readers)))
 
@@ -434,9 +440,9 @@ def _first_share(driver: PairClause, readers: "MatrixReaders") -> float:
 def _order(
     names: NameKeys, clauses: Sequence[PairClause], readers: "MatrixReaders", importances: Sequence[float]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]:
-    """Return (indices that sort ``names`` by rank, scores, weights, choices) of the names.
+    """Return (indices that sort ``names`` from best to worst, scores, weights, choices).
 
-    Scores, weights and choices are the arrays of :class:`SearchOutcome`, in the order of ``names``.
+    The last three are the arrays of :class:`SearchOutcome`, in the order of ``names``.
     """
     weights, choices = _weights(names, clauses, readers)
     scores = weights @ np.array(importances)
@@ -445,7 +451,7 @@ def _order(
 
 
 def _necessary(clauses: Sequence[PairClause]) -> list[PairClause]:
-    """Return the clauses that every result satisfies: the required ones, and one that unites the optional ones."""
+    """Return the clauses that every result satisfies: the required ones, and one that unites all optional ones."""
     optional = dict(each for clause in clauses if clause.is_optional for each in clause.alternatives)
     required = [clause for clause in clauses if not clause.is_optional]
     return [*required, PairClause(tuple(optional.items()))] if optional else required
@@ -459,7 +465,7 @@ def _coverages(
 ) -> NDArray[np.float64]:
     """Return the coverage of each name: the sum of importance * factor over the optional clauses that it satisfies.
 
-    ``weights`` and ``choices`` are those of :class:`SearchOutcome`; ``importances`` has the importance of each clause.
+    ``weights`` and ``choices`` are those of :class:`SearchOutcome`. ``importances`` has the importance of each clause.
     """
     found = np.zeros(len(weights))
     for column, clause in enumerate(clauses):
@@ -488,10 +494,12 @@ def _satisfying(
 def _weights(
     names: NameKeys, clauses: Sequence[PairClause], readers: Mapping[PairKey, MatrixReader]
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return (weights, choices), two arrays with a row for each of ``names`` and a column per clause.
+    """Return (weights, choices), two arrays with a row for each of ``names`` and a column for each clause.
 
-    A weight is the greatest factor * weight among the clause's alternatives that the name has, and a choice is the
-    index of this alternative. Both are 0 if the name has none of the alternatives.
+    - Weight: the greatest factor * weight among the clause's alternatives that the name has.
+    - Choice: the index of this alternative.
+
+    Both are 0 if the name has none of the alternatives.
     """
     weights = np.zeros((len(names), len(clauses)))
     choices = np.zeros((len(names), len(clauses)), np.int64)

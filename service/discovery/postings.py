@@ -1,9 +1,9 @@
-"""Postings: the records that the cells of an AV-pair's matrix store about each name that has the pair.
+"""Postings: the records that a cell of the search directory stores about names (channels or entries).
 
-A posting is a record of fixed size: the name's key, the pair's weight in the name, and the time at which the posting
-expires. This time is also the posting's version. Of two postings of a name in one matrix, the one that expires later is
-valid; if both expire in the same second, a withdrawal takes precedence. Writes may therefore be repeated, and may
-arrive in any order. A name that changes has to be registered with a later expiry than before.
+All names in a cell have the same attribute-value pair. The time at which a posting expires is also its version: of two
+postings of a name, the one that expires later is valid. If both expire in the same second, a withdrawal takes
+precedence. Writes may therefore be repeated, and may arrive in any order. A name that changes has to be registered with
+a later expiry than before.
 
 Packed (big-endian), a posting has 13 bytes:
 
@@ -44,12 +44,19 @@ _CACHED_NAMES = 20_000
 
 @lru_cache(_CACHED_NAMES)
 def name_key(name: str) -> NameKey:
-    """Return the key of a content name: 64 bits of BLAKE2b. Its low bits determine the partition."""
+    """Return the key of a content name (id of a channel or entry): 64 bits of BLAKE2b.
+
+    The low bits of the key determine the name's partition.
+    """
     return int.from_bytes(blake2b(name.encode(), digest_size=8).digest())
 
 
 class Posting(msgspec.Struct, frozen=True, order=True):
-    """A posting; ``weight`` is 0 if the name is withdrawn. ``expires_s`` is a Unix time in seconds."""
+    """A cell's record of one name.
+
+    - ``weight``: 1 to 255, or 0 if the name is withdrawn.
+    - ``expires_s``: the Unix time in seconds at which the record expires.
+    """
 
     name: NameKey
     weight: int
@@ -61,7 +68,10 @@ class Posting(msgspec.Struct, frozen=True, order=True):
 
 
 def pack(postings: Iterable[Posting]) -> bytes:
-    """Return packed postings, the format in which cells store them; the module's docstring describes it."""
+    """Return postings (records of names) as bytes, the format in which cells store them.
+
+    The module's docstring describes the format.
+    """
     return b"".join(_FORMAT.pack(each.name, each.weight, each.expires_s) for each in postings)
 
 
@@ -71,15 +81,15 @@ def unpack(packed: bytes) -> list[Posting]:
 
 
 def parse(packed: bytes) -> PostingArray:
-    """Return packed postings as an array, without copying them."""
+    """Return packed postings (records of names) as an array, without copying them."""
     return np.frombuffer(packed, POSTING_TYPE)
 
 
 def valid_postings(parts: Sequence[PostingArray], now_s: float) -> PostingArray:
-    """Return the valid posting of each name, sorted by name key, without postings that are expired or withdrawn.
+    """Return the valid posting (record) of each name, sorted by name key.
 
-    ``parts`` are the postings of different cells of one matrix, which may have postings of the same names. ``now_s`` is
-    a Unix time in seconds.
+    Postings that are expired or withdrawn are left out. ``parts`` are the postings of several cells, which may have
+    postings of the same names. ``now_s`` is the Unix time in seconds.
     """
     if not parts:
         return NO_POSTINGS
@@ -98,5 +108,5 @@ def valid_postings(parts: Sequence[PostingArray], now_s: float) -> PostingArray:
 
 
 def last_name(packed: bytes) -> NameKey:
-    """Return the name key of the last of these packed postings, of which there must be at least one."""
+    """Return the name key of the last of these packed postings (records of names). There must be at least one."""
     return int.from_bytes(packed[-POSTING_BYTES : 8 - POSTING_BYTES])

@@ -1,13 +1,14 @@
-"""Requests to a directory and its answers: clauses of weighted AV-pairs, and the names that satisfy them.
+"""Requests to a search directory and its answers.
 
-A query for words and attributes is a conjunction of *clauses*. A clause is a disjunction of *alternatives*: AV-pairs
-that stand for the same word, such as stems in several languages or words with one letter changed. These numbers rank
-the names that satisfy a query:
+The directory has the names (channels or entries) and their AV-pairs (attribute and value). A query consists of
+*clauses*. A name satisfies a clause if it has one of the clause's *alternatives*: AV-pairs that stand for the same
+word, such as stems in several languages.
 
-- The *factor* of an alternative, in (0, 1], is the degree to which it corresponds to the text of the query.
-- The *weight* of an AV-pair in a name (1 to 255) states how well the pair describes the name. It is stored when the
-  name is registered.
-- The *importance* of a clause is the inverse document frequency of its pairs.
+These numbers rank the names:
+
+- The *factor* of an alternative, in (0, 1], is how well it fits the text of the query.
+- The *weight* of an AV-pair in a name (1 to 255) is how well it describes the name.
+- The *importance* of a clause is the inverse document frequency of its AV-pairs.
 - The *score* of a name is the sum over all clauses of importance * max(factor * weight). The maximum is over those
   alternatives of the clause that the name has.
 """
@@ -24,9 +25,9 @@ MAX_WEIGHT = 255
 
 
 class WeightedPair(msgspec.Struct, frozen=True):
-    """One of a clause's alternatives: an AV-pair and its factor.
+    """One of the alternatives of a query's clause: an attribute-value pair and its factor.
 
-    ``factor``, in (0, 1], is the degree to which the pair corresponds to the text of the query.
+    ``factor``, in (0, 1], is how well the pair fits the text of the query.
     """
 
     pair: Pair
@@ -34,9 +35,10 @@ class WeightedPair(msgspec.Struct, frozen=True):
 
 
 class Clause(msgspec.Struct, frozen=True):
-    """A condition that a name satisfies if it has one of the AV-pairs in ``alternatives``, which is not empty.
+    """A condition of a query: a name satisfies it if it has one of the attribute-value pairs in ``alternatives``.
 
-    A name matches a query if it satisfies all clauses that are not optional, and at least one of the optional clauses.
+    ``alternatives`` is not empty. A name matches a query if it satisfies all clauses that are not optional, and at
+    least one of the optional clauses.
     """
 
     alternatives: tuple[WeightedPair, ...]
@@ -44,10 +46,11 @@ class Clause(msgspec.Struct, frozen=True):
 
 
 class CandidateName(msgspec.Struct, frozen=True):
-    """A name that satisfies the clauses of a query.
+    """A name (channel or entry) that satisfies the clauses of a query.
 
-    ``pairs`` has, for each clause in order, the alternative of the name with the greatest factor * weight. ``weights``
-    has these products, which are at most 255. The product is 0 for an optional clause that the name does not satisfy.
+    - ``pairs``: for each clause, the alternative of the name with the greatest factor * weight.
+    - ``weights``: for each clause, this greatest factor * weight, at most 255. It is 0 for an optional clause that the
+      name does not satisfy.
     """
 
     name: str
@@ -57,7 +60,10 @@ class CandidateName(msgspec.Struct, frozen=True):
 
 
 class QueriedMatrix(msgspec.Struct, frozen=True):
-    """A matrix from which a query has read: its AV-pair, its size, and the number of its cells that were read."""
+    """A matrix from which a query has read.
+
+    It has the attribute-value pair of the matrix, its size, and the number of its cells that were read.
+    """
 
     pair: Pair
     size: MatrixSize
@@ -65,16 +71,14 @@ class QueriedMatrix(msgspec.Struct, frozen=True):
 
 
 class Candidates(msgspec.Struct, frozen=True):
-    """The answer of a directory: the names with the best scores, best first, and how they were found.
+    """The answer of a directory: the names with the best scores, and how they were found.
 
-    - ``found`` has these names.
-    - ``total`` is the number of names from which they were selected.
-    - ``complete`` states whether these are all names that satisfy the query. If it is false, some cells were not read,
-      and there may be more names.
-    - ``frequencies`` has the document frequency of each AV-pair of the query: the approximate number of names that have
-      the pair.
-    - ``queried`` lists the matrices from which cells were read.
-    - ``elapsed_s`` is the duration of the query in seconds.
+    - ``found``: these names, best first.
+    - ``total``: the number of names from which they were selected.
+    - ``complete``: whether all names that satisfy the query were found. If false, some cells were not read.
+    - ``frequencies``: the approximate number of names that have each attribute-value pair of the query.
+    - ``queried``: the matrices (tables of cells) that were read.
+    - ``elapsed_s``: the duration of the query in seconds.
     """
 
     found: tuple[CandidateName, ...]
@@ -91,5 +95,5 @@ class Candidates(msgspec.Struct, frozen=True):
 
 
 def require_all(pairs: Iterable[Pair]) -> tuple[Clause, ...]:
-    """Return the clauses of a query for names that have all of these pairs."""
+    """Return the clauses of a query for names that have all of these attribute-value pairs."""
     return tuple(Clause((WeightedPair(pair),)) for pair in dict.fromkeys(pairs))

@@ -1,15 +1,16 @@
-"""Text analysis for search: folding, tokens, common words, stems, and the language of a text.
+"""Text analysis for search: the words of a text, their stems, and the language of the text.
 
-Documents and queries pass the same steps. A text is *folded*: case, width, Unicode composition and accents do not
-matter. It is split into *words*: runs of letters and digits. ``C++``, ``C#``, ``.net`` and ``node.js`` are words, too.
-In scripts without spaces between words, each pair of neighbouring characters counts as a word. *Common words*
-(function words such as "the") are left out. A word is reduced to its *stem* by the Snowball stemmer of the document's
-language. The language of a query is unknown, so each of its words gets the stems of all product languages.
+Documents and queries are analysed by the same steps:
 
-Folding comes before stemming, so that a query without accents has the same stems as a document with them.
+1. A text is *folded*: case, width, Unicode composition and accents do not matter.
+2. It is split into *words*: runs of letters and digits. ``C++``, ``C#``, ``.net`` and ``node.js`` are words, too. In
+   scripts without spaces between words, each pair of neighbouring characters counts as a word.
+3. *Common words* (function words such as "the") are left out.
+4. Each word is reduced to its *stem* by the Snowball stemmer of the document's language. The language of a query is
+   unknown, so its words get the stems of all product languages.
 
-The cost is bounded: at most ``MAX_TEXT_CHARS`` characters of a text are examined, and words are cut to
-``MAX_WORD_CHARS`` characters.
+Folding comes before stemming, so that a query without accents has the same stems as a document with them. At most
+``MAX_TEXT_CHARS`` characters of a text are examined, and words are cut to ``MAX_WORD_CHARS`` characters.
 """
 
 import re
@@ -109,7 +110,7 @@ def fold_case(text: str) -> str:
 
 
 def words(text: str, *, include_common: bool = False) -> list[str]:
-    """Return the folded words of a text in order; they are not stemmed.
+    """Return the words of a text in order, folded (without case and accents) but not stemmed.
 
     Common words and single ASCII characters are left out unless ``include_common`` is true. Only the first
     ``MAX_TEXT_CHARS`` characters of ``text`` are examined.
@@ -122,7 +123,10 @@ def words(text: str, *, include_common: bool = False) -> list[str]:
 
 
 def word_parts(word: str) -> list[str]:
-    """Return the distinctive parts of a word that contains dots, such as ``node`` and ``js``; empty for other words."""
+    """Return the parts of a word that contains dots, such as ``node`` and ``js``, without common words.
+
+    The result is empty for words without dots.
+    """
     return [part for part in word.split(".") if part and is_distinctive(part)] if "." in word.strip(".") else []
 
 
@@ -139,17 +143,18 @@ def is_function_word(word: str, language: str) -> bool:
 def stem(word: str, language: str) -> str:
     """Return the stem of a folded word in ``language`` (ISO 639-1).
 
-    The result is the word itself if it contains anything but letters, or if ``language`` is not one of ``LANGUAGES``.
+    The result is the word itself in these cases:
+
+    - It contains anything but letters.
+    - ``language`` is not one of ``LANGUAGES``.
     """
     return _stem(word, language) if language in LANGUAGES else word
 
 
 @lru_cache(_CACHED_WORDS)
 def stem_beginning(stem: str) -> str:
-    """Return a prefix of all words that have this stem, without umlauts (:func:`without_umlauts`).
-
-    Stemmers replace only the end of a word, except that the German stemmer treats ``ue`` as an umlaut.
-    """
+    """Return a prefix that all words with this stem have in common, without umlauts (:func:`without_umlauts`)."""
+    # Stemmers replace only the end of a word, except that the German stemmer treats "ue" as an umlaut.
     plain = without_umlauts(stem)
     return plain[: max(1, min(_BEGINNING_CHARS, len(plain) - _REPLACED_CHARS))]
 
@@ -161,19 +166,20 @@ def without_umlauts(folded: str) -> str:
 
 @lru_cache(_CACHED_WORDS)
 def query_stems(word: str) -> tuple[str, ...]:
-    """Return the stems by which a folded word of a query is searched.
+    """Return the stems by which a folded word of a query is searched, without duplicates.
 
-    These are the word itself and its stems in all product languages, without duplicates. The word itself finds
-    documents in other languages, whose words are not stemmed.
+    These are the word itself and its stems in all product languages.
     """
+    # The word itself finds documents in other languages, whose words are not stemmed.
     return tuple(dict.fromkeys([word, *(_stem(word, language) for language in LANGUAGES)]))
 
 
 def text_language(text_words: Sequence[str], declared: str) -> str:
     """Return the language (ISO 639-1) of a text, recognised by its function words; "" if it is unknown.
 
-    ``text_words`` are all words of the text, common words included. ``declared`` is the language tag that the publisher
-    declares, "" if there is none. If the words do not suffice, the tag determines the result.
+    - ``text_words``: all words of the text, including function words such as "the".
+    - ``declared``: the language tag that the publisher declares; "" if there is none. It is used if the text has too
+      few function words.
     """
     primary = re.split("[-_]", declared.strip().lower())[0]
     counts = {language: sum(map(known.__contains__, text_words)) for language, known in _FUNCTION_WORD_SETS.items()}

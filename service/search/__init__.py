@@ -1,1 +1,1 @@
-"""Search for channels and entries, and the registration of entries in the directory that searches read."""
+"""Search for channels and entries, and the registration of entries in the search directory."""

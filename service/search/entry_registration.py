@@ -1,13 +1,15 @@
-"""Registration of public channels' entries in the search directory, in which they remain for three days.
+"""Registration of public channels' entries in the search directory.
 
-An entry is registered when it is published; the registration expires three days later. An edit replaces the AV-pairs
-(attributes and values) by which searches find the entry. On the entry's second day, the owner of the channel registers
-it once more from the channel's log (:meth:`EntryRegistrar.check`), in case a crash has prevented the first registration
-or Redis has lost a key. With 100,000 channels that each publish 9 entries in three days, these are 3.5 registrations
-per second. The first registrations of new entries are another 3.5 per second.
+An entry is registered when it is published, and the registration expires three days later. An edit replaces the
+attribute-value pairs by which searches find the entry. On the entry's second day, the worker that owns the channel
+registers it once more from the channel's log (:meth:`EntryRegistrar.check`). This repairs a registration that a crash
+has prevented, or that Redis has lost.
 
-Every method can be repeated after a crash: registrations are idempotent, and the table of the channel's entries
-(:mod:`service.store.channels.public_entries`), which decides what is shown, changes last.
+Every method can be repeated after a crash. Registrations are idempotent, and the table that decides which entries are
+shown (:mod:`service.store.channels.public_entries`) changes last.
+
+Cost: if 100,000 channels each publish 9 entries in three days, these are 3.5 first and 3.5 repeated registrations per
+second.
 """
 
 import asyncio
@@ -32,7 +34,7 @@ _VERSIONS_PER_READ = 64
 
 
 def pairs_of(channel: Channel, entry: Entry) -> Mapping[Pair, int]:
-    """Return the AV-pairs (attributes and values) by which searches find an entry of a channel, with their weights."""
+    """Return the attribute-value pairs by which searches find an entry of a channel, with their weights."""
     domain = site_of(host_of(without_selector(channel.url)))
     return entry_pairs(entry, channel, DeclaredMetadata(channel.language), domain)
 
@@ -40,8 +42,8 @@ def pairs_of(channel: Channel, entry: Entry) -> Mapping[Pair, int]:
 class EntryRegistrar:
     """Registers entries of public channels in the search directory, and withdraws them.
 
-    Each method may raise :class:`service.errors.StoreUnavailable` or :class:`service.errors.CellsUnavailable` and can
-    then be repeated. ``now_s`` is the Unix time.
+    The parameter ``now_s`` of the methods is the Unix time. Each method may raise
+    :class:`service.errors.StoreUnavailable` or :class:`service.errors.CellsUnavailable`, and can then be repeated.
     """
 
     def __init__(self, store: Store) -> None:
@@ -54,9 +56,11 @@ class EntryRegistrar:
     ) -> None:
         """Register the entries that a new version of a public channel adds, and replace those that it edits.
 
-        ``delta`` has the changes of the version. ``pairs`` maps the position of each of its entries in
-        ``delta.changes`` to the entry's AV-pairs with their weights. An edited entry is replaced only if it is still
-        registered.
+        - ``delta``: the changes of the version.
+        - ``pairs``: the attribute-value pairs of each new or edited entry with their weights, by position in
+          ``delta.changes``.
+
+        An edited entry is replaced only if it is still registered.
         """
         is_stored = False
         while not is_stored:
@@ -75,12 +79,13 @@ class EntryRegistrar:
     async def check(self, channel: Channel, before: EntryTable | None, now_s: float) -> bool:
         """Register a public channel's entries once more, from the channel's log. Call this once a day.
 
-        Entries in the second of their three days are registered, so each entry is registered a second time exactly
-        once. If the channel has just become public, or its table of entries was lost, all entries are registered.
-        ``before`` is the table as the caller has read it, or None if there was none.
+        Only entries in the second of their three days are registered, so this happens once for each entry. If the
+        channel has just become public, or its table of entries was lost, all entries are registered.
 
-        Return whether the new table was stored. It is not stored if another process has changed the table since the
-        caller read it.
+        ``before`` is the channel's table of entries as the caller has read it, or None if there was none.
+
+        Return whether the new table was stored. It is not stored if another process has changed the table in the
+        meantime.
         """
         after = EntryTable(checked_s=int(now_s))
         deltas = await self._recent_deltas(channel, now_s)
@@ -98,7 +103,10 @@ class EntryRegistrar:
         return await self._public.replace(channel.id, before, after)
 
     async def withdraw(self, channel: Channel, before: EntryTable, now_s: float) -> None:
-        """Withdraw all entries of a channel that is no longer public. ``before`` is the table of its entries."""
+        """Withdraw all entries of a channel that is no longer public.
+
+        ``before`` is the channel's table of entries.
+        """
         for entry, text in (await self._public.texts(channel.id, before.entries)).items():
             await self._withdraw(channel, entry, pairs_of(channel, text.entry), now_s)
         await self._public.replace(channel.id, before, None)
@@ -106,7 +114,7 @@ class EntryRegistrar:
     async def _recent_deltas(self, channel: Channel, now_s: float) -> list[Delta]:
         """Return the deltas (changes between two versions) of the last three days, oldest first.
 
-        The newest deltas are read first. Reading stops as soon as they have ``MAX_ENTRIES`` changes.
+        Older deltas are left out as soon as the newer ones have ``MAX_ENTRIES`` changes.
         """
         recent: list[Delta] = []
         version, count = channel.version, 0
@@ -127,9 +135,10 @@ class EntryRegistrar:
         pairs: Mapping[ListedEntry, Mapping[Pair, int]],
         now_s: float,
     ) -> None:
-        """Register entries in the directory, and their words in its vocabulary, which corrects misspelt queries.
+        """Register entries in the directory, and their words in the vocabulary that corrects misspelt queries.
 
-        ``texts`` and ``pairs`` have the content and the AV-pairs of each entry.
+        - ``texts``: the content of each entry.
+        - ``pairs``: the attribute-value pairs of each entry, with their weights.
         """
         by_end: dict[float, list[ContentName]] = {}
         words: dict[str, str] = {}
@@ -147,9 +156,9 @@ class EntryRegistrar:
 
 
 async def remove_channel(store: Store, cid: ChannelId) -> None:
-    """Remove a channel with all subscriptions to it, and withdraw its name and its entries from the directory.
+    """Remove a channel with all subscriptions to it, and withdraw it and its entries from the search directory.
 
-    The call is idempotent and has to be repeated after a crash. Raises :class:`service.errors.StoreUnavailable`.
+    After a crash, the call has to be repeated; it is idempotent. Raises :class:`service.errors.StoreUnavailable`.
     """
     with suppress(CellsUnavailable):  # what remains in the directory is not shown, and expires
         await _withdraw_all(store, cid)

@@ -1,19 +1,18 @@
-"""Search for channels and entries in the store.
+"""Search for channels and entries.
 
 A search has these steps:
 
-1. The query is expanded to the AV-pairs of registered words.
-2. The directory returns the best candidates.
-3. The documents of the candidates are read.
+1. The words of the query are expanded to attribute-value pairs of registered words.
+2. The search directory returns the best candidates.
+3. The documents (channels and entries) of the candidates are read.
 4. Documents that are public and still match are ranked.
-5. The best documents get snippets.
+5. The best documents get snippets, one line of text each.
+
+The directory may be outdated, because it describes a document at the time of its registration. Each result is therefore
+checked before it is shown: its channel must still exist and be public, and the document must still match the query.
+Other candidates are neither shown nor counted.
 
 The steps without I/O are in :mod:`service.discovery.text_search`.
-
-A content name describes a channel or entry at the time of its registration, so what the directory's cells and workers'
-memory contain may be outdated. Each result is therefore checked again before it is shown: its channel must still exist
-and be public, and the channel or entry must still have all AV-pairs of the query. Other results are neither shown nor
-counted.
 """
 
 import asyncio
@@ -73,14 +72,17 @@ They depend on the channel's documents, or on the time at which it was added.
 
 
 def channel_id_of(name: str) -> ChannelId:
-    """Return the id of the channel to which ``name`` belongs, the id of a channel's or an entry's content name."""
+    """Return the id of the channel to which a registered name belongs.
+
+    ``name`` is the registered id of a channel or an entry.
+    """
     return name.partition("/")[0]
 
 
 def channel_ids_of(names: Iterable[str]) -> list[ChannelId]:
-    """Return the distinct ids of the channels to which ``names`` belong.
+    """Return the distinct ids of the channels to which registered names belong.
 
-    ``names`` are ids of content names of channels or entries.
+    ``names`` are the registered ids of channels or entries.
     """
     return list(dict.fromkeys(map(channel_id_of, names)))
 
@@ -88,8 +90,10 @@ def channel_ids_of(names: Iterable[str]) -> list[ChannelId]:
 def can_match(query: Query, channel: Channel, domain: str, interval_s: float) -> bool:
     """Return False if a channel certainly does not match a query, without reading the channel's entries.
 
-    True means only that the channel's content has to be examined. ``domain`` is the registrable domain of the channel's
-    URL, and ``interval_s`` its update interval in seconds.
+    True means only that the channel's content has to be examined.
+
+    - ``domain``: the registrable domain of the channel's URL.
+    - ``interval_s``: the time between the channel's updates in seconds.
     """
     own = channel_attributes(channel, DeclaredMetadata(channel.language), domain, interval_s)
     required = (group[0] for group in query.all_of if len(group) == 1)
@@ -108,9 +112,9 @@ _SNIPPET_ENTRIES = 10
 class SearchExplanation(msgspec.Struct, frozen=True):
     """The answer to a query, and the data from which it was computed.
 
-    - ``importances`` has the importance of each clause of ``expanded``.
-    - ``scores`` has the score of each hit.
-    - ``pairs`` has a tuple for each hit: for each clause, the AV-pair of the hit that determined the score.
+    - ``importances``: the importance of each clause of ``expanded``.
+    - ``scores``: the score of each hit.
+    - ``pairs``: for each hit, the attribute-value pair that determined the score of each clause.
     """
 
     answer: SearchAnswer
@@ -124,8 +128,8 @@ class SearchExplanation(msgspec.Struct, frozen=True):
 class _Document(msgspec.Struct, frozen=True):
     """A candidate of a search, with the present content of its channel or entry.
 
-    ``name`` are the AV-pairs with which a channel is registered; empty for entries. ``time_s`` is the Unix time at
-    which an entry was published or detected; 0 for channels.
+    - ``name``: the attribute-value pairs with which a channel is registered; empty for entries.
+    - ``time_s``: the Unix time at which an entry was published or detected; 0 for channels.
     """
 
     candidate: CandidateName
@@ -138,11 +142,11 @@ class _Document(msgspec.Struct, frozen=True):
 
 
 class _Match(msgspec.Struct, frozen=True, eq=False):
-    """A document that satisfies the query.
+    """A document (channel or entry) that satisfies the query.
 
-    ``pairs`` are the AV-pairs of a channel, or the attributes of an entry. For an entry, they are empty if the query
-    has no attributes. ``has_all_words`` states whether the document has all words of the query, including the optional
-    ones.
+    - ``pairs``: the attribute-value pairs of a channel, or the attributes of an entry. Empty for an entry if the query
+      has no attributes.
+    - ``has_all_words``: whether the document has all words of the query, including the optional ones.
     """
 
     document: _Document
@@ -167,8 +171,8 @@ class Searcher:
     async def find(self, query: Query, language: str = "") -> SearchAnswer:
         """Return up to ``query.limit`` public channels or entries that match, best first.
 
-        ``language`` is the user's language (ISO 639-1), whose documents are preferred; "" if it is unknown. Raises
-        :class:`CellsUnavailable`.
+        ``language`` is the user's language (ISO 639-1); "" if it is unknown. Documents in this language are preferred.
+        Raises :class:`CellsUnavailable`.
         """
         return (await self.explain(query, language)).answer
 
@@ -185,11 +189,12 @@ class Searcher:
     async def discover(
         self, order: DiscoverOrder = "popular", language: str = "", topic: str = "", limit: int = DEFAULT_LIMIT
     ) -> DiscoverAnswer:
-        """Return up to ``limit`` working public channels, sorted by ``order``.
+        """Return up to ``limit`` public channels that work, sorted by ``order``.
 
-        If ``language`` or ``topic`` is not empty, only channels of that language or topic are returned. The result
-        reveals nothing about subscriptions but their number by channel. Raises :class:`service.errors.BadQuery` if the
-        language or the topic is invalid, and :class:`CellsUnavailable`.
+        If ``language`` or ``topic`` is not empty, only channels of this language or topic are returned. About
+        subscriptions, the result reveals only the number of each channel's subscribers.
+
+        Raises :class:`service.errors.BadQuery` if the language or the topic is invalid, and :class:`CellsUnavailable`.
         """
         pairs = discover_pairs(order, language, topic)
         # All new channels but a few work, so that the directory of new ones has enough that do.
@@ -211,7 +216,7 @@ class Searcher:
     async def find_own(self, jid: str, query: Query) -> list[SearchHit]:
         """Return up to ``query.limit`` matching private channels to which the user ``jid`` is subscribed.
 
-        Private channels are visible only to their subscribers. If the query is for entries, the result is empty.
+        Private channels are visible only to their subscribers. The result is empty if the query is for entries.
         """
         if query.about != "channel":
             return []
@@ -255,9 +260,9 @@ class Searcher:
     async def _read_public_named(
         self, cids: Sequence[ChannelId]
     ) -> tuple[dict[ChannelId, _PublicChannel], dict[ChannelId, frozenset[Pair]]]:
-        """Return (the public channels among ``cids``, the content names of channels among ``cids``), both by id.
+        """Return (the public channels among ``cids``, attribute-value pairs of channels), both by channel id.
 
-        Content names are sets of AV-pairs. They are also returned for channels that are not public.
+        The attribute-value pairs are those of all ``cids``, including channels that are not public.
         """
         found = {
             cid: named for cid, named in zip(cids, await self._store.channels.get_named(cids), strict=True) if named
@@ -273,16 +278,17 @@ class Searcher:
     ) -> dict[ChannelId, _PublicChannel]:
         """Return the public channels among ``channels``, by id.
 
-        ``channels`` may contain None. ``counts`` has the number of subscribers of each channel.
+        Elements None are ignored. ``counts`` has the number of subscribers of each channel.
         """
         existing = [channel for channel in channels if channel is not None]
         public = public_channels(existing, [counts[channel.id] for channel in existing], self._min_subscribers)
         return {cid: _PublicChannel(channel, counts[cid]) for cid, channel in public.items()}
 
     async def _find_expanded(self, expanded: ExpandedQuery, language: str, cached: MatrixReaders) -> SearchExplanation:
-        """Return the best results of an expanded query; see :meth:`find` for ``language``.
+        """Return the best results of a query whose words have been expanded.
 
-        ``cached`` has the parts of matrices that were read for the same query before; further parts are added to it.
+        - ``language``: the user's language (ISO 639-1); "" if it is unknown.
+        - ``cached``: what was read for the same query before. What is read now is added to it.
         """
         limit = expanded.query.limit
         candidates, matching, whole = Candidates((), 0, True, {}, (), 0.0), list[_Match](), True
@@ -321,11 +327,13 @@ class Searcher:
     ) -> AsyncIterator[tuple[Candidates, int]]:
         """Yield (candidates, number of them that must match) again and again, each time with more candidates.
 
-        The caller stops as soon as so many candidates match the query. The first candidates are from a lookup directory
-        in workers' memory, if the query has only attributes and they have such a directory. All others are from the
-        matrices. ``limit`` is the number of results to show. ``cached`` has the parts of matrices that were read
-        before.
+        The caller stops as soon as that many candidates match the query.
+
+        - ``cached``: what was read for the same query before. What is read now is added to it.
+        - ``limit``: the number of results to show.
         """
+        # The first candidates are from a lookup directory in workers' memory, if the query has only attributes and they
+        # have such a directory. All others are from the matrices.
         query, pairs = expanded.query, expanded.query.attributes
         first, *others = (min(int(factor * limit) + 1, MAX_NAMES) for factor in OVERFETCH_FACTORS)
         if pairs and query.about == "channel":
@@ -345,11 +353,12 @@ class Searcher:
         max_count: int,
         cached: MatrixReaders,
     ) -> Candidates:
-        """Return the best ``max_count`` names in the matrices that satisfy ``clauses`` and have no excluded AV-pair.
+        """Return the best ``max_count`` names that satisfy ``clauses`` and have no excluded attribute-value pair.
 
-        A search for attributes of channels is counted, so that popular attributes get a lookup directory. ``cached``
-        has the parts of matrices that were read for the same query before; further parts are added to it.
+        The names are read from matrices, the tables of cells in Redis. ``cached`` has what was read for the same query
+        before. What is read now is added to it.
         """
+        # A search for attributes of channels is counted, so that popular attributes get a lookup directory.
         candidates = await directory_of(self._store, about).find(clauses, excluded, max_count, cached)
         if about == "channel" and not any(attribute_of(pair) == "word" for pair in candidates.frequencies):
             self._store.directory_lookups.count_search(candidates.frequencies, max_count)
@@ -360,8 +369,10 @@ class Searcher:
     ) -> list[_Document]:
         """Return the documents of the public channels and entries among ``candidates``, best first.
 
-        ``importances`` has the importance of each clause of the query; see :meth:`find` for ``language``. Entries that
-        were published before ``query.after`` are left out.
+        Entries that were published before ``query.after`` are left out.
+
+        - ``importances``: the importance of each clause of the query.
+        - ``language``: the user's language (ISO 639-1); "" if it is unknown.
         """
         query = expanded.query
         if query.about == "entry":
@@ -443,7 +454,8 @@ class Searcher:
 
 
 def _matches(expanded: ExpandedQuery, documents: Iterable[_Document]) -> Iterator[_Match]:
-    """Yield the documents that satisfy the query. Attributes of entries are computed only if the query needs them."""
+    """Yield the documents that satisfy the query."""
+    # Attributes of entries are computed only if the query needs them.
     query = expanded.query
     conditions = (condition for group in (*query.all_of, query.none_of) for condition in group)
     has_attributes = any(isinstance(condition, PairCondition) for condition in conditions)
@@ -465,14 +477,14 @@ def _is_in_language(channel: Channel, language: str) -> bool:
 
 
 def directory_of(store: Store, about: ContentKind) -> Directory:
-    """Return the directory for a kind of content: that of entries if ``about`` is "entry", else that of channels."""
+    """Return the search directory of entries if ``about`` is "entry", otherwise that of channels."""
     return store.entry_directory if about == "entry" else store.channel_directory
 
 
 async def read_channel_name(store: Store, state: ChannelState, now_s: float) -> ChannelDescription:
-    """Return a channel's content name and text, whether or not the channel is public.
+    """Return a channel's attribute-value pairs and its text, whether or not the channel is public.
 
-    ``now_s`` is Unix time. Raises :class:`service.errors.StoreUnavailable`.
+    ``now_s`` is the Unix time. Raises :class:`service.errors.StoreUnavailable`.
     """
     channel = state.channel
     latest, metadata = await asyncio.gather(

@@ -1,8 +1,9 @@
-"""Filters of subscriptions: rules that decide which entries are delivered.
+"""Filters of subscriptions: rules that decide which changes are delivered.
 
-A rule denies or allows the entries that match a condition: words, a phrase, or a regular expression (RE2). A change is
-allowed if no deny rule matches and, if there are allow rules, at least one of them matches. Words match regardless of
-case and accents. Matching a regular expression takes time linear in the text.
+A rule allows or denies the changes that match its condition: words, a phrase, or a regular expression (RE2). A change
+is delivered if it matches no deny rule. If there are allow rules, it must also match one of them.
+
+Words match regardless of case and accents. Matching a regular expression takes time linear in the text.
 """
 
 from collections.abc import Iterable, Sequence
@@ -34,7 +35,7 @@ Condition = AnyWord | PhraseCondition | PatternCondition
 class FilterRule(msgspec.Struct, frozen=True):
     """A filter rule, which allows or denies the changes that match its condition.
 
-    A change is delivered if it matches at least one allow rule, or there is none, and if it matches no deny rule.
+    A change is delivered if it matches no deny rule. If there are allow rules, it must also match one of them.
     """
 
     allow: bool
@@ -50,10 +51,10 @@ def is_allowed(rules: Sequence[FilterRule], subject: SearchableEntry) -> bool:
 
 
 def build_subjects(changes: Iterable[Change]) -> tuple[SearchableEntry, ...]:
-    """Return, for each change, its texts in the form of an entry, as filter rules examine them.
+    """Return the text of each change, in the form of an entry, to be compared with filter rules.
 
-    The title of the result is that of the changed entry. The summary of the result consists of the entry's summary, the
-    text that the change replaced (if any), and the entry's tags.
+    - The title is that of the changed entry.
+    - The summary consists of the entry's summary, the text that the change replaced (if any), and the entry's tags.
     """
     subjects = []
     for change in changes:
@@ -66,7 +67,7 @@ def build_subjects(changes: Iterable[Change]) -> tuple[SearchableEntry, ...]:
 def parse_condition(text: str) -> Condition:
     """Return the condition that a user wrote: ``"a phrase"``, ``/a regular expression/``, or words.
 
-    Plain words match if any of them occurs. Raises :class:`BadQuery`.
+    Words match if any of them occurs. Raises :class:`BadQuery` if the condition is invalid.
     """
     text = text.strip()
     if len(text) > len("//") and text.startswith("/") and text.endswith("/"):

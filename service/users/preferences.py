@@ -1,9 +1,11 @@
 """A user's preferences for notifications of subscriptions: mute, title, edits, template, filters, interval.
 
 A user has preferences for each subscription, stored under its number, and preferences for all subscriptions, stored
-under ``FOR_ALL``. A change is delivered if it is allowed by the mutes and filters for its subscription and by those for
-all subscriptions. For edits (whether edited entries are delivered), template and interval, the preferences for the
-subscription override those for all.
+under ``FOR_ALL``. They are combined as follows:
+
+- Mutes and filters: a change is delivered if both the subscription's and those for all subscriptions allow it.
+- Edits (whether edited entries are delivered), template and interval: the subscription's preference overrides the one
+  for all.
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,10 @@
 """Quiet hours and digests: when a user's quiet hours end, and when the next digest is sent.
 
-The functions read no clock; times are arguments. Quiet hours and digests use local time in the user's zone (PEP 495). A
-local time that daylight saving skips in spring means one hour later. A local time that is repeated in autumn means its
-first occurrence.
+The functions read no clock; times are arguments. Local times are in the user's zone (PEP 495), with two rules for
+daylight saving:
+
+- A local time that is skipped in spring means one hour later.
+- A local time that is repeated in autumn means its first occurrence.
 """
 
 from collections.abc import Iterator
@@ -25,8 +27,8 @@ Weekday = Annotated[int, msgspec.Meta(ge=0, lt=len(DAYS))]
 class QuietHours(msgspec.Struct, frozen=True):
     """Hours without messages, which begin on each of ``days`` at ``begins`` and last until ``ends``.
 
-    Both times are local, in minutes after midnight. If ``ends`` is not later than ``begins``, the hours last until the
-    next day.
+    Both times are local, in minutes after midnight. If ``ends`` is not later than ``begins``, it is a time of the next
+    day.
     """
 
     begins: MinuteOfDay

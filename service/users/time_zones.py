@@ -6,14 +6,14 @@ from zoneinfo import ZoneInfo, available_timezones
 
 
 def local_datetime(unix_s: float, zone: str) -> datetime:
-    """Return Unix time as a datetime in the time zone ``zone``."""
+    """Return the local time in the time zone ``zone`` at the Unix time ``unix_s``."""
     return datetime.fromtimestamp(unix_s, zone_info(zone))
 
 
 def find_time_zones(name: str) -> tuple[str, ...]:
-    """Return the names of the time zones with the full name ``name``; if there are none, of those in this city.
+    """Return the names of the time zones that match ``name``; case is ignored.
 
-    Case is ignored.
+    If a zone has this full name, only its name is returned. Otherwise, ``name`` is the name of a city.
     """
     key = "_".join(name.split()).casefold()
     exact = [zone for zone in _zones() if zone.casefold() == key]

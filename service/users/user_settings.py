@@ -1,4 +1,7 @@
-"""A user's settings for all messages (quiet hours, digests, time zone, language), and the delivery times they allow."""
+"""A user's settings for all messages, and the delivery times that they allow.
+
+The settings are quiet hours, digests, time zone and language.
+"""
 
 from datetime import timedelta
 
@@ -12,9 +15,9 @@ class UserSettings(msgspec.Struct, frozen=True, omit_defaults=True):
 
     - ``zone``: the user's time zone, a name in the tz database.
     - ``quiet``: the quiet hours, in which no messages are sent; None if there are none.
-    - ``digest``: the schedule of digests; None if messages are not collected in digests.
-    - ``heeds_presence``: whether messages wait while the user's presence is away, busy or offline. Without effect if
-      the bot cannot see the presence.
+    - ``digest``: when messages are sent as a digest (several in one); None if each is sent by itself.
+    - ``heeds_presence``: whether messages wait while the user is away, busy or offline. It has no effect if the bot
+      cannot see the user's presence.
     - ``language``: the tag of the language that the user has chosen; "" if the user has chosen none.
     - ``client_language``: the tag of the language that the user's client declared last; "" if it declared none.
     - ``announcements``: whether the user gets announcements of the operators.
@@ -44,9 +47,9 @@ DEFAULT_USER_SETTINGS = UserSettings()
 
 
 def earliest_delivery_s(user_settings: UserSettings, queued_s: float, now_s: float) -> float:
-    """Return the earliest time, not before ``now_s``, at which an item may be sent to a user with these settings.
+    """Return the earliest time, not before ``now_s``, at which a message may be sent to a user with these settings.
 
-    ``queued_s`` is the time at which the item was queued. All times are Unix s.
+    ``queued_s`` is the time at which the message was queued. All times are Unix s.
     """
     due_s = now_s
     if user_settings.digest is not None:

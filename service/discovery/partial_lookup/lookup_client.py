@@ -1,4 +1,4 @@
-"""The client of a directory: which servers it queries, in what order, and when it stops (§3)."""
+"""The client of a directory that is stored on several servers: which servers it queries, and in what order (§3)."""
 
 from collections.abc import Iterable
 
@@ -7,9 +7,9 @@ from service.discovery.partial_lookup.strategies import RoundRobin, Strategy
 
 
 def choose_coordinator(strategy: Strategy, servers: int, draw: float) -> int:
-    """Return the number of the server to which a client sends an update, the coordinator of the update (§5).
+    """Return the number of the server to which a client sends an update, the update's coordinator (§5).
 
-    The number is chosen by ``draw``, a random number in [0, 1), except for Round-Robin-y, where it is always 0.
+    For Round-Robin-y, this is always server 0. Otherwise ``draw``, a random number in [0, 1), selects a server.
     """
     return COORDINATOR if isinstance(strategy, RoundRobin) else int(draw * servers)
 
@@ -17,8 +17,8 @@ def choose_coordinator(strategy: Strategy, servers: int, draw: float) -> int:
 def lookup_order(strategy: Strategy, servers: int, draw: float) -> list[int]:
     """Return the numbers of all servers in the order in which a client queries them.
 
-    The order is random, according to ``draw`` in [0, 1). For Round-Robin-y, the order begins with servers that have no
-    entries in common.
+    ``draw``, a random number in [0, 1), determines the order. For Round-Robin-y, the order begins with servers that
+    have no entries in common.
     """
     if isinstance(strategy, RoundRobin):
         return strided_order(int(draw * servers), strategy.y, servers)
@@ -28,15 +28,17 @@ def lookup_order(strategy: Strategy, servers: int, draw: float) -> list[int]:
 def strided_order(begin: int, stride: int, servers: int) -> list[int]:
     """Return the numbers of all servers, beginning with every ``stride``-th one (§3.4).
 
-    First come the servers ``begin``, ``begin + stride``, ``begin + 2 * stride``, …, once around; then all others from
-    ``begin`` on. Server 0 follows the last server.
+    1. First come the servers ``begin``, ``begin + stride``, ``begin + 2 * stride`` and so on, once around.
+    2. Then come all others, from ``begin`` on.
+
+    Server 0 follows the last server.
     """
     once_around = [(begin + step) % servers for step in range(0, servers, stride)]
     return list(dict.fromkeys([*once_around, *((begin + step) % servers for step in range(servers))]))
 
 
 class PartialLookup:
-    """The state of a client's lookup of ``target`` entries, the paper's partial_lookup(t).
+    """A client's lookup of ``target`` entries in a directory, the paper's partial_lookup(t).
 
     It does no I/O. The caller repeats these steps:
 

@@ -1,12 +1,13 @@
-"""A node's shares of directories, lookups in these shares, and the messages that nodes exchange about them.
+"""The shares of directories that one node stores, and the messages that nodes exchange about them.
 
-A *directory* has the names of one AV-pair, divided among servers, one server per node. A *share* is the part of a
-directory that one server stores. A *directory message* is a batch of updates and reports about directories that one
-process sends to a node.
+- A *directory* has the names (channels or entries) with one attribute-value pair. It is divided among servers, one
+  server per node.
+- A *share* is the part of a directory that one server stores.
+- An *entry* of a directory is a name with its weight for this pair. The name's other pairs are not part of it, so a
+  change of them does not change the entry.
+- A *directory message* is a batch of updates and reports that one process sends to a node.
 
-An entry of a directory consists of a name and the weight of the directory's own AV-pair. The name's other pairs are not
-part of the entry, so a change of them does not change the entry. Lookups for several pairs need the other pairs, too;
-each server reads those of the names in its share.
+Lookups for several pairs need the other pairs, too. Each server therefore reads those of the names in its share.
 """
 
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
@@ -30,20 +31,23 @@ _WEIGHT_DIGITS = 2
 
 
 def encode_entry(name: str, weight: int) -> str:
-    """Return the directory entry of a name with a weight from 0 to 255; entries sort by weight, then by name."""
+    """Return a directory entry: a name with a weight from 0 to 255, as one text.
+
+    Entries sort by weight, then by name.
+    """
     return f"{weight:0{_WEIGHT_DIGITS}x}{name}"
 
 
 def entry_name_of(entry: str) -> str:
-    """Return the name in an entry that :func:`encode_entry` has encoded."""
+    """Return the name in a directory entry that :func:`encode_entry` has returned."""
     return entry[_WEIGHT_DIGITS:]
 
 
 class PlacementTerm(msgspec.Struct, frozen=True, order=True):
-    """The version of a directory's placement (how its entries are distributed over servers); greater is newer.
+    """The version of a directory's placement, the distribution of its entries over servers. A greater term is newer.
 
-    ``ring`` is the version of the ring (the list of live nodes). ``placed`` is the number of placements since the ring
-    got this version.
+    - ``ring``: the version of the ring (the list of live nodes).
+    - ``placed``: the number of placements since the ring got this version.
     """
 
     ring: int
@@ -51,12 +55,15 @@ class PlacementTerm(msgspec.Struct, frozen=True, order=True):
 
 
 class ShareUpdate(msgspec.Struct, frozen=True, tag="Told"):
-    """An update from a coordinator or a server to one server of the directory of the AV-pair ``pair``.
+    """An update for one server of a directory, from the directory's coordinator or another server.
 
-    - ``term`` and ``strategy`` are the version and the strategy of the placement to which the update belongs.
-    - ``messages`` change the server's share. Without messages, the update only states that the share is still needed.
-    - ``number`` counts the coordinator's updates to this server since the placement, from 0 on, so that the server
-      notices a missing one. It is None for updates from other servers.
+    - ``pair``: the attribute-value pair of the directory.
+    - ``term``, ``strategy``: the version and the strategy of the placement (distribution over servers) to which the
+      update belongs.
+    - ``messages``: changes of the entries that the server stores. If empty, the update only states that they are still
+      needed.
+    - ``number``: the number of this update in the sequence that the coordinator has sent to this server since the
+      placement. The first is 0. A gap shows that an update is missing. None in updates from other servers.
     """
 
     pair: str
@@ -67,22 +74,26 @@ class ShareUpdate(msgspec.Struct, frozen=True, tag="Told"):
 
     @property
     def can_start(self) -> bool:
-        """Whether a server can start a share with this update, because its first message has all entries to store."""
+        """Whether a server can start with this update, because its first message has all entries to store."""
         return bool(self.messages) and isinstance(self.messages[0], Keep | KeepAt)
 
 
 class ShareLost(msgspec.Struct, frozen=True, tag="Lost"):
-    """A server's report to a directory's coordinator that it has missed an update and needs another placement."""
+    """A server's report to a directory's coordinator that it has missed an update.
+
+    The coordinator then sends all entries again.
+    """
 
     pair: str
     term: PlacementTerm
 
 
 class LookupCount(msgspec.Struct, frozen=True, tag="Asked"):
-    """A client's report to a directory's coordinator about its lookups in this directory since its last report.
+    """A client's report to a directory's coordinator about its lookups since its last report.
 
-    ``pair`` is the directory's AV-pair, ``lookups`` is the number of lookups, and ``target`` is the largest number of
-    entries that one of them requested.
+    - ``pair``: the attribute-value pair of the directory.
+    - ``lookups``: the number of lookups.
+    - ``target``: the largest number of entries that one of them requested.
     """
 
     pair: str
@@ -95,14 +106,15 @@ DirectoryMessage = list[MessagePart]
 
 
 def encode_message(message: Sequence[MessagePart]) -> bytes:
-    """Encode a directory message: all updates and reports that one process sends to a node at one time."""
+    """Encode updates and reports about directories, all that one process sends to a node at one time."""
     return msgspec.msgpack.encode(message)
 
 
 def decode_message(payload: bytes) -> DirectoryMessage:
-    """Decode a directory message; the result is empty if it is malformed or in the format of another version.
+    """Decode updates and reports about directories.
 
-    Nothing is lost then, because senders repeat updates and reports.
+    The result is empty if the message is malformed or in the format of another version. Nothing is lost then, because
+    senders repeat updates and reports.
     """
     try:
         return msgspec.msgpack.decode(payload, type=DirectoryMessage)
@@ -111,10 +123,11 @@ def decode_message(payload: bytes) -> DirectoryMessage:
 
 
 class NamesOfPair(msgspec.Struct, frozen=True):
-    """The names with an AV-pair that have the greatest weights, and the number of all names with the pair.
+    """The names (channels or entries) that have an attribute-value pair with the greatest weights.
 
-    ``best`` has pairs (name, weight), the greatest weight first. ``total`` is the number of all names with the pair.
-    ``mark`` is an opaque value that changes whenever the names change.
+    - ``best``: pairs (name, weight), the greatest weight first.
+    - ``total``: the number of all names with the attribute-value pair.
+    - ``mark``: an opaque value that changes whenever the names change.
     """
 
     best: Sequence[tuple[str, int]]
@@ -123,10 +136,11 @@ class NamesOfPair(msgspec.Struct, frozen=True):
 
 
 class DirectoryAnnouncement(msgspec.Struct, frozen=True):
-    """A coordinator's announcement to clients that an AV-pair has a directory.
+    """A coordinator's announcement to clients that an attribute-value pair has a directory.
 
-    ``pair`` is the AV-pair. ``strategy`` was chosen from the measurements ``measured``. ``is_complete`` is False if the
-    directory has only the best of the pair's names.
+    - ``pair``: the attribute-value pair.
+    - ``strategy``: how the entries are distributed over servers. It was chosen from the measurements ``measured``.
+    - ``is_complete``: False if the directory has only the best of the names with the pair.
     """
 
     pair: str
@@ -136,10 +150,10 @@ class DirectoryAnnouncement(msgspec.Struct, frozen=True):
 
 
 class ShareMatches(msgspec.Struct, frozen=True):
-    """The answer of a server to a lookup: its best names with all AV-pairs of the lookup, best first.
+    """The answer of a server to a lookup: its best names that match, best first.
 
-    ``examined`` is the number of entries that the server has compared with the lookup. If the server found fewer names
-    than requested, it has compared all its entries.
+    ``examined`` is the number of entries that the server has compared with the lookup. If it found fewer names than
+    requested, it has compared all its entries.
     """
 
     names: tuple[str, ...] = ()
@@ -166,24 +180,25 @@ class _Share(msgspec.Struct):
 
 
 class NodeShares:
-    """The shares of directories that one node stores."""
+    """The shares (parts of directories) that one node stores."""
 
     def __init__(self) -> None:
         self._shares: dict[str, _Share] = {}
 
     def start(self, pair: str, term: PlacementTerm, strategy: Strategy, number: int, servers: int) -> None:
-        """Create an empty share of the directory of the AV-pair ``pair``, in place of an earlier share of it.
+        """Create an empty share: this node's part of the directory of the attribute-value pair ``pair``.
 
-        This node is server ``number`` of ``servers``, counted from 0. ``term`` and ``strategy`` are those of the
-        directory's placement.
+        An earlier share of the directory is replaced. This node is server ``number`` of ``servers``, counted from 0.
+        ``term`` and ``strategy`` are those of the directory's placement (distribution over servers).
         """
         former = self._shares.get(pair)
         self._shares[pair] = _Share(term, make_server(strategy, number, servers), pairs=former.pairs if former else {})
 
     def on_requests(self, pair: str, requests: Iterable[Request], draw: float) -> list[SendToServer]:
-        """Process requests of a directory's coordinator that runs on this node; return the messages for other servers.
+        """Process requests of a directory's coordinator on this node; return the messages for other servers.
 
-        The share must have been started. ``draw`` is a random number in [0, 1).
+        The node's share (part) of the directory of ``pair`` must have been started. ``draw`` is a random number in [0,
+        1).
         """
         share = self._shares[pair]
         outgoing: list[SendToServer] = []
@@ -202,9 +217,10 @@ class NodeShares:
     ) -> tuple[list[SendToServer], ShareLost | None]:
         """Process an update from a coordinator or another server; return (messages for other servers, report).
 
-        The report, for the coordinator, is None unless this server has missed an update or cannot process this one.
-        This node is server ``number`` of ``servers``. ``draw`` is a random number in [0, 1). An update is ignored if
-        its term is older than that of the share.
+        The report is for the coordinator. It is None unless this server has missed an update or cannot process this
+        one. An update is ignored if its term (version of the placement) is older than that of the stored entries.
+
+        This node is server ``number`` of ``servers``. ``draw`` is a random number in [0, 1).
         """
         share = self._shares.get(update.pair)
         if share is not None and update.term < share.term:
@@ -228,23 +244,29 @@ class NodeShares:
         return sends, lost if share.next_number is None else None
 
     def _rank(self, share: _Share) -> None:
-        """Sort the names of a share by weight, and delete the AV-pairs of names that the share no longer has."""
+        """Sort the names of a share (part of a directory) by weight.
+
+        The attribute-value pairs of names that the share no longer has are deleted.
+        """
         share.ranked = [entry_name_of(entry) for entry in sorted(share.server.entries, reverse=True)]
         present = frozenset(share.ranked)
         share.pairs = {name: pairs for name, pairs in share.pairs.items() if name in present}
 
     def expire(self) -> None:
-        """Drop the shares that received no update during the last ``MAX_SILENT_ROUNDS`` calls of this method."""
+        """Drop the shares (parts of directories) that are no longer updated.
+
+        These have received no update during the last ``MAX_SILENT_ROUNDS`` calls of this method.
+        """
         for pair, share in list(self._shares.items()):
             share.silent_rounds += 1
             if share.silent_rounds > MAX_SILENT_ROUNDS:
                 del self._shares[pair]
 
     def unread_names(self, *, reread: bool) -> list[str]:
-        """Return the names whose AV-pairs have to be read, because they are unknown.
+        """Return the names whose attribute-value pairs have to be read.
 
-        With ``reread``, the result also has the names in each share that were read longest ago: a fraction of
-        ``REREAD_SHARE``, but at least ``MIN_REREAD`` names.
+        These are the names whose pairs are unknown. With ``reread``, they are also those names in each share (part of a
+        directory) that were read longest ago: a fraction of ``REREAD_SHARE``, but at least ``MIN_REREAD`` names.
         """
         wanted: dict[str, None] = {}
         for share in self._shares.values():
@@ -255,7 +277,7 @@ class NodeShares:
         return list(wanted)
 
     def set_pairs(self, pairs: Mapping[str, frozenset[str]]) -> None:
-        """Store the AV-pairs of names that the caller has just read; ``pairs`` has the AV-pairs of each name."""
+        """Store the attribute-value pairs of names that the caller has just read; ``pairs`` has those of each name."""
         for share in self._shares.values():
             for name in share.ranked:
                 if name in pairs:
@@ -263,23 +285,26 @@ class NodeShares:
                     share.pairs[name] = pairs[name]
 
     def server(self, pair: str) -> DirectoryServer | None:
-        """Return this node's server of the directory of an AV-pair; None if this node has no share of it."""
+        """Return this node's server of the directory of an attribute-value pair.
+
+        The result is None if this node stores no part of the directory.
+        """
         share = self._shares.get(pair)
         return share.server if share else None
 
     def names(self, pair: str) -> tuple[str, ...]:
-        """Return the ids of the names in this node's share of the directory of an AV-pair.
+        """Return the ids of the names that this node stores of the directory of an attribute-value pair.
 
-        The result is empty if this node has no share.
+        The result is empty if this node stores no part of the directory.
         """
         share = self._shares.get(pair)
         return tuple(share.ranked) if share else ()
 
     def find(self, pair: str, required: Collection[str], limit: int) -> ShareMatches:
-        """Return up to ``limit`` names in the share of the directory of ``pair`` that have all ``required`` AV-pairs.
+        """Return up to ``limit`` names that this node stores and that have all ``required`` attribute-value pairs.
 
-        Deviation from the paper: the names with the greatest weights are returned instead of random ones, because a
-        search shows the best results first.
+        Only the directory of ``pair`` is searched. The names with the greatest weights are returned, because a search
+        shows the best results first. Deviation: the paper returns random ones.
         """
         share = self._shares.get(pair)
         if share is None:

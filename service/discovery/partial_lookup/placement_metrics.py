@@ -1,7 +1,9 @@
-"""Metrics (§4) of a *placement*: an array of shape (servers, entries), true where the server stores the entry.
+"""Metrics (§4) of a *placement*, the distribution of a directory's entries over servers.
 
-Deviation: the metrics are exact means over all possible lookups, for up to 14 servers. The paper samples lookups. The
-sixth metric, update overhead (§6.4), is a number of messages; the caller that delivers the messages counts them.
+A placement is an array of shape (servers, entries), true where the server stores the entry. The sixth metric, update
+overhead (§6.4), is a number of messages; the caller that delivers the messages counts them.
+
+Deviation: the metrics are exact means over all possible lookups, for up to 14 servers. The paper samples lookups.
 """
 
 from collections.abc import Collection, Sequence
@@ -26,10 +28,10 @@ MAX_SERVERS = 14
 
 @dataclass(frozen=True, slots=True)
 class LookupSteps:
-    """All steps that lookups can take; in each step, a client queries one more server.
+    """All steps that lookups can take. In each step, a client queries one more server.
 
-    ``before``, ``server`` and ``chance`` have one element per step. The probabilities (``chance``) of all steps that
-    are the first query of a lookup add up to 1, and so do those that are the second, the third, and so on.
+    ``before``, ``server`` and ``chance`` have one element per step. For each k, the probabilities (``chance``) of all
+    steps that are the k-th query of a lookup add up to 1.
     """
 
     sets: Floats
@@ -46,7 +48,7 @@ class LookupSteps:
 def lookup_steps(strategy: Strategy, servers: int) -> LookupSteps:
     """Return the steps that lookups can take if the directory uses this strategy.
 
-    ``servers`` is at most ``MAX_SERVERS``. Clients query servers in the order of
+    ``servers`` is the number of servers, at most ``MAX_SERVERS``. Clients query servers in the order of
     :func:`service.discovery.partial_lookup.lookup_client.lookup_order`.
     """
     if isinstance(strategy, RoundRobin):
@@ -91,8 +93,7 @@ def _steps_of_orders(orders: Sequence[Sequence[int]]) -> LookupSteps:
 def placement(shares: Sequence[Collection[str]], entries: Sequence[str]) -> Bools:
     """Return the placement: an array of shape (servers, entries), true where the server stores the entry.
 
-    ``shares`` has the stored entries of each server. ``entries`` are the columns; a stored entry that is not among them
-    is ignored.
+    ``shares`` has the stored entries of each server. ``entries`` are the columns. Other stored entries are ignored.
     """
     columns = {entry: column for column, entry in enumerate(entries)}
     found = np.zeros((len(shares), len(entries)), dtype=np.bool_)
@@ -102,20 +103,30 @@ def placement(shares: Sequence[Collection[str]], entries: Sequence[str]) -> Bool
 
 
 def storage(placement: Bools) -> int:
-    """Return the number of entries that all servers store together (§4.1); an entry counts once for each server."""
+    """Return the number of entries that all servers store together (§4.1).
+
+    An entry counts once for each server that stores it. ``placement`` is an array of shape (servers, entries), true
+    where the server stores the entry.
+    """
     return int(placement.sum())
 
 
 def coverage(placement: Bools) -> int:
-    """Return the number of distinct entries on all servers together (§4.3)."""
+    """Return the number of distinct entries on all servers together (§4.3).
+
+    ``placement`` is an array of shape (servers, entries), true where the server stores the entry.
+    """
     return int(placement.any(axis=0).sum())
 
 
 def lookup_costs(placement: Bools, steps: LookupSteps) -> Floats:
-    """Return the mean number of servers that a lookup queries (§4.2), as an array by target.
+    """Return the mean number of servers that a lookup queries (§4.2), as an array.
 
-    The *target* is the number of entries that the lookup requests. The array has the targets from 0 to the coverage
-    (the number of distinct entries on all servers together). ``steps`` is the result of :func:`lookup_steps`.
+    The index is the *target*, the number of entries that the lookup requests. It goes from 0 to the number of distinct
+    entries on all servers.
+
+    - ``placement``: array of shape (servers, entries), true where the server stores the entry.
+    - ``steps``: the result of :func:`lookup_steps`.
     """
     known = _union_sizes(placement, steps.sets)[steps.before]
     # A step is taken by all lookups whose target exceeds the number of entries found before.
@@ -125,11 +136,15 @@ def lookup_costs(placement: Bools, steps: LookupSteps) -> Floats:
 
 
 def fault_tolerances(placement: Bools) -> Ints:
-    """Return how many servers can fail, whichever they are, without making a lookup fail (§4.4), as an array by target.
+    """Return how many servers can fail, whichever they are, without making a lookup fail (§4.4), as an array.
 
-    The *target* is the number of entries that the lookup requests. The array has the targets from 0 to the number of
-    all entries. The value is -1 for targets above the number of distinct entries on all servers, because such lookups
-    fail anyway. Deviation: the paper uses a heuristic; this function enumerates all sets of remaining servers.
+    The index is the *target*, the number of entries that the lookup requests. It goes from 0 to the number of all
+    entries. The value is -1 if the servers have fewer distinct entries than the target, because such a lookup fails
+    anyway.
+
+    ``placement`` is an array of shape (servers, entries), true where the server stores the entry.
+
+    Deviation: the paper uses a heuristic; this function enumerates all sets of remaining servers.
     """
     servers, entries = placement.shape
     left = subsets(servers)
@@ -142,10 +157,12 @@ def fault_tolerances(placement: Bools) -> Ints:
 
 
 def retrieval_chances(placement: Bools, target: int, steps: LookupSteps) -> Floats:
-    """Return, for each entry, the probability p_I(j) that a lookup of ``target`` entries returns the entry (§4.5).
+    """Return the probability p_I(j) that a lookup of ``target`` entries returns the entry, for each entry (§4.5).
 
-    ``steps`` is the result of :func:`lookup_steps`. A lookup that cannot find ``target`` entries returns all that it
-    finds.
+    A lookup that cannot find ``target`` entries returns all that it finds.
+
+    - ``placement``: array of shape (servers, entries), true where the server stores the entry.
+    - ``steps``: the result of :func:`lookup_steps`.
     """
     known = steps.sets @ placement > 0
     missing = (target - known.sum(axis=1))[steps.before]
@@ -157,10 +174,10 @@ def retrieval_chances(placement: Bools, target: int, steps: LookupSteps) -> Floa
 
 
 def unfairness(chances: Floats, target: int) -> float:
-    """Return the unfairness (§4.5, formula 1): the relative root-mean-square deviation from equal chances.
+    """Return how much the chances of entries differ: the relative root-mean-square deviation (§4.5, formula 1).
 
-    ``chances`` has, for each entry, the probability that a lookup of ``target`` entries returns it. With h entries,
-    equal chances are ``target`` / h each. The result is 0 if all chances are equal.
+    ``chances`` has, for each of h entries, the probability that a lookup of ``target`` entries returns it. The
+    deviation is from equal chances, ``target`` / h each. The result is 0 if all chances are equal.
     """
     ideal = target / len(chances)
     return float(np.sqrt(np.mean((chances - ideal) ** 2)) / ideal)

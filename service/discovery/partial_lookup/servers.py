@@ -1,8 +1,8 @@
-"""The servers of a directory, one class per strategy (§3, §5), and the messages between them.
+"""The servers of a directory, one class per strategy of storing its entries (§3, §5), and the messages between them.
 
-A server is a state machine: its inputs are requests of clients and messages of other servers, its outputs are messages.
-A client sends each update to one server, the coordinator. For a lookup, it queries servers one after another until it
-has enough entries.
+A server is a state machine. Its inputs are requests of clients and messages of other servers; its outputs are messages.
+A client sends each update to one server, the coordinator of the update. For a lookup, a client queries servers one
+after another until it has enough entries.
 """
 
 from abc import ABC, abstractmethod
@@ -40,7 +40,7 @@ Request: TypeAlias = Place | Add | Delete
 
 
 class Keep(msgspec.Struct, frozen=True, tag=True):
-    """Message to a server: replace all stored entries by those in ``entries`` that the server's strategy selects.
+    """Message to a server: replace all stored entries by those of ``entries`` that the server's strategy selects.
 
     ``total`` is 0 if ``entries`` has all entries of the directory. Otherwise it is the number of all entries.
     """
@@ -62,9 +62,9 @@ class Remove(msgspec.Struct, frozen=True, tag="Drop"):
 
 
 class KeepAt(msgspec.Struct, frozen=True, tag=True):
-    """Message to a server of Round-Robin: replace all stored entries by ``entries``, pairs (position, entry).
+    """Message to a server of the strategy Round-Robin: replace all stored entries.
 
-    All entries of the directory form a sequence; a position is an index in this sequence.
+    ``entries`` are pairs (position, entry). The position is the index of the entry in the sequence of all entries.
     """
 
     entries: tuple[tuple[int, str], ...]
@@ -104,9 +104,9 @@ Sends = list[SendToServer]
 
 
 class DirectoryServer(ABC):
-    """One server of one directory, with its share of the entries, which is initially empty.
+    """One server of a directory, which stores a part of the entries; at first none.
 
-    Each strategy is a subclass.
+    Each strategy of storing entries is a subclass.
     """
 
     def __init__(self, number: int, servers: int) -> None:
@@ -121,9 +121,9 @@ class DirectoryServer(ABC):
 
     @abstractmethod
     def on_request(self, request: Request) -> Sends:
-        """Process a client's request as its coordinator, the server to which the client has sent it.
+        """Process a client's request as its coordinator, the server that :func:`choose_coordinator` selects.
 
-        Return the messages to servers that carry out the request. :func:`choose_coordinator` selects the coordinator.
+        Return the messages to the servers that carry out the request.
         """
 
     @abstractmethod
@@ -136,8 +136,8 @@ class DirectoryServer(ABC):
     def lookup(self, target: int, excluded: Collection[str], draw: float) -> list[str]:
         """Return up to ``target`` stored entries that the client does not have yet.
 
-        ``excluded`` are the entries that the client has. The random number ``draw`` in [0, 1) selects among the others;
-        all of them are equally likely.
+        ``excluded`` are the entries that the client has. All others are equally likely to be returned. The random
+        number ``draw`` in [0, 1) selects among them.
         """
         fresh = [entry for entry in self.entries if entry not in excluded] if excluded else list(self.entries)
         begin = int(draw * len(fresh))
@@ -160,7 +160,7 @@ def foreign_message_error(server: DirectoryServer, message: Message) -> BadStrat
 
 
 def random_sort_key(entry: str, salt: float) -> bytes:
-    """Return the sort key of ``entry`` in a pseudo-random order of entries, which ``salt`` in [0, 1) determines."""
+    """Return the sort key of ``entry`` in a pseudo-random order, which ``salt`` in [0, 1) determines."""
     return blake2b(entry.encode(), digest_size=8, salt=pack("<d", salt)).digest()
 
 
@@ -202,11 +202,13 @@ class StoringServer(BroadcastServer):
 
 
 class FullReplicationServer(StoringServer):
-    """Full replication: stores all entries."""
+    """A server of the strategy full replication: it stores all entries."""
 
 
 class FixedServer(StoringServer):
-    """Fixed-x: stores the same x entries as all other servers, and forwards only the updates that change these entries.
+    """A server of the strategy Fixed-x: it stores the same x entries as all other servers.
+
+    It forwards only the updates that change these entries.
 
     As in the paper, there is no concurrency control. If two adds are processed concurrently at servers with x - 1
     entries, both entries are stored, so that all servers still have the same entries.
@@ -228,10 +230,10 @@ class FixedServer(StoringServer):
 
 
 class ReservoirServer(BroadcastServer):
-    """RandomServer-x: stores x entries of the directory, drawn at random.
+    """A server of the strategy RandomServer-x: it stores x entries of the directory, drawn at random.
 
     Without deletes, all subsets of x entries stay equally likely (Vitter's reservoir sampling). A deleted entry is
-    replaced by the next added entry, so that newer entries become more likely (§6.3).
+    replaced by the next added entry, so newer entries become more likely (§6.3).
     """
 
     def __init__(self, number: int, servers: int, x: int) -> None:
@@ -248,8 +250,8 @@ class ReservoirServer(BroadcastServer):
     def on_message(self, message: Message, draw: float) -> Sends:
         """Process another server's message; return the messages to send to other servers.
 
-        For a :class:`Keep`, the random number ``draw`` in [0, 1) determines an order of all entries, and the first x
-        are stored.
+        For a :class:`Keep` (replace all entries), the random number ``draw`` in [0, 1) determines an order of the
+        entries. The first x are stored.
         """
         match message:
             case Keep(entries, total):
@@ -281,9 +283,10 @@ COORDINATOR = 0
 
 
 class RoundRobinServer(DirectoryServer):
-    """Round-Robin-y: stores each entry whose position in the sequence of all entries is assigned to this server.
+    """A server of the strategy Round-Robin-y: it stores the entries at certain positions.
 
-    The position p is assigned to the servers p to p + y - 1, modulo the number of servers. Server 0 is the coordinator.
+    The position of an entry is its index in the sequence of all entries. The entry at position p is on the servers p to
+    p + y - 1, modulo the number of servers. Server 0 is the coordinator.
     """
 
     def __init__(self, number: int, servers: int, y: int) -> None:
@@ -371,7 +374,7 @@ _HASHES = 16
 def hash_servers(entry: str, y: int, servers: int) -> list[int]:
     """Return the numbers of the servers that store an entry: those that ``y`` hash functions select.
 
-    The result has no duplicates. ``servers`` is the number of servers, which are numbered from 0.
+    There are ``servers`` servers, numbered from 0. The result has no duplicates.
     """
     found: dict[int, None] = {}
     for first in range(0, y, _HASHES):
@@ -382,7 +385,7 @@ def hash_servers(entry: str, y: int, servers: int) -> list[int]:
 
 
 class HashServer(StoringServer):
-    """Hash-y: stores each entry for which at least one of y hash functions selects this server."""
+    """A server of the strategy Hash-y: it stores each entry for which one of y hash functions selects this server."""
 
     def __init__(self, number: int, servers: int, y: int) -> None:
         super().__init__(number, servers)

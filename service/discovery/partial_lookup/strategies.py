@@ -1,8 +1,10 @@
-"""The five strategies of partial lookup (§3), their costs by the paper's formulas, and the cushion for deletes (§6.2).
+"""The five strategies of partial lookup (§3), and the paper's formulas of their costs.
 
-In the formulas, n is the number of servers, h the number of entries, and t the target, the number of entries that a
-lookup requests. The cushion is the number of entries beyond t that a server stores so that deletes do not make lookups
-fail.
+Partial lookup is a directory on several servers whose clients need only some of its entries. In the formulas, n is the
+number of servers, h is the number of entries, and t is the *target*, the number of entries that a lookup requests.
+
+This module also computes the *cushion* (§6.2). It is the number of entries beyond t that a server stores, so that
+deletes do not make lookups fail.
 """
 
 from math import ceil, erf, sqrt
@@ -44,7 +46,7 @@ class RandomServer(_SizedStrategy, frozen=True, tag=True):
 
 
 class RoundRobin(_CopiedStrategy, frozen=True, tag=True):
-    """Round-Robin-y: entry i is on y successive servers, beginning with the i-th (modulo the number of servers)."""
+    """Round-Robin-y: entry i is on y successive servers, beginning with server i (modulo the number of servers)."""
 
 
 class Hash(_CopiedStrategy, frozen=True, tag=True):
@@ -86,9 +88,9 @@ def expected_storage(strategy: Strategy, entries: int, servers: int) -> float:
 
 
 def expected_coverage(strategy: Strategy, entries: int, servers: int) -> float:
-    """Return the number of distinct entries on all servers together (§4.3).
+    """Return the number of distinct entries on all servers together (§4.3); for RandomServer-x, the mean.
 
-    For RandomServer-x, the mean of this number. ``entries`` is the number of entries in the directory.
+    ``entries`` is the number of entries in the directory.
     """
     match strategy:
         case Fixed(x):
@@ -102,15 +104,16 @@ def expected_coverage(strategy: Strategy, entries: int, servers: int) -> float:
 def expected_lookup_cost(strategy: Strategy, target: int, entries: int, servers: int) -> float:
     """Return the mean number of servers that a lookup of ``target`` entries contacts (§4.2).
 
-    Let t be ``target``, n ``servers``, and h ``entries``. A lookup that cannot find t entries contacts all servers.
+    Let t be ``target``, n ``servers``, and h ``entries`` (the number of entries in the directory). A lookup that cannot
+    find t entries contacts all servers.
 
     - Full replication and Fixed-x: 1.
     - Round-Robin-y: ceil(t·n/(h·y)), as the paper derives.
-    - RandomServer-x and Hash-y: 1 + P(1) + … + P(n-1), where P(k) is the probability that k servers together store
-      fewer than t distinct entries. The number of these entries is approximated by a normal distribution. A given entry
-      is on at least one of k servers with the probability 1 - (1 - x/h)^k for RandomServer-x, and 1 - (1 - k/n)^y for
-      Hash-y. This formula is ours; the paper measures these costs.
+    - RandomServer-x and Hash-y: 1 + P(1) + … + P(n-1). P(k) is the probability that k servers together store fewer than
+      t distinct entries. This formula is ours; the paper measures these costs.
     """
+    # The number of distinct entries is approximated by a normal distribution. A given entry is on at least one of k
+    # servers with the probability 1 - (1 - x/h)^k for RandomServer-x, and 1 - (1 - k/n)^y for Hash-y.
     match strategy:
         case FullReplication():
             return 1.0 if target <= entries else float(servers)
@@ -130,8 +133,9 @@ def expected_lookup_cost(strategy: Strategy, target: int, entries: int, servers:
 def _chance_of_fewer(target: int, entries: int, missed: float, both_missed: float) -> float:
     """Return the probability that a set of servers stores fewer than ``target`` distinct entries.
 
-    The directory has ``entries`` entries. ``missed`` is the probability that a given entry is on none of the servers,
-    and ``both_missed`` that two given entries are on none of them.
+    - ``entries``: the number of entries in the directory.
+    - ``missed``: the probability that a given entry is on none of the servers.
+    - ``both_missed``: the probability that two given entries are on none of them.
     """
     mean = entries * (1 - missed)
     variance = entries * missed * (1 - missed) + entries * (entries - 1) * (both_missed - missed**2)
@@ -141,15 +145,15 @@ def _chance_of_fewer(target: int, entries: int, missed: float, both_missed: floa
 
 
 def round_robin_tolerance(y: int, target: int, entries: int, servers: int) -> int:
-    """Return the number of servers that can fail without making a lookup fail, for Round-Robin-``y`` (§4.4).
+    """Return how many servers can fail without making a lookup fail, with the strategy Round-Robin-``y`` (§4.4).
 
-    A lookup requests ``target`` of the directory's ``entries`` entries; ``target`` must not exceed ``entries``.
+    The lookup requests ``target`` entries. This is at most ``entries``, the number of entries in the directory.
     """
     return min(servers - 1, servers + y - 1 - ceil(target * servers / entries))
 
 
 def copies_needed(target: int, entries: int, servers: int) -> int:
-    """Return the number of copies per entry with which a server has ``target`` entries on average (§6.4).
+    """Return on how many servers each entry must be, so that a server has ``target`` entries on average (§6.4).
 
     It is max(1, ceil(t·n/h)), where t is ``target``, n is ``servers``, and h is ``entries``.
     """
@@ -160,12 +164,13 @@ def expected_overhead(strategy: Strategy, entries: int, servers: int) -> float:
     """Return the mean number of messages per add or delete, including the client's request (§6.4).
 
     The directory has ``entries`` entries on ``servers`` servers. Adds and deletes are assumed to be equally frequent.
-    The paper derives the number for Fixed-x and Hash-y. For the other strategies, the messages of this implementation
-    are counted:
+    For Fixed-x and Hash-y, the paper derives the number. For the others, the messages of this implementation are
+    counted:
 
     - Full replication and RandomServer-x send every update to all servers.
-    - Round-Robin-y sends y messages for an add. For a delete, it sends one message to each server, one report of the
-      empty position, y messages to fetch an entry for this position, and y messages to store the entry there.
+    - Round-Robin-y sends y messages for an add.
+    - For a delete, Round-Robin-y sends one message to each server and one report of the empty position. It then sends y
+      messages to fetch an entry for this position, and y messages to store the entry there.
     """
     match strategy:
         case FullReplication() | RandomServer():
@@ -187,13 +192,14 @@ def failing_share(target: int, cushion: int, entries: int) -> float:
     """Return the fraction of the time in which a server has fewer than ``target`` entries (§6.2).
 
     A lookup requests ``target`` entries. The server stores at most ``target + cushion`` of the directory's ``entries``
-    entries; the cushion makes up for deletes.
+    entries. The cushion makes up for deletes.
 
-    Model: the directory's size h is constant on average, and entries may have any distribution of lifetimes. A server
-    that is not full stores each entry that is added. A server with k entries loses one k/h times as often as the
-    directory gets one. The number k is thus the state of a birth-death chain, and the result is the probability of the
-    states below ``target``. The paper measures this fraction; the formula is ours.
+    The paper measures this fraction; the formula is ours.
     """
+    # Model: the directory's size h is constant on average, and entries may have any distribution of lifetimes. A server
+    # that is not full stores each entry that is added. A server with k entries loses one k/h times as often as the
+    # directory gets one. The number k is thus the state of a birth-death chain, and the result is the probability of
+    # the states below the target.
     most = min(target + cushion, entries)
     weight, weights = 1.0, [1.0]
     for count in range(most, 0, -1):
@@ -203,10 +209,10 @@ def failing_share(target: int, cushion: int, entries: int) -> float:
 
 
 def cushion_needed(target: int, entries: int) -> int:
-    """Return the smallest cushion with which lookups fail during at most the fraction ``FAILING`` of the time (§6.2).
+    """Return the smallest cushion with which lookups fail at most during the fraction ``FAILING`` of the time (§6.2).
 
-    The cushion is the number of entries that a server stores in addition to ``target``, the number that a lookup
-    requests. It is at most ``entries - target``, where ``entries`` is the size of the directory.
+    The cushion is the number of entries that a server stores beyond ``target``, the number that a lookup requests.
+    ``entries`` is the size of the directory; the cushion is at most ``entries - target``.
     """
     cushion = 0
     while target + cushion < entries and failing_share(target, cushion, entries) > FAILING:

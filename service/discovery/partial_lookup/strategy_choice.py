@@ -1,11 +1,15 @@
-"""The choice of a directory's strategy, and the coordinator that updates its servers from the matrices' content.
+"""The choice of how a directory's entries are stored on servers, and the coordinator that updates these servers.
 
-The choice applies the paper's rules of thumb (§4.2-4.5, §6.3, §6.4) in order, and records them as reasons.
+A *strategy* is one of the paper's ways to distribute the entries. It is chosen by the paper's rules of thumb (§4.2-4.5,
+§6.3, §6.4), which are applied in order and recorded as reasons.
 
-A coordinator reads all names of its AV-pair from the matrices periodically, and sends the servers the changes since the
-last time. It therefore adds only absent entries and deletes only present ones, as all strategies require. Each added
-and each deleted entry counts as one update, as in the paper. If the measurements call for another strategy or a server
-has lost its share, the coordinator *places* the directory: it sends the servers all entries again.
+A *coordinator* works as follows:
+
+1. It periodically reads all names with its attribute-value pair; these are the directory's entries.
+2. It sends the servers the changes since the last time. It therefore adds only absent entries and deletes only present
+   ones, as all strategies require. Each added or deleted entry counts as one update, as in the paper.
+3. If another strategy is needed or a server has lost its entries, it *places* the directory: it sends all entries
+   again.
 """
 
 from collections.abc import Collection
@@ -35,10 +39,12 @@ MAX_SHARE_ENTRIES = 1000
 
 
 class DirectoryMeasurements(msgspec.Struct, frozen=True):
-    """Measurements of a directory, from which its strategy is chosen.
+    """Measurements of a directory, from which its strategy (the distribution of entries over servers) is chosen.
 
-    ``target`` is the number of entries that a lookup requests, ``entries`` the number of entries, and ``servers`` the
-    number of servers. ``updates_per_lookup`` is the number of adds and deletes divided by the number of lookups.
+    - ``target``: the number of entries that a lookup requests.
+    - ``entries``: the number of entries.
+    - ``servers``: the number of servers.
+    - ``updates_per_lookup``: the number of adds and deletes divided by the number of lookups.
     """
 
     target: int
@@ -72,7 +78,7 @@ class Rule(StrEnum):
 
 
 class ChoiceReason(msgspec.Struct, frozen=True):
-    """A rule of thumb that decided the choice of a strategy.
+    """A rule of thumb that has decided the choice of a strategy.
 
     ``value`` and ``bound`` are the two numbers that the rule compares, such as the updates per lookup and their limit.
     """
@@ -92,7 +98,7 @@ class StrategyChoice(msgspec.Struct, frozen=True):
 class DirectoryChoice(msgspec.Struct, frozen=True):
     """The measurements of a directory, and the strategy that its coordinator has chosen.
 
-    ``pair`` is the AV-pair whose names are the directory's entries.
+    ``pair`` is the attribute-value pair whose names are the directory's entries.
     """
 
     pair: str
@@ -142,7 +148,7 @@ MAX_EXCESS = 2
 
 
 class Coordinator:
-    """The coordinator of one directory: it chooses the strategy, and computes the updates of the servers.
+    """The coordinator of one directory: it chooses the strategy of storage, and computes the updates of the servers.
 
     It runs on one node. When the set of servers changes, another coordinator takes its place.
     """
@@ -172,9 +178,12 @@ class Coordinator:
     def update(self, entries: Collection[str], lookups: float, target: int) -> tuple[StrategyChoice, list[Request]]:
         """Return (the strategy, the requests that change the servers' entries to exactly ``entries``).
 
-        ``entries`` are in the order in which Fixed-x prefers them. ``lookups`` is the number of lookups since the last
-        call, and ``target`` the largest number of entries that one of them requested. If the requests contain a
-        :class:`Place`, they contain nothing else. The caller then starts new servers with the strategy.
+        - ``entries``: the new entries, in the order in which the strategy Fixed-x prefers them.
+        - ``lookups``: the number of lookups since the last call.
+        - ``target``: the largest number of entries that one of them requested.
+
+        If the requests contain a :class:`Place` (store exactly these entries), they contain nothing else. The caller
+        then starts new servers with the strategy.
         """
         present = dict.fromkeys(entries)
         deleted = [entry for entry in self._entries if entry not in present]
@@ -193,15 +202,15 @@ class Coordinator:
         return better, [Place(tuple(present))]
 
     def _decide_placement(self, present: Strategy, wanted: Strategy) -> bool:
-        """Return whether all entries have to be placed again.
+        """Return whether all entries have to be sent to the servers again.
 
-        ``present`` is the strategy in use, and ``wanted`` the one that follows from the latest measurements. Entries
-        are placed again in each of these cases:
+        ``present`` is the strategy in use, and ``wanted`` is the one that follows from the latest measurements. Entries
+        are sent again in each of these cases:
 
-        - A server has lost its share.
+        - A server has lost its entries.
         - ``wanted`` was of another kind than ``present`` at ``STEADY_READINGS`` successive readings.
-        - The parameter x or y of ``present`` is lower than that of ``wanted``, or more than ``MAX_EXCESS`` times as
-          high.
+        - The parameter x or y of ``present`` is lower than that of ``wanted``.
+        - The parameter of ``present`` is more than ``MAX_EXCESS`` times as high.
         """
         if type(present) is not type(wanted):
             self._other_choices += 1
@@ -212,7 +221,7 @@ class Coordinator:
 
 
 def _parameter(strategy: Strategy) -> int:
-    """Return x or y of a strategy; 1 for full replication, which has neither."""
+    """Return the parameter x or y of a strategy; 1 for full replication, which has neither."""
     match strategy:
         case Fixed(x) | RandomServer(x):
             return x

@@ -1,9 +1,12 @@
-"""The types of parsed search queries (:func:`service.discovery.queries.query_parser.parse_query`) and their answers.
+"""The types of parsed search queries and their answers.
 
-A query is a conjunction of groups and of negated conditions, such as "(rust or go) and async and not ads". A group
-consists of alternative conditions. A condition is a word, a phrase, or an attribute-value pair (AV-pair). Words and
-phrases are as the user wrote them, folded (without case and accents) but not stemmed.
-:mod:`service.discovery.text_search.query_expansion` expands them to stems of registered words.
+A query such as "(rust or go) and async and not ads" consists of *groups* and of excluded conditions. A group is a set
+of alternative conditions, of which a result must satisfy one. A condition is a word, a phrase, or an attribute-value
+pair.
+
+:func:`service.discovery.queries.query_parser.parse_query` makes a query of a text. Words and phrases are as the user
+wrote them, folded (without case and accents) but not stemmed. :mod:`service.discovery.text_search.query_expansion`
+finds the stems.
 """
 
 from datetime import date
@@ -19,9 +22,10 @@ MAX_LIMIT: Final = 50
 
 
 class WordCondition(msgspec.Struct, frozen=True, tag="word"):
-    """A condition that a word occurs in the title or the text; with ``in_title``, in the title.
+    """A condition that a word occurs in the title or the text.
 
-    With ``is_prefix``, any word that begins with ``word`` satisfies it.
+    - ``in_title``: the word must occur in the title.
+    - ``is_prefix``: any word that begins with ``word`` satisfies the condition.
     """
 
     word: str
@@ -51,10 +55,11 @@ Condition = WordCondition | PhraseCondition | PairCondition
 class Query(msgspec.Struct, frozen=True):
     """A query for channels or entries, with at most ``limit`` results.
 
-    - ``about`` is the kind of content that is searched.
-    - ``all_of`` are groups of conditions. A result satisfies at least one condition of each group. No group is empty.
-    - ``none_of`` are conditions that no result satisfies.
-    - ``after`` is a day (UTC) or None. A result was published on that day or later.
+    - ``about``: the kind of content that is searched.
+    - ``all_of``: groups of alternative conditions. A result satisfies at least one condition of each group. No group is
+      empty.
+    - ``none_of``: conditions that no result satisfies.
+    - ``after``: a day (UTC) or None. A result was published on that day or later.
     """
 
     about: ContentKind
@@ -65,7 +70,7 @@ class Query(msgspec.Struct, frozen=True):
 
     @property
     def attributes(self) -> tuple[Pair, ...]:
-        """The AV-pairs that every result must have, if the query consists of such conditions only; otherwise empty."""
+        """The attribute-value pairs that every result must have; empty if the query has other conditions."""
         pairs = tuple(group[0].pair for group in self.all_of if len(group) == 1 and isinstance(group[0], PairCondition))
         return pairs if len(pairs) == len(self.all_of) and not self.none_of else ()
 
@@ -73,8 +78,8 @@ class Query(msgspec.Struct, frozen=True):
 class SearchHit(msgspec.Struct, frozen=True):
     """A search result: a channel, or an entry with its channel.
 
-    ``snippet`` is one line from the entry's text, or from the titles of the channel's latest entries. ``hits`` are the
-    character ranges (start, end) in ``snippet`` where words of the query occur.
+    - ``snippet``: one line from the entry's text, or from the titles of the channel's latest entries.
+    - ``hits``: the character ranges (start, end) in ``snippet`` where words of the query occur.
     """
 
     channel: Channel
@@ -90,7 +95,7 @@ class SearchHit(msgspec.Struct, frozen=True):
 
 
 class Correction(msgspec.Struct, frozen=True):
-    """A correction of a query: a word that no result contains as written, and the similar word that results contain."""
+    """A correction of a query: a word that no result contains as written, and a similar word that results contain."""
 
     word: str
     replacement: str
@@ -99,9 +104,9 @@ class Correction(msgspec.Struct, frozen=True):
 class SearchAnswer(msgspec.Struct, frozen=True):
     """The results of a query, best first, up to the query's limit.
 
-    - ``corrections`` are the words of the query that were replaced by similar ones.
-    - ``has_more`` states whether a higher limit would give more results.
-    - ``total`` is the number of all results, or None if not all matching names were examined.
+    - ``corrections``: the words of the query that were replaced by similar ones.
+    - ``has_more``: whether a higher limit would give more results.
+    - ``total``: the number of all results; None if it is unknown, because not all matching documents were examined.
     """
 
     hits: tuple[SearchHit, ...]

@@ -97,8 +97,10 @@ _HOST_LIKE = re.compile(r"(?:[^\W_][\w-]*\.)+[^\W\d_]{2,}")
 def parse_query(text: str, today: date, limit: int = DEFAULT_LIMIT) -> Query:
     """Return the query for ``text``, the argument of a ``find`` command.
 
-    ``today`` is the date to which days such as ``after:yesterday`` refer. ``limit`` applies if the query's text has no
-    ``limit``. Raises :class:`BadQuery` for invalid syntax.
+    ``today`` is the date to which days such as ``after:yesterday`` refer. ``limit`` is used if ``text`` has no
+    ``limit``.
+
+    Raises :class:`BadQuery` for invalid syntax.
     """
     if _expression(text):
         raise pattern_error()
@@ -137,7 +139,7 @@ def parse_watch(text: str) -> SearchCondition:
 def saved_search_text(text: str) -> str:
     """Return the text of a query as it is stored in a saved search: without ``limit``, ``after`` and ``type:entry``.
 
-    The result is one line. ``text`` is valid for :func:`parse_query` or :func:`parse_watch`.
+    ``text`` is valid for :func:`parse_query` or :func:`parse_watch`. The result is one line.
     """
     if _expression(text):
         return text.strip()
@@ -205,9 +207,9 @@ def _take_after(tokens: list[Token], today: date) -> tuple[list[Token], date | N
 
 
 def _refuse_as_part(token: Token, tokens: list[Token]) -> None:
-    """Raise :class:`BadQuery` if ``token`` is excluded by a minus or joined by ``OR``.
+    """Raise :class:`BadQuery` if ``token`` is excluded by a minus or joined with another one by ``OR``.
 
-    ``token`` is a field such as ``after:``, which applies to the whole query. ``tokens`` are all tokens of the query.
+    ``token`` is a field that applies to the whole query, such as ``after:``. ``tokens`` are all tokens of the query.
     """
     at = tokens.index(token)
     if token.is_excluded or any(each.kind == "or" for each in [*tokens[max(at - 1, 0) : at], *tokens[at + 1 : at + 2]]):
@@ -239,9 +241,9 @@ def _day(text: str, today: date) -> date:
 
 
 def _date(value: str) -> date | None:
-    """Parse a date such as 2026-11-01 (its month or day may be missing) or 1.11.2026; return None for other texts.
+    """Parse a date such as 2026-11-01 or 1.11.2026; return None for other texts.
 
-    Raises :class:`ValueError` if there is no such day.
+    In the first form, the day, or month and day, may be missing. Raises :class:`ValueError` if there is no such day.
     """
     if iso := _ISO_DATE.fullmatch(value):
         return date(int(iso[1]), int(iso[2] or 1), int(iso[3] or 1))
@@ -252,7 +254,7 @@ def _date(value: str) -> date | None:
 def _conditions(
     tokens: list[Token], about: ContentKind
 ) -> tuple[tuple[tuple[Condition, ...], ...], tuple[Condition, ...]]:
-    """Convert tokens to conditions: return (the required groups of alternatives, the excluded conditions).
+    """Convert tokens to conditions: return (groups of alternative conditions, excluded conditions).
 
     A result satisfies at least one condition of each group, and no excluded condition. ``about`` is the kind of content
     that is searched.
@@ -344,9 +346,10 @@ def _is_single(name: str) -> bool:
 
 
 def _parents(tokens: Iterable[Token]) -> dict[str, Pair]:
-    """Return the AV-pairs on which other pairs of the query can depend, by attribute: its language and its generator.
+    """Return, by attribute, the attribute-value pairs on which other pairs of the query can depend.
 
-    Regions depend on the language (``region=gb of lang=en``), and versions on the generator.
+    These are the query's language and its generator. Regions depend on the language (``region=gb of lang=en``), and
+    versions on the generator.
     """
     found = {}
     for token in tokens:
@@ -365,9 +368,9 @@ def _language(value: str) -> str:
 
 
 def _alternatives(token: Token, about: ContentKind, parents: dict[str, Pair]) -> tuple[Condition, ...]:
-    """Return the alternative conditions of a token; empty if the token consists of common words.
+    """Return the alternative conditions of a token; empty if it consists of common words such as "the".
 
-    ``about`` is the kind of content that is searched, and ``parents`` the result of :func:`_parents`.
+    ``about`` is the kind of content that is searched. ``parents`` is the result of :func:`_parents`.
     """
     match token.kind, token.name:
         case "field", "title" | "word":
@@ -439,7 +442,7 @@ def _word(text: str) -> tuple[Condition, ...]:
 def _plain(text: str, *, in_title: bool = False) -> tuple[Condition, ...]:
     """Return the condition for a text without operators: a word, or a phrase of several words.
 
-    The result is empty if all words are common.
+    The result is empty if all words are common, such as "the".
     """
     parts = _APOSTROPHES.split(text)
     # The ends of "l'été" and "Rust's" are no words.
@@ -456,9 +459,9 @@ def _plain(text: str, *, in_title: bool = False) -> tuple[Condition, ...]:
 
 
 def _field_pairs(name: str, value: str, about: ContentKind, parents: dict[str, Pair]) -> list[Pair]:
-    """Return the alternative AV-pairs of the field ``name:value``.
+    """Return the alternative attribute-value pairs of the field ``name:value``.
 
-    ``about`` is the kind of content that is searched, and ``parents`` the result of :func:`_parents`.
+    ``about`` is the kind of content that is searched. ``parents`` is the result of :func:`_parents`.
     """
     if name == "site":
         return _site_pairs(value)

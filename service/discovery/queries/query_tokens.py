@@ -2,7 +2,7 @@
 
 Text is split at white space, quotation marks and ``|``. An operator of other search engines is never ignored: the error
 :class:`BadQuery` names it, and suggests what to write instead. Punctuation that people paste with titles does not count
-as an operator: a single ``-``, a colon before a space, parentheses around words.
+as an operator. Examples are a single ``-``, a colon before a space, and parentheses around words.
 """
 
 import re
@@ -76,11 +76,11 @@ class Token(msgspec.Struct, frozen=True):
     """A part of a query's text.
 
     - ``kind``: "field" for ``name:value``, "phrase" for a text in quotation marks, "prefix" for ``pyth*``, "or" for
-      ``OR`` and ``|``, and "word" for everything else, also for punctuation.
-    - ``value``: the value of the field, the text within the quotation marks, the beginning of the word without ``*``,
-      or the word; as the user wrote it.
-    - ``name``: the name of the field, lower-case English; "" for other tokens.
-    - ``is_excluded``: whether a minus precedes it.
+      ``OR`` and ``|``, "word" for everything else, including punctuation.
+    - ``value``: the essential part of the token, as the user wrote it: the field's value, the text without quotation
+      marks, the prefix without ``*``, or the word.
+    - ``name``: the name of the field in lower-case English; "" for other tokens.
+    - ``is_excluded``: whether a minus precedes the token.
     - ``is_quoted``: whether the value is in quotation marks.
     - ``source``: the text of the whole token.
     """
@@ -121,7 +121,7 @@ def tokenize(text: str) -> list[Token]:
 
 
 def is_field(name: str) -> bool:
-    """Return whether a word before a colon is the name of a field or one of its synonyms: ``tag``, ``Sprache``."""
+    """Return whether a word before a colon is a field's name or a synonym of it, such as ``tag`` or ``Sprache``."""
     folded = fold(name)
     return folded in _FIELDS or folded in FIELD_SYNONYMS
 
@@ -133,7 +133,7 @@ def _is_lowercase_or(token: Token) -> bool:
 def _is_main_field(name: str) -> bool:
     """Return whether ``name:`` before a space is a field whose value is missing.
 
-    This holds for common fields only. Other words before a colon and a space are probably part of a pasted title.
+    This is so for common fields only. Other words before a colon and a space are probably part of a pasted title.
     """
     folded = fold(name)
     return FIELD_SYNONYMS.get(folded, folded) in ("title", "tag", "author", "lang", "site", "type", "after", "limit")
@@ -194,7 +194,7 @@ def _unescape(text: str) -> str:
 
 
 def _refuse_unknown_field(name: str, source: str) -> None:
-    """Raise :class:`BadQuery` if ``name``, with which the token ``source`` begins, looks like an unknown field."""
+    """Raise :class:`BadQuery` if ``name`` looks like an unknown field; the token ``source`` begins with it."""
     if not source.startswith(f"{name}=") and re.match(r'[^\W\d_]{3,}:["\w]', source) is None:
         return
     folded = fold(name)
@@ -243,7 +243,7 @@ def _refuse_around_phrase(before: str, behind: str) -> None:
 
 
 def _refuse_grouping(tokens: list[Token]) -> None:
-    """Raise :class:`BadQuery` for parentheses, ranges, and ``AND`` in queries whose meaning they would change.
+    """Raise :class:`BadQuery` for ranges, and for parentheses and ``AND`` that would change the query's meaning.
 
     In a query without ``OR``, parentheses count as punctuation, and ``AND`` is redundant.
     """

@@ -1,21 +1,24 @@
-"""Saved searches (``watch``): an in-memory index that returns the saved searches which a new entry matches.
+"""An in-memory index of saved searches (``watch``), which finds the searches that a new entry matches.
 
-The roles of queries and content are exchanged: the searches are stored, and the *keys* of each new entry are looked up
-in the index. The keys of an entry are:
+The searches are stored, and the *keys* of each new entry are looked up among them. The keys of an entry are:
 
-- its AV-pairs
+- its attribute-value pairs
 - ``word=`` and ``title=`` with the stem of each word of its text and of its title
 - ``text=`` and ``title-text=`` with each word as written and each two consecutive words, for phrases
 - ``begins=`` and ``title-begins=`` with a prefix of a word, only for prefixes that some search contains
 
-A condition has keys, too. An entry satisfies the condition if it has one of them. (A phrase of more than two words must
-also occur in the text.) The keys of a word are its stems in all product languages.
+A condition of a search has keys, too. An entry satisfies the condition if it has one of them. For a phrase of more than
+two words, the phrase must also occur in the text. The keys of a word are its stems in all product languages.
 
-The index has two levels: a search is stored under the keys of its rarest condition, and below each of them under the
-keys of its next rarest condition. An entry that has both keys is compared with the other conditions of the search. Rare
-keys keep the number of unsuccessful comparisons low.
+The index has two levels:
 
-Regular expressions have no key. RE2 matches each of them with each entry, in time linear in the text.
+1. A search is stored under the keys of its rarest condition.
+2. Below each of these keys, it is stored under the keys of its next rarest condition.
+
+An entry that has a key of both levels is compared with the other conditions of the search. Rare keys make comparisons
+without success rare.
+
+Regular expressions have no key. RE2 compares each of them with each entry, in time linear in the text.
 """
 
 from collections import Counter
@@ -45,7 +48,8 @@ SavedSearchId = str
 class QueryCondition(msgspec.Struct, frozen=True, tag="query"):
     """The condition of a saved search that is a query.
 
-    An entry matches if it satisfies one condition of each group in ``all_of``, and no condition in ``none_of``.
+    - ``all_of``: groups of alternative conditions. An entry must satisfy one condition of each group.
+    - ``none_of``: conditions that an entry must not satisfy.
     """
 
     all_of: tuple[tuple[Condition, ...], ...]
@@ -67,8 +71,9 @@ SearchCondition = QueryCondition | PatternCondition
 class SavedSearch(msgspec.Struct, frozen=True):
     """A user's saved search.
 
-    ``id`` is unique among all saved searches. ``number``, which users see, is unique among the searches of one user.
-    ``text`` is the search as the user wrote it.
+    - ``id``: unique among all saved searches.
+    - ``number``: the number that users see, unique among the searches of one user.
+    - ``text``: the search as the user wrote it.
     """
 
     id: SavedSearchId
@@ -78,13 +83,16 @@ class SavedSearch(msgspec.Struct, frozen=True):
 
 
 class SearchableEntry:
-    """An entry prepared for matching: its words, its AV-pairs and its keys."""
+    """An entry prepared for matching with saved searches.
+
+    It has the entry's words, its attribute-value pairs, and the keys that are looked up in the index of searches.
+    """
 
     def __init__(self, entry: Entry, pairs: Iterable[Pair] = (), language: str = "") -> None:
         """Prepare ``entry`` for matching.
 
-        ``pairs`` are the AV-pairs of the entry's content name; those of words are not needed. ``language`` is the
-        language tag that the publisher declares, "" if there is none.
+        - ``pairs``: the attribute-value pairs of the entry; those of words are not needed.
+        - ``language``: the language tag that the publisher declares; "" if there is none.
         """
         self.text = f"{entry.title}\n{entry.summary}"
         self._pairs = [pair for pair in pairs if attribute_of(pair) != "word"]
@@ -106,12 +114,12 @@ class SearchableEntry:
 
     @cached_property
     def pairs(self) -> frozenset[Pair]:
-        """The entry's AV-pairs: those of its attributes, and one for the stem of each word."""
+        """The entry's attribute-value pairs: those of its attributes, and one for the stem of each word."""
         return frozenset((*self._pairs, *(f"word={each}" for stems, _ in self._field_keys for each in stems)))
 
     @cached_property
     def keys(self) -> frozenset[str]:
-        """The keys with which saved searches are looked up for this entry, except those for prefixes of words."""
+        """The keys that are looked up in the index of saved searches, except those for prefixes of words."""
         title_stems, title_texts = self._field_keys[0]
         return self.pairs.union(
             (f"text={text}" for _, texts in self._field_keys for text in texts),
@@ -173,7 +181,8 @@ def _is_in_sequence(phrase: Sequence[str], subject: SearchableEntry, *, in_title
 def _keys_of(condition: Condition) -> tuple[str, ...]:
     """Return the keys of a condition: every entry that satisfies the condition has at least one of them.
 
-    Conversely, an entry with one of these keys satisfies the condition, except for a phrase of more than two words.
+    An entry with one of these keys satisfies the condition, except that a phrase of more than two words must be
+    compared with the text.
     """
     match condition:
         case PairCondition(pair):
@@ -187,9 +196,10 @@ def _keys_of(condition: Condition) -> tuple[str, ...]:
 
 
 def _rarest_part(phrase: Sequence[str]) -> str:
-    """Return the part of a phrase by which it is indexed: two consecutive words that are presumably the rarest.
+    """Return the two consecutive words of a phrase that are presumably the rarest.
 
-    These are the longest word and a neighbour. A phrase of one word is returned unchanged.
+    The index of saved searches stores the phrase under them. They are the longest word and a neighbour. A phrase of one
+    word is returned unchanged.
     """
     word = max(phrase, key=lambda word: (len(word), word))
     at = max(min(phrase.index(word), len(phrase) - 2), 0)
@@ -247,7 +257,8 @@ _PRIOR_WEIGHT = 200
 class KeyFrequencies:
     """Estimates of the frequencies of keys among recent entries.
 
-    Until enough entries have been counted, the usual frequency of each kind of key is used.
+    A key is a text by which saved searches are found, such as ``word=rust``. Until enough entries have been counted,
+    the usual frequency of each kind of key is used.
     """
 
     MAX_KNOWN: Final = 100_000
@@ -282,18 +293,16 @@ _MAX_UNSATISFIED: Final = 16
 
 
 class _IndexedCondition:
-    """A condition in the index, with the ids of the searches that have this condition.
+    """A condition in the index of saved searches, with the ids of the searches that have this condition.
 
-    - ``groups`` has the keys of each required group of alternatives.
-    - ``none_of`` has the keys of all excluded conditions.
-    - ``places`` are the positions in the two-level index: pairs of a key of the rarest group and a key of the next
-      rarest.
-    - ``others`` are the remaining groups. They are compared with each entry that is found at one of ``places``.
-    - ``has_long_phrases`` states whether the condition has phrases of more than two words, which are compared with the
-      text.
-    - ``is_decided`` states whether no comparison is needed: every entry found at one of ``places`` satisfies the
-      condition.
-    - ``unsatisfied`` counts the entries that were found at one of ``places`` but did not satisfy the condition.
+    - ``groups``: the keys of each required group of alternatives.
+    - ``none_of``: the keys of all excluded conditions.
+    - ``places``: the positions in the two-level index. These are pairs of a key of the rarest group and a key of the
+      next rarest.
+    - ``others``: the remaining groups, which are compared with each entry that is found at one of ``places``.
+    - ``has_long_phrases``: whether the condition has phrases of more than two words, which are compared with the text.
+    - ``is_decided``: whether every entry found at one of ``places`` satisfies the condition without any comparison.
+    - ``unsatisfied``: the number of entries that were found at one of ``places`` but did not satisfy the condition.
     """
 
     __slots__ = (
@@ -314,7 +323,7 @@ class _IndexedCondition:
         self.choose_places(share)
 
     def choose_places(self, share: Callable[[str], float]) -> None:
-        """Choose ``places``, the keys under which the condition is stored: those of its rarest groups.
+        """Choose ``places``, the keys under which the index stores the condition: those of its rarest groups.
 
         ``share`` returns the estimated fraction of entries that have a given key.
         """
@@ -326,11 +335,11 @@ class _IndexedCondition:
         self.is_decided = not (self.others or self.none_of or self.has_long_phrases)
 
     def keys(self) -> frozenset[str]:
-        """Return all keys of the condition's parts, including excluded ones."""
+        """Return all keys of the condition's parts, including excluded parts."""
         return self.none_of.union(*self.groups)
 
     def is_satisfied(self, keys: frozenset[str], subject: SearchableEntry) -> bool:
-        """Return whether an entry that was found at one of ``places`` satisfies the condition.
+        """Return whether an entry that was found at one of ``places`` in the index satisfies the condition.
 
         ``keys`` are the keys of the entry ``subject``, including those for prefixes of words.
         """
@@ -383,7 +392,10 @@ def _beginnings_in(keys: Iterable[str]) -> Iterator[str]:
 
 
 class SavedSearchIndex:
-    """An in-memory index of saved searches. Searches with the same condition are compared with an entry only once."""
+    """An in-memory index of saved searches.
+
+    Searches with the same condition are compared with an entry only once.
+    """
 
     def __init__(self) -> None:
         self._conditions: dict[SavedSearchId, SearchCondition] = {}
@@ -429,7 +441,7 @@ class SavedSearchIndex:
     def match(self, subject: SearchableEntry) -> set[SavedSearchId]:
         """Return the ids of the saved searches whose conditions the entry ``subject`` satisfies.
 
-        The entry also updates the estimated frequencies of keys. Conditions whose keys turn out to be too frequent are
+        The entry also updates the estimated frequencies of keys. Conditions whose keys turn out to be frequent are
         stored under rarer keys.
         """
         self._frequencies.count(subject.pairs)
@@ -444,9 +456,10 @@ class SavedSearchIndex:
     def _hits(self, subject: SearchableEntry, misplaced: list[_IndexedCondition]) -> Iterator[set[SavedSearchId]]:
         """For each condition that the entry ``subject`` satisfies, yield the ids of the searches with this condition.
 
-        Conditions that have had too many unsuccessful comparisons are appended to ``misplaced``, because their keys are
-        more frequent than estimated. Estimates are poor when searches are loaded, before any entries have been counted.
+        Conditions that were compared too often without success are appended to ``misplaced``. Their keys in the index
+        are more frequent than estimated.
         """
+        # Estimates are poor when searches are loaded, before any entries have been counted.
         keys = subject.keys
         keys |= self._beginnings.keys_of(subject)
         for upper in self._places.keys() & keys:
@@ -468,7 +481,7 @@ class SavedSearchIndex:
             self._places.setdefault(upper, {}).setdefault(lower, []).append(indexed)
 
     def _remove_places(self, indexed: _IndexedCondition) -> None:
-        """Remove a condition from its places in the index, and delete places that become empty."""
+        """Remove a condition from its positions in the index, and delete positions that become empty."""
         for upper, lower in indexed.places:
             group = self._places[upper]
             group[lower].remove(indexed)

@@ -1,18 +1,19 @@
-"""Query expansion: from the words of a query to AV-pairs with which documents are registered.
+"""Query expansion: from the words of a query to the registered words of documents (channels and entries).
 
-A document is registered with the stems of its words in its own language. A word of a query is expanded to several
-stems:
+A document is registered with the stems of its words in its own language, as attribute-value pairs. A word of a query is
+expanded to several stems:
 
-- Its stems in all product languages, because the language of a query is unknown.
-- For a prefix, the stems of words of the vocabulary that begin with it.
-- For a word that no document has, and which may be misspelt, the stems of similar words, with lower factors. A
-  *tolerant* expansion, for queries without results, adds similar words for all words.
+- Each word gets its stems in all product languages, because the language of a query is unknown.
+- A prefix gets the stems of registered words that begin with it.
+- A word that no document has, and which may be misspelt, gets the stems of similar words, with less weight.
+
+If a search has no results, it is repeated with a *tolerant* expansion, which adds similar words for all words.
 
 If a query has several words, they are *optional*: a result needs only one of them, and results with more of them come
 first.
 
-Each group of alternatives of the query becomes a *clause*: a document needs at least one of the clause's AV-pairs. A
-phrase becomes one clause for each of its words. The clauses do not express the order of its words, so
+Each group of alternatives of the query becomes a *clause*: a set of attribute-value pairs, of which a document needs
+one. A phrase becomes one clause for each of its words. The clauses do not express the order of its words, so
 :meth:`ExpandedQuery.is_satisfied_by` compares the phrase with the text.
 """
 
@@ -67,19 +68,19 @@ class QueryWords(msgspec.Struct, frozen=True, dict=True):
     def beginnings(self) -> tuple[str, ...]:
         """Prefixes for a fast test: a text that contains none of these strings has no word of the query.
 
-        The text must have been folded and passed to :func:`without_umlauts`.
+        The text must have been folded (without case and accents) and passed to :func:`without_umlauts`.
         """
         return (*dict.fromkeys(map(stem_beginning, self.stems)), *map(without_umlauts, self.prefixes))
 
 
 class ExpandedQuery(msgspec.Struct, frozen=True):
-    """A query, and the AV-pairs by which its results are found.
+    """A query, and the attribute-value pairs by which its results are found.
 
-    - ``clauses`` are conditions on the AV-pairs of results.
-    - ``excluded`` are AV-pairs that no result has.
-    - ``similar`` has the similar words of the vocabulary for each word of the query that may be misspelt.
-    - ``optional`` are the optional groups of the query's conditions: a result satisfies at least one of them. It is
-      empty if all groups are required.
+    - ``clauses``: conditions on the attribute-value pairs of results.
+    - ``excluded``: attribute-value pairs that no result has.
+    - ``similar``: for each word of the query that may be misspelt, the similar registered words.
+    - ``optional``: the optional groups of the query's conditions, of which a result satisfies at least one. Empty if
+      all groups are required.
     """
 
     query: Query
@@ -89,7 +90,7 @@ class ExpandedQuery(msgspec.Struct, frozen=True):
     optional: tuple[tuple[Condition, ...], ...] = ()
 
     def is_satisfied_by(self, text: SearchableText, pairs: AbstractSet[Pair]) -> bool:
-        """Return whether a document with this text and these AV-pairs matches the query.
+        """Return whether a document with this text and these attribute-value pairs matches the query.
 
         A similar word counts as the word itself. If words are optional, the document needs one of them.
         """
@@ -100,7 +101,7 @@ class ExpandedQuery(msgspec.Struct, frozen=True):
         )
 
     def has_all_words(self, text: SearchableText, pairs: AbstractSet[Pair]) -> bool:
-        """Return whether a document that satisfies the query satisfies all its optional groups, not only one."""
+        """Return whether a document that matches the query satisfies all optional groups of it, not only one."""
         return all(self._has_one(group, text, pairs) for group in self.optional)
 
     def share_as_written(self, text: str) -> float:
@@ -113,7 +114,7 @@ class ExpandedQuery(msgspec.Struct, frozen=True):
         """Yield a correction for each word of the query that none of the documents contains as written.
 
         The replacement is a similar word that one of the documents contains. ``documents`` are the text and the
-        AV-pairs of each matching document, the best first.
+        attribute-value pairs of each matching document, the best first.
         """
         for word, candidates in self.similar.items():
             if not any(_holds_as_written(WordCondition(word), *document) for document in documents):
@@ -121,7 +122,7 @@ class ExpandedQuery(msgspec.Struct, frozen=True):
                 yield from (Correction(word, replacement) for replacement in islice(found, 1))
 
     def query_words(self) -> QueryWords:
-        """Return the words of the query and words similar to them, by which hits in texts of results are found."""
+        """Return the words of the query and words similar to them, to be marked in texts of results."""
         own = [word for condition in self._conditions() for word in _words_of(condition)]
         stems = {stemmed for word in own for stemmed in query_stems(word)}
         stems.update(each.stem for candidates in self.similar.values() for each in candidates)
@@ -146,13 +147,14 @@ class ExpandedQuery(msgspec.Struct, frozen=True):
 
 
 def expand(query: Query, vocabulary: Vocabulary, language: str = "", *, tolerant: bool = False) -> ExpandedQuery:
-    """Return the expansion of a query to AV-pairs of registered words.
+    """Return a query with the attribute-value pairs by which its results are found.
 
-    - ``vocabulary`` has the registered words.
-    - ``language`` is the user's language (ISO 639-1, "" if unknown). Stems in other languages get lower factors.
-    - ``tolerant`` states whether words that are registered are expanded to similar words, too.
+    - ``vocabulary``: the registered words.
+    - ``language``: the user's language (ISO 639-1); "" if unknown. Stems in other languages get lower factors.
+    - ``tolerant``: whether registered words, too, are expanded to similar words.
 
-    If the query has several words, these are optional; phrases and fields are not.
+    If the query has several words, these are optional: a result needs one of them. Phrases and fields are never
+    optional.
     """
     similar: dict[str, tuple[SimilarWord, ...]] = {}
     for condition in (condition for group in query.all_of for condition in group):
@@ -181,8 +183,11 @@ def _clauses(
 ) -> Iterator[Clause]:
     """Yield the clauses for a group of alternative conditions of the query.
 
-    A group that is a single phrase gives one clause for each word; any other group gives one clause. ``similar`` has
-    the similar words of misspelt words, and ``language`` is the user's language.
+    A clause is a set of attribute-value pairs, of which a result needs one. A single phrase gives one clause for each
+    word; any other group gives one clause.
+
+    - ``similar``: the similar words of misspelt words.
+    - ``language``: the user's language.
     """
     if len(group) == 1 and isinstance(group[0], PhraseCondition):
         for word in group[0].words:
@@ -225,9 +230,9 @@ def _word_pairs(
 
 
 def _excluded_pairs(condition: Condition) -> Iterator[Pair]:
-    """Yield the AV-pairs that no result may have, because the query excludes ``condition``.
+    """Yield the attribute-value pairs that no result may have, because the query excludes ``condition``.
 
-    For phrases, prefixes and words of the title, there are none; these are compared with the text.
+    There are none for phrases, prefixes and words of the title, which are compared with the text instead.
     """
     if isinstance(condition, PairCondition):
         yield condition.pair
@@ -236,7 +241,7 @@ def _excluded_pairs(condition: Condition) -> Iterator[Pair]:
 
 
 def word_pair(stem: str) -> Pair:
-    """Return the AV-pair for a stem, ``word=stem``. Documents with a word of this stem are registered with it."""
+    """Return the attribute-value pair ``word=stem``, with which documents are registered that have this stem."""
     return f"word={stem}"
 
 

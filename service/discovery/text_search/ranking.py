@@ -1,15 +1,17 @@
 """Ranking of search results: relevance first, then words as written, language, subscribers and recency.
 
-The relevance of a document is BM25F: the sum over the clauses of the query of importance * weight, where the weight is
-that of the clause's AV-pair in the document (see ``searchable_text``). Four other signals raise the score by at most a
-fixed fraction each, so that they decide between documents of similar relevance:
+The relevance of a document (channel or entry) is BM25F: the sum over the parts of the query of importance * weight. The
+weight states how well the word describes the document (``searchable_text``).
+
+Four other signals raise the score by at most a fixed fraction each, so they decide between documents of similar
+relevance:
 
 - the fraction of the query's words that the document contains as written rather than inflected
 - whether the document is in the user's language
-- its channel's number of subscribers
+- the number of subscribers of its channel
 - its recency
 
-Documents with equal scores are ordered by time, newest first, and then by name, so that the order is stable.
+Documents with equal scores are sorted by time, newest first, and then by name, so that the order is stable.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,12 +39,12 @@ _MAX_RECENCY: Final = 0.05
 
 
 class RankingSignals(msgspec.Struct, frozen=True):
-    """The ranking signals of a document besides its relevance.
+    """The signals besides relevance by which a document (channel or entry) is ranked.
 
-    - ``as_written`` is the fraction of the query's words that the document contains as written.
-    - ``is_in_askers_language`` states whether the document is in the language of the user who searches.
-    - ``subscribers`` is the number of subscribers of the document's channel.
-    - ``age_s`` is the time in seconds since the document's publication; None for channels.
+    - ``as_written``: the fraction of the query's words that the document contains as written.
+    - ``is_in_askers_language``: whether the document is in the language of the user who searches.
+    - ``subscribers``: the number of subscribers of the document's channel.
+    - ``age_s``: the time in seconds since the document's publication; None for channels.
     """
 
     as_written: float
@@ -54,8 +56,9 @@ class RankingSignals(msgspec.Struct, frozen=True):
 class ScoreParts(msgspec.Struct, frozen=True):
     """The score of a document, ``total``, and its parts.
 
-    ``clauses`` has the relevance for each clause of the query. The other parts are bonuses: ``total`` =
-    sum(``clauses``) * (1 + ``as_written`` + ``language`` + ``subscribers`` + ``recency``).
+    ``clauses`` has the relevance for each clause (word, phrase or attribute) of the query. The other parts are bonuses:
+
+    ``total`` = sum(``clauses``) * (1 + ``as_written`` + ``language`` + ``subscribers`` + ``recency``)
     """
 
     total: float
@@ -67,20 +70,22 @@ class ScoreParts(msgspec.Struct, frozen=True):
 
 
 def clause_importance(clause: Clause, frequencies: Mapping[Pair, int]) -> float:
-    """Return the importance of a clause: the inverse document frequency of its best alternatives.
+    """Return the importance of a clause, a set of alternative attribute-value pairs of a query.
 
-    ``frequencies`` has the document frequency of each AV-pair. The best alternatives are those with the highest factor
-    among the pairs that documents have, so that a rare similar word does not outweigh the word itself.
+    It is the inverse document frequency of the clause's best alternatives. ``frequencies`` has the number of documents
+    that have each pair. The best alternatives are those with the highest factor, among the pairs that documents have.
     """
+    # A rare similar word therefore does not outweigh the word itself.
     best = max((each.factor for each in clause.alternatives if frequencies.get(each.pair, 0)), default=0.0)
     count = sum(frequencies.get(each.pair, 0) for each in clause.alternatives if each.factor == best)
     return log(1 + _DOCUMENTS / max(count, 1))
 
 
 def coverage(clauses: Sequence[Clause], candidate: CandidateName, importances: Sequence[float]) -> float:
-    """Return the coverage of a candidate: the sum of importance * factor over the optional clauses that it satisfies.
+    """Return how much of the query's optional clauses a candidate satisfies.
 
-    ``importances`` has the importance of each clause. Results are ordered by coverage first.
+    It is the sum of importance * factor over the optional clauses that the candidate satisfies. ``importances`` has the
+    importance of each clause. Results are sorted by coverage first.
     """
     return sum(
         importance * next(each.factor for each in clause.alternatives if each.pair == pair)
@@ -92,7 +97,10 @@ def coverage(clauses: Sequence[Clause], candidate: CandidateName, importances: S
 
 
 def score(candidate: CandidateName, importances: Sequence[float], signals: RankingSignals) -> ScoreParts:
-    """Return the score of a candidate by relevance and ``signals``; ``importances`` has each clause's importance."""
+    """Return the score of a candidate by its relevance and ``signals``.
+
+    ``importances`` has the importance of each clause of the query.
+    """
     clauses = tuple(
         importance * weight / MAX_WEIGHT for importance, weight in zip(importances, candidate.weights, strict=True)
     )

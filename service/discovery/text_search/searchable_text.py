@@ -1,8 +1,10 @@
-"""Searchable text: the analysed text by which a channel or entry is registered and matched.
+"""Searchable text: the analysed text of a channel or entry, by which searches find it.
 
 The text has *fields*, such as a title and a summary. A word of a short field, or of one that names the topic, describes
-the document better than a word of a long text. The weight of a stem follows BM25F (Robertson and Zaragoza, "The
-Probabilistic Relevance Framework: BM25 and Beyond", 2009, §3.4):
+the document better than a word of a long text.
+
+The weight of a stem follows BM25F (Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond",
+2009, §3.4):
 
 - The frequency f of the stem is the sum over all fields of boost * occurrences / (1 - b + b * length / mean length).
 - The weight is f / (k1 + f) of the greatest weight.
@@ -43,10 +45,11 @@ _LENGTH_SHARE = 0.75
 
 
 class TextField(msgspec.Struct, frozen=True):
-    """One field of a document: its folded words in order, common words included.
+    """One field of a document: its words in order, folded (without case and accents), common words included.
 
-    ``boost`` is the importance of one occurrence, and ``mean_words`` the usual length of such a field. A field that
-    ``is_title`` is searched by conditions on the title.
+    - ``boost``: the importance of one occurrence of a word.
+    - ``mean_words``: the usual length of such a field, in words.
+    - ``is_title``: whether conditions on the title apply to the field.
     """
 
     words: Sequence[str]
@@ -56,16 +59,16 @@ class TextField(msgspec.Struct, frozen=True):
 
 
 class SearchableText:
-    """The analysed text of one document, a channel or an entry. It is analysed when it is first needed."""
+    """The text of one channel or entry, by which searches find it. It is analysed when it is first needed."""
 
     def __init__(
         self, analyse: Callable[[], Sequence[TextField]], declared_language: str, source: Iterable[str] = ()
     ) -> None:
         """Create the text of a document.
 
-        ``analyse`` returns the document's fields; it is called when they are first needed. ``declared_language`` is the
-        language tag that the publisher declares, "" if there is none. ``source`` are the plain texts of the fields, in
-        which most words can be found without calling ``analyse``.
+        - ``analyse``: function that returns the document's fields. It is called when they are first needed.
+        - ``declared_language``: the language tag that the publisher declares; "" if there is none.
+        - ``source``: the plain texts of the fields. Most words can be found in them without calling ``analyse``.
         """
         self._analyse = analyse
         self._declared_language = declared_language
@@ -83,12 +86,12 @@ class SearchableText:
 
     @cached_property
     def stems(self) -> frozenset[str]:
-        """The stems of the document's distinctive words."""
+        """The stems of the document's distinctive words, which exclude common words such as "the"."""
         return frozenset(self._stems_of(self.fields))
 
     @cached_property
     def title_stems(self) -> frozenset[str]:
-        """The stems of the distinctive words of the document's titles."""
+        """The stems of the distinctive words of the document's titles, which exclude common words such as "the"."""
         return frozenset(self._stems_of(field for field in self.fields if field.is_title))
 
     def satisfies(self, condition: WordCondition | PhraseCondition) -> bool:
@@ -110,7 +113,7 @@ class SearchableText:
         return not stems.isdisjoint(query_stems(condition.word))
 
     def _is_in_source(self, word: str) -> bool | None:
-        """Return whether the source texts contain ``word`` or an inflected form of it.
+        """Return whether the plain texts of the fields contain ``word`` or an inflected form of it.
 
         None means that the fields have to be analysed to find out.
         """
@@ -127,7 +130,7 @@ class SearchableText:
 
     @cached_property
     def _folded_source(self) -> str:
-        """The source texts, folded and joined, with a space at each end; "" if there are none or they are too long."""
+        """The plain texts of all fields as one folded text, with a space at each end; "" if missing or too long."""
         folded = fold(" ".join(self._source))
         return f" {folded} " if folded and len(folded) <= MAX_TEXT_CHARS else ""
 
@@ -137,7 +140,7 @@ class SearchableText:
 
     @cached_property
     def _source_words(self) -> frozenset[str]:
-        """The distinctive words of the source texts, and the parts of words with dots, such as host names."""
+        """The distinctive words of the plain texts of all fields, and the parts of words with dots."""
         return frozenset((*words(self._folded_source), *words(self._folded_source.replace(".", " "))))
 
     def stem(self, word: str) -> str:
@@ -148,9 +151,10 @@ class SearchableText:
         """Return the stems with which the document is registered, each with its weight (1 to 255).
 
         These are up to ``MAX_TITLE_STEMS`` stems of the titles, and up to ``MAX_TEXT_STEMS`` stems of the other fields.
-        Of the latter, those with the greatest weights are chosen; among equal weights, the longest, which are usually
-        the rarest. Function words of the language are chosen last.
+        Of the latter, those with the greatest weights are chosen.
         """
+        # Among equal weights, the longest are chosen, which are usually the rarest. Function words of the language are
+        # chosen last.
         frequencies: dict[str, float] = {}
         for field in self.fields:
             norm = 1 - _LENGTH_SHARE + _LENGTH_SHARE * len(field.words) / field.mean_words
@@ -173,7 +177,7 @@ class SearchableText:
     def _place(self, stemmed: str, frequency: float) -> tuple[bool, float, int, str]:
         """Return the sort key of a stem: stems that should be registered come first.
 
-        ``frequency`` is the frequency of the stem in the document, from which its weight is computed.
+        ``frequency`` is the frequency of the stem in the document.
         """
         return is_function_word(stemmed, self.language), -frequency, -len(stemmed), stemmed
 
@@ -182,12 +186,15 @@ class SearchableText:
 
 
 def text_field(text: str, *, boost: float, mean_words: float, is_title: bool = False) -> TextField:
-    """Return the field with the words of ``text``; the other arguments are those of :class:`TextField`."""
+    """Return the field with the words of ``text``. The other parameters are those of :class:`TextField`."""
     return TextField(words(text, include_common=True), boost, mean_words, is_title)
 
 
 def _distinctive(fields: Iterable[TextField]) -> Iterator[str]:
-    """Yield the distinctive words of ``fields``, by which a document can be found, and the parts of words with dots."""
+    """Yield the distinctive words of ``fields``, and the parts of words with dots.
+
+    A document can be found by distinctive words, but not by common words such as "the".
+    """
     for field in fields:
         for word in field.words:
             if is_distinctive(word):

@@ -31,8 +31,9 @@ class Snippet(msgspec.Struct, frozen=True):
 def best_snippet(texts: Sequence[str], is_hit: Callable[[str], bool], beginnings: Collection[str]) -> Snippet:
     """Return a snippet of the text in which words of the query occur most often; of several such texts, the first.
 
-    ``is_hit`` returns whether a folded word is one of the query's words. ``beginnings`` are prefixes (without umlauts,
-    :func:`without_umlauts`) for a fast test: a text that contains none of them has no word of the query.
+    - ``is_hit``: function that returns whether a folded word is one of the query's words.
+    - ``beginnings``: prefixes without umlauts (:func:`without_umlauts`) for a fast test. A text that contains none of
+      them has no word of the query.
     """
 
     def count(text: str) -> int:
@@ -48,7 +49,9 @@ def best_snippet(texts: Sequence[str], is_hit: Callable[[str], bool], beginnings
 
 
 def make_snippet(text: str, is_hit: Callable[[str], bool] | None = None) -> Snippet:
-    """Return the snippet of a text with the most different words of the query, or the text's beginning if it has none.
+    """Return the snippet of a text with the most different words of the query.
+
+    If the text has no such words, the snippet is the text's beginning.
 
     ``is_hit`` returns whether a folded word is one of the query's words. It is None if the text is known to have none.
     """

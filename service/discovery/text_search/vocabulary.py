@@ -1,8 +1,9 @@
-"""The vocabulary: the words with which documents are registered, in memory, for prefixes and misspelt words.
+"""The vocabulary: all words by which documents can be found, in memory, for prefixes and misspelt words.
 
-A word is stored in its inflected form, folded, with the stem with which its document is registered.
-The distance of two words is the number of letters that are inserted, deleted, replaced, or swapped with their neighbour
-(optimal string alignment distance).
+A word is stored as documents contain it, but folded (without case and accents), together with its stem.
+
+The distance of two words is the number of wrong letters: letters that are inserted, deleted, replaced, or swapped with
+their neighbour (optimal string alignment distance).
 """
 
 from bisect import bisect_left, insort
@@ -25,7 +26,10 @@ _NO_LETTERS: Final = np.empty(0, np.uint64)
 
 
 class SimilarWord(msgspec.Struct, frozen=True):
-    """A word of the vocabulary, its stem, and its distance from the queried word (0 for a prefix)."""
+    """A word of the vocabulary that is similar to a word of a query.
+
+    It has the word, its stem, and its distance, the number of wrong letters (0 for a prefix).
+    """
 
     word: str
     stem: str
@@ -65,7 +69,7 @@ class Vocabulary:
     def with_prefix(self, prefix: str, most: int) -> list[SimilarWord]:
         """Return words that begin with ``prefix``, shortest first.
 
-        At most ``most`` stems are returned: a word is left out if its stem belongs to an earlier word.
+        At most ``most`` words are returned, each with another stem.
         """
         first, last = bisect_left(self._sorted, prefix), bisect_left(self._sorted, prefix + _END)
         return self._first_stems(((word, 0) for word in sorted(self._sorted[first:last], key=len)), most)
@@ -73,10 +77,10 @@ class Vocabulary:
     def similar(self, word: str, most: int) -> list[SimilarWord]:
         """Return corrections of the misspelt ``word``, the nearest first.
 
-        At most ``most`` stems are returned: a word is left out if its stem belongs to an earlier word. The result is
-        empty for short words, and for words that contain other characters than letters: a number with another digit is
-        no misspelling.
+        At most ``most`` words are returned, each with another stem. The result is empty for short words, and for words
+        that contain other characters than letters.
         """
+        # A number with another digit is no misspelling.
         tolerated = 0 if len(word) < MIN_TYPO_CHARS or not word.isalpha() else 1 + (len(word) >= MIN_TWO_TYPOS_CHARS)
         if not tolerated:
             return []
@@ -90,12 +94,13 @@ class Vocabulary:
         return self._first_stems(found, most)
 
     def _with_similar_letters(self, word: str, length: int, most: int) -> Sequence[str]:
-        """Return the words of this length that may be similar to ``word``.
+        """Return the words of this length that may be similar to ``word``, by a fast test.
 
-        As a fast test, words are compared as sets of letters: a word is returned if its set and that of ``word`` differ
-        in at most ``most`` letters. A wrong letter changes at most two letters of the set, so no similar word is missed
-        if ``most`` is twice the number of wrong letters. Letters whose code points are equal modulo 64 count as equal.
+        Words are compared as sets of letters. A word is returned if its set differs from that of ``word`` in at most
+        ``most`` letters. A wrong letter changes at most two letters of the set, so ``most`` should be twice the number
+        of wrong letters.
         """
+        # Letters whose code points are equal modulo 64 count as equal.
         words = self._by_length.get(length, [])
         letters = self._letters.get(length, _NO_LETTERS)
         if len(letters) < len(words):
