@@ -1,12 +1,16 @@
-"""The polling workers: nodes that run Corona's protocol, poll publishers, store versions and fan them out.
+"""The polling workers: they run nodes, which poll feeds and pages, store the changes and deliver them to subscribers.
 
-- ``main``, ``node``: the worker program, and one node from joining the ring to losing its lease
+The nodes of all workers form a ring and share the polls by Corona's protocol. For each channel (a feed or page), the
+node nearest to its id is the owner, which stores its versions.
+
+- ``main``, ``node``: the worker program, and one node of it
 - ``ring_membership``: joining the ring, renewal of the lease, and joining again after its loss
-- ``polling``: the schedule of polls, politeness, concurrency limits, and the polls themselves
-- ``ownership``: the versions of a node's own channels, fan-out, and registration in the directory
+- ``polling``: the schedule of polls, limits on them, and the polls themselves
+- ``ownership``: the versions of a node's own channels, their delivery, and their registration in the directory
 - ``request_handlers``: handlers of the requests of bots and the console
-- ``in_memory_directories``, ``key_group_balancer``: a node's part in partial lookup and in CLASH
-- ``peers``: the exchange of contents, and of messages between nodes, with other workers
+- ``in_memory_directories``: a node's part in the search directory (partial lookup)
+- ``key_group_balancer``: a node's part in load balancing (CLASH)
+- ``peers``: the exchange of data and messages with other workers
 
 ``node`` is the only importer of apscheduler. ``workers`` never imports ``bots``.
 """

@@ -1,18 +1,20 @@
-"""The lookup directories of a node: partial lookup of channels, with an in-memory directory per popular AV-pair.
+"""The in-memory directories of a node, by which channels with a popular attribute are found (partial lookup).
 
-An AV-pair is an attribute with its value. A directory lists the names of channels that have the pair. All nodes of the
-ring are the servers of each directory, and each holds a *share*, which is a part of the names. The node nearest to the
-pair's hash is server 0 and coordinates the directory. In each maintenance interval, this coordinator
+An AV-pair is an attribute with its value. A directory lists the names of the channels with one AV-pair. Each node of
+the ring is a server of each directory, and holds a *share*, a part of the names. The node nearest to the pair's hash is
+server 0, the coordinator.
 
-- reads the names, if they have changed, from the pair's matrix, where the store keeps all names with the pair,
-- sends the changes to the other servers (:mod:`service.discovery.partial_lookup`),
-- and announces the directory in the store.
+In each maintenance interval, the coordinator
+
+1. reads the names from the store if they have changed,
+2. sends the changes to the other servers (:mod:`service.discovery.partial_lookup`),
+3. and announces the directory in the store.
 
 Bots and the console read the announcements and send their lookups to one server or a few
 (:mod:`service.store.directory.lookup_directory_client`). They report the numbers of their lookups to the coordinators.
 
-When the ring changes, the new coordinators distribute their directories to the new servers at the next maintenance; the
-old shares answer until then. Shares are soft state, and messages about them may be lost.
+After a change of the ring, the new coordinators distribute their directories at the next maintenance. The old shares
+answer until then. Shares are soft state: messages about them may be lost.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Sequence
@@ -106,8 +108,8 @@ class _Directory(msgspec.Struct):
 class InMemoryDirectories:
     """One node's shares of all directories, and the directories that this node coordinates.
 
-    A directory lists the channels with an AV-pair (an attribute and its value). A share is the part of a directory that
-    one node holds.
+    A directory lists the channels with one AV-pair (an attribute with its value). A share is the part of a directory
+    that one node holds.
     """
 
     def __init__(
@@ -120,11 +122,13 @@ class InMemoryDirectories:
         random: Random,
         interval_s: float,
     ) -> None:
-        """Create the directories of the node ``node_id``, without any share.
+        """Create the directories of the node ``node_id``, without any names.
 
-        ``names`` reads the names with an AV-pair from the store, and ``announcements`` announces directories there.
-        ``send`` sends messages to other nodes, and ``random`` draws random numbers. The caller calls :meth:`maintain`
-        every ``interval_s`` seconds.
+        - ``names`` reads the names with an AV-pair (an attribute with its value) from the store.
+        - ``announcements`` announces directories in the store.
+        - ``send`` sends messages to other nodes.
+        - ``random`` draws random numbers.
+        - ``interval_s`` is the interval in seconds at which the caller calls :meth:`maintain`.
         """
         self._node_id = node_id
         self._names = names
@@ -142,8 +146,8 @@ class InMemoryDirectories:
     def coordinated(self) -> tuple[DirectoryChoice, ...]:
         """The directories that this node coordinates.
 
-        Each has its measurements (such as its number of entries and of updates per lookup), the partial lookup strategy
-        that follows from them, and the reasons for this strategy.
+        Each has its measurements (such as its number of entries), its partial lookup strategy, and the reasons for the
+        strategy.
         """
         return tuple(
             DirectoryChoice(pair, own.coordinator.measured, own.coordinator.choice)
@@ -152,33 +156,32 @@ class InMemoryDirectories:
         )
 
     def share(self, pair: str) -> tuple[str, ...]:
-        """Return the names in this node's share of the directory of an AV-pair; empty if this node has no share."""
+        """Return the names that this node holds of the directory of ``pair`` (an attribute with its value)."""
         return self._shares.names(pair)
 
     def on_ring_changed(self, ring: RingView) -> None:
-        """Set the nodes of ``ring`` as servers of all directories.
-
-        This node keeps its share of a directory until the directory's coordinator sends a new one.
-        """
+        """Set the nodes of ``ring`` as servers of all directories."""
+        # This node keeps its share of a directory until the directory's coordinator sends a new one.
         self._ring = ring
         self._directories = {}
         self._demand = {pair: demand for pair, demand in self._demand.items() if self.is_coordinator(pair)}
 
     def is_coordinator(self, pair: str) -> bool:
-        """Return whether this node is the nearest node to an AV-pair's hash and so coordinates the pair's directory."""
+        """Return whether this node coordinates the directory of ``pair``, an attribute with its value."""
+        # The coordinator is the nearest node to the pair's hash.
         return self._coordinator_of(pair) == self._node_id
 
     def find(self, directory: str, pairs: Collection[str], limit: int) -> ShareMatches:
-        """Return up to ``limit`` names that have all of the AV-pairs ``pairs``.
+        """Return up to ``limit`` names that have all of the AV-pairs (attributes with values) ``pairs``.
 
-        The names are from this node's share of one directory; ``directory`` is the AV-pair that this directory lists.
+        The names are from this node's part of one directory. ``directory`` is the AV-pair that this directory lists.
         """
         return self._shares.find(directory, pairs, limit)
 
     async def on_message(self, payload: bytes) -> None:
-        """Apply a message of another process: updates of this node's shares, or reports about its directories.
+        """Apply a message of another process: an update of names on this node, or a report about its directories.
 
-        Raises :class:`StoreUnavailable`; coordinators repair lost updates at a later maintenance.
+        Raises :class:`StoreUnavailable`. Coordinators repair lost updates at a later maintenance.
         """
         outgoing: list[tuple[NodeId, MessagePart]] = []
         for part in decode_message(payload):
@@ -193,9 +196,10 @@ class InMemoryDirectories:
         await self._read_pairs(reread=False)
 
     async def maintain(self) -> None:
-        """Update and announce the directories that this node coordinates; read the AV-pairs of names in its shares.
+        """Update and announce the directories that this node coordinates. Call this once per maintenance interval.
 
-        Raises :class:`StoreUnavailable`; the next maintenance repeats lost updates.
+        Also reads all attributes of the names that this node holds. Raises :class:`StoreUnavailable`; the next
+        maintenance repeats lost updates.
         """
         self._shares.expire()
         if self._node_id not in self._ring:
@@ -210,9 +214,9 @@ class InMemoryDirectories:
     def _needed_pairs(self) -> list[str]:
         """Return the AV-pairs whose directories this node has to coordinate; discard its other directories.
 
-        A pair needs a directory if it has many lookups. The numbers of lookups are halved here, and those since the
-        last call are added.
+        An AV-pair is an attribute with its value. It needs a directory if it has many lookups.
         """
+        # The numbers of lookups are halved here, and those since the last call are added.
         for demand in self._demand.values():
             demand.lookups = demand.lookups / 2 + demand.recent
             demand.former, demand.recent = demand.recent, 0
@@ -232,10 +236,10 @@ class InMemoryDirectories:
         return needed
 
     async def _update(self, pair: str) -> list[tuple[NodeId, MessagePart]]:
-        """Read the names of a directory from its matrix, and return one update for each other server.
+        """Read the names of the directory of ``pair`` from the store; return one update for each other server.
 
-        A server gets an update even if nothing has changed. The result is empty if the pair has too few names, if the
-        names cannot be read, or if the ring has changed in the meantime.
+        A server gets an update even if nothing has changed. The result is empty in three cases: ``pair`` has too few
+        names, the names cannot be read, or the ring has changed in the meantime.
         """
         ring, demand = self._ring, self._demand[pair]
         own = self._directories.get(pair)
@@ -275,10 +279,10 @@ class InMemoryDirectories:
         ]
 
     async def _read(self, pair: str, own: _Directory | None) -> NamesOfPair | None:
-        """Read the names of ``pair`` from its matrix; None if they are unchanged, or the next reading is not due.
+        """Read the names in the directory of ``pair`` from the store; None if unchanged or not due to be read.
 
-        ``own`` is the pair's directory; None if the directory does not exist yet. Raises :class:`StoreUnavailable` or
-        :class:`CellsUnavailable`.
+        ``pair`` is an attribute with its value, and ``own`` its directory; None if there is none yet. Raises
+        :class:`StoreUnavailable` or :class:`CellsUnavailable`.
         """
         if own is not None:
             own.rounds += 1
@@ -288,26 +292,22 @@ class InMemoryDirectories:
         return await self._names.names_of(pair, most, own.mark if own else None)
 
     def _is_short(self, pair: str, target: int) -> bool:
-        """Return whether this node's share of a directory is missing, or has fewer than ``target`` entries.
-
-        A share becomes too small when names are deleted. This is possible only with Fixed-x and RandomServer-x, because
-        they limit the entries of a share to x.
-        """
+        """Return whether this node has no names of the directory of ``pair``, or fewer than ``target``."""
+        # A share becomes too small when names are deleted. This is possible only with Fixed-x and RandomServer-x,
+        # because they limit the entries of a share to x.
         server, own = self._shares.server(pair), self._directories[pair].coordinator
         sized = own.choice is not None and isinstance(own.choice.strategy, Fixed | RandomServer)
         return own.choice is not None and (server is None or (sized and len(server.entries) < target))
 
     def _sample(self, message: Message, strategy: Strategy) -> Message:
-        """Return ``message`` with only x random entries if ``strategy`` is RandomServer-x, else ``message`` itself.
-
-        This keeps the message small.
-        """
+        """Return ``message`` with only x random entries if ``strategy`` is RandomServer-x, else ``message`` itself."""
+        # This keeps the message small.
         if isinstance(strategy, RandomServer) and isinstance(message, Keep) and len(message.entries) > strategy.x:
             return Keep(tuple(self._random.sample(message.entries, strategy.x)), len(message.entries))
         return message
 
     def _apply(self, update: ShareUpdate) -> list[tuple[NodeId, MessagePart]]:
-        """Apply an update to this node's share of a directory; return the resulting messages to other nodes."""
+        """Update the names that this node holds of a directory; return the resulting messages to other nodes."""
         ids = self._ring.ids
         first = self._coordinator_of(update.pair) or self._node_id
         number = (ids.index(self._node_id) - ids.index(first)) % len(ids)
@@ -327,14 +327,14 @@ class InMemoryDirectories:
     def _place_again(self, lost: ShareLost) -> None:
         """Distribute a directory anew at the next maintenance, because a server has missed an update.
 
-        ``lost`` is the server's report.
+        ``lost`` is the report of that server.
         """
         own = self._directories.get(lost.pair)
         if own is not None and lost.term == PlacementTerm(self._ring.version, own.coordinator.placed):
             own.coordinator.is_placement_due = True
 
     def _count(self, count: LookupCount) -> None:
-        """Add the number of lookups of an AV-pair that a client has reported to the demand for the pair's directory.
+        """Record the lookups of an attribute value that a client has reported, as demand for the value's directory.
 
         The report is ignored if this node does not coordinate the directory.
         """
@@ -346,9 +346,9 @@ class InMemoryDirectories:
             demand.target = max(demand.target, count.target)
 
     async def _read_pairs(self, *, reread: bool) -> None:
-        """Read all AV-pairs of names in this node's shares, so that lookups of several pairs can be answered.
+        """Read all attributes of the names that this node holds, so that it can answer lookups of several attributes.
 
-        ``reread`` states whether pairs that were read long ago are read again.
+        ``reread`` states whether attributes that were read long ago are read again.
         """
         wanted = self._shares.unread_names(reread=reread)
         for first in range(0, len(wanted), _MAX_DESCRIBED):
@@ -370,7 +370,7 @@ class InMemoryDirectories:
         return self._ring.owner(sha1(pair.encode(), usedforsecurity=False).hexdigest())
 
     def _server_node(self, pair: str, number: int) -> NodeId:
-        """Return the node that is server ``number`` of an AV-pair's directory; server 0 is the coordinator."""
+        """Return the node that is server ``number`` of the directory of ``pair``; server 0 is the coordinator."""
         ids = self._ring.ids
         return ids[(ids.index(self._coordinator_of(pair) or self._node_id) + number) % len(ids)]
 

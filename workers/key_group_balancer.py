@@ -1,8 +1,11 @@
-"""The load balancer of key groups (CLASH): splits the hot key groups of a node's keyspaces, and merges cold key groups.
+"""The load balancer of key groups (CLASH): splits those with too much load, and merges those with little.
 
-A keyspace is balanced by the node nearest to the keyspace's id, in the same way as a channel is owned. Several such
-nodes, or none for a while, do no harm: a successor reads the unfinished moves from the server tables, and continues
-them. :mod:`service.clash` decides on the next step; this module measures loads and executes the steps.
+A key group is a set of keys with a common prefix. A keyspace is a server of the CLASH paper, which stores key groups.
+The node nearest to a keyspace's id balances it. :mod:`service.clash` decides on the next step; this module measures
+loads and executes the steps.
+
+Several such nodes, or none for a while, do no harm. A successor reads unfinished moves from the store and continues
+them.
 """
 
 import asyncio
@@ -32,9 +35,9 @@ log = structlog.get_logger(__name__)
 
 
 class KeyGroupBalancer:
-    """Balances the keyspaces of one node (CLASH): splits hot key groups, and merges cold key groups.
+    """Balances the keyspaces of one node (CLASH): splits key groups with much load, and merges those with little.
 
-    A keyspace is a server of the paper. It stores key groups, which are sets of keys with a common prefix.
+    A key group is a set of keys with a common prefix. A keyspace stores key groups; it is a server of the paper.
     """
 
     def __init__(
@@ -56,7 +59,10 @@ class KeyGroupBalancer:
         self._intervals = 0
 
     def on_ring_changed(self, ring: RingView) -> None:
-        """Set the keyspaces that this node balances: those to whose ids this node is the nearest node of ``ring``."""
+        """Set the keyspaces that this node balances: those to whose ids this node is the nearest node of ``ring``.
+
+        A keyspace is a server of the CLASH paper.
+        """
         keyspaces = self._store.keyspaces.map
         points = {keyspace: keyspaces.point(keyspace) for keyspace in range(keyspaces.count)}
         self._owned = tuple(
@@ -65,11 +71,12 @@ class KeyGroupBalancer:
         self._measured_s = {keyspace: at_s for keyspace, at_s in self._measured_s.items() if keyspace in self._owned}
 
     async def balance(self, fleet_s: float) -> None:
-        """Measure the loads since the last measurement, and start or continue the moves that are due.
+        """Measure the loads since the last call, and start or continue splits and merges that are due.
 
-        A move is a split or a merge of key groups. Call this once in each maintenance interval; while no load changes,
-        most calls do nothing. ``fleet_s`` is the fleet's common time (Unix s). Raises :class:`StoreUnavailable`.
+        Key groups, sets of keys with a common prefix, are split or merged. Call this once in each maintenance interval.
+        ``fleet_s`` is Redis's clock (Unix s), which all nodes share. Raises :class:`StoreUnavailable`.
         """
+        # While no load changes, most calls do nothing.
         self._intervals += 1
         if self._is_at_rest and self._intervals % _INTERVALS_AT_REST:
             return
@@ -79,10 +86,12 @@ class KeyGroupBalancer:
         await self._start_due(tables, fleet_s)
 
     async def _start_due(self, tables: Mapping[Keyspace, ServerTable], fleet_s: float) -> None:
-        """Start or continue the moves that are due in these keyspaces, except moves in progress in this process.
+        """Start or continue the splits and merges that are due, except those in progress in this process.
 
-        ``tables`` has the server table of each keyspace; ``fleet_s`` is the fleet's common time (Unix s). In keyspaces
-        that other nodes balance, only splits are started.
+        - ``tables`` has the server table (the list of key groups) of each keyspace.
+        - ``fleet_s`` is Redis's clock (Unix s), which all nodes share.
+
+        In keyspaces that other nodes balance, only splits are started.
         """
         due, loads = await self._due_steps(tables, fleet_s)
         self._is_at_rest, self._loads = not due and not self._moving and loads == self._loads, loads
@@ -92,7 +101,7 @@ class KeyGroupBalancer:
                 self._tasks.start(self._move(keyspace, step, fleet_s))
 
     async def _load_tables(self, keyspaces: Sequence[Keyspace]) -> dict[Keyspace, ServerTable]:
-        """Return the server tables of these keyspaces; tables without entries and unreadable tables are left out."""
+        """Return the server tables (lists of key groups) of these keyspaces, without empty and unreadable tables."""
         try:
             tables = await self._store.keyspaces.tables(keyspaces)
         except _REFUSALS as error:
@@ -112,10 +121,12 @@ class KeyGroupBalancer:
     async def _due_steps(
         self, owned: Mapping[Keyspace, ServerTable], fleet_s: float
     ) -> tuple[dict[Keyspace, Step], Mapping[Keyspace, Mapping[KeyGroup, float]]]:
-        """Return the next step of each keyspace in ``owned`` that needs one, and the loads of its key groups.
+        """Return the next step of each keyspace that needs one, and the loads of its key groups.
 
-        The step continues an unfinished split or merge, or begins the split or merge that the keyspace's load requires.
-        ``owned`` has the server table of each keyspace, and ``fleet_s`` is the fleet's common time (Unix s).
+        The step continues an unfinished split or merge, or begins one that the load requires.
+
+        - ``owned`` has the server table (the list of key groups) of each keyspace.
+        - ``fleet_s`` is Redis's clock (Unix s), which all nodes share.
         """
         right_children = {entry.right_child for table in owned.values() for entry in table.entries.values()}
         children = [child for child in right_children if child is not None and child not in owned]
@@ -134,11 +145,12 @@ class KeyGroupBalancer:
         )
 
     async def _move(self, keyspace: Keyspace, step: Step, fleet_s: float) -> None:
-        """Complete a split or merge in a keyspace, and then further splits or merges that its load requires.
+        """Complete a split or merge in a keyspace, and then further ones that its load requires.
 
-        For example, one half of a key group may still be too hot after a split. After a split, only splits follow, and
-        after a merge, only merges. ``step`` is the first step, and ``fleet_s`` is the fleet's common time (Unix s).
+        After a split only splits follow, and after a merge only merges. ``step`` is the first step. ``fleet_s`` is
+        Redis's clock (Unix s), which all nodes share.
         """
+        # For example, one half of a key group may still be too hot after a split.
         try:
             while await self._complete(keyspace, step, fleet_s):
                 due, _ = await self._due_steps(await self._load_tables([keyspace]), fleet_s)
@@ -151,7 +163,8 @@ class KeyGroupBalancer:
     async def _complete(self, keyspace: Keyspace, first: Step, fleet_s: float) -> bool:
         """Execute the steps of a split or merge, from ``first`` on; return whether it was completed.
 
-        A merge is not completed if the other keyspace declines it. ``fleet_s`` is the fleet's common time (Unix s).
+        A merge is not completed if the other keyspace declines it. ``fleet_s`` is Redis's clock (Unix s), which all
+        nodes share.
         """
         kind = None
         async for step, kind in run_move(self._store.keyspaces, first):

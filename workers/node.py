@@ -1,10 +1,11 @@
-"""One node, from joining the ring to losing its lease: connects :mod:`service.corona.node_protocol` to I/O and timers.
+"""One node, from joining the ring of nodes to losing its lease. It connects the polling protocol to I/O and timers.
 
-Incoming messages, timers and results become events for the protocol. The effects that it returns are executed, in
-batches, by the poll scheduler (member role) and the channel owner (owner role). If effects are lost because the store
-is unavailable, the protocol's soft state repeats them. Tasks that run every few seconds begin at the common ticks of
-the process: a run that takes longer than its interval delays the next one. Tasks with periods of minutes are run by
-apscheduler.
+Messages, timers and results are events for the protocol (:mod:`service.corona.node_protocol`), which returns effects.
+The poll scheduler and the channel owner execute the effects in batches. If effects are lost because the store is
+unavailable, the protocol repeats them.
+
+Tasks that run every few seconds begin at common ticks of the process. A run that takes longer than its interval delays
+the next one. apscheduler runs tasks with periods of minutes.
 """
 
 import asyncio
@@ -222,10 +223,8 @@ class Node:
             await run_logged(function())
 
     async def _end_on_error(self, function: Callable[[], Awaitable[None]]) -> None:
-        """Call ``function``, and end the node if the function fails.
-
-        A node that cannot receive messages or poll must not keep its channels.
-        """
+        """Call ``function``, and end the node if the function fails."""
+        # A node that cannot receive messages or poll must not keep its channels.
         try:
             await function()
         except Exception as error:  # noqa: BLE001 - raised again by run()
@@ -236,7 +235,7 @@ class Node:
             self._ended.set_exception(error)
 
     async def _send_heartbeat(self) -> None:
-        """Renew the node's lease, and read the fleet's common time and the ring."""
+        """Renew this node's lease, and read the common time of all nodes and the current ring."""
         ttl_s = self._context.settings.lease_ttl_s
         try:
             ring = await renew_lease(self._store, self.clock, self.info, ttl_s, self.ring.version)
@@ -264,10 +263,8 @@ class Node:
             self._trimmed_cursor = cursor
 
     async def _record_poll_rates(self) -> None:
-        """Store poll rates that have changed.
-
-        One call stores those of a limited number of channels, so that polls are not delayed.
-        """
+        """Store the poll rates of a limited number of channels whose rate has changed."""
+        # The number is limited, so that polls are not delayed.
         plans, fleet_s = self.protocol.plans, self.clock.wall_s()
         self._by_level.set({str(level): count for level, count in plans.count_by_level().items()})
         self._by_constraint.set({each.value: count for each, count in plans.count_by_constraint(fleet_s).items()})
@@ -276,9 +273,9 @@ class Node:
             plans.record_gaps(changed)
 
     async def _maintain_matrices(self) -> None:
-        """Adapt the matrices of the search directory to their load, and restore lost cells (parts of a matrix).
+        """Adapt the matrices (tables) of the search directory to their load, and restore lost cells (parts of them).
 
-        This node maintains the matrices of the AV-pairs to which it is the nearest node.
+        This node maintains the matrices of the AV-pairs (attributes with values) to which it is the nearest node.
         """
         is_own, balancers = self.directories.is_coordinator, self._matrix_balancers
         await asyncio.gather(*(run_logged(balancer.maintain(is_own)) for balancer in balancers.values()))
@@ -313,7 +310,7 @@ class Node:
         await self._store.node_inboxes.send(self._context.peers.messages.post(inbox_messages))
 
     async def _invite_helpers(self, channel_id: ChannelId, count: int) -> None:
-        """Request up to ``count`` other workers to help with the fan-out of a channel."""
+        """Ask up to ``count`` other workers to help with queueing a channel's new entries for its subscribers."""
         message = InboxMessage("fanout", self.info.id, channel_id.encode())
         helpers = choose_helpers(self.ring, channel_id, self.info, count)
         await self._store.node_inboxes.send([(node_id, message) for node_id in helpers])
@@ -321,8 +318,12 @@ class Node:
     async def _load_objective(self) -> None:
         """Load the admins' rules for polling; apply the blocked hosts, and pass the other rules to the protocol.
 
-        The rules are the objective (what the fleet optimises), request rates of sites, bounds on single channels'
-        polling intervals, and blocked hosts.
+        The rules are
+
+        - the objective, which the polling as a whole optimises,
+        - request rates of sites,
+        - bounds on single channels' polling intervals,
+        - and blocked hosts.
         """
         objective, rates, self._bounds, blocked_hosts = await asyncio.gather(
             self._store.fleet_policy.get(),
@@ -359,7 +360,7 @@ class Node:
             )
 
     def _post(self, sends: Sequence[Send]) -> list[tuple[NodeId, InboxMessage]]:
-        """Send the protocol's messages in the background; return the messages that have to be sent to node inboxes."""
+        """Send the protocol's messages in the background; return those that have to go to inboxes in Redis."""
         soft: list[tuple[NodeId, InboxMessage]] = []
         urgent: list[tuple[NodeId, InboxMessage]] = []
         for send in sends:

@@ -1,7 +1,7 @@
 """Membership of nodes in the ring: joining, renewal of the lease, and joining again after the lease was lost.
 
-A node is a member as long as it renews its lease. If a worker is frozen or cut off from the store for longer than the
-lease, other nodes take over its channels, and the former member joins again as a new member with a new id.
+A node is a member as long as it renews its lease, an entry in the store that expires. If a worker is frozen or cut off
+from the store for longer than that, other nodes take over its channels. The node then joins again under a new id.
 """
 
 import asyncio
@@ -32,10 +32,11 @@ class RingMembership:
         self._ttl_s = ttl_s
 
     async def run(self, on_member: Callable[[NodeInfo], Awaitable[None]], on_ready: Callable[[], None]) -> None:
-        """Keep the node in the ring until cancelled, unless an admin has drained the worker.
+        """Keep the node in the ring until cancelled, unless an admin has drained the worker (taken it out of the ring).
 
-        ``on_member`` runs the node under the id and address in its argument, until it raises :class:`LeaseLost`; the
-        node then joins the ring again under a new id. ``on_ready`` is called when the node has joined or is drained.
+        - ``on_member`` runs the node under the id and address in its argument, until it raises :class:`LeaseLost`. The
+          node then joins the ring again under a new id.
+        - ``on_ready`` is called when the node has joined or is drained.
         """
         store, worker = self._store, self._worker
         last_error = ""
@@ -68,12 +69,14 @@ class RingMembership:
 async def renew_lease(
     store: Store, clock: FleetClock, node: NodeInfo, ttl_s: float, ring_version: int
 ) -> RingView | None:
-    """Renew the lease of ``node`` for ``ttl_s`` seconds, and set ``clock`` to the fleet's common time.
+    """Renew the lease of ``node`` for ``ttl_s`` seconds, and set ``clock`` to the common time of all nodes.
 
-    Returns the ring if it has changed since the version ``ring_version``, otherwise None. Inboxes of nodes whose leases
-    have expired are deleted. Raises :class:`LeaseLost` if the lease has expired, or if the store has other data than
-    before, and :class:`StoreUnavailable`.
+    Returns the ring if it has changed since the version ``ring_version``, otherwise None. Raises
+
+    - :class:`LeaseLost` if the lease has expired, or if the store has other data than before,
+    - and :class:`StoreUnavailable`.
     """
+    # Inboxes of nodes whose leases have expired are deleted.
     sent_s = clock.monotonic_s()
     try:
         heartbeat = await store.ring.heartbeat(node, ttl_s, ring_version)

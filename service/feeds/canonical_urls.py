@@ -1,15 +1,18 @@
-r"""Canonical URLs, by which channels are identified: one channel per canonical URL.
+r"""Canonical URLs. A channel (a watched feed or page) is identified by its canonical URL.
 
-In a canonical URL, scheme and host are in lower case, and the host is in IDNA's ASCII form. An IPv4 host in any of the
-forms that browsers accept (``0x7f.1``, ``2130706433``) becomes dotted decimal, so that the address guard and people see
-the actual address. The default port, the fragment, an empty query and tracking parameters are removed. The path is
-unchanged, percent-encoded where it is not ASCII.
+In a canonical URL:
 
-The URL of a channel that watches part of a page has a fragment, the percent-encoded CSS selector of that part. It is
-removed for fetching, and by :func:`canonical_url`.
+- Scheme and host are in lower case.
+- The host is in IDNA's ASCII form.
+- An IPv4 host is in dotted decimal, also if it was written as ``0x7f.1`` or ``2130706433``.
+- The default port, the fragment, an empty query and tracking parameters are removed.
+- Non-ASCII characters of the path are percent-encoded; otherwise the path is unchanged.
 
-Everything that URL parsers are known to interpret differently (user information, backslashes, control characters,
-percent signs in hosts) is rejected before a parser sees it.
+A channel can watch a part of a page. Its URL has a fragment, the percent-encoded CSS selector of that part. The
+fragment is removed before fetching, and by :func:`canonical_url`.
+
+URL parsers interpret some characters differently: user information, backslashes, control characters, and percent signs
+in hosts. A URL with any of these is rejected before it is parsed.
 """
 
 import functools
@@ -68,9 +71,10 @@ def canonical_url(text: str) -> str:
 def redirect_target(base: str, location: str) -> str:
     """Return the absolute, validated target of a redirect from ``base`` with the Location header ``location``.
 
-    Tracking parameters are kept: some publishers redirect each URL without these parameters to one with them, so
-    removing them would cause an endless loop. Raises :class:`BadUrl`.
+    Tracking parameters are kept. Raises :class:`BadUrl`.
     """
+    # Some publishers redirect each URL without tracking parameters to one with them. Removing them would cause an
+    # endless loop.
     location = location.strip(" \t")
     _reject_characters(location)
     try:
@@ -92,10 +96,10 @@ def web_link(link: str) -> str:
 
 
 def page_url(url: str, selector: str) -> str:
-    """Return the URL of the channel that watches the elements of the page ``url`` that ``selector`` (CSS) matches.
+    """Return the URL of the channel that watches a part of the page ``url``.
 
-    An empty selector means the whole page. Raises :class:`BadUrl`; the selector's syntax is checked only when the page
-    is parsed.
+    ``selector`` is the CSS selector of the part; "" means the whole page. Its syntax is not checked here. Raises
+    :class:`BadUrl`.
     """
     selector = " ".join(selector.split())
     if len(selector) > MAX_SELECTOR_CHARS:
@@ -117,10 +121,8 @@ def without_selector(channel_url: str) -> str:
 
 
 def channel_id(canonical: str) -> ChannelId:
-    """Return the channel's id, the SHA-1 of its canonical URL in hex.
-
-    The id determines which nodes poll the channel.
-    """
+    """Return the id of the channel with the URL ``canonical``: the SHA-1 of the URL in hex."""
+    # The id determines which nodes poll the channel.
     return hashlib.sha1(canonical.encode(), usedforsecurity=False).hexdigest()
 
 
@@ -132,10 +134,8 @@ def host_of(url: str) -> str:
 
 @functools.lru_cache(_MAX_CACHED_HOSTS)
 def is_loopback(host: str) -> bool:
-    """Return whether ``host``, the host of a canonical URL, is ``localhost`` or a loopback address.
-
-    Other names may also resolve to loopback addresses; the address guard checks these when a connection is made.
-    """
+    """Return whether ``host``, the host of a canonical URL, is ``localhost`` or a loopback address."""
+    # Other names may also resolve to loopback addresses; the address guard checks these when a connection is made.
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:

@@ -1,17 +1,19 @@
-"""The health of channels: their diagnosis from poll results, notices to subscribers, and the back-off of polls.
+"""The health of channels (feeds and pages): diagnoses from poll results, notices to subscribers, and the back-off.
 
-Each poll result is classified as a *symptom*. Successive polls with the same symptom form *evidence*, which the store
-keeps with the channel. A diagnosis needs several nodes and some time: a channel is not declared dead because of one
-node's network, one bad day, or a publisher that requests a pause. ``network_outage_detector`` holds back failures that
-this node's own network may have caused.
+- The *symptom* of a poll is the class of its result, such as healthy or failing.
+- *Evidence* is a series of polls with the same symptom. The store keeps it with the channel.
+- A *diagnosis*, for example that a channel is dead, needs evidence from several nodes over some time. One node's
+  network or one bad day is not enough.
+- The *back-off* is the minimum interval between polls of a failing channel.
 
-The *back-off* is the minimum interval between polls of a failing channel: the longer its polls have failed, the less
-often it is polled. It is the time f for which the channel has failed so far, at most ``LONGEST_BACKOFF_S``. A recovery
-is therefore detected after at most twice the duration of the failure. The time between two failed polls counts only in
-part, because the channel may have worked in between: a failed poll t seconds after the previous one increases f by
-min(t, max(f, ``FIRST_BACKOFF_S``)). Failures that this node's own network may have caused do not increase f. Several
-nodes poll a channel; therefore the store's script ``channel_record_poll`` adds up f.
+The back-off equals the time for which the channel has failed, up to ``LONGEST_BACKOFF_S``. A recovery is therefore
+detected after at most twice the duration of the failure. Failures that this node's own network may have caused do not
+count (see ``network_outage_detector``).
 """
+
+# The store's script ``channel_record_poll`` adds up the time f for which a channel has failed, because several nodes
+# poll a channel. The channel may have worked between two failed polls, so that the time between them counts only in
+# part: a failed poll t seconds after the previous one increases f by min(t, max(f, ``FIRST_BACKOFF_S``)).
 
 from typing import Literal
 
@@ -53,11 +55,14 @@ _BUSY_STATUSES = frozenset({429, 503})
 
 
 class Evidence(msgspec.Struct, frozen=True, rename={"symptom": "charge"}):
-    """Successive polls with the same symptom.
+    """A series of polls with the same symptom, which is the class of a poll's result.
 
-    ``polls`` is the number of these polls, and ``nodes`` are the nodes that made them. ``first_s`` and ``last_s`` are
-    the Unix times of the first and the last poll. Polls with the symptom ``BUSY`` (status 429 or 503, by which the
-    publisher requests a pause) are not counted, and do not interrupt the succession.
+    - ``polls`` is the number of these polls.
+    - ``nodes`` are the nodes that made them.
+    - ``first_s`` and ``last_s`` are the Unix times of the first and the last poll.
+
+    Polls with the symptom ``BUSY`` (status 429 or 503: the publisher requests a pause) are not counted. They do not end
+    the series.
     """
 
     symptom: str
@@ -68,12 +73,12 @@ class Evidence(msgspec.Struct, frozen=True, rename={"symptom": "charge"}):
 
 
 class ChannelHealth(msgspec.Struct, frozen=True):
-    """The health of a channel after a poll.
+    """The health of a channel (a feed or page) after a poll.
 
-    - ``symptom`` is the symptom of this poll.
+    - ``symptom`` is the class of the poll's result, for example healthy or failing.
     - ``condition`` is the kind of the last notice that was sent to subscribers.
     - ``backoff_s`` is the minimum interval in seconds between polls of a failing channel.
-    - ``evidence`` are the latest successive polls with the same symptom; None if there are none.
+    - ``evidence`` is the latest series of polls with the same symptom; None if there is none.
     """
 
     symptom: str
@@ -83,10 +88,10 @@ class ChannelHealth(msgspec.Struct, frozen=True):
 
 
 class PollReport(msgspec.Struct, frozen=True):
-    """The result of a poll and its symptom (see :func:`symptom_of`), for the store.
+    """A report to the store about one poll: its result and symptom (the class of the result, :func:`symptom_of`).
 
-    ``symptom`` is None while this node's network may have caused the failure. If the failure is attributed to the
-    publisher later, the same result is reported again with its symptom and with ``is_repeat``.
+    ``symptom`` is None while this node's own network may have caused the failure. If the publisher turns out to be the
+    cause, the result is reported again, with its symptom and with ``is_repeat``.
     """
 
     result: PollResult
@@ -95,12 +100,13 @@ class PollReport(msgspec.Struct, frozen=True):
 
 
 def symptom_of(url: str, result: PollResult, permanent_url: str = "") -> str:
-    """Return the symptom of the channel ``url`` according to the ``result`` of a poll.
+    """Return the symptom, the class of a poll's ``result``, of the channel ``url``.
 
-    The symptom is ``HEALTHY``, ``GONE``, ``FAILING``, ``BUSY`` or ``PARSER_KILLED``; that of a channel that has moved
-    permanently is ``MOVED_PREFIX`` + URL. This URL is ``permanent_url``, with the selector of ``url`` if the channel
-    watches a part of a page. ``permanent_url`` (canonical) is the target of the permanent redirects at the beginning of
-    the redirect chain; "" means that there were none.
+    ``permanent_url`` (canonical) is where the permanent redirects at the beginning of the redirect chain lead; "" if
+    there are none.
+
+    The symptom is ``HEALTHY``, ``GONE``, ``FAILING``, ``BUSY``, ``PARSER_KILLED``, or ``MOVED_PREFIX`` + the new URL.
+    The new URL is ``permanent_url``, with the CSS selector of ``url`` if there is one.
     """
     if is_success(result):
         page, mark, selector = url.partition("#")
@@ -118,15 +124,17 @@ def is_success(result: PollResult) -> bool:
 
 
 def is_healthy(symptom: str) -> bool:
-    """Return whether ``symptom`` is that of a successful poll, redirected or not."""
+    """Return whether ``symptom``, the class of a poll's result, is that of a successful poll, redirected or not."""
     return symptom == HEALTHY or symptom.startswith(MOVED_PREFIX)
 
 
 def diagnose(health: ChannelHealth, pollers: int, reason: str) -> Notice | None:
     """Return the notice to send to a channel's subscribers, for example that it is dead; None if no notice is due.
 
-    A notice needs enough evidence and is sent once. ``pollers`` is the number of nodes that poll the channel.
-    ``reason`` describes the last poll's result in a sentence.
+    A notice needs enough failed or moved polls, and is sent once.
+
+    - ``pollers`` is the number of nodes that poll the channel.
+    - ``reason`` describes the last poll's result in a sentence.
     """
     if health.condition and is_healthy(health.symptom):
         return Notice("back")

@@ -1,9 +1,8 @@
-"""The detector of outages of a node's own network, which are not attributed to publishers.
+"""The detector of outages of a node's own network. Failed polls during an outage are not blamed on publishers.
 
-If several hosts begin to fail in succession and no host responds in between, this node's network is down. Therefore a
-failure that a network outage may have caused is held back until another poll gets a response. If none of these hosts
-has ever responded to this node, the hosts themselves may be dead instead. Such an outage is assumed for at most an
-hour.
+An outage is assumed if several hosts begin to fail in succession and no host responds in between. A failure that an
+outage may have caused is kept back, unreported, until another poll gets a response. If none of these hosts has ever
+responded to this node, they may be dead instead. In this case an outage is assumed for at most an hour.
 """
 
 from collections import deque
@@ -47,10 +46,10 @@ class NetworkOutageDetector:
         self._recovered_s = float("-inf")
 
     def attribute(self, channel: Channel, result: PollResult) -> Iterator[tuple[Channel, PollResult]]:
-        """Record the ``result`` of a poll of ``channel``; yield the results that are now attributed to publishers.
+        """Record the ``result`` of a poll of ``channel``; yield the results that the publishers are responsible for.
 
-        Yields pairs (channel, result): earlier failures that were held back, and this poll. Failures during an outage
-        of this node's network are never yielded.
+        Yields pairs (channel, result): this poll, and earlier failures that were kept back because of a possible
+        outage. Failures during an outage of this node's network are never yielded.
         """
         if result.outcome in _AMBIGUOUS_OUTCOMES:
             yield from self.expire(result.at_s)
@@ -68,7 +67,10 @@ class NetworkOutageDetector:
         yield channel, result
 
     def expire(self, now_s: float) -> Iterator[tuple[Channel, PollResult]]:
-        """Remove and yield the failures that were held back for ``ATTRIBUTION_TIMEOUT_S`` at ``now_s`` (Unix s)."""
+        """Remove and yield the failures that were kept back for ``ATTRIBUTION_TIMEOUT_S`` because of a possible outage.
+
+        ``now_s`` is the Unix time.
+        """
         while self._pending and not 0 <= now_s - self._pending[0][1].at_s < ATTRIBUTION_TIMEOUT_S:
             yield self._pending.popleft()
 

@@ -1,9 +1,11 @@
-"""A tolerant parser of OPML files, which runs in the ``sandbox``.
+"""A tolerant parser of OPML files (subscription lists), which runs in the ``sandbox``.
 
-Folders become tags, and each feed is returned once. Real files have stray ampersands, wrong encodings and invalid URLs:
-the parser reads as much as possible, and reports each problem with its line. Entities, DTDs and inclusions are not
-followed. The parser passes the file to lxml in pieces and builds no tree. It limits the numbers of outlines and tags,
-the depth, and the size of the result.
+Folders become tags, and each feed is returned once. The parser reads as much as possible of files with stray
+ampersands, wrong encodings or invalid URLs. It reports each problem with its line. It does not follow entities, DTDs
+and inclusions.
+
+The file is passed to lxml in pieces, and no tree is built. The numbers of outlines and tags, the depth, and the size of
+the result are limited.
 """
 
 import re

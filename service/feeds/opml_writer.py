@@ -14,9 +14,12 @@ PAGE = "page"
 
 
 class OpmlSubscription(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One subscription in a list: the canonical URL, the user's title for it, and the names of its folders as tags.
+    """One subscription in a list.
 
-    ``page`` states that the subscription is to a page, or to a part of a page, instead of a feed.
+    - ``url`` is the canonical URL.
+    - ``title`` is the user's title for it.
+    - ``tags`` are the names of its folders.
+    - ``page`` states that it is a subscription to a page, or to a part of a page, instead of a feed.
     """
 
     url: str
@@ -38,9 +41,10 @@ class OpmlDocument(msgspec.Struct, frozen=True):
 def write(title: str, feeds: Iterable[OpmlSubscription]) -> bytes:
     """Return the subscriptions ``feeds`` as an OPML 2.0 document with the title ``title``.
 
-    The subscriptions without a tag are first, followed by one folder for each tag. A subscription with several tags is
-    in several folders; the parser merges them.
+    The subscriptions without a tag are first. One folder for each tag follows. A subscription with several tags is in
+    several folders.
     """
+    # The parser merges a subscription that is in several folders.
     folders: dict[str, list[OpmlSubscription]] = {}
     for feed in feeds:
         for tag in unique_names(feed.tags) or ("",):

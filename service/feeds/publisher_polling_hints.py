@@ -1,8 +1,13 @@
-"""The earliest next poll of a channel, according to the hints in its publisher's responses and documents.
+"""The earliest next poll of a feed or page, by the hints in its publisher's responses and documents.
 
-There are five kinds of hints: HTTP freshness (RFC 9111 §4.2), ``Retry-After`` (RFC 9110 §10.2.3), RSS's ``ttl``, the
-syndication module's update period, and RSS's ``skipHours`` and ``skipDays``. A hint of up to a day is followed. A
-longer hint is ignored, because it was probably copied from a template. Hints can only delay a poll.
+Hints can only delay a poll. A hint of up to a day is followed; a longer one is ignored, because it was probably copied
+from a template. There are five kinds of hints:
+
+- HTTP freshness (RFC 9111 §4.2)
+- ``Retry-After`` (RFC 9110 §10.2.3)
+- RSS's ``ttl``
+- the update period of the RSS 1.0 syndication module
+- RSS's ``skipHours`` and ``skipDays``, in which the publisher wants no polls
 """
 
 import datetime as dt
@@ -29,10 +34,10 @@ _UNITS = (("year", 365 * DAY_S), ("day", DAY_S), ("hour", 3_600.0), ("minute", 6
 
 
 class EarliestPoll(msgspec.Struct, frozen=True):
-    """The Unix time before which a channel is not polled.
+    """The Unix time before which a feed or page is not polled.
 
-    ``reasons`` are the hints that resulted in this time, as short English sentences. ``is_skipping`` states that
-    skipped hours or days, in which the publisher wants no polls, end at that time.
+    - ``reasons`` are the publisher's hints that resulted in this time, as short English sentences.
+    - ``is_skipping`` states that hours or days in which the publisher wants no polls end at that time.
     """
 
     not_before_s: float
@@ -41,12 +46,13 @@ class EarliestPoll(msgspec.Struct, frozen=True):
 
 
 def find_earliest_poll(headers: Mapping[str, str], hints: PollingHints, now_s: float) -> EarliestPoll:
-    """Return the earliest next poll of a channel at the Unix time ``now_s``.
+    """Return the earliest next poll of a feed or page at the Unix time ``now_s``.
 
-    ``headers`` are those of a response with the status 200 or 304; their names are in lower case. ``hints`` are those
-    of the last document. A delay that the headers or hints request is followed if it is at most a day, and ignored
-    otherwise. If the resulting time is in a skipped hour or on a skipped day, the result is the end of the skipped
-    hours and days.
+    - ``headers`` are those of a response with the status 200 or 304; their names are in lower case.
+    - ``hints`` are those of the last document.
+
+    A requested delay is followed if it is at most a day, and ignored otherwise. If the resulting time is in an hour or
+    on a day that the publisher skips, the result is the end of the skipped hours and days.
     """
     not_before_s, reasons = now_s, []
     for source, wait_s in _requested_waits(headers, hints, now_s):
@@ -85,8 +91,8 @@ def skipped_s(hints: PollingHints, now_s: float) -> float:
 def with_freshness(hints: PollingHints, headers: Mapping[str, str], now_s: float) -> PollingHints:
     """Return ``hints`` with ``max_age_s`` set to the freshness lifetime in a response's ``headers`` (RFC 9111 §4.2).
 
-    The header names are in lower case, and ``now_s`` is the Unix time. If the headers state no lifetime, the hints keep
-    that of the last response, as in a cache (RFC 9111 §4.3.4).
+    Header names are in lower case, and ``now_s`` is the Unix time. If the headers state no lifetime, ``max_age_s``
+    stays the same, as in a cache (RFC 9111 §4.3.4).
     """
     lifetime = _lifetime(headers, now_s)
     return hints if lifetime is None else replace(hints, max_age_s=lifetime[1] if lifetime[1] > 0 else None)
@@ -122,9 +128,9 @@ def _retry_after_s(retry_after: str, now_s: float) -> float | None:
 def _lifetime(headers: Mapping[str, str], now_s: float) -> tuple[str, float] | None:
     """Return a response's freshness lifetime (RFC 9111 §4.2.1) as (header name, seconds); None if it has none.
 
-    ``max-age`` overrides ``Expires``. Of several ``max-age`` directives, the first is used. ``s-maxage`` is ignored,
-    because it is for shared caches.
+    ``max-age`` overrides ``Expires``. Of several ``max-age`` directives, the first is used.
     """
+    # ``s-maxage`` is ignored, because it is for shared caches.
     directives = [directive.strip() for directive in headers.get("cache-control", "").lower().split(",")]
     if any(directive.partition("=")[0].rstrip() in ("no-cache", "no-store") for directive in directives):
         return None

@@ -1,10 +1,9 @@
-"""The state machine of a channel's subscription at a hub (W3C WebSub, the subscriber's side).
+"""The state machine of a feed's subscription at a hub, a server that pushes changes (W3C WebSub, subscriber's side).
 
-A request to the hub counts as failed until the hub verifies the intent (:func:`verify_intent`). A process may therefore
-die at any moment: when the request is due again, it is repeated. In all states, the channel is polled as if it had no
-hub.
+A request to the hub counts as failed until the hub verifies it (:func:`verify_intent`). When it is due again, it is
+repeated, so that a process may die at any moment. In all states, the feed is polled as if it had no hub.
 
-The states and their transitions are below. A hub is *listed* if the channel's last document links to it.
+The states and their transitions are below. A hub is *listed* if the feed's last document links to it.
 
 ::
 
@@ -15,7 +14,7 @@ The states and their transitions are below. A hub is *listed* if the channel's l
            any of these ──no longer listed──▶ leaving ──hub verifies, or three requests fail──▶ (none)
 
 The subscription at one hub is ended before another hub is requested. While hubs do not respond, the interval between
-requests for a channel is at least minutes, even if the feed lists other hubs in the meantime.
+requests for a feed is at least minutes, even if the feed lists other hubs in the meantime.
 """
 
 import hmac
@@ -50,11 +49,11 @@ class HubTopic(msgspec.Struct, frozen=True):
 
 
 class HubState(msgspec.Struct, frozen=True, omit_defaults=True, rename={"target": "named", "next_target": "then"}):
-    """A channel's subscription at a hub. Times are Unix seconds.
+    """A feed's subscription at a hub. Times are Unix seconds.
 
-    - ``target`` is the hub and the topic.
-    - The hub signs its requests with ``secret``, and sends them to a callback URL that contains ``token``. Both are
-      known only to this service and the hub.
+    - ``target`` is the hub and the topic, the URL by which the hub identifies the feed.
+    - ``secret`` is the key with which the hub signs its requests. Only this service and the hub know it.
+    - ``token`` is the secret part of the callback URL to which the hub sends its requests.
     - ``status`` is the state in the diagram of this module.
     - ``since_s`` is the time at which the status changed or the last request was sent, whichever is later.
     - ``lease_until_s`` is the end of the subscription that the hub has granted; 0 means that there is none.
@@ -73,9 +72,9 @@ class HubState(msgspec.Struct, frozen=True, omit_defaults=True, rename={"target"
 
 
 class HubCredentials(NamedTuple):
-    """The random secret and token of a new subscription.
+    """The random secret and token of a new subscription, which nobody can guess.
 
-    Nobody can guess them, and they are at most 199 bytes long (WebSub §5.1).
+    Each is at most 199 bytes long (WebSub §5.1).
     """
 
     secret: str
@@ -83,10 +82,11 @@ class HubCredentials(NamedTuple):
 
 
 class IntentVerification(NamedTuple):
-    """A hub's request that verifies the subscriber's intent (WebSub §5.3) or denies the subscription (§5.2).
+    """A hub's request to confirm that this service wants a subscription (WebSub §5.3), or its denial (§5.2).
 
-    ``mode`` and ``topic`` state the intent that is verified or denied. ``lease_seconds`` is the text that the hub has
-    sent.
+    - ``mode`` is what is confirmed or denied, for example ``subscribe``.
+    - ``topic`` is the URL by which the hub identifies the feed.
+    - ``lease_seconds`` is the length of the subscription, as the text that the hub has sent.
     """
 
     mode: str
@@ -95,10 +95,10 @@ class IntentVerification(NamedTuple):
 
 
 class VerificationResult(NamedTuple):
-    """The response to a hub's verification, and the next state.
+    """The response to a hub's verification request, and the state of the subscription afterwards.
 
-    ``is_confirmed`` states whether the intent is confirmed. ``state`` is the subscription's state afterwards; None if
-    there is no subscription afterwards.
+    - ``is_confirmed`` states whether this service confirms the request.
+    - ``state`` is None if there is no subscription afterwards.
     """
 
     is_confirmed: bool
@@ -106,10 +106,12 @@ class VerificationResult(NamedTuple):
 
 
 def update_hub(state: HubState | None, hubs: Sequence[str], topic: str, credentials: HubCredentials) -> HubState | None:
-    """Return the subscription's state after a document of the feed has listed ``hubs`` and ``topic``.
+    """Return the state of a feed's subscription after a document has listed ``hubs`` and ``topic``.
 
-    If either is empty, the feed has no hub. ``state`` and the result are None if there is no subscription.
-    ``credentials`` are used if a new subscription begins.
+    The topic is the URL by which the hubs identify the feed. If either is empty, the feed has no hub.
+
+    - ``state`` and the result are None if there is no subscription.
+    - ``credentials`` are used if a new subscription begins.
     """
     choice = _choose_hub(state, hubs, topic)
     if state is None:
@@ -146,7 +148,7 @@ def record_request(state: HubState, now_s: float) -> HubState:
 def is_unresponsive(state: HubState) -> bool:
     """Return whether the hub has ignored so many requests to unsubscribe that the subscription counts as ended.
 
-    :func:`leave_hub` returns the next state.
+    :func:`leave_hub` then returns the next state.
     """
     return state.status == "leaving" and state.failures >= _MAX_UNSUBSCRIBE_REQUESTS
 
@@ -163,8 +165,10 @@ def request_form(state: HubState, callback: str) -> dict[str, str]:
     """Return the form fields of the request to the hub (WebSub §5.1).
 
     ``callback`` is the URL that the hub calls back. In the state ``leaving`` the request is to unsubscribe, otherwise
-    to subscribe. Deviating from WebSub, the secret is also sent to hubs without TLS; it then still protects against
-    senders who cannot read the request.
+    to subscribe.
+
+    Deviation from WebSub: the secret is also sent to hubs without TLS. It then still protects against senders who
+    cannot read the request.
     """
     about = {"hub.callback": callback, "hub.topic": state.target.topic}
     if state.status == "leaving":
@@ -177,9 +181,10 @@ def verify_intent(
 ) -> VerificationResult:
     """Return the response and the next state after a hub's verification of intent (WebSub §5.3) or denial (§5.2).
 
-    Only an intent that matches the state is confirmed, so that nobody else can subscribe or unsubscribe in this
-    service's name. ``now_s`` is the Unix time. ``credentials`` are used if a new subscription begins.
+    Only an intent that matches the state is confirmed. ``now_s`` is the Unix time. ``credentials`` are used if a new
+    subscription begins.
     """
+    # So nobody else can subscribe or unsubscribe in this service's name.
     if intent.topic != state.target.topic:
         return VerificationResult(False, state)
     match intent.mode, state.status:
@@ -218,10 +223,10 @@ def _start(choice: HubTopic | None, credentials: HubCredentials, since_s: float 
 def _choose_hub(state: HubState | None, hubs: Sequence[str], topic: str) -> HubTopic | None:
     """Return the hub at which the feed should be subscribed; None if the feed has no hub.
 
-    The current hub is kept while ``hubs`` contains it, unless it has refused and ``hubs`` contains another hub.
-    Otherwise the result is the first hub of ``hubs`` that is not the current hub. ``topic`` is the URL by which the
-    hubs identify the feed.
+    ``topic`` is the URL by which the hubs identify the feed.
     """
+    # The current hub is kept while ``hubs`` contains it, unless it has refused and ``hubs`` contains another hub.
+    # Otherwise the result is the first hub of ``hubs`` that is not the current hub.
     urls = [web_link(hub) for hub in hubs[:_MAX_HUBS]]
     choices = [HubTopic(url, topic) for url in urls if url and topic]
     if state is None or state.target not in choices:

@@ -1,12 +1,12 @@
-"""The address guard against server-side request forgery: the addresses and ports that a socket may connect to.
+"""The address guard: the addresses and ports that a socket may connect to (against server-side request forgery).
 
-No connection is made to an address that is not public, unless the operator allows its network (guarantee I6). A
-link-local address, or the address of a cloud's metadata service, is allowed only by a network that has no other
-addresses than these. Loopback and addresses that stand for others (NAT64, 6to4, Teredo) cannot be allowed.
-
-``ipaddress.is_global`` alone permits multicast, NAT64, 6to4 and some special-purpose ranges (RFC 6890 and the IANA
-registries), so these are listed here.
+- No connection is made to an address that is not public, unless the operator allows its network (guarantee I6).
+- Link-local addresses, and those of a cloud's metadata service, need an allowed network that has only such addresses.
+- Loopback, and addresses that stand for others (NAT64, 6to4, Teredo), cannot be allowed.
 """
+
+# ``ipaddress.is_global`` alone permits multicast, NAT64, 6to4 and some special-purpose ranges (RFC 6890 and the IANA
+# registries), so these are listed here.
 
 import functools
 import ipaddress
@@ -87,8 +87,7 @@ def is_internal(address: str) -> bool:
 def _is_allowed(address: str, allowed_networks: Collection[Network]) -> bool:
     """Return whether one of ``allowed_networks`` allows ``address``, which is not public.
 
-    Link-local addresses and those of metadata services are allowed only by a network that has no other addresses than
-    these.
+    Link-local addresses, and those of metadata services, need an allowed network that has only such addresses.
     """
     ip = _unmapped(address)
     networks = [network for network in allowed_networks if ip in network]
@@ -112,11 +111,10 @@ def _unmapped(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
 
 
 class SocketRefused(OSError):
-    """Raised in aiohttp's connector if the guard refuses an address.
+    """Raised for aiohttp's connector if the guard refuses an address."""
 
-    The class is an ``OSError``, so that the connector then tries the next address of the host. All refusals have the
-    same text, so that the connector raises one of them unchanged if every address was refused.
-    """
+    # The class is an ``OSError``, so that the connector then tries the next address of the host. All refusals have the
+    # same text, so that the connector raises one of them unchanged if every address was refused.
 
     def __init__(self, reason: str) -> None:
         super().__init__("refused by the guard")
@@ -134,8 +132,9 @@ AddressInfo = tuple[int, int, int, str, tuple[str, int] | tuple[str, int, int, i
 class AddressGuard(NamedTuple):
     """The addresses and ports to which an HTTP client may connect.
 
-    ``allow_private`` allows loopback addresses on any port, but no other private address. ``extra_ports`` are allowed
-    in addition to the default ports. ``allowed_networks`` are allowed on the same ports as public addresses.
+    - ``allow_private`` allows loopback addresses on any port, but no other private address.
+    - ``extra_ports`` are allowed in addition to the default ports.
+    - ``allowed_networks`` are private networks that are allowed on the same ports as public addresses.
     """
 
     allow_private: bool = False

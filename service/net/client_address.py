@@ -1,8 +1,8 @@
 """The address and scheme of the client of an HTTP request, directly or behind trusted proxies.
 
 A proxy appends the address of its peer to ``X-Forwarded-For``, or to ``Forwarded`` (RFC 7239). These headers are read
-only if the peer of the connection is a trusted proxy, and from right to left: the first address that does not belong to
-a trusted proxy is the client's. The client may have forged all addresses to the left of it, which are ignored.
+only if a trusted proxy has opened the connection. They are read from right to left: the first address that does not
+belong to a trusted proxy is the client's. Addresses to the left of it may be forged, and are ignored.
 """
 
 import ipaddress
@@ -23,9 +23,10 @@ class ForwardingConflict(UserError, code="forwarding-unclear"):
 class Client:
     """The client of a request.
 
-    ``address`` is "" if a trusted proxy does not state it. ``is_secure`` states that the client uses HTTPS.
-    ``has_forwarding_header`` states that the client itself sent a forwarding header. Then the client may be an
-    untrusted proxy, and ``address`` may be that of the proxy.
+    - ``address`` is its IP address; "" if a trusted proxy does not state it.
+    - ``is_secure`` states that the client uses HTTPS.
+    - ``has_forwarding_header`` states that the client itself sent a forwarding header. It may then be an untrusted
+      proxy, and ``address`` that of the proxy.
     """
 
     address: str
@@ -42,11 +43,13 @@ def find_client(
 ) -> Client:
     """Return the client of a plain HTTP request over a connection from the address ``peer``.
 
-    ``forwarded`` are the parsed elements of ``Forwarded``; ``x_forwarded_for`` and ``x_forwarded_proto`` are the values
-    of all headers of that name. ``trusted`` are the networks of trusted proxies. Raises :class:`ForwardingConflict` if
-    the headers contradict each other. This happens if a proxy writes one of the headers and passes on the client's
-    other header.
+    - ``forwarded`` are the parsed elements of ``Forwarded``.
+    - ``x_forwarded_for`` and ``x_forwarded_proto`` are the values of all headers of that name.
+    - ``trusted`` are the networks of trusted proxies.
+
+    Raises :class:`ForwardingConflict` if the headers contradict each other.
     """
+    # This happens if a proxy writes one of the headers and passes on the client's other header.
     trusted = tuple(trusted)
     hops = [hop for header in x_forwarded_for for hop in header.split(",")]
     if not is_in_networks(peer, trusted):
@@ -74,10 +77,9 @@ def is_in_networks(address: str, networks: Iterable[Network]) -> bool:
 
 
 def network_of(address: str) -> str:
-    """Return the network by which the connections of the client ``address`` are counted.
+    """Return the network by which the connections of the client ``address`` are counted; "" for an invalid address.
 
-    For IPv4 this is the address itself, for IPv6 its /64 network, because a /64 network belongs to one customer. The
-    result is "" for an invalid address.
+    For IPv4 this is the address itself, for IPv6 its /64 network, which belongs to one customer.
     """
     ip = _parse(address)
     if isinstance(ip, ipaddress.IPv6Address):

@@ -1,6 +1,6 @@
-"""The decoding of content codings (RFC 9110 §8.4): one of gzip, deflate, br and zstd, with a limit on the result.
+"""The decoding of compressed bodies (content codings, RFC 9110 §8.4): gzip, deflate, br or zstd, with a size limit.
 
-Each decoder produces at most one byte more than the limit, so that a decompression bomb takes no more memory.
+A decoder produces at most one byte more than the limit. A decompression bomb therefore takes no more memory.
 """
 
 import io

@@ -1,4 +1,4 @@
-"""The HTTP client for publishers: one conditional GET of a URL, or one POST to a hub, within hard limits."""
+"""The HTTP client for publishers: a conditional GET of a URL, or a POST to a hub, within limits of time and size."""
 
 import asyncio
 import contextlib
@@ -72,7 +72,7 @@ _canonical = functools.lru_cache(_MAX_CACHED_URLS)(canonical_url)  # the same UR
 def user_agent(operator_url: str) -> str:
     """Return the user agent ``Coronet/VERSION (+URL)``, where URL is ``operator_url``.
 
-    The operator's URL, at which publishers can complain, may be "".
+    At this URL publishers can complain. It may be "".
     """
     return f"Coronet/{version('coronet')} ({f'+{operator_url}' if operator_url else 'feed reader'})"
 
@@ -87,20 +87,18 @@ class FetchResult(msgspec.Struct, frozen=True):
     """The result of a successful fetch.
 
     - ``status`` and ``url`` are those of the response.
-    - ``body`` is None if it has not changed since the version of the request's validators: the status was 304, or the
-      bytes are equal.
+    - ``body`` is None if the document has not changed: the status was 304, or the bytes are the same as before.
     - ``headers`` are selected headers with lower-case names.
-    - ``validators`` are the ETag, the date and the hash of a version. By them the next request finds out whether the
+    - ``validators`` are the ETag, the date and the hash of the document. The next request finds out by them whether the
       document has changed.
-    - ``private`` states that the publisher's address, or the address of a server that redirected the request, is not
-      public.
-    - ``permanent_url`` (canonical) is the target of the permanent redirects at the beginning of the redirect chain;
-      None if there are none.
+    - ``private`` states that the address of the publisher, or of a server that redirected the request, is not public.
+    - ``permanent_url`` (canonical) is where the permanent redirects at the beginning of the redirect chain lead; None
+      if there are none.
     - ``took_s`` is the duration in seconds.
     - ``retry_after_s`` is the delay in seconds that the ``Retry-After`` header requests; None if there is none.
-    - ``partial`` states that the body has only the entries that are new since the version of the request's validators
-      (RFC 3229 with ``A-IM: feed``).
-    - ``links`` are the WebSub hubs in the ``Link`` headers. They are set only if there is a body.
+    - ``partial`` states that the body has only the entries that are new since the request's validators (RFC 3229 with
+      ``A-IM: feed``).
+    - ``links`` are the WebSub hubs in the ``Link`` headers; set only if there is a body.
     - ``address`` is the publisher's IP address.
     """
 
@@ -119,11 +117,13 @@ class FetchResult(msgspec.Struct, frozen=True):
 
 
 class Fetcher:
-    """Fetches URLs through a pool of persistent connections behind the address guard; an async context manager.
+    """Fetches URLs through a pool of persistent connections; an async context manager.
 
-    ``user_agent`` is ``Coronet/VERSION (+URL)``; the number of subscribers is added inside the parentheses. ``guard``
-    decides about each connection. A redirect from a public address to a private network is refused, even if the
-    operator has allowed this network. ``total_s`` is the time limit of one fetch including its redirects, in seconds.
+    - ``user_agent`` is ``Coronet/VERSION (+URL)``. The number of subscribers is added inside the parentheses.
+    - ``guard`` decides which addresses may be connected to. A redirect from a public address to a private network is
+      always refused.
+    - ``total_s`` is the time limit of one fetch including its redirects, in seconds.
+
     The fetcher uses no cookies, no proxies from the environment, and no DNS cache.
     """
 
@@ -134,11 +134,9 @@ class Fetcher:
         self._bodies = BodyReader()
 
     async def __aenter__(self) -> Self:
-        """Open the connection pool.
-
-        If the operator has allowed private networks, also open a second pool, which connects only to public addresses.
-        Requests that must not reach these networks use the second pool.
-        """
+        """Open the connection pool."""
+        # If the operator has allowed private networks, there is a second pool, which connects only to public addresses.
+        # Requests that must not reach these networks use the second pool.
         self._resolver: AbstractResolver = aiohttp.DefaultResolver()
         self._session = self._public_session = self._open_session(self._guard)
         if self._guard.allowed_networks:
@@ -178,7 +176,7 @@ class Fetcher:
     async def address_of(self, host: str) -> str:
         """Return the first public address of ``host``, the host of a canonical URL.
 
-        The result is "" if the host has no public address, or if DNS does not respond.
+        The result is "" if there is none, or if DNS does not respond.
         """
         with contextlib.suppress(OSError, TimeoutError):
             async with asyncio.timeout(_RESOLVE_S):
@@ -198,11 +196,12 @@ class Fetcher:
     ) -> FetchResult:
         """Fetch ``url`` (canonical) by GET, and follow redirects.
 
-        The request is conditional if ``validators`` have an ETag or a date. If they have only a hash, the request is
-        unconditional, but an unchanged body is recognized. ``subscribers`` is the number of subscribers that the user
-        agent states. ``on_redirect`` is called with the host of each redirect before the redirect is followed.
-        ``within_s`` can only shorten this fetcher's time limit. ``public_only`` refuses the networks that the operator
-        allows in addition to public addresses.
+        - ``validators`` are the ETag, the date and the body's hash of the last response. The ETag and the date make the
+          request conditional. By the hash, an unchanged body is recognised.
+        - ``subscribers`` is the number of subscribers that the user agent states.
+        - ``on_redirect`` is called with the host of each redirect before the redirect is followed.
+        - ``within_s`` can only shorten this fetcher's time limit.
+        - ``public_only`` refuses private networks, even if the operator allows them.
 
         Raises a :class:`FetchError` subclass, :class:`AddressRefused` or :class:`BadUrl`, and the errors of
         ``on_redirect``.
@@ -225,9 +224,10 @@ class Fetcher:
     ) -> int:
         """Send ``form`` to ``url`` by POST (WebSub §5.1); return the final response's status, which is below 400.
 
-        ``on_redirect`` is called with the host of each redirect before the redirect is followed. ``public_only``
-        refuses the networks that the operator allows in addition to public addresses. Raises the same errors as
-        :meth:`fetch`. The text of :class:`BadStatus` quotes the beginning of the response.
+        - ``on_redirect`` is called with the host of each redirect before the redirect is followed.
+        - ``public_only`` refuses private networks, even if the operator allows them.
+
+        Raises the same errors as :meth:`fetch`. The text of :class:`BadStatus` quotes the beginning of the response.
         """
         url = _canonical(url)
         headers = {"User-Agent": self._user_agent, "Accept": "*/*", "Accept-Encoding": "identity"}
@@ -251,7 +251,7 @@ class Fetcher:
     ) -> AsyncIterator[PublisherResponse]:
         """Send a request and follow redirects; yield the last response.
 
-        Exceptions of aiohttp, also those that the reader of the response raises, are translated to Coronet's errors.
+        Exceptions of aiohttp are translated to Coronet's errors, also if they are raised while the response is read.
         """
         first, permanent_url, is_permanent, private = url, None, True, False
         for _ in range(MAX_REDIRECTS + 1):
@@ -331,9 +331,9 @@ def _retry_after_s(response: PublisherResponse) -> float | None:
 
 
 def _check_instance_manipulation(response: PublisherResponse, known: Validators) -> None:
-    """Raise :class:`BadHttp` for a response with the status 226 (RFC 3229 §10.4.1) that cannot be decoded.
+    """Raise :class:`BadHttp` if a response has the status 226 (RFC 3229 §10.4.1) and cannot be decoded.
 
-    Only the manipulation ``A-IM: feed``, which leaves out known entries, can be decoded.
+    Only ``A-IM: feed``, which leaves out known entries, can be decoded.
     """
     done = ",".join(response.headers.getall("IM", [])).strip().lower()
     if done != "feed" or not known.etag:

@@ -1,10 +1,15 @@
 """The HTTP endpoints for liveness, readiness and metrics, which every process serves.
 
-``/livez`` responds if the event loop runs. ``/readyz`` responds with 200 if the process can do its work. Otherwise it
-responds with 503, with the error's code as the reason phrase, and with the reason. ``/metrics`` returns the metrics in
-the format that the ``Accept`` header asks for, OpenMetrics or the Prometheus text format (default), to clients in
-``metrics_networks`` or with the ``metrics_token``. The other two are public, so they contain no addresses.
+- ``/livez`` responds if the event loop runs.
+- ``/readyz`` responds with 200 if the process can do its work. Otherwise it responds with 503 and the reason.
+- ``/metrics`` returns the metrics, in OpenMetrics or the Prometheus text format (default). It is for clients in
+  ``metrics_networks`` or with the ``metrics_token``.
+
+The first two are public, so they contain no addresses.
 """
+
+# With the status 503, the error's code is the reason phrase. The format of the metrics depends on the ``Accept``
+# header.
 
 import hmac
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
@@ -61,8 +66,11 @@ async def serve_health(
 ) -> AsyncIterator[HttpServer]:
     """Serve ``/livez``, ``/readyz``, ``/metrics`` and the routes ``more`` on ``bind:port`` until the context ends.
 
-    Port 0 means any free port. ``ready`` raises a :class:`CoronetError` while the process cannot do its work. Only the
-    settings of metrics and proxies are used. Raises :class:`OperationalError` if the address cannot be bound.
+    - Port 0 means any free port.
+    - ``ready`` raises a :class:`CoronetError` while the process cannot do its work.
+    - Of ``settings``, only those of metrics and proxies are used.
+
+    Raises :class:`OperationalError` if the address cannot be bound.
     """
     settings = settings or Settings()
     app = web.Application()

@@ -1,14 +1,14 @@
 """The HTTP server of every process, which limits the resources that clients can occupy (guarantee I7).
 
-aiohttp limits the size of requests, but neither their duration nor the number of connections. This server has deadlines
-for the headers of a request, for its body (which must arrive at a minimum rate), for the time in which a client reads
-nothing of a response, and for idle connections. It limits the connections per address and in total. At the total limit,
-a new connection replaces the connection for which the server has been waiting longest, for a request or for the rest of
-its body; if the server is handling a request on every connection, the new connection is closed. Streams and WebSockets
-count as requests, and last as long as their handlers.
+aiohttp limits the size of requests, but neither their duration nor the number of connections. This server adds:
 
-The server's middleware determines the client behind trusted proxies (:func:`client_of`), and responds with 400 if the
-body of a request is truncated or malformed.
+- deadlines for a request's headers, for its body (which must arrive at a minimum rate), for a client that reads nothing
+  of a response, and for idle connections;
+- limits on the connections per address and in total. At the total limit, a new connection replaces the one on which the
+  server has waited longest for its client. If the server waits for no client, the new connection is closed.
+
+Streams and WebSockets count as requests, and last as long as their handlers. A truncated or malformed body leads to the
+status 400. :func:`client_of` returns the client of a request, also behind trusted proxies.
 """
 
 import asyncio
@@ -71,8 +71,9 @@ def is_client_fault(request: web.Request, error: BaseException) -> bool:
 class HttpServer:
     """A running server of one application, and its connections.
 
-    ``port`` is the port on which it listens, and ``url`` the URL ``http://host:port`` for other machines. The host is
-    this machine's name if the server listens on all addresses.
+    - ``port`` is the port on which it listens.
+    - ``url`` is its address ``http://host:port`` for other machines. The host is this machine's name if the server
+      listens on all addresses.
     """
 
     url: str
@@ -127,10 +128,8 @@ class HttpServer:
 
     @web.middleware
     async def _middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Determine the client of a request and refuse malformed requests.
-
-        Also notify the request's :class:`_Connection` of its begin and end, for the deadlines.
-        """
+        """Determine the client of a request and refuse malformed requests."""
+        # The middleware also notifies the request's :class:`_Connection` of its begin and end, for the deadlines.
         connection = self._open.get(request.protocol)
         if connection is None:  # has just been closed
             raise web.HTTPServiceUnavailable
@@ -163,9 +162,10 @@ async def serve_http(
 ) -> AsyncIterator[HttpServer]:
     """Serve an application on ``bind:port`` until the context ends; port 0 means any free port.
 
-    Forwarding headers are accepted only from proxies in the networks ``trusted_proxies``. When the context ends,
-    requests in progress get ``shutdown_s`` seconds to end. Raises :class:`OperationalError` if the address cannot be
-    bound.
+    - ``trusted_proxies`` are the networks of the proxies whose forwarding headers are accepted.
+    - ``shutdown_s`` is the time that requests in progress get when the context ends, in seconds.
+
+    Raises :class:`OperationalError` if the address cannot be bound.
     """
     server = HttpServer(app, trusted_proxies)
     runner = web.AppRunner(
@@ -306,10 +306,8 @@ class _Connection(asyncio.Protocol):
             self.end("body")
 
     def _is_body_awaited(self) -> bool:
-        """Return whether the server is waiting for more of a request's body.
-
-        The result is False while reading is paused, because then the server's handler is slow, not the client.
-        """
+        """Return whether the server is waiting for more of a request's body."""
+        # The result is False while reading is paused, because then the server's handler is slow, not the client.
         if self._request is None or self._request.content.is_eof():
             return False
         return self._transport is not None and self._transport.is_reading()

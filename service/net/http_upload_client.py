@@ -1,9 +1,8 @@
-"""The client for files on XMPP servers (XEP-0363). It uploads files, and downloads files from the bot's own server.
+"""The client that uploads files to XMPP servers (XEP-0363), and downloads files from the bot's own server.
 
-The XMPP server determines upload URLs, which may point to any host. The address guard therefore applies to them, and
-TLS is required, because the upload carries an authorization header. The files of the bot's own server may be exempt,
-because that server need not be public. Files that people have uploaded elsewhere are not read here; workers fetch them
-like any other untrusted URL.
+The XMPP server determines upload URLs, which may point to any host. The address guard therefore checks them. TLS is
+required, because the upload carries an authorization header. The bot's own server may be exempt, because it need not be
+public. Workers, not this client, fetch files that people have uploaded elsewhere.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -26,9 +25,9 @@ _SUCCESS: Final = range(200, 300)
 class HttpUploadClient:
     """Uploads files to XMPP servers, and downloads files from the bot's own server.
 
-    ``own_url`` is the URL prefix of the files on the bot's server; "" means that there is none. ``own_host`` is the
-    host to connect to for these files; "" means the host in the URL. ``guard`` decides about connections to other
-    servers, on any port.
+    - ``own_url`` is the URL prefix of the files on the bot's server; "" means that there is none.
+    - ``own_host`` is the host to connect to for these files; "" means the host in the URL.
+    - ``guard`` decides about connections to other servers, on any port.
     """
 
     def __init__(self, own_url: str, own_host: str, guard: AddressGuard) -> None:
@@ -60,10 +59,8 @@ class HttpUploadClient:
     async def _request(
         self, method: str, url: str, body: bytes | None, headers: Mapping[str, str]
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Send a request with a timeout; yield the response, whose status is 2xx.
-
-        Redirects are not followed, because their targets are not checked.
-        """
+        """Send a request with a timeout; yield the response, whose status is 2xx. Redirects are not followed."""
+        # The targets of redirects would not be checked.
         canonical_url(url)  # raises BadUrl for URLs that parsers interpret differently
         target, tls_name = URL(url, encoded=True), None
         socket_factory = None

@@ -1,6 +1,6 @@
 """HTTP and WebSocket clients for Coronet's own processes.
 
-The addresses of these processes are configured or stored by Coronet, so that the address guard is not needed.
+The addresses of these processes come from the configuration or the store. The address guard is not needed for them.
 """
 
 import asyncio

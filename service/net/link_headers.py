@@ -17,9 +17,9 @@ _PARAMETER = re.compile(r";\s*(rel|anchor)\s*=\s*(?:\"([^\"]*)\"|([^\s;,\"]+))",
 
 
 class HubLinks(msgspec.Struct, frozen=True):
-    """The hubs and the topic in a response's ``Link`` headers, in order (WebSub §4, RFC 8288 §3).
+    """The WebSub hubs and the topic in a response's ``Link`` headers, in order (WebSub §4, RFC 8288 §3).
 
-    The topic is the URL by which the hubs identify the feed. All URLs are absolute.
+    A hub is a server that pushes changes. The topic is the URL by which it identifies the feed. All URLs are absolute.
     """
 
     hubs: tuple[str, ...] = ()
@@ -27,9 +27,10 @@ class HubLinks(msgspec.Struct, frozen=True):
 
 
 def parse_hub_links(values: Iterable[str], base: str) -> HubLinks:
-    """Return the hubs and the topic in the values of a response's ``Link`` headers.
+    """Return the WebSub hubs, and the URL by which they identify the feed, in a response's ``Link`` headers.
 
-    Relative URLs are resolved against ``base``. Invalid and unrelated links are ignored.
+    ``values`` are the values of these headers. Relative URLs are resolved against ``base``. Invalid and unrelated links
+    are ignored.
     """
     hubs: dict[str, None] = {}
     topic = ""

@@ -1,7 +1,7 @@
 """The client for requests between workers. Requests are signed, and limited in time and size.
 
-Each worker publishes its address with its lease, the entry in Redis that states that it is alive. The address guard,
-which is for publishers, does not apply: workers mostly have private addresses.
+Each worker publishes its address in its lease, an entry in Redis that expires when the worker is dead. The address
+guard does not apply here: it is for publishers, and workers mostly have private addresses.
 """
 
 import secrets
@@ -49,7 +49,8 @@ def peer_of(info: NodeInfo) -> Peer | None:
 class PeerClient:
     """A client for requests to other workers; an async context manager.
 
-    ``signer`` signs the requests. ``fleet_s`` returns the common time of the fleet, Redis's clock (Unix seconds).
+    - ``signer`` signs the requests.
+    - ``fleet_s`` returns the common time of all workers: Redis's clock in Unix seconds.
     """
 
     def __init__(self, signer: RequestSigner, fleet_s: Callable[[], float]) -> None:
@@ -72,10 +73,13 @@ class PeerClient:
     async def request(self, peer: Peer, verb: str, body: bytes, *, timeout_s: float, max_bytes: int) -> bytes:
         """Send a request to ``peer``; return the body of its response.
 
-        ``verb`` is the operation, the last part of the URL. Raises :class:`PeerUnreachable` if there is no response
-        within ``timeout_s`` seconds, and :class:`PeerProtocolError` if the response refuses the request, is larger than
-        ``max_bytes``, or has an invalid signature. The error's reason is ``stream`` if ``peer`` cannot continue the
-        stream, the numbered sequence of messages to it, so that this worker must begin a new one.
+        - ``verb`` is the operation, the last part of the URL.
+        - Raises :class:`PeerUnreachable` if there is no response within ``timeout_s`` seconds.
+        - Raises :class:`PeerProtocolError` if the response is a refusal, is larger than ``max_bytes``, or has an
+          invalid signature.
+
+        Messages to a worker form a stream: they are numbered. The error's reason is ``stream`` if ``peer`` cannot
+        continue the stream, and this worker has to begin a new one.
         """
         nonce = secrets.token_hex(NONCE_BYTES)
         signature = self._signer.sign(peer.id, verb, body, nonce, self._fleet_s())

@@ -1,9 +1,9 @@
 """Signatures of the requests and responses between workers: HMAC-SHA-256 with the cluster's secret.
 
-The signature of a request covers its sender, its recipient, the verb, the time, a nonce and the body. The signature of
-a response covers the request's nonce, so that it is not valid for another request. A request is refused if it was sent
-more than ``WINDOW_S`` seconds before or after the present time, or if its nonce was used before. Times are the fleet's
-common time, that is, Redis's clock.
+- The signature of a request covers sender, recipient, operation (verb), time, nonce and body.
+- The signature of a response covers the request's nonce, so that it is not valid for another request.
+- A request is refused if its nonce was used before, or if it was sent more than ``WINDOW_S`` seconds before or after
+  the present time. Times are those of Redis's clock, which all workers share.
 """
 
 import hmac
@@ -28,8 +28,10 @@ _FORMAT = re.compile(r"coronet1 ([0-9a-f]{40}) (\d{1,16}) ([0-9a-f]{24}) ([0-9a-
 class RequestSignature(msgspec.Struct, frozen=True):
     """The signature of a request from one worker to another.
 
-    ``at_ms`` is the time at which it was sent, in Unix milliseconds. ``nonce`` is unique to the request. ``mac`` is the
-    authentication code (HMAC) in hex.
+    - ``sender`` is the worker that sent the request.
+    - ``at_ms`` is the time at which it was sent, in Unix milliseconds.
+    - ``nonce`` is unique to the request.
+    - ``mac`` is the authentication code (HMAC) in hex.
     """
 
     sender: NodeId
@@ -65,7 +67,9 @@ class RequestSigner:
     def sign(self, recipient: NodeId, verb: str, body: bytes, nonce: str, now_s: float) -> RequestSignature:
         """Return the signature of a request to the worker ``recipient``.
 
-        ``verb`` names the operation. ``nonce`` must be unique to the request. ``now_s`` is the fleet's time (Unix s).
+        - ``verb`` names the operation.
+        - ``nonce`` must be unique to the request.
+        - ``now_s`` is the time of Redis's clock (Unix s), which all workers share.
         """
         unsigned = RequestSignature(self._node_id, int(now_s * 1000), nonce, "")
         return msgspec.structs.replace(unsigned, mac=self._request_mac(unsigned, recipient, verb, body))
@@ -73,9 +77,9 @@ class RequestSigner:
     def check_time(self, signature: RequestSignature, now_s: float) -> None:
         """Raise :class:`PeerProtocolError` if a request was sent over ``WINDOW_S`` seconds before or after ``now_s``.
 
-        ``now_s`` is the fleet's time (Unix s). The check needs only the headers, so the request's body is read
-        afterwards.
+        ``now_s`` is the time of Redis's clock (Unix s), which all workers share.
         """
+        # The check needs only the headers, so the request's body is read afterwards.
         if abs(now_s - signature.at_ms / 1000) > WINDOW_S:
             raise PeerProtocolError(
                 f"A request of {signature.sender[:8]} was signed at another time. Do clocks differ?", reason="late"
@@ -84,7 +88,7 @@ class RequestSigner:
     def verify(self, signature: RequestSignature, verb: str, body: bytes, now_s: float) -> None:
         """Raise :class:`PeerProtocolError` if a request's signature is invalid, or if its nonce was used before.
 
-        ``verb`` is the requested operation, and ``now_s`` the fleet's time (Unix s).
+        ``verb`` is the requested operation. ``now_s`` is the time of Redis's clock (Unix s), which all workers share.
         """
         self.check_time(signature, now_s)
         mac = self._request_mac(signature, self._node_id, verb, body)

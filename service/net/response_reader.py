@@ -1,4 +1,7 @@
-"""The reader of HTTP responses, with size limits: the body, validators, ``Link`` headers and selected other headers."""
+"""The reader of HTTP responses, with size limits: the body, validators, ``Link`` headers and some other headers.
+
+Validators are the ETag, the date and the hash of a document, by which the next request detects a change.
+"""
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -69,9 +72,10 @@ class BoundedResponseHandler(ResponseHandler):
 class PublisherResponse(aiohttp.ClientResponse):
     """A response that also has the IP address of the publisher.
 
-    The address is stored at the start, because a response without a body releases its connection at once. The fetcher
-    sets the other attributes, which are those of :class:`service.net.fetcher.FetchResult`.
+    The fetcher sets the other attributes, which are those of :class:`service.net.fetcher.FetchResult`.
     """
+
+    # The address is stored at the start, because a response without a body releases its connection at once.
 
     peer_address = ""
     canonical_url = ""
@@ -79,12 +83,10 @@ class PublisherResponse(aiohttp.ClientResponse):
     private = False
 
     async def start(self, connection: Connection) -> aiohttp.ClientResponse:
-        """Store the publisher's address and wait for the response's head.
-
-        aiohttp repeats a request if the connection is closed before the head has arrived. This is right for a reused
-        connection (RFC 9112 §9.3.1). On a new connection the publisher has received the request, so this method does
-        not repeat it.
-        """
+        """Store the publisher's address and wait for the response's head."""
+        # aiohttp repeats a request if the connection is closed before the head has arrived. This is right for a reused
+        # connection (RFC 9112 §9.3.1). On a new connection the publisher has received the request, so this method does
+        # not repeat it.
         protocol = cast("BoundedResponseHandler", connection.protocol)  # the fetcher's connector makes no other
         peer = connection.transport.get_extra_info("peername") if connection.transport else None
         self.peer_address = peer[0] if peer else ""
@@ -107,12 +109,14 @@ class PublisherResponse(aiohttp.ClientResponse):
 
 
 class BodyReader:
-    """Reads response bodies, without decoding or hashing a body that was received before.
+    """Reads response bodies. A body that was received before is neither decoded nor hashed again.
 
-    It keeps the SHA-256 of the last 10,000 decoded bodies. A received body is recognized by its length and Python's
-    hash of it (SipHash with a random key per process), which takes a sixth of the time of SHA-256. A change is missed
-    with a probability of 2⁻⁶⁴, and only until the next change.
+    It remembers the SHA-256 of the last 10,000 bodies.
     """
+
+    # A received body is recognized by its length and Python's hash of it (SipHash with a random key per process), which
+    # takes a sixth of the time of SHA-256. A change is missed with a probability of 2⁻⁶⁴, and only until the next
+    # change.
 
     def __init__(self) -> None:
         self._sha256_of: LRUCache[tuple[str, int, int], str] = LRUCache(_MAX_KNOWN_BODIES)
@@ -170,12 +174,15 @@ def refuse_large_headers(response: PublisherResponse) -> None:
 
 
 def next_validators(known: Validators, headers: Mapping[str, str], *, replaced: bool, body_sha256: str) -> Validators:
-    """Return the validators for the next conditional request.
+    """Return the ETag, the date and the body's hash for the next conditional request.
 
-    ``known`` are the validators of the last version, and ``headers`` the headers of the response. ``replaced`` states
-    that the response has a new body; such a response replaces both the ETag and the date. Any other response updates
-    only the validators that it contains (RFC 9110 §15.4.5). ``body_sha256`` is the hash of the current body. A
-    validator that cannot be sent in a request is omitted.
+    - ``known`` are those of the last request.
+    - ``headers`` are the headers of the response.
+    - ``replaced`` states that the response has a new body. Its ETag and date then replace both known ones. Otherwise
+      only those in the headers replace known ones (RFC 9110 §15.4.5).
+    - ``body_sha256`` is the hash of the current body.
+
+    A value that cannot be sent in a request is omitted.
     """
     etag = headers.get("ETag", "" if replaced else known.etag)
     last_modified = headers.get("Last-Modified", "" if replaced else known.last_modified)

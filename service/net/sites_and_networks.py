@@ -1,7 +1,8 @@
-"""Sites and networks, by which hosts, users and publishers are blocked, limited and counted.
+"""Sites and networks: the groups by which hosts, users and publishers are blocked, limited and counted.
 
-A site is a registrable domain with all its hosts. The site of a user is that of the server in the user's JID. The
-network of an IP address is its /24 (IPv4) or its /48 (IPv6).
+- A site is a registrable domain (such as ``example.co.uk``) with all its hosts.
+- The site of a user is that of the server in the user's JID.
+- The network of an IP address is its /24 (IPv4) or its /48 (IPv6).
 """
 
 import ipaddress
@@ -28,7 +29,7 @@ def site_of(host: str) -> str:
 
 
 def host_and_parent_domains(host: str) -> list[str]:
-    """Return a canonical URL's host and its parent domains up to its site.
+    """Return a canonical URL's host and its parent domains, up to the registrable domain.
 
     A block or rule for any of these names applies to the host.
     """

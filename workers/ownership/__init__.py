@@ -1,4 +1,7 @@
-"""The owner role of a node: versions of its channels, their fan-out, and their registration in the directory.
+"""The work of a node as owner of channels (feeds and pages): it stores their versions and delivers them.
+
+The owner of a channel is the node nearest to its id. A version is a numbered set of changes. Fan-out is the queueing of
+a version for all subscribers.
 
 - ``channel_ownership``: takes over channels, stores their versions, and moves channels to other URLs
 - ``registry_reader``: finds the channels that the node owns

@@ -1,9 +1,11 @@
-"""The owner role of a node: takes over and moves channels, stores their versions, and starts fan-outs.
+"""The work of a channel's owner: takes over and moves channels, stores their versions, and starts fan-outs.
 
-Writes that fail because the store is unavailable are repeated, by the protocol or at a later tick. Each write is
-idempotent. A repeated takeover only increments the channel's epoch again, the fencing token of its owner. A repeated
-publication is refused, because the version that it follows is no longer the latest. A repeated fan-out queues no
-message twice.
+The owner of a channel (a feed or page) is the node nearest to its id. A version is a numbered set of changes. A fan-out
+queues a version for all subscribers. Writes that fail are repeated, by the protocol or later here; each is idempotent:
+
+- A repeated takeover increments the channel's epoch again, the fencing token of its owner.
+- A repeated publication is refused, because the version before it is no longer the latest.
+- A repeated fan-out queues no message twice.
 """
 
 import contextlib
@@ -45,7 +47,10 @@ log = structlog.get_logger(__name__)
 
 
 class ChannelOwner:
-    """Executes the effects of one node's owner role; ``on_events`` passes the results to the protocol."""
+    """Executes the polling protocol's effects for the channels that one node owns.
+
+    ``on_events`` passes the results to the protocol.
+    """
 
     def __init__(
         self,
@@ -91,9 +96,10 @@ class ChannelOwner:
     async def take_ownership(self, channel_ids: Sequence[ChannelId]) -> None:
         """Take over channels from their former owners, and pass the stored state of each channel to the protocol.
 
-        The epoch (fencing token) of each channel is incremented, so that the store refuses writes of the former owner.
-        Fan-outs and moves that the former owner did not complete are continued, so that no entry is lost. Raises
-        :class:`StoreUnavailable`; the protocol then requests the takeover again.
+        - The epoch (fencing token) of each channel is incremented. The store then refuses writes of the former owner.
+        - Deliveries and moves that the former owner did not complete are continued, so that no entry is lost.
+
+        Raises :class:`StoreUnavailable`; the protocol then requests the takeover again.
         """
         channel_ids = [channel_id for channel_id in channel_ids if channel_id not in self._being_taken]
         self._being_taken.update(channel_ids)
@@ -138,8 +144,9 @@ class ChannelOwner:
     async def _complete_move(self, moved: ChannelState) -> None:
         """Complete the move of a channel to another URL.
 
-        The notice about the move is fanned out, then the subscribers are moved to the new channel, and the old channel
-        is released.
+        1. The notice about the move is queued for the subscribers.
+        2. The subscribers are moved to the new channel.
+        3. The old channel is released.
         """
         channel_id = moved.channel.id
         try:
@@ -156,7 +163,7 @@ class ChannelOwner:
         await self._on_events(MessageReceived("", ChannelRemoved(channel_id)))
 
     def _limits(self, state: ChannelState, site_paused_s: float) -> PollingLimits:
-        """Return the polling limits of a channel; its site is paused for another ``site_paused_s`` seconds."""
+        """Return the limits on the polls of a channel whose site is paused for another ``site_paused_s`` seconds."""
         limits = state.polling_limits()
         until_s = ceil(self._clock.wall_s() + site_paused_s) if site_paused_s else 0
         return limits.with_limit(LimitReason.PAUSE, 0, until_s) if until_s > limits.paused_until_s else limits
@@ -167,9 +174,9 @@ class ChannelOwner:
         self._registrar.remove(channel_id)
 
     async def publish(self, effect: Publish) -> None:
-        """Store the candidate in ``effect`` as a version, pass the result to the protocol, and start the fan-out.
+        """Store the changes in ``effect`` as a version of their channel, and start to queue it for the subscribers.
 
-        A candidate has the changes that a node has detected in a poll.
+        A node has detected these changes in a poll. The protocol is told the result.
         """
         candidate = effect.candidate
         notice = candidate.delta.notice
@@ -220,7 +227,7 @@ class ChannelOwner:
         return True
 
     def retry_fan_outs(self) -> None:
-        """Continue the fan-outs that were interrupted because the store was unavailable."""
+        """Continue the deliveries of versions that were interrupted because the store was unavailable."""
         for channel_id in self._pending_fan_outs.keys() - self._running_fan_outs:
             self._tasks.start(self._run_fan_out(channel_id))
 

@@ -1,9 +1,11 @@
-"""The registration of a node's own channels in the channel directory: their names are refreshed, updated and withdrawn.
+"""The registration of a node's own channels (feeds and pages) in the directory, by which searches find them.
 
-A channel is registered with AV-pairs (attributes and values), by which searches find it. Registrations are soft state:
-a name is refreshed well before it expires, and again by the channel's next owner. The AV-pairs of the last registration
-are stored with the channel, so that any owner withdraws obsolete pairs. The entries of the channel are registered when
-they are published (:mod:`workers.ownership.fanout`), checked here once a day, and withdrawn with the channel.
+A channel's name is registered with AV-pairs (attributes with values). Registrations are soft state: they are refreshed
+well before they expire, if necessary by the channel's next owner. The AV-pairs are also stored with the channel, so
+that any owner can withdraw obsolete ones.
+
+Entries are registered when they are published (:mod:`workers.ownership.fanout`). This module checks them once a day,
+and withdraws them with the channel.
 """
 
 import asyncio
@@ -45,12 +47,13 @@ log = structlog.get_logger(__name__)
 
 
 class DirectoryRegistrar:
-    """Registers the channels of one node, and decides when each of them is due again.
+    """Registers the public channels of one node in the directory, and decides when each of them is due again.
 
-    Only public channels are registered: those with enough subscribers, and those that an admin has listed. The store
-    has the registered names; this class has only the times at which channels are due. Most channels are not public and
-    take no memory here.
+    A channel is public if it has enough subscribers, or if an admin has listed it.
     """
+
+    # The store has the registered names; this class has only the times at which channels are due. Most channels are not
+    # public and take no memory here.
 
     def __init__(self, store: Store, clock: Clock, least_subscribers: int) -> None:
         """Create a registrar.
@@ -76,10 +79,8 @@ class DirectoryRegistrar:
             self._due.schedule(channel_id, 0.0)
 
     def remove(self, channel_id: ChannelId) -> None:
-        """Remove a channel that another node now owns.
-
-        The channel's name stays in the directory until the new owner registers it, or the name expires.
-        """
+        """Remove a channel that another node now owns."""
+        # The channel's name stays in the directory until the new owner registers it, or the name expires.
         self._due.remove(channel_id)
         self._refresh_s.pop(channel_id, None)
         self._checks.remove(channel_id)
@@ -88,8 +89,7 @@ class DirectoryRegistrar:
     async def schedule_changed(self, counts: Sequence[tuple[ChannelId, int]]) -> None:
         """Schedule the registration of channels that have become public, and the withdrawal of those no longer public.
 
-        ``counts`` has pairs of a channel and its number of subscribers. Raises
-        :class:`service.errors.StoreUnavailable`.
+        ``counts`` has pairs (channel, number of subscribers). Raises :class:`service.errors.StoreUnavailable`.
         """
         unclear = []
         for channel_id, count in counts:
@@ -107,7 +107,8 @@ class DirectoryRegistrar:
     async def register_due(self) -> None:
         """Register the channels of this node that are new, changed or due to be refreshed, up to ``MAX_DUE`` of them.
 
-        The entries of up to ``MAX_CHECKS`` channels are checked. Raises :class:`service.errors.StoreUnavailable`.
+        Also checks whether the entries of up to ``MAX_CHECKS`` channels are still registered. Raises
+        :class:`service.errors.StoreUnavailable`.
         """
         now_s = self._clock.monotonic_s()
         due = [channel_id for _, channel_id in self._due.pop_due(now_s, MAX_DUE)]
@@ -185,8 +186,9 @@ class DirectoryRegistrar:
     ) -> None:
         """Register again the entries of a channel whose registrations would otherwise expire.
 
-        ``table`` lists the channel's registered entries; None if there is no table. If the channel is not public,
-        ``channel`` is None, and its checks end. ``now_s`` is the monotonic time.
+        - ``channel`` is None if the channel is not public. Its entries are then no longer checked.
+        - ``table`` lists the channel's registered entries; None if there is no table.
+        - ``now_s`` is the monotonic time.
         """
         if channel is None:
             self._checks.remove(channel_id)
@@ -198,9 +200,11 @@ class DirectoryRegistrar:
             log.warning("refreshing entries for search failed", channel=channel_id[:8], error=str(error))
 
     def _schedule(self, counts: dict[ChannelId, int], public: AbstractSet[ChannelId], now_s: float) -> None:
-        """Set the times at which the channels in ``counts`` are due again; ``now_s`` is the monotonic time.
+        """Set the times at which the channels in ``counts`` are due again.
 
-        ``counts`` has the number of subscribers of each channel. ``public`` are the registered channels.
+        - ``counts`` has the number of subscribers of each channel.
+        - ``public`` are the registered channels.
+        - ``now_s`` is the monotonic time.
         """
         for channel_id, count in counts.items():
             if self._due.due_s(channel_id) != now_s + RETRY_INTERVAL_S:

@@ -1,8 +1,12 @@
-"""Dormancy of channels: a channel that nobody needs any more is no longer polled, but stays in the store.
+"""Dormancy: a channel (a feed or page) that nobody needs any more is not polled, but stays in the store.
 
-A channel is needed if it has subscribers, a user is about to subscribe, an admin has listed it in the public directory,
-or its move to another URL is not complete. The next subscription wakes it up
-(:mod:`workers.request_handlers.channel_creation`).
+A channel is needed
+
+- if it has subscribers or a user is about to subscribe,
+- if an admin has listed it in the public directory,
+- or if its move to another URL is not complete.
+
+The next subscription wakes it up (:mod:`workers.request_handlers.channel_creation`).
 """
 
 from collections.abc import Sequence
@@ -14,7 +18,7 @@ _EXPECTED_FOR_S = 60.0
 
 
 class DormancyPolicy:
-    """Decides which channels without subscribers one node keeps, and marks the others as dormant."""
+    """Decides which channels without subscribers are still polled, and marks the others as dormant."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -25,7 +29,7 @@ class DormancyPolicy:
         self._expected_s[channel_id] = now_s
 
     def take_expected(self, now_s: float) -> list[ChannelId]:
-        """Return the channels that are kept for users who are about to subscribe; forget those whose minute is over.
+        """Return the channels that are kept for users who are about to subscribe; forget those kept for over a minute.
 
         ``now_s`` is monotonic time.
         """
@@ -36,7 +40,7 @@ class DormancyPolicy:
         return expected
 
     async def needed_without_subscribers(self, channel_ids: Sequence[ChannelId]) -> set[ChannelId]:
-        """Return the channels among ``channel_ids`` that are needed without subscribers; mark the others as dormant.
+        """Return the channels that are needed without subscribers; mark the others as dormant (not polled).
 
         A channel is needed if a user is about to subscribe, an admin has listed it, or its move is not complete.
         """

@@ -1,13 +1,15 @@
-"""Fan-out of versions: queues each version for all its recipients, and can be resumed at any point.
+"""Fan-out: queues each version (a numbered set of changes) for all its recipients. It can be resumed at any point.
 
-First the version is queued for the channel's subscribers, page by page. The cursor, which is the position after the
-last page, is stored with the channel and can only be written by the owner with the latest epoch. A repeated page queues
-nothing twice (guarantee I2), so a crash costs at most one page. Then new entries of public channels are registered in
-the directory and matched with saved searches (``watch``). Last, the PubSub publisher of public channels is notified.
+1. The version is queued for the channel's subscribers, page by page.
+2. New entries of public channels are registered in the directory and matched with saved searches (``watch``).
+3. The PubSub publisher is notified of versions of public channels.
 
-If a channel has many subscribers, its owner divides the fan-out into units, and asks other workers to help
-(:mod:`service.store.delivery.fanout_units`). The owner claims units itself, completes those of workers that have died,
-and begins the next version when all are finished, so that each user receives the versions in order.
+The position after the last page, the *cursor*, is stored with the channel. Only the owner with the latest epoch
+(fencing token) can write it. A repeated page queues nothing twice (guarantee I2), so a crash costs at most one page.
+
+If a channel has many subscribers, its owner divides them into *units*, and asks other workers to help
+(:mod:`service.store.delivery.fanout_units`). The owner works on units too, and completes those of workers that have
+died. It begins the next version when all are finished, so that each user receives the versions in order.
 """
 
 import asyncio
@@ -59,9 +61,9 @@ async def _invite_nobody(_channel_id: ChannelId, _count: int) -> None:
 
 
 def choose_helpers(ring: RingView, channel_id: ChannelId, owner: NodeInfo, count: int) -> list[NodeId]:
-    """Return up to ``count`` nodes that can help ``owner`` with the fan-out of a channel: those nearest to the channel.
+    """Return up to ``count`` nodes that can help ``owner`` with queueing a channel's changes for its subscribers.
 
-    At most one node of each process is returned, and none of the owner's process.
+    They are the nodes nearest to the channel. At most one node of each process is returned, and none of the owner's.
     """
     by_id = {node.id: node for node in ring.nodes}
     processes = {owner.process or owner.id: owner.id}
@@ -71,15 +73,17 @@ def choose_helpers(ring: RingView, channel_id: ChannelId, owner: NodeInfo, count
 
 
 class FanOut:
-    """Fans out the versions of channels to subscribers, saved searches and PubSub, for one node.
+    """Queues the new versions of one node's channels for their recipients: subscribers, saved searches and PubSub.
 
-    If a method raises :class:`service.errors.StoreUnavailable`, it can be called again and then continues.
+    A version is a numbered set of changes. If a method raises :class:`service.errors.StoreUnavailable`, it can be
+    called again and then continues.
     """
 
     def __init__(self, store: Store, least_subscribers: int, invite: Invite = _invite_nobody) -> None:
-        """Create the fan-outs of one node; channels with at least ``least_subscribers`` subscribers are public.
+        """Create the fan-outs (deliveries to all subscribers) of one node.
 
-        ``invite`` is called when a fan-out is divided. The fan-out is completed even if nobody helps.
+        - ``least_subscribers`` is the number of subscribers from which on a channel is public.
+        - ``invite`` is called to ask other workers for help. The work is completed even if nobody helps.
         """
         self._store = store
         self._invite = invite
@@ -89,10 +93,10 @@ class FanOut:
         self._helped: set[ChannelId] = set()
 
     async def run(self, channel_id: ChannelId, epoch: int) -> bool:
-        """Fan out, in order (guarantee I4), the versions of a channel that have not been fanned out yet.
+        """Queue the versions of a channel that have not been queued yet for all recipients, in order (guarantee I4).
 
-        ``epoch`` is the channel's fencing token, which each new owner increments. Return False if another node now owns
-        the channel.
+        ``epoch`` is the channel's fencing token, which each new owner increments. Returns False if another node now
+        owns the channel.
         """
         (state,) = await self._store.channels.states([channel_id])
         if state is None or state.epoch != epoch:
@@ -105,10 +109,7 @@ class FanOut:
         return True
 
     async def help(self, channel_id: ChannelId) -> None:
-        """Help the owner of a channel with a fan-out: claim units and queue the version for their subscribers.
-
-        Returns when no unit is left to claim.
-        """
+        """Help the owner of a channel to queue a version for all subscribers; return when no work is left to claim."""
         if channel_id in self._helped:
             return
         self._helped.add(channel_id)
@@ -141,11 +142,11 @@ class FanOut:
         return True
 
     async def _queue(self, delta: Delta, epoch: int, cursor: str) -> int | None:
-        """Queue a version for all subscribers after ``cursor``; return the number of these subscribers.
+        """Queue a version for all subscribers after the position ``cursor``; return the number of these subscribers.
 
-        The result is None if another node now owns the channel. A fan-out with many subscribers left after the first
-        page is divided into units.
+        ``epoch`` is the owner's fencing token. The result is None if another node now owns the channel.
         """
+        # A fan-out with many subscribers left after the first page is divided into units.
         store, parts, user_count = self._store, hash_version(delta), 0
         may_divide = True
         while True:
@@ -168,10 +169,10 @@ class FanOut:
                 return None
 
     async def _divide(self, channel_id: ChannelId, cursor: str) -> dict[str, str]:
-        """Divide the subscribers after ``cursor`` into units; return the first cursor of each unit, by its label.
+        """Divide the subscribers after the position ``cursor`` into units; return the start of each, by its label.
 
-        A unit is a key group, the subscribers whose keys have the same prefix, and its label is this prefix. The
-        mapping is empty if the channel has too few subscribers for a division.
+        A unit is a set of subscribers whose keys have the same prefix; the prefix is its label. The mapping is empty if
+        the channel has too few subscribers.
         """
         (count,) = await self._store.channel_index.count([channel_id])
         if count < DIVIDE_FROM:
@@ -179,9 +180,9 @@ class FanOut:
         return await self._store.channel_index.divide(channel_id, cursor, ceil(count / UNIT_SIZE))
 
     async def _complete_units(self, delta: Delta) -> int | None:
-        """Queue the units of a divided fan-out together with other workers, until all units are finished.
+        """Queue a version for all units (sets of subscribers), together with other workers, until all are finished.
 
-        Return the number of users for whom the version was queued; None if this fan-out is no longer in progress.
+        Returns the number of users for whom the version was queued; None if this work is no longer in progress.
         """
         is_first = True
         while unit := await self._store.fanout_units.claim(delta.channel, delta.version):
@@ -205,10 +206,11 @@ class FanOut:
             is_claimed = await self._store.fanout_units.record(delta.channel, unit, cursor, count) and cursor != ""
 
     async def _queue_page(self, delta: Delta, parts: VersionParts, cursor: str, label: str = "") -> tuple[int, str]:
-        """Queue a version for a page of subscribers; return their number and the cursor of the next page.
+        """Queue a version for a page of subscribers; return their number and the start of the next page.
 
-        ``parts`` are the parts of the version (news and edits), by which messages are filtered. The page begins at
-        ``cursor``. ``label`` is the key group to which the page is limited; "" means all subscribers.
+        - ``parts`` are the news and the edits of the version, by which messages are filtered.
+        - ``cursor`` is the start of the page.
+        - ``label`` is the key prefix of the subscribers in the page; "" means all subscribers.
         """
         store = self._store
         entries, cursor = await store.channel_index.page(delta.channel, cursor, PAGE_SIZE, label)
@@ -221,7 +223,7 @@ class FanOut:
     async def _publish_entries(self, delta: Delta) -> None:
         """Register the entries of a public channel in the directory; queue new entries that match saved searches.
 
-        The method is idempotent.
+        The method can be repeated without effect.
         """
         positions = entry_positions(delta)
         channel = (await self._search.filter_public([delta.channel])).get(delta.channel) if positions else None

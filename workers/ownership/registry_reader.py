@@ -1,8 +1,8 @@
-"""The reader of the channel registry, which finds the channels that a node owns.
+"""The reader of the channel registry in the store, which finds the channels (feeds and pages) that a node owns.
 
-A node owns the channels to whose ids it is the nearest node of the ring. Its parts of the registry are read as a whole
-after the ring has changed, and again, one after the other, within half an hour. Otherwise only channels that have
-changed are read.
+A node owns the channels to whose ids it is the nearest node of the ring. It reads its parts of the registry in full
+after the ring has changed, and again, one after the other, within half an hour. Otherwise it reads only channels that
+have changed.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
@@ -54,20 +54,18 @@ class RegistryReader:
         self._is_listing = False
 
     def on_ring_changed(self, ring: RingView) -> None:
-        """Set the parts of the channel registry in which this node owns channels, according to the new ring.
-
-        If these parts may have changed, the next listing of the registry is a full one.
-        """
+        """Set the parts of the channel registry in which this node owns channels, according to the new ring."""
+        # If these parts may have changed, the next listing of the registry is a full one.
         before, self._ring = self._ring.branchings(self._node_id), ring
         if ring.branchings(self._node_id) != before:
             self._prefixes = owned_prefixes(ring, self._node_id)
             self._last_change = None
 
     async def list_owned(self, request: ListOwnedChannels) -> None:
-        """Pass the channels that this node owns to the protocol, and mark channels that nobody needs as dormant.
+        """Pass the channels that this node owns to the protocol, and mark those that nobody needs as not polled.
 
-        If several requests arrive during a listing, only the latest of them is answered afterwards. Raises
-        :class:`StoreUnavailable`; the protocol then requests another listing.
+        If several requests arrive meanwhile, only the latest of them is answered. Raises :class:`StoreUnavailable`; the
+        protocol then requests another listing.
         """
         self._list_request = request
         if self._is_listing:
@@ -100,10 +98,8 @@ class RegistryReader:
             self._last_change, self._listing = last_change, (prefixes, request.requested_s, 0)
 
     async def _list_again(self, now_s: float) -> None:
-        """Read those parts of the registry again that are due at ``now_s`` (monotonic s).
-
-        The whole registry is read in this way in ``_FULL_LISTING_INTERVAL_S``. After its last part, this begins anew.
-        """
+        """Read those parts of the registry again that are due at ``now_s`` (monotonic s)."""
+        # The whole registry is read in this way in ``_FULL_LISTING_INTERVAL_S``. After its last part, this begins anew.
         prefixes, begun_s, done = self._listing
         end = min(int((now_s - begun_s) / _FULL_LISTING_INTERVAL_S * len(prefixes)), len(prefixes))
         await self._list_registry(begun_s, prefixes[done:end])
@@ -120,8 +116,8 @@ class RegistryReader:
     async def _list_registry(self, requested_s: float, prefixes: Sequence[str]) -> None:
         """Read parts of the registry, and pass the channels of this node that they contain to the protocol.
 
-        ``prefixes`` are the prefixes of channel ids by which the parts are named. The call is one step of a full
-        listing, which was requested at ``requested_s`` (monotonic s).
+        - ``requested_s`` is the time (monotonic s) at which the listing was requested.
+        - ``prefixes`` are the prefixes of channel ids that name the parts.
         """
         owned: list[ChannelId] = []  # first all of them, because polls are planned by their number
         for start in range(0, len(prefixes), _BUCKETS_PER_READ):

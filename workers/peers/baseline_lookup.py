@@ -1,7 +1,7 @@
-"""The lookup of baselines: in this worker's cache, then at other workers, in the store, and last at the publisher.
+"""The lookup of contents of channels: in this worker's cache, at other workers, in the store, and at the publisher.
 
-A channel's *content* is the baseline with which polls compare a document, and the latest entries. Both are looked up
-together.
+A channel is a feed or page. Its *content* is its latest entries and its *baseline*, the state that the next document is
+compared with.
 """
 
 import asyncio
@@ -36,12 +36,12 @@ _BASELINE_OVERHEAD_BYTES = 512
 
 
 class LocatedContent(msgspec.Struct, frozen=True):
-    """A channel's content, and the place where it was found.
+    """A channel's content (its latest entries, and the state that polls compare with), and where it was found.
 
-    ``source`` is the kind of place. For the source ``near`` (other workers, found by filters), ``hops`` is the number
-    of workers visited on the way. The source ``publisher`` means that no copy exists: the content is empty, and the
-    publisher's next document replaces it. ``worker`` is the peer id of the process that sent the content; "" if no
-    other process did.
+    - ``source`` is the kind of place. ``near`` stands for other workers, found by filters. ``publisher`` means that no
+      copy exists: the content is empty, and the publisher's next document replaces it.
+    - ``hops`` is the number of workers visited on the way; only for ``near``.
+    - ``worker`` is the id of the process that sent the content; "" if no other process did.
     """
 
     content: Content
@@ -56,13 +56,17 @@ Find = Callable[[ChannelId, int, Digest], Awaitable[LocatedContent | None]]
 
 
 class BaselineLookup:
-    """Caches contents and baselines for this worker, and looks up those that are not cached.
+    """Caches the contents and baselines of channels for this worker, and looks up those that are not cached.
 
-    The cached baseline of a channel is the last one that this worker used. It may be newer than the baseline in the
-    content of the channel's latest version, because a document can change without new entries. If the cached baseline
-    is lost, the baseline in the content replaces it. That baseline contains all entries that were sent, so no entry is
-    sent twice. A channel that was deleted and created again counts as another channel.
+    - A baseline is the state that polls of a channel compare with.
+    - A content is a baseline and the latest entries, at a version of the channel.
+    - The cached baseline is the last one that this worker used. It may be newer than that in the content, because a
+      document can change without new entries.
+    - If the cached baseline is lost, the one in the content replaces it. It has all entries that were sent, so that no
+      entry is sent twice.
     """
+
+    # A channel that was deleted and created again counts as another channel.
 
     def __init__(
         self,
@@ -72,10 +76,11 @@ class BaselineLookup:
         find: Find,
         on_changed: Callable[[], None],
     ) -> None:
-        """Create a lookup.
+        """Create a lookup of contents: a channel's latest entries, and the state that polls compare with.
 
-        It reads contents from ``cache``, then from other workers, then from the store (``channels``). ``find`` requests
-        a content from other workers. ``on_changed`` is called when the cache has changed.
+        - It reads contents from ``cache``, then from other workers, then from the store (``channels``).
+        - ``find`` requests a content from other workers.
+        - ``on_changed`` is called when the cache has changed.
         """
         self._channels = channels
         self._cache = cache
@@ -88,9 +93,9 @@ class BaselineLookup:
         self._requests: dict[Digest, asyncio.Future[LocatedContent | None]] = {}
 
     async def locate(self, channel_id: ChannelId, version: int, digest: Digest) -> LocatedContent:
-        """Return a channel's content at a version; the store may return a later version.
+        """Return a channel's content (its latest entries, and the state that polls compare with) at a version.
 
-        ``digest`` identifies the content; b"" means that it is unknown. Raises
+        ``digest`` is the hash of the content; b"" if unknown. The store may return a later version. Raises
         :class:`service.errors.StoreUnavailable`.
         """
         located = await self._locate(channel_id, version, digest)
@@ -100,9 +105,10 @@ class BaselineLookup:
         return located
 
     def put(self, channel_id: ChannelId, digest: Digest, content: Content) -> None:
-        """Cache a channel's content in place of the previous one, unless it is too large to be sent to other workers.
+        """Cache a channel's content: its latest entries, and the state that polls compare with.
 
-        ``digest`` identifies the content.
+        It replaces the previous one. ``digest`` is the hash of the content. A content that is too large to be sent to
+        other workers is not cached.
         """
         if content.size_bytes + _FRAMING_BYTES > MAX_CONTENT_BYTES:
             self._cache.remove(channel_id)
@@ -111,10 +117,12 @@ class BaselineLookup:
         self._report_change()
 
     async def baseline(self, channel: Channel, digest: Digest) -> tuple[bytes, LocatedContent | None]:
-        """Return the baseline for polls of a channel, and the content from which the baseline was read.
+        """Return the state that polls of a channel compare with, and the content from which it was read.
 
-        ``digest`` identifies the content of the channel's version. The content is None if the baseline was cached;
-        otherwise it may be of a later version. Raises :class:`service.errors.StoreUnavailable`.
+        - ``digest`` is the hash of the content of the channel's version.
+        - The content is None if the state was cached. Otherwise it may be of a later version.
+
+        Raises :class:`service.errors.StoreUnavailable`.
         """
         cached, baseline = self._baselines.get(channel.id, (None, b""))
         if cached is not None and (cached.created_s, cached.version) == (channel.created_s, channel.version):
@@ -125,7 +133,10 @@ class BaselineLookup:
         return baseline, located
 
     def put_baseline(self, channel: Channel, baseline: bytes) -> None:
-        """Cache the baseline of ``channel`` at its version; the least recently used baselines may be removed."""
+        """Cache ``baseline``, the state that the next poll of ``channel`` compares with.
+
+        The least recently used baselines may be removed.
+        """
         self._baselines.pop(channel.id, None)
         with contextlib.suppress(ValueError):  # raised if the baseline is larger than the whole cache
             self._baselines[channel.id] = channel, baseline
@@ -133,10 +144,11 @@ class BaselineLookup:
     def on_versioned(self, channel: Channel, delta: Delta, baseline: bytes, before: Digest, after: Digest) -> None:
         """Cache the baseline and the content of a new version whose changes this worker has detected.
 
-        ``delta`` has the changes, and ``channel`` is the channel at the new version. ``before`` and ``after`` are the
-        digests of the previous and the new content. The new content is computed from the previous one, if that is
-        cached.
+        - ``channel`` is the channel at the new version, and ``delta`` has the changes.
+        - ``baseline`` is the state that the next poll compares with.
+        - ``before`` and ``after`` are the hashes of the previous and the new content (baseline and latest entries).
         """
+        # The new content is computed from the previous one, if that is cached.
         self.put_baseline(channel, baseline)
         previous = self._cache.get(before, self._clock.monotonic_s())
         if previous is None or not after:
@@ -172,9 +184,9 @@ class BaselineLookup:
         return LocatedContent(content, version, "store" if content.memory else "publisher")
 
     async def _request(self, channel_id: ChannelId, version: int, digest: Digest) -> LocatedContent | None:
-        """Return a content that other workers have; None if no worker has it.
+        """Return a content of a channel that other workers have; None if no worker has it.
 
-        ``digest`` identifies the content. Concurrent callers for the same content share a request.
+        ``digest`` is the hash of the content. Concurrent calls for the same content share a request.
         """
         request = self._requests.get(digest)
         if request is None:

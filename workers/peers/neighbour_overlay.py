@@ -1,9 +1,10 @@
-"""The overlay network of workers: selects neighbours by round-trip time, and exchanges attenuated filters with them.
+"""The overlay network of workers: selects neighbours by round-trip time, and exchanges attenuated Bloom filters.
 
-An attenuated filter shows which contents can be found at a neighbour, or a few hops behind it. It saves requests to
-distant workers. As long as all workers are near each other, there are no neighbours and no filters: the owner of a
-channel is then as near as any worker that has its content.
+An attenuated filter shows which contents (data of feeds and pages) can be found at a neighbour, or a few hops behind
+it. It saves requests to distant workers. While all workers are near each other, there are no neighbours and no filters.
 """
+
+# The owner of a channel is then as near as any worker that has its content.
 
 import asyncio
 from collections import deque
@@ -70,9 +71,10 @@ log = structlog.get_logger(__name__)
 
 
 class NeighbourOverlay:
-    """The neighbours of one worker, and the attenuated filters exchanged with them.
+    """The neighbours of one worker, and the attenuated Bloom filters that it exchanges with them.
 
-    ``cached_digests`` returns the digests (hex) of the contents in this worker's cache, the latest last.
+    A filter shows which contents can be found at or behind a neighbour. ``cached_digests`` returns the hashes (hex) of
+    the contents in this worker's cache, the latest last.
     """
 
     def __init__(
@@ -121,24 +123,23 @@ class NeighbourOverlay:
         self.peers = present
 
     async def wait_until_ready(self) -> None:
-        """Wait until round-trip times are measured and filters received, for up to 3 s after joining the ring.
-
-        A search with filters needs fewer requests to far workers.
-        """
+        """Wait until round-trip times are measured and filters received, for up to 3 s after joining the ring."""
+        # A search with filters needs fewer requests to far workers.
         if self.peers:
             await self._ready.wait()
 
     def first_hop(self, document: str) -> tuple[NodeId, LocationQuery] | None:
         """Return the first worker to query for a document, and the query for it; None if no filter matches.
 
-        ``document`` is the digest (hex) of the content.
+        ``document`` is the hash (hex) of the searched content.
         """
         return self._node.next_hop(self._node.start_query(document))
 
     def next_hop(self, query: LocationQuery) -> tuple[NodeId, int] | None:
-        """Return the next worker to query for the document of ``query``, and the number of the matching filter row.
+        """Return the next worker to query for the document of ``query``, and the number of the filter row that matched.
 
-        The query comes from another worker. The result is None if no filter matches.
+        The query comes from another worker. Row i of a filter stands for the workers i hops away. The result is None if
+        no filter matches.
         """
         step = self._node.next_hop(query)
         return None if step is None else (step[0], step[1].max_row + 1)
@@ -203,7 +204,7 @@ class NeighbourOverlay:
             self._carry_out(self._neighbourhood.on_offer(sender, offer))
 
     async def _measure_and_respond(self, sender: NodeId, offer: Offer) -> None:
-        """Measure the unknown round-trip time to the worker ``sender``; respond to its ``offer`` to be a neighbour."""
+        """Measure the round-trip time to ``sender``, if unknown; respond to its ``offer`` to be a neighbour."""
         if sender in self.peers:
             await self._ping(self.peers[sender])
         self._on_measured()
@@ -238,8 +239,7 @@ class NeighbourOverlay:
     def _on_measured(self) -> None:
         """Select neighbours by the measured round-trip times.
 
-        Filters are exchanged only while a worker is far, that is, its round-trip time exceeds the limit for near
-        workers. The exchange begins or ends here.
+        The exchange of filters begins or ends here: it takes place only while a worker is far (slow to reach).
         """
         measured = {node: min(rtts_s) for node, rtts_s in self._rtts_s.items()}
         had_far_peers, self.has_far_peers = (
@@ -266,11 +266,8 @@ class NeighbourOverlay:
         self._update_metrics()
 
     async def _ping(self, peer: Peer) -> None:
-        """Measure the round-trip time to a worker repeatedly, until one measurement is that of a near worker.
-
-        There are at most ``_PINGS`` measurements. Callers use the minimum, which excludes the time to open a connection
-        and delays on a busy machine.
-        """
+        """Measure the round-trip time to a worker up to ``_PINGS`` times, until one result is that of a near worker."""
+        # Callers use the minimum, which excludes the time to open a connection and delays on a busy machine.
         for _ in range(_PINGS):
             began_s = self._clock.monotonic_s()
             try:

@@ -1,12 +1,11 @@
 """The transport of messages between nodes: from worker to worker, or through the nodes' inboxes in Redis.
 
-Messages with soft state, which are repeated or confirmed, are sent directly from worker to worker, without load on
-Redis. A worker sends one request at a time to each other worker; messages that are queued meanwhile are sent together
-and in order in the next request. If a worker does not accept a request, messages go through its nodes' inboxes in Redis
-for ``RETRY_S`` seconds.
+- Messages that are repeated or confirmed are sent directly to the other worker, without load on Redis.
+- A worker sends one request at a time to each other worker. Messages queued meanwhile go together into the next one.
+- If a worker does not accept a request, its messages go through inboxes for ``RETRY_S`` seconds.
+- Urgent messages always go through inboxes, because a request to a worker that hangs would delay them.
 
-Urgent messages to other workers always go through the inboxes, because a request to a worker that hangs would delay
-them. Messages over different paths may arrive in another order; their protocols tolerate this.
+Messages over different paths may arrive in another order; their protocols tolerate this.
 """
 
 import contextlib
@@ -48,7 +47,7 @@ NodeMessage = tuple[NodeId, InboxMessage]
 
 
 class _WireMessage(msgspec.Struct, frozen=True, array_like=True):
-    """A message in a request. ``node`` is the id of its node; the other fields are those of an InboxMessage."""
+    """A message in a request. ``node`` is the receiving node; the other fields are those of an InboxMessage."""
 
     node: Annotated[NodeId, msgspec.Meta(max_length=40)]
     kind: str
@@ -115,10 +114,10 @@ class NodeMessageTransport:
         self._links = {worker: link for worker, link in self._links.items() if worker in present or link.is_sending}
 
     def post(self, messages: Iterable[NodeMessage], *, is_urgent: bool = False) -> list[NodeMessage]:
-        """Send messages in the background; return the messages that the caller has to send to node inboxes.
+        """Send messages in the background; return those that the caller has to send to the nodes' inboxes in Redis.
 
-        The returned messages are those to nodes of workers that cannot be reached, and with ``is_urgent`` those to all
-        other workers.
+        These are the messages to workers that cannot be reached. With ``is_urgent``, they are all messages to other
+        workers.
         """
         rest: list[NodeMessage] = []
         for node, some in groupby(messages, key=itemgetter(0)):
@@ -135,7 +134,7 @@ class NodeMessageTransport:
     def on_request(self, sender: NodeId, body: bytes) -> bytes:
         """Process the messages in a request of the worker ``sender``.
 
-        Returns the encoded ids of the addressed nodes that this worker does not run.
+        Returns the encoded ids of the receiving nodes that this worker does not run.
         """
         try:
             messages = _batch.decode(body)

@@ -1,11 +1,10 @@
-"""The search for a content at other workers: along attenuated Bloom filters, then at the channel's owner.
+"""The search for a content (data of a feed or page) at other workers: along Bloom filters, then at the channel's owner.
 
-The walk along filters is the query of Rhea and Kubiatowicz, §II.C. As long as all workers are near each other there are
-no filters, and the owner is queried at once.
+The search along attenuated Bloom filters is the query of Rhea and Kubiatowicz, §II.C. While all workers are near each
+other, there are no filters, and the owner is asked at once.
 
-The requesting worker makes all requests of a walk itself: each worker returns the content or names the next worker,
-which the requesting worker then contacts. No worker therefore waits on behalf of others, no content is sent over
-several hops, and no worker can send a query in circles.
+The requesting worker makes all requests itself: each worker returns the content, or names the next worker to ask.
+Therefore no worker waits on behalf of others, and no query runs in circles.
 """
 
 import struct
@@ -45,12 +44,15 @@ log = structlog.get_logger(__name__)
 
 
 def encode_query(digest: Digest, query: LocationQuery) -> bytes:
-    """Return the request for a content: its digest, the number of filter rows to search, and the visited workers."""
+    """Return the encoded request for a content: its hash, and the query.
+
+    The query has the number of filter rows to search, and the visited workers.
+    """
     return digest + bytes((query.max_row,)) + b"".join(map(bytes.fromhex, query.visited))
 
 
 def decode_query(body: bytes) -> tuple[Digest, LocationQuery]:
-    """Return the digest and the query in a request that :func:`encode_query` has encoded.
+    """Return the hash of the requested content, and the query, from a request that :func:`encode_query` has encoded.
 
     Raises :class:`PeerProtocolError` if the request is malformed.
     """
@@ -67,14 +69,14 @@ def encode_referral(node: NodeId, row: int) -> bytes:
 
 
 class PeerContentSearch:
-    """Requests contents (baselines and latest entries of channels) from other workers."""
+    """Requests contents from other workers: a channel's latest entries, and the state that polls compare with."""
 
     def __init__(
         self, client: PeerClient, clock: Clock, overlay: NeighbourOverlay, get_owner: Callable[[ChannelId], Peer | None]
     ) -> None:
         """Create a search that sends requests by ``client`` and uses the neighbours' filters in ``overlay``.
 
-        ``get_owner`` returns the worker that owns a channel; None if it is this worker, or if the owner is unknown.
+        ``get_owner`` returns the worker that owns a channel; None if it is this worker or unknown.
         """
         self._client = client
         self._clock = clock
@@ -84,7 +86,7 @@ class PeerContentSearch:
     async def find(self, channel_id: ChannelId, version: int, digest: Digest) -> LocatedContent | None:
         """Return a channel's content from a nearby worker, or else from the channel's owner; None if not found.
 
-        ``digest`` identifies the content of the channel at ``version``.
+        ``digest`` is the hash of the content at ``version``.
         """
         await self._overlay.wait_until_ready()
         visited: tuple[NodeId, ...] = ()
@@ -100,9 +102,9 @@ class PeerContentSearch:
         return LocatedContent(found, version, "owner", 1, owner.id) if isinstance(found, Content) else None
 
     async def _walk(self, version: int, digest: Digest) -> tuple[LocatedContent | None, tuple[NodeId, ...]]:
-        """Query one worker after another for the content ``digest``, as their Bloom filters suggest.
+        """Ask one worker after another for the content with the hash ``digest``, as their Bloom filters suggest.
 
-        Returns the content, or None if it was not found, and the ids of the queried workers.
+        Returns the content, or None if it was not found, and the ids of the asked workers.
         """
         until_s = self._clock.monotonic_s() + _WALK_TIMEOUT_S
         step = self._overlay.first_hop(digest.hex())
@@ -138,9 +140,9 @@ class PeerContentSearch:
 
 
 def _decode_response(response: bytes, digest: Digest) -> Content | Referral | None:
-    """Return the content or the referral in a response; None if it has neither.
+    """Return the content, or the referral to another worker, in a response; None if it has neither.
 
-    Raises :class:`PeerProtocolError` if the response is malformed, or the content has another digest than ``digest``.
+    Raises :class:`PeerProtocolError` if the response is malformed, or if ``digest`` is not the hash of the content.
     """
     kind, rest = response[:1], memoryview(response)[1:]
     if kind == FOUND:
@@ -157,9 +159,9 @@ def _decode_response(response: bytes, digest: Digest) -> Content | Referral | No
 
 
 def _next_step(query: LocationQuery, referral: Referral) -> tuple[NodeId, LocationQuery] | None:
-    """Return the next worker of a search, named by ``referral``, and the query for it; None if the search ends.
+    """Return the next worker to ask, named by ``referral``, and the query for it; None if the search ends.
 
-    A search ends at a worker that was visited before, and if no filter row is left.
+    A search ends at a worker that was asked before, or if the filters of no further hop are to be searched.
     """
     node, row = referral
     if node in query.visited or not 1 <= row <= query.max_row:

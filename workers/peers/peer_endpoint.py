@@ -1,4 +1,4 @@
-"""The HTTP endpoint for other workers, and the parts of this worker that exchange contents and messages with them.
+"""The HTTP endpoint for other workers, and the parts of this worker that exchange data and messages with them.
 
 The endpoint refuses and counts requests that are unsigned, too old, repeated or too large.
 """
@@ -43,14 +43,14 @@ _batch = msgspec.msgpack.Decoder(StreamBatch)
 class PeerEndpoint:
     """Handles requests of other workers, and owns the parts that send requests to them.
 
-    Without a cluster secret, no requests to other workers are sent: contents are read only from the cache and the
-    store, and messages to nodes of other workers go through inboxes in the store.
+    Without a cluster secret, nothing is sent to other workers. Data then comes only from the cache and the store, and
+    messages go through inboxes in the store.
     """
 
     def __init__(self, settings: Settings, store: Store, clock: Clock, worker: Peer) -> None:
-        """Create the endpoint of ``worker``, with an empty cache and without peers.
+        """Create the endpoint of ``worker``, with an empty cache and without other workers.
 
-        ``clock`` returns the fleet's common time, by which requests are signed.
+        ``clock`` returns the common time of all workers, by which requests are signed.
         """
         secret = settings.cluster_secret.get_secret_value()
         self._has_secret = bool(secret)
@@ -115,7 +115,7 @@ class PeerEndpoint:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Maintain the cache and the overlay inside this context; stop all requests when it ends."""
+        """Maintain the cache and the neighbours inside this context; stop all requests when it ends."""
         async with self._client:
             self._tasks.start(self._maintain())
             try:
@@ -124,7 +124,7 @@ class PeerEndpoint:
                 await self._tasks.cancel()
 
     def on_ring_changed(self, ring: RingView) -> None:
-        """Set the workers in the ring as possible peers.
+        """Set the workers in the ring as those to exchange data with.
 
         Each node of this worker calls this method; only a newer version of the ring has an effect.
         """

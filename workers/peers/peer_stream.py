@@ -1,7 +1,7 @@
 """The stream of messages between two neighbouring workers, in order and without gaps.
 
-Batches are sent one at a time. Each batch is sent again until it is accepted. After a gap, both ends start again from
-an empty state (:class:`service.location.messages.Stream`).
+Messages are sent in batches, one at a time. Each batch is sent again until it is accepted. After a gap, both ends start
+again from an empty state (:class:`service.location.messages.Stream`).
 """
 
 import asyncio
@@ -68,7 +68,7 @@ class PeerStream:
     def receive(self, batch: StreamBatch) -> tuple[bytes, ...]:
         """Return the messages in a batch; empty if the batch was received before.
 
-        Raises :class:`PeerProtocolError` if earlier messages are missing, so that the sender has to start its stream
+        Raises :class:`PeerProtocolError` if earlier messages are missing. The sender then has to start its stream
         again.
         """
         if self._stream.is_restart(batch):

@@ -1,10 +1,13 @@
-"""The polls of a node: their schedule, politeness, concurrency limits, and the comparison of documents.
+"""The polls of a node: their schedule, the limits on them, and the comparison of documents.
 
-- ``poll_scheduler``: the time of each poll, and the offers of detected updates to the channels' owners
-- ``due_queue``: a priority queue of channels by the times at which they are due
-- ``poller``, ``poll_state``: one poll and the trace of its steps, and the state of a channel between polls
-- ``publisher_requests``, ``feed_archives``: requests for documents, and for archives of entries that polls have missed
-- ``websub_pushes``, ``websub_subscriber``: documents that hubs push, and the subscriptions at these hubs (WebSub)
-- ``politeness``, ``concurrency_limits``: limits on requests to publishers, and on work in progress
-- ``channel_health_monitor``: records poll results, and proposes notices that a channel is dead, has moved or is back
+- ``poll_scheduler``: starts each poll, and passes detected changes to the channels' owners
+- ``due_queue``: a priority queue of channels (feeds and pages) by the times at which they are due
+- ``poller``: one poll
+- ``poll_state``: the state of a channel between polls
+- ``publisher_requests``: requests for documents
+- ``feed_archives``: requests for archives, which have entries that polls have missed
+- ``websub_subscriber``, ``websub_pushes``: subscriptions at WebSub hubs, and the documents that hubs push
+- ``politeness``: limits on requests to publishers
+- ``concurrency_limits``: limits on work in progress
+- ``channel_health_monitor``: records poll results, and proposes notices, for example that a channel is dead
 """

@@ -1,8 +1,8 @@
 """The monitor of channels' health on one node: records poll results, and proposes notices to subscribers.
 
-A notice says, for example, that a channel is dead. It is offered to the channel's owner after each poll whose result
-justifies it, and is never stored here: until a version with the notice exists, every further poll leads to the same
-notice. The notice is therefore not lost if the owner is busy, outdated or dead.
+A notice says, for example, that a channel (a feed or page) is dead. It is offered to the channel's owner, the node that
+stores changes, after each poll that justifies it. It is not stored here: every further poll leads to the same notice
+until the owner has published it. So it is not lost if the owner is busy, outdated or dead.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ log = structlog.get_logger(__name__)
 
 
 class ChannelHealthMonitor:
-    """Records the results of one node's polls, and derives notices to subscribers and back-offs from the results.
+    """Records the results of one node's polls; derives notices to subscribers and slower polls of failing channels.
 
     ``get_polled`` returns a channel that this node polls, and the number of nodes that poll it. It returns None for a
     channel that only other nodes poll.
@@ -62,10 +62,10 @@ class ChannelHealthMonitor:
             log.warning("network outage ended" if was_outage else "network outage began, no publisher is reachable")
 
     async def record(self) -> list[CandidateFound | LimitObserved]:
-        """Store the poll results since the last call; return the notices and back-offs that the results justify.
+        """Store the poll results since the last call; return the events that they justify.
 
-        A notice is a candidate version, and a back-off a limit on the polls of a failing channel. If the store is
-        unavailable, the results are stored at the next call.
+        An event is a notice to subscribers, as a candidate for a version, or a minimum interval between polls of a
+        failing channel. If the store is unavailable, the results are stored at the next call.
         """
         for channel, result in self._outages.expire(self._clock.wall_s()):
             self._report_symptom(channel, result)

@@ -1,19 +1,19 @@
 """Concurrency limits for requests to publishers, so that a slow publisher delays only other slow ones (guarantee I7).
 
-They apply to polls, to documents that hubs push, and to probes, which are requests to URLs that are not polled yet.
+They apply to polls, to documents that WebSub hubs push, and to requests for new URLs. There is a fast and a slow
+*lane*, each with slots and a parser process of its own. In each lane, the slots of a site (registrable domain) and of a
+network are limited, so that no domain or provider occupies all slots.
 
-There is a fast and a slow *lane*, each with slots and a parser process of its own. Within a lane, the slots of each
-site (registrable domain) and of each network are limited, so that neither many hosts of one domain nor many domains at
-one provider occupy all slots.
-
-A channel is polled in the slow lane if fetching or parsing was slow at its last poll, or while its site or network has
-used up its parser time. A document is parsed in the slow lane only if parsing it is probably costly, not because its
-fetch was slow: on a slow machine all fetches are slow, and one parser process of low priority could not parse all
-documents. A document whose parsing proves to be costly in the fast lane is parsed again in the slow lane.
-
-Private publishers (loopback) belong to the operator: their slots are limited by host and port, and no limit per network
-or of parser time applies to them.
+- A channel (a feed or page) is polled in the slow lane if fetching or parsing was slow at its last poll, or while its
+  site or network has used up its parser time.
+- A document is parsed in the slow lane only if parsing it is probably costly.
+- A document that proves to be costly in the fast lane is parsed again in the slow lane.
+- Private publishers (loopback) belong to the operator. Their slots are limited by host and port only, and their parser
+  time is not limited.
 """
+
+# A slow fetch is no reason to parse in the slow lane: on a slow machine all fetches are slow, and one parser process of
+# low priority could not parse all documents.
 
 import asyncio
 import contextlib
@@ -64,10 +64,9 @@ def publisher_of(state: PollState) -> Publisher:
 
 
 class Allowance(NamedTuple):
-    """The parser time that one site or network may use on one worker.
+    """The parser time that one site or network may use on one worker, in seconds of processor time.
 
-    ``burst_s`` is the maximum at once, in seconds of processor time, and ``per_minute_s`` the maximum per minute on
-    average.
+    ``burst_s`` is the maximum at once, and ``per_minute_s`` the maximum per minute on average.
     """
 
     burst_s: float
@@ -79,11 +78,14 @@ NETWORK_ALLOWANCE = Allowance(3.0, 3.0)
 
 
 class ParserTimeBudgets:
-    """The parser time that each site and each network has used on this worker, as leaky buckets in memory.
+    """The parser time that each site and each network has used on this worker.
 
-    While the level of a publisher's bucket is at least ``burst_s`` of its allowance, its documents are parsed in the
-    slow lane. The level is never more than 2 · ``burst_s``, so this state ends within a minute after the last document.
+    While a site or network has used up its allowance, its documents are parsed in the slow lane, the separate parser
+    for costly documents. This ends within a minute after the last document.
     """
+
+    # The times are leaky buckets in memory. The allowance is used up while the level is at least ``burst_s``. The level
+    # is never more than 2 · ``burst_s``.
 
     def __init__(self) -> None:
         self._buckets = LRUCache[tuple[str, str], tuple[float, float]](_MAX_BUCKETS)
@@ -114,11 +116,11 @@ def _allowances(publisher: Publisher) -> list[tuple[tuple[str, str], Allowance]]
 
 
 class LaneLimits(NamedTuple):
-    """The limits of a lane.
+    """The limits of the fast or the slow lane, one of two separate sets of slots for polls.
 
     - ``slots``, ``per_site``, ``per_network``: the number of slots in total, of each site, and of each network
     - ``unknown_network``: the total number of slots of all publishers whose network is not known yet
-    - ``readers_per_network``: how many polls of one network may hold the lane's parser process or wait for it
+    - ``readers_per_network``: how many polls of one network may use the lane's parser process or wait for it
     - ``cpu_s``: the processor time of one parser job in seconds; infinity means the parser's own limit
     """
 
@@ -156,10 +158,10 @@ class _Semaphores(WeakValueDictionary[str, asyncio.Semaphore]):
 
 
 class ConcurrencyLane:
-    """The fast or the slow lane: a limited number of slots for polls, and one parser process.
+    """One of two separate lanes for polls, a fast and a slow one: a number of slots, and one parser process.
 
-    A poll holds the semaphore ``slots``. While its documents are parsed, the poll also holds the semaphore ``reading``,
-    which stands for the parser process.
+    A poll holds the semaphore ``slots``. While its documents are parsed, it also holds the semaphore ``reading``, which
+    stands for the parser process.
     """
 
     def __init__(self, limits: LaneLimits, parser: ParserClient, budgets: ParserTimeBudgets) -> None:
@@ -180,9 +182,9 @@ class ConcurrencyLane:
 
     @contextlib.asynccontextmanager
     async def slot(self, publisher: Publisher) -> AsyncIterator[bool]:
-        """Hold a slot of the lane, and a slot of the publisher's network, inside this context.
+        """Hold a slot of the lane, and one of the publisher's network, inside this context.
 
-        The context manager yields whether the caller had to wait for the slots.
+        Yields whether the caller had to wait for the slots.
         """
         network = self._network(publisher)
         has_waited = self.slots.locked() or (network is not None and network.locked())
@@ -209,7 +211,7 @@ class ConcurrencyLane:
     ) -> DetectionResult:
         """Run ``job`` in the parser process, which the caller holds; count the time against the publisher's budget.
 
-        ``state.costly`` is set to whether the job took at least ``FAST_CPU_S``. Raises the errors of
+        Sets ``state.costly`` to whether the job took at least ``FAST_CPU_S``. Raises the errors of
         :meth:`ParserClient.detect_changes`.
         """
         before_s, least_s = self._parser.cpu_s, 0.0
@@ -225,7 +227,7 @@ class ConcurrencyLane:
 
 
 class ConcurrencyLanes:
-    """The fast and the slow lane, and the choice between them for each poll and each document."""
+    """The fast and the slow lane (slots and a parser each), and the choice for each poll and document."""
 
     def __init__(
         self, limits: tuple[LaneLimits, LaneLimits], fast: ParserClient, slow: ParserClient, budgets: ParserTimeBudgets
@@ -236,17 +238,17 @@ class ConcurrencyLanes:
         self._budgets = budgets
 
     def choose_for_poll(self, state: PollState) -> ConcurrencyLane:
-        """Return the lane in which to poll a channel now.
+        """Return the lane, fast or slow, in which to poll a channel now.
 
-        It is the slow lane if the last fetch was slow, the last parse was costly, or the parser time is used up.
+        It is slow if the last fetch was slow, the last parse was costly, or the publisher's parser time is used up.
         """
         return self._slow if state.slow else self.choose_for_document(state, 0)
 
     def choose_for_document(self, state: PollState, size_bytes: int) -> ConcurrencyLane:
-        """Return the lane in which to parse a channel's documents, whose size is ``size_bytes`` in all.
+        """Return the lane, fast or slow, in which to parse a channel's documents.
 
-        It is the slow lane if the last parse was costly, the documents are large, or the parser time of the publisher's
-        site or network is used up.
+        ``size_bytes`` is their total size. The lane is slow if the last parse was costly, the documents are large, or
+        the publisher's parser time is used up.
         """
         is_costly = state.costly or size_bytes > _LARGE_BYTES or self._budgets.is_exhausted(publisher_of(state))
         return self._slow if is_costly else self._fast

@@ -7,11 +7,10 @@ from service.model import ChannelId
 
 
 class DueQueue:
-    """A priority queue of channels by the times at which they are due. The owner of the queue chooses the clock.
+    """A priority queue of channels by the times at which they are due. The owner of the queue chooses the clock."""
 
-    The queue is a heap, in which an outdated entry stays until it becomes the first. A heap costs a few microseconds
-    per poll for any number of channels; one interval job per channel would cost a fifth of a core at 1,000 polls/s.
-    """
+    # The queue is a heap, in which an outdated entry stays until it becomes the first. A heap costs a few microseconds
+    # per poll for any number of channels; one interval job per channel would cost a fifth of a core at 1,000 polls/s.
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, ChannelId]] = []
@@ -48,8 +47,8 @@ class DueQueue:
         return due
 
     def next_s(self) -> float | None:
-        """Return the due time of the first entry; None if the queue is empty.
+        """Return the due time of the first item; None if the queue is empty.
 
-        If the entry is outdated, no channel is due at that time.
+        The item may be outdated. Then no channel is due at that time.
         """
         return self._heap[0][0] if self._heap else None

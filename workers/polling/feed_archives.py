@@ -1,7 +1,7 @@
 """Archive documents of feeds (RFC 5005), which have the entries that a feed has dropped since the last poll.
 
-If a feed no longer contains any entry that is known, entries may be missing between those known and those in the
-document. The poll then also reads the documents with older entries to which the feed links.
+If a feed contains no known entry any more, polls may have missed entries. The poll then also reads the documents with
+older entries to which the feed links.
 """
 
 import asyncio
@@ -36,12 +36,15 @@ class FeedArchives:
     ) -> tuple[tuple[Document, ...], DetectionResult]:
         """Fetch up to ``_MAX_ARCHIVES`` archive documents of a channel's feed, the newest first.
 
-        ``findings`` is the result of comparing ``documents`` with the channel's baseline. If polls have missed entries,
-        it has the URL of the next older document. This document is fetched, and ``detect`` compares all documents. If
-        the new result has a URL again, the next older document is fetched, and so on. Returns the archives followed by
-        ``documents``, and the result for all of them. If no archive can be read, returns ``documents`` and
-        ``findings``.
+        - ``findings`` is the result of comparing ``documents`` with the channel's last state. If polls have missed
+          entries, it has the URL of the next older document.
+        - ``detect`` compares documents. It is called after each archive, with all documents read so far.
+
+        Returns the archives followed by ``documents``, and the result for all of them.
         """
+        # A new result may have the URL of a next older document again, which is then fetched. If no archive can be
+        # read, ``documents`` and ``findings`` are returned.
+
         # An error in an archive does not invalidate the documents at hand.
         with contextlib.suppress(PublisherError, UserError, TimeoutError):
             async with asyncio.timeout(_ARCHIVES_TIMEOUT_S):

@@ -1,8 +1,8 @@
 """Limits on requests to publishers: budgets, pauses and blocked hosts, applied before every request.
 
-Budgets and pauses are shared by the whole fleet (guarantee I9). A request to a public URL takes a token from each of
-three budgets: those of its channel, of its site (registrable domain), and of the network that answers. Requests to
-private addresses are limited only by pauses.
+All nodes share the budgets and pauses (guarantee I9). A request to a public URL takes a token from three budgets: of
+its channel (a feed or page), of its site (registrable domain), and of the network that answers. Requests to private
+addresses are limited only by pauses.
 """
 
 import asyncio
@@ -36,11 +36,14 @@ _MAX_CACHED_HOSTS = 10_000
 
 
 class Politeness:
-    """Takes request tokens from the fleet's budgets on behalf of one worker.
+    """Limits the requests of one worker to publishers. Each takes a token from budgets that all workers share.
 
-    Each ``acquire_…`` method returns as soon as the request may be sent. It raises :class:`LimitReached` if the wait
-    would be too long, :class:`RequestsPaused` during a pause, :class:`HostBlocked` if the host is
-    blocked, and StoreUnavailable.
+    Each ``acquire_…`` method returns as soon as the request may be sent. It raises
+
+    - :class:`LimitReached` if the wait would be too long,
+    - :class:`RequestsPaused` during a pause,
+    - :class:`HostBlocked` if the host is blocked,
+    - and StoreUnavailable.
     """
 
     def __init__(self, budgets: RequestBudgets, settings: Settings) -> None:
@@ -61,16 +64,16 @@ class Politeness:
             raise HostBlocked("{host} is blocked here by an admin.", host=name)
 
     async def acquire_request(self, channel: Channel) -> None:
-        """Take the tokens for a request to a channel that is not polled yet: those of the channel and its site."""
+        """Take the tokens (permissions) of a channel that is not polled yet, and of its site, for a request."""
         await self.acquire_poll(PollState(channel, Validators(), 1))
         await self.acquire_site(channel)
 
     async def acquire_poll(self, state: PollState) -> None:
-        """Take the tokens for a poll of a channel from the budgets of the channel and of its network.
+        """Take the tokens (permissions) for a poll from the budgets of the channel and of its network.
 
-        The channel's budget grows with its number of subscribers (:meth:`FleetPolicy.most_polls_per_hour`). The token
-        for its site is taken later, by :meth:`acquire_site`.
+        :meth:`acquire_site` takes the token for its site later.
         """
+        # The channel's budget grows with its number of subscribers (:meth:`FleetPolicy.most_polls_per_hour`).
         channel, group = state.channel, state.address_group
         host = host_of(channel.url)
         self.raise_if_blocked(host)
@@ -88,11 +91,9 @@ class Politeness:
             await self._acquire_in_turn(host, network.name, lambda: self._budgets.take_network(network))
 
     async def acquire_site(self, channel: Channel) -> None:
-        """Take the token for a request to a channel's site. The caller has to send the request at once.
-
-        A caller that has to wait before sending must take another token; otherwise all waiting callers would send at
-        the same time.
-        """
+        """Take the token (permission) for a request to a channel's site. The caller has to send the request at once."""
+        # A caller that has to wait before sending must take another token; otherwise all waiting callers would send at
+        # the same time.
         if charged_site(channel):
             await self._acquire_site_of(host_of(channel.url))
 
@@ -103,11 +104,11 @@ class Politeness:
             await self._acquire_site_of(host)
 
     async def charge_network(self, address: str, charged_group: str = "") -> str:
-        """Charge the budget of the network that has responded to a request; return the network's address group.
+        """Charge the budget of the network that has responded to a request; return the network.
 
-        ``address`` is the IP address that responded. ``charged_group`` is the address group for which the caller took a
-        token before the request; it is not charged again. If the address is "" or not public, nothing is charged, and
-        "" is returned.
+        - ``address`` is the IP address that responded. If it is "" or not public, nothing is charged, and "" is
+          returned.
+        - ``charged_group`` is the network whose budget was charged before the request. It is not charged again.
         """
         group = public_address_group(address)
         if group and group != charged_group:
@@ -117,8 +118,9 @@ class Politeness:
     async def on_refused(self, channel: Channel, refusal: BadStatus) -> None:
         """Pause requests as required by ``refusal``, the error response to a poll of ``channel``.
 
-        The status 429, and 503 with ``Retry-After``, pause the site that responded. If that site is the target of a
-        redirect, the channel is paused as well. Any other status with ``Retry-After`` pauses the channel.
+        - The status 429, and 503 with ``Retry-After``, pause the site that responded. If a redirect led there, the
+          channel is paused as well.
+        - Any other status with ``Retry-After`` pauses the channel.
         """
         pause_s = refusal.retry_after_s
         if refusal.status == _TOO_MANY_REQUESTS or (refusal.status == _UNAVAILABLE and pause_s):
@@ -132,10 +134,10 @@ class Politeness:
     async def apply_polling_hints(self, state: PollState, headers: Mapping[str, str], now_s: float) -> None:
         """Pause a public channel according to its publisher's polling hints.
 
-        Hints are, for example, RSS's ``ttl`` and ``skipHours`` in ``state``, and ``Cache-Control`` in the response's
-        ``headers``. ``now_s`` is the Unix time. The channel is not paused if its own budget already permits polls only
-        at longer intervals.
+        Hints are, for example, RSS's ``ttl`` in ``state``, and ``Cache-Control`` in the response's ``headers``.
+        ``now_s`` is the Unix time.
         """
+        # The channel is not paused if its own budget already permits polls only at longer intervals.
         if state.channel.private:
             return
         earliest = find_earliest_poll(headers, state.polling_hints, now_s)
@@ -155,10 +157,10 @@ class Politeness:
         await self._acquire_in_turn(host, site, lambda: self._budgets.take_site(site_limit, egress_limit))
 
     async def _acquire_in_turn(self, host: str, budget: str, take: Callable[[], Awaitable[float]]) -> None:
-        """Call ``take`` until it returns 0; wait for the number of seconds that it returns before each repetition.
+        """Call ``take`` until it returns 0. Before each repetition, wait for the number of seconds that it returned.
 
-        ``take`` takes a token from ``budget``. Callers of one worker that need a token from the same budget wait in
-        turn. Raises :class:`LimitReached` for ``host`` if no token is granted in time.
+        ``take`` takes a token from ``budget``. Callers that need a token from the same budget wait in turn. Raises
+        :class:`LimitReached` for ``host`` if no token is granted in time.
         """
         queue = self._queues.setdefault(budget, asyncio.Lock())
         timeout_at_s = asyncio.get_running_loop().time() + _BUDGET_TIMEOUT_S
@@ -173,10 +175,8 @@ class Politeness:
 
 
 def charged_site(channel: Channel) -> str:
-    """Return the site whose budget is charged for polls of a channel.
-
-    The result is "" for a channel whose address is private or on this machine (loopback), because it has no budget.
-    """
+    """Return the site whose budget is charged for polls of a channel; "" if its address is private or loopback."""
+    # Private channels have no budget.
     host = host_of(channel.url)
     return "" if channel.private or is_loopback(host) else site_of(host)
 
@@ -192,7 +192,7 @@ def pausable_site(url: str) -> str:
 
 
 def public_address_group(address: str) -> str:
-    """Return the address group (network) of an IP address; "" if the address is "" or not public."""
+    """Return the network by which requests to an IP address are counted; "" if the address is "" or not public."""
     return address_group(address) if address and is_public(address) else ""
 
 

@@ -1,8 +1,10 @@
 """The scheduler of a node's polls: starts each poll when it is due, and passes detected changes to the protocol.
 
-The protocol (:mod:`service.corona.node_protocol`) decides which channels this node polls, and by which schedule. Polls
-that are due within a twentieth of a second begin together, so that their requests to the store share round trips.
+The protocol (:mod:`service.corona.node_protocol`) decides which channels this node polls, and by which schedule.
 """
+
+# Polls that are due within a twentieth of a second begin together, so that their requests to the store share round
+# trips.
 
 import asyncio
 import contextlib
@@ -46,11 +48,13 @@ log = structlog.get_logger(__name__)
 
 
 class _ScheduledChannel(msgspec.Struct, gc=False):
-    """A channel that this node polls by a schedule.
+    """A channel (a feed or page) that this node polls by a schedule. At most one scheduled poll of it is in progress.
 
-    Its *base* is the version, with its baseline, that polls compare with. ``is_base_current`` states whether it is the
-    latest version that the channel's owner has announced; otherwise it is loaded before the next poll. ``poll_state``
-    is None until the base of the first poll is loaded. A channel has at most one scheduled poll in progress.
+    The *base* is the version that polls compare with.
+
+    - ``is_base_current`` states whether the base is the latest version that the channel's owner has announced. If not,
+      the latest is loaded before the next poll.
+    - ``poll_state`` is None until the base of the first poll is loaded.
     """
 
     assignment: StartPolling
@@ -67,9 +71,10 @@ class _ScheduledChannel(msgspec.Struct, gc=False):
 class PollScheduler:
     """Starts the polls of one node.
 
-    ``clock`` returns the fleet's common time as Unix time. ``on_events`` passes events to the protocol, for example
-    that a poll has detected an update. ``on_hubs_found`` is called with a channel, the WebSub hubs that its document
-    names, and the topic, which is the document's own URL as the document states it.
+    - ``clock`` returns the common time of all nodes as Unix time.
+    - ``on_events`` passes events to the protocol, for example that a poll has detected changes.
+    - ``on_hubs_found`` is called with a channel, the WebSub hubs that its document names, and the topic: the document's
+      own URL as the document states it.
     """
 
     def __init__(
@@ -109,11 +114,9 @@ class PollScheduler:
                 self._schedule(channel)
 
     def start_polling(self, assignment: StartPolling) -> None:
-        """Poll a channel by the schedule in ``assignment`` from now on; a poll that is already due stays due.
-
-        The version that polls compare with is loaded before the first poll, not now: a node that takes over thousands
-        of channels would be busy for seconds if it loaded all versions at once.
-        """
+        """Poll a channel by the schedule in ``assignment`` from now on; a poll that is already due stays due."""
+        # The version that polls compare with is loaded before the first poll, not now: a node that takes over thousands
+        # of channels would be busy for seconds if it loaded all versions at once.
         channel = self._channels.setdefault(assignment.channel, _ScheduledChannel(assignment))
         channel.assignment = assignment
         if channel.poll_state is not None:
@@ -127,10 +130,9 @@ class PollScheduler:
         self._queue.remove(channel_id)
 
     async def update_bases(self, effects: Iterable[UpdateBase]) -> None:
-        """Set the versions with which polls compare to those in ``effects``, which the channels' owners have announced.
+        """Set the versions that polls compare with to those in ``effects``, which the channels' owners have announced.
 
-        An update that this node has detected, and that has no version yet, is compared with the new version now.
-        Changes that are not in this version are offered to the channel's owner again.
+        Changes that this node has detected, and that are not in the new version, are offered to the owner again.
         """
         changed: dict[ChannelId, _ScheduledChannel] = {}
         for effect in effects:
@@ -144,10 +146,8 @@ class PollScheduler:
                 self._tasks.start(self._compare_again(channel))
 
     def _update_base(self, channel: _ScheduledChannel, effect: UpdateBase) -> None:
-        """Advance a channel to the version that the owner has announced.
-
-        If the announcement does not describe the base (what polls compare with), it is loaded before the next poll.
-        """
+        """Set the version that polls of a channel compare with to the one that its owner has announced."""
+        # If the announcement does not describe the base, it is loaded before the next poll.
         announced, before = effect.announcement, channel.poll_state
         if before is None or announced is None or announced.base is None:
             channel.is_base_current = False
@@ -159,10 +159,8 @@ class PollScheduler:
                 channel.update = None
 
     async def _load(self, channel_ids: Sequence[ChannelId]) -> None:
-        """Load the bases (versions that polls compare with) of channels from the store.
-
-        A channel that does not exist stays outdated until its owner stops its polls.
-        """
+        """Load the versions that polls of channels compare with from the store."""
+        # A channel that does not exist stays outdated until its owner stops its polls.
         stored = await self._store.channels.states(channel_ids)
         for channel_id, stored_state in zip(channel_ids, stored, strict=True):
             channel = self._channels.get(channel_id)
@@ -174,9 +172,9 @@ class PollScheduler:
     async def poll_now(self, channel_id: ChannelId) -> PollResult | None:
         """Poll a channel at once, even if this node does not poll it by a schedule, and return the result.
 
-        Returns None if the channel does not exist. The result is stored before the method returns, because the caller
-        may list the latest polls next.
+        Returns None if the channel does not exist.
         """
+        # The result is stored before the method returns, because the caller may list the latest polls next.
         state = await self._get_state(channel_id)
         if state is None:
             return None
@@ -188,10 +186,8 @@ class PollScheduler:
         return result
 
     async def run(self) -> None:
-        """Start each poll when it is due, until cancelled.
-
-        Polls are prepared a little ahead, so that their requests to the store share round trips.
-        """
+        """Start each poll when it is due, until cancelled."""
+        # Polls are prepared a little ahead, so that their requests to the store share round trips.
         while True:
             now_s, first_s = self._clock.wall_s(), self._queue.next_s()
             if first_s is None or (slot_s := self._slot_s(first_s)) > now_s + _AHEAD_S:
@@ -214,10 +210,9 @@ class PollScheduler:
                 self._tasks.start(self._load_and_begin(outdated, slot_s))
 
     def _slot_s(self, due_s: float) -> float:
-        """Return the fleet time (Unix s) at which a poll that is due at ``due_s`` begins.
+        """Return the time (Unix s of Redis's clock) at which a poll that is due at ``due_s`` begins.
 
-        It is the start of a short time slot. All polls of a slot begin together, and the slots of all nodes of a
-        process are the same.
+        It is the start of a short time slot, the same for all nodes of a process. All polls of a slot begin together.
         """
         return floor((due_s - self._ahead_s) / _SLOT_S) * _SLOT_S + self._ahead_s
 
@@ -227,9 +222,9 @@ class PollScheduler:
             self._begin(self._channels[channel_id], due_s[channel_id], at_s)
 
     def _begin(self, channel: _ScheduledChannel, due_s: float, at_s: float) -> None:
-        """Begin the poll that is due at ``due_s``, at the time ``at_s`` of its slot (both fleet time, Unix s).
+        """Begin the poll that is due at ``due_s``, at the time ``at_s`` (both Unix s of Redis's clock).
 
-        Does nothing if the channel's base could not be loaded, or if its last poll is still in progress.
+        Does nothing if the version to compare with could not be loaded, or if the last poll is still in progress.
         """
         if channel.is_base_current and not channel.is_polling:
             channel.is_polling = True
@@ -284,7 +279,7 @@ class PollScheduler:
         self._queue_changed.set()
 
     async def _poll(self, state: PollState, before_s: float = inf) -> PollResult:
-        """Poll a channel, record the result, and offer the update that was detected, if any, to the channel's owner.
+        """Poll a channel, record the result, and offer detected changes to the channel's owner.
 
         The request has to begin by ``before_s`` (Unix s).
         """
@@ -302,12 +297,12 @@ class PollScheduler:
         return result
 
     def _changed_limits(self, channel_id: ChannelId, hint_s: int) -> list[LimitObserved]:
-        """Return the polling limits of a channel that a successful poll has changed, as events for its owner.
+        """Return the limits on a channel's polls that a successful poll has changed, as events for the channel's owner.
 
-        The poll ends the back-off for failures and the pause, if any. It sets the limit for hints to ``hint_s``, the
-        shortest interval in seconds between polls that the publisher's hints ask for, or 0. Limits that the owner
-        already knows are left out.
+        ``hint_s`` is the shortest interval in seconds between polls that the publisher's hints ask for, or 0. It
+        becomes the limit for hints. Limits that the owner already knows are left out.
         """
+        # The poll ends the back-off for failures and the pause, if any.
         channel, now_s = self._channels.get(channel_id), self._clock.wall_s()
         known = channel.assignment.limits if channel else None
         return [
@@ -317,7 +312,7 @@ class PollScheduler:
         ]
 
     def _record_update(self, update: DetectedUpdate, took_s: float = 0.0) -> CandidateFound:
-        """Keep an update until it has a version; return the event by which it is offered to the channel's owner.
+        """Keep detected changes until they are in a version; return the event that offers them to the channel's owner.
 
         ``took_s`` is the number of seconds that the poll took.
         """
@@ -334,10 +329,10 @@ class PollScheduler:
         await self._on_events(self._record_update(update))
 
     async def _compare_again(self, channel: _ScheduledChannel) -> None:
-        """Compare the last update that this node detected with the channel's current version.
+        """Compare the last changes that this node detected with the channel's current version.
 
-        That version has the changes that another node detected. Changes that it does not have are offered to the
-        channel's owner.
+        Another node detected the changes in that version. Changes that it does not have are offered to the channel's
+        owner.
         """
         update, state = channel.update, channel.poll_state
         if update is None or state is None or update.candidate.base_version >= state.channel.version:

@@ -1,4 +1,4 @@
-"""The state of a channel that a node keeps between polls, and how polls and new versions change this state."""
+"""The state of a channel (a feed or page) that a node keeps between polls, and how polls and new versions change it."""
 
 from collections.abc import Sequence
 
@@ -17,21 +17,22 @@ _DAY_S = 86_400
 
 
 class PollState(msgspec.Struct, gc=False):
-    """The state of a channel that a node keeps between two polls.
+    """The state of a channel (a feed or page) that a node keeps between two polls.
 
-    The next poll compares the document with the *base*: the version of ``channel`` and its baseline. ``validators``
-    make the request conditional (ETag, Last-Modified, hash of the body). They may be newer than the validators in the
-    store if later documents contained no changes. They never belong to a document whose changes have no version yet, so
-    that the next poll detects these changes again.
+    The next poll compares the document with the version of ``channel``.
 
+    - ``validators``: the ETag, the date and the body's hash for the next request. They never belong to a document whose
+      changes have no version yet, so that the next poll detects these changes again.
     - ``unversioned``: the documents, oldest first, with changes that have no version yet.
     - ``polling_hints``: the polling hints of the last document read here.
     - ``address_group``: the network of the address that answered the last poll, "" if not known.
     - ``slow``: whether the last fetch took long; ``costly``: whether the last parse took long.
     - ``deadly_sha256``: the hash of a body for which the parser was killed.
     - ``full_day``: the channel's day (:func:`channel_day`) of the last unconditional poll.
-    - ``digest``: identifies the content of the channel's version.
+    - ``digest``: the hash of the stored content of the channel's version.
     """
+
+    # The validators may be newer than those in the store if later documents contained no changes.
 
     channel: Channel
     validators: Validators
@@ -47,21 +48,23 @@ class PollState(msgspec.Struct, gc=False):
 
 
 class DetectedUpdate(msgspec.Struct, frozen=True):
-    """Documents with changes, and the candidate version with these changes that is offered to the channel's owner.
+    """Documents with changes, and the candidate for a new version that is offered to the channel's owner.
 
-    The update is kept until the owner announces a version. If that version is the candidate of another node, the
-    documents are compared with it again.
+    The update is kept until the owner announces a version.
     """
+
+    # If that version is the candidate of another node, the documents are compared with it again.
 
     documents: tuple[Document, ...]
     candidate: Candidate
 
 
 def build_poll_state(stored: ChannelState, subscribers: int, now_s: float, known: PollState | None = None) -> PollState:
-    """Return the state for polls that compare with the ``stored`` version of a channel; ``now_s`` is the Unix time.
+    """Return the state for polls that compare with the ``stored`` version of a channel.
 
-    ``known`` is the state of this node's former polls, or None. Facts in ``known`` that the store does not have, for
-    example whether the last fetch was slow, are part of the result.
+    - ``now_s`` is the Unix time.
+    - ``known`` is the state of this node's former polls, or None. What only this node knows is taken from it, for
+      example whether the last fetch was slow.
     """
     channel = msgspec.structs.replace(stored.channel, title="", link="")  # not needed for tens of thousands of channels
     if known is None:
@@ -75,8 +78,8 @@ def advance_to_version(
 ) -> PollState:
     """Return the state for polls that compare with another version of a channel.
 
-    ``channel`` is the channel at that version, whose content has the digest ``digest``. Facts that only this node knows
-    are kept, for example whether the last fetch was slow.
+    ``channel`` is the channel at that version, and ``digest`` the hash of its stored content. What only this node knows
+    is kept, for example whether the last fetch was slow.
     """
     return msgspec.structs.replace(
         state, channel=channel, validators=validators, subscribers=subscribers, digest=digest, unversioned=()
@@ -84,10 +87,9 @@ def advance_to_version(
 
 
 def is_version_of(candidate: Candidate, base: VersionBase) -> bool:
-    """Return whether ``candidate`` is the one from which the channel's owner made the version described by ``base``.
+    """Return whether the channel's owner made the version ``base`` from ``candidate``.
 
-    If so, all changes of ``candidate`` have a version. Otherwise the version has the changes that another node
-    detected.
+    If so, the version has all changes of ``candidate``. Otherwise it has the changes that another node detected.
     """
     return (candidate.delta.detected_s, candidate.validators) == (base.detected_s, base.validators)
 
@@ -95,9 +97,9 @@ def is_version_of(candidate: Candidate, base: VersionBase) -> bool:
 def channel_day(channel: Channel, now_s: float) -> int:
     """Return the number of the channel's day at ``now_s`` (Unix s), modulo 256.
 
-    The days of different channels begin at different times. Python shares integer objects below 257; larger ones would
-    take 32 bytes per channel.
+    The days of different channels begin at different times.
     """
+    # Python shares integer objects below 257; larger ones would take 32 bytes per channel.
     offset_s = int(channel.id[:4], 16) / 65_536 * _DAY_S
     return int((now_s + offset_s) // _DAY_S) % 256
 
@@ -105,9 +107,9 @@ def channel_day(channel: Channel, now_s: float) -> int:
 def documents_to_compare(state: PollState, arrived: Document | None) -> tuple[Document, ...]:
     """Return the documents that the next comparison has to read, oldest first.
 
-    These are the documents with changes that have no version yet, and ``arrived``, the new document, unless it is None.
-    The former are read again, because a short feed may have dropped entries that still need a version.
+    These are the documents with changes that have no version yet, and the new document ``arrived`` unless it is None.
     """
+    # The former are read again, because a short feed may have dropped entries that still need a version.
     return state.unversioned if arrived is None else _limit((*_others(state, (arrived,)), arrived))
 
 
@@ -131,9 +133,11 @@ def build_update(
 ) -> DetectedUpdate | None:
     """Return the update with the changes in ``findings``; None if there are no changes.
 
-    ``findings`` is the result of comparing ``documents`` with the version of ``channel``, ``validators`` are those of
-    the response, and ``now_s`` is the Unix time. A dormant channel always has an update, which brings its entries up to
-    date and is not sent to subscribers.
+    - ``findings`` is the result of comparing ``documents`` with the version of ``channel``.
+    - ``validators`` are the ETag, the date and the body's hash of the response.
+    - ``now_s`` is the Unix time.
+
+    A dormant channel (one that was not polled) always has an update. It is not sent to subscribers.
     """
     if not findings.changes and not channel.dormant:
         return None

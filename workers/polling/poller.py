@@ -1,9 +1,8 @@
 """The poller: an HTTP request within the politeness limits, parsing in a separate process, and change detection.
 
-Corona §3.3: a node that detects a change computes a delta against the version that it knows, and offers the delta to
-the channel's owner. A poll that fails changes nothing.
-
-The steps of a poll can be traced, for a user who requested the poll and waits for the result.
+A node that detects changes compares them with the version that it knows, and offers them to the channel's owner (Corona
+§3.3). A poll that fails changes nothing. The steps of a poll can be traced, for a user who requested the poll and waits
+for the result.
 """
 
 import contextlib
@@ -71,11 +70,12 @@ _MAX_MEASURED_DELAY_S = 86_400.0
 
 
 class PollOutcome(msgspec.Struct, frozen=True):
-    """The result of one poll, and the update that it detected, or None.
+    """The result of one poll, and the changes that it detected, or None.
 
-    ``permanent_url`` is the channel's new URL after a permanent redirect, else "". ``hubs`` are the WebSub hubs that
-    the document names, and ``topic`` is the URL by which hubs identify it; "" if no document was parsed. ``hint_s`` is
-    the shortest interval in seconds between polls that the publisher asks for, or 0.0.
+    - ``permanent_url`` is the channel's new URL after a permanent redirect, else "".
+    - ``hubs`` are the WebSub hubs that the document names.
+    - ``topic`` is the URL by which hubs identify the document; "" if no document was parsed.
+    - ``hint_s`` is the shortest interval in seconds between polls that the publisher asks for, or 0.0.
     """
 
     result: PollResult
@@ -105,10 +105,10 @@ class Poller:
         self._archives = FeedArchives(fetcher, politeness)
 
     async def acquire_poll(self, state: PollState) -> None:
-        """Wait until a channel may be polled, and take the request tokens for the poll.
+        """Wait until a channel may be polled, and take the permissions for the poll from its budgets.
 
-        Raises the errors of :meth:`Politeness.acquire_poll`, and :class:`RequestsPaused` in hours or on days that the
-        publisher excludes.
+        Raises the errors of :meth:`Politeness.acquire_poll`. Raises :class:`RequestsPaused` in hours or on days that
+        the publisher excludes.
         """
         paused_s = 0.0 if state.channel.private else skipped_s(state.polling_hints, self._clock.wall_s())
         if paused_s:
@@ -118,9 +118,11 @@ class Poller:
     async def poll(self, state: PollState, node: NodeId, before_s: float = inf) -> PollOutcome:
         """Poll the channel of ``state`` once for ``node``; the caller has called :meth:`acquire_poll` before.
 
-        ``state`` is updated in place, so that the next poll continues from this one. Errors of the publisher are part
-        of the outcome. Raises :class:`LimitReached` if the site's budget grants no request, or if the request cannot
-        begin by ``before_s`` (Unix s). Raises :class:`OperationalError` if, for example, the store is unavailable.
+        ``state`` is updated in place for the next poll. Errors of the publisher are part of the outcome. Raises
+
+        - :class:`LimitReached` if the site's budget grants no request, or if the request cannot begin by ``before_s``
+          (Unix s),
+        - :class:`OperationalError`, for example if the store is unavailable.
         """
         started_s = self._clock.monotonic_s()
         fetched, update, findings, status, detail = None, None, None, 0, ""
@@ -160,9 +162,9 @@ class Poller:
             raise LimitReached("This worker is overloaded: another worker's poll was due before this one could begin.")
 
     async def prepare_push(self, state: PollState, size_bytes: int) -> ConcurrencyLane:
-        """Return the lane in which documents that a hub has pushed are parsed; their total size is ``size_bytes``.
+        """Return the lane, fast or slow, in which documents that a hub has pushed are parsed.
 
-        Raises :class:`HostBlocked` if an admin has blocked the channel's host.
+        ``size_bytes`` is their total size. Raises :class:`HostBlocked` if an admin has blocked the channel's host.
         """
         self._politeness.raise_if_blocked(host_of(state.channel.url))
         lane = self._lanes.choose_for_document(state, size_bytes)
@@ -171,31 +173,31 @@ class Poller:
         return lane
 
     async def compare_pushed(self, state: PollState, pushed: Document, lane: ConcurrencyLane) -> DetectedUpdate | None:
-        """Return the update that the pushed document contains, or None if the document contains no changes.
+        """Return the changes in the document ``pushed``, which a hub has sent; None if there are no changes.
 
-        ``lane`` is the lane that :meth:`prepare_push` returned; the caller holds its parser. Raises
-        :class:`PublisherError` if the document cannot be parsed, or if parsing takes too long.
+        ``lane`` is the result of :meth:`prepare_push`; the caller holds its parser. Raises :class:`PublisherError` if
+        the document cannot be parsed, or if parsing takes too long.
         """
         documents = documents_to_compare(state, pushed)
         update, _ = await self._compare_all(state, documents, state.validators, lane)
         return update
 
     async def compare_again(self, state: PollState, update: DetectedUpdate) -> DetectedUpdate | None:
-        """Return the part of ``update`` that is not in the version of ``state``. Raises :class:`PublisherError`.
+        """Return the part of ``update`` that is not in the version of ``state``; None if there is no such part.
 
-        Returns None if that version contains the whole update. Also returns None for a page, whose document may be
-        older than its version; the next poll then detects the remaining changes.
+        For a page the result is also None. Raises :class:`PublisherError`.
         """
+        # A page's document may be older than its version; the next poll then detects the remaining changes.
         if state.channel.kind == "page":
             return None
         remaining, _ = await self._compare_all(state, update.documents, update.candidate.validators)
         return remaining
 
     def on_versioned(self, before: PollState, after: PollState, candidate: Candidate) -> None:
-        """Cache the baseline of ``candidate`` for further polls.
+        """Cache the state that further polls compare with, after the owner has made a version from ``candidate``.
 
-        This node detected the changes in ``candidate``, and the channel's owner has made a version from it. ``before``
-        is the channel's state at the previous version, and ``after`` its state at the new version.
+        This node detected the changes in ``candidate``. ``before`` is the channel's state at the previous version, and
+        ``after`` at the new version.
         """
         self._contents.on_versioned(after.channel, candidate.delta, candidate.memory, before.digest, after.digest)
 
@@ -215,9 +217,9 @@ class Poller:
     async def _compare(
         self, state: PollState, fetched: FetchResult
     ) -> tuple[DetectedUpdate | None, DetectionResult | None]:
-        """Compare the document in a response with the channel's baseline, and update ``state``.
+        """Compare the document in a response with the channel's last state, and update ``state``.
 
-        Returns the update and the findings of the parser; each is None if there is none.
+        Returns the detected changes and the findings of the parser; each is None if there is none.
         """
         state.polling_hints = with_freshness(state.polling_hints, fetched.headers, self._clock.wall_s())
         arrived = document_of(fetched) if fetched.body is not None else None
@@ -244,11 +246,12 @@ class Poller:
         validators: Validators,
         held_lane: ConcurrencyLane | None = None,
     ) -> tuple[DetectedUpdate | None, DetectionResult | None]:
-        """Compare ``documents`` with the channel's baseline, and update ``state``.
+        """Compare ``documents`` with the channel's last state, and update ``state``.
 
-        Returns the update, or None, and the findings of the parser, which are None if no document was parsed.
-        ``validators`` come from the response. ``held_lane`` is the lane whose parser the caller holds; if it is None, a
-        lane is chosen here.
+        - ``validators`` are the ETag, the date and the body's hash of the response.
+        - ``held_lane`` is the lane (fast or slow) whose parser the caller holds; if None, a lane is chosen here.
+
+        Returns the detected changes, or None, and the findings of the parser, which are None if no document was parsed.
         """
         base = state.channel
         baseline, located = await self._contents.baseline(base, state.digest)

@@ -13,9 +13,9 @@ _PARSING_HEADERS = ("content-type", "content-language")
 
 
 def conditional_validators(state: PollState, now_s: float) -> Validators:
-    """Return the validators for the next request at ``now_s`` (Unix s).
+    """Return the ETag, the date and the body's hash to use for the next request at ``now_s`` (Unix s).
 
-    Once a day they have only the hash of the body, so that a server whose own validators are wrong sends the document.
+    Once a day only the hash is returned, so that a server whose own validators are wrong sends the document.
     """
     if channel_day(state.channel, now_s) == state.full_day:
         return state.validators
@@ -25,10 +25,10 @@ def conditional_validators(state: PollState, now_s: float) -> Validators:
 async def fetch_politely(
     fetcher: Fetcher, politeness: Politeness, state: PollState, validators: Validators, within_s: float = inf
 ) -> FetchResult:
-    """Fetch a channel's document within ``within_s`` seconds; the caller has taken the tokens for the request.
+    """Fetch a channel's document within ``within_s`` seconds; the caller has taken the permissions from the budgets.
 
-    The network that responds is charged, and stored in ``state``. Pauses that an error response requests are applied.
-    Raises :class:`PublisherError`, or :class:`UserError` if a redirect is not allowed.
+    The budget of the network that responds is charged, and the network is stored in ``state``. Pauses that an error
+    response requests are applied. Raises :class:`PublisherError`, or :class:`UserError` if a redirect is not allowed.
     """
     try:
         fetched = await fetcher.fetch(
@@ -55,7 +55,8 @@ def document_of(fetched: FetchResult) -> Document:
 def must_be_public(channel: Channel) -> bool:
     """Return whether a channel must be fetched from public addresses only.
 
-    This is so if the channel exists, and its publisher's address was public when it was created. Otherwise the
-    publisher could redirect to the operator's own networks, and so expose their contents to subscribers.
+    This is so if the channel exists, and its publisher's address was public when it was created.
     """
+    # Otherwise the publisher could redirect to the operator's own networks, and so expose their contents to
+    # subscribers.
     return bool(channel.created_s) and not channel.private

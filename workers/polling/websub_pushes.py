@@ -1,8 +1,7 @@
-"""The processing of documents that hubs push (WebSub), in place of the next poll of their channel.
+"""The processing of documents that WebSub hubs push, in place of the next poll of their channel (a feed).
 
-Pushed documents wait in the store until the node that received the message processes them. They are taken from the
-store only when a slot and the parser are free. Documents that are too large, or that wait too long, are dropped, and
-the channel is polled instead.
+Pushed documents wait in the store. A node takes them from there only when a slot and the parser are free. Documents
+that are too large, or that wait too long, are dropped, and the channel is polled instead.
 """
 
 import asyncio
@@ -26,10 +25,11 @@ log = structlog.get_logger(__name__)
 
 
 class PushProcessor:
-    """Compares pushed documents with the versions of one node's channels.
+    """Compares documents that WebSub hubs have pushed with the versions of one node's channels.
 
-    ``get_state`` returns the state for a poll of a channel, or None if the channel does not exist. ``on_detected`` is
-    called with each update that a document contains, and ``poll`` polls a channel with its state.
+    - ``get_state`` returns the state for a poll of a channel, or None if the channel does not exist.
+    - ``on_detected`` is called with each update (set of changes) that a document contains.
+    - ``poll`` polls a channel with its state.
     """
 
     def __init__(
@@ -52,9 +52,9 @@ class PushProcessor:
     async def process(self, channel_id: ChannelId) -> None:
         """Compare the documents that a hub has pushed for a channel; poll the channel instead if they are too large.
 
-        Raises :class:`HostBlocked`, and drops the documents, if the channel's host is blocked. Raises
-        :class:`LimitReached` if the poll has to wait, and :class:`PublisherError` if a document cannot be parsed; in
-        these two cases the next scheduled poll detects the changes.
+        - Raises :class:`HostBlocked`, and drops the documents, if the channel's host is blocked.
+        - Raises :class:`LimitReached` if the poll has to wait, and :class:`PublisherError` if a document cannot be
+          parsed. The next scheduled poll then detects the changes.
         """
         if channel_id in self._processing:
             self._processing[channel_id] = True
@@ -96,7 +96,7 @@ class PushProcessor:
 
 @contextlib.asynccontextmanager
 async def _hold_slot(state: PollState, lane: ConcurrencyLane) -> AsyncIterator[None]:
-    """Hold a slot and the parser of ``lane`` for a channel's publisher inside this context.
+    """Hold a slot and the parser of ``lane`` (the fast or the slow set of slots) for a channel inside this context.
 
     Raises :class:`LimitReached` if the slot or the parser is not free within ``_SLOT_TIMEOUT_S`` seconds.
     """

@@ -1,9 +1,8 @@
-"""The WebSub subscriber (W3C) of a node's channels.
+"""The WebSub subscriber (W3C) of a node's channels. It asks the hubs that feeds name to push changes.
 
-A feed can name hubs. A subscriber asks a hub to push the changes of the feed.
-
-The next request to a hub and its time follow from the store alone (:mod:`service.feeds.websub_protocol`), so a node may
-die at any moment and another node continues. Hubs only reduce detection delays: a channel is polled in any case.
+The store alone determines the next request to a hub and its time (:mod:`service.feeds.websub_protocol`). A node may
+therefore die at any moment, and another one continues. Hubs only reduce detection delays: a channel is polled in any
+case.
 """
 
 import asyncio
@@ -57,10 +56,9 @@ class HubSubscriber:
         self._slots = asyncio.Semaphore(_MAX_CONCURRENT)
 
     async def on_hubs_found(self, channel_id: ChannelId, hubs: Sequence[str], topic: str) -> None:
-        """Store the hubs that a channel's document names, and send the request that is due to a hub, if any.
+        """Store the WebSub hubs that a channel's document names, and send the request that is due to a hub, if any.
 
-        ``topic`` is the document's own URL as the document states it. A request that fails is repeated by
-        :meth:`renew`.
+        ``topic`` is the document's own URL as the document states it. :meth:`renew` repeats a request that fails.
         """
         if not self._public_url:
             return
@@ -88,10 +86,8 @@ class HubSubscriber:
         await asyncio.gather(*(self._request_one_site(group[:_MAX_PER_SITE]) for group in by_site.values()))
 
     async def _load_due(self, ring: RingView, node_id: NodeId) -> list[tuple[ChannelId, HubState]]:
-        """Return the channels of this node with a request that is due to a hub, and their subscription states.
-
-        Channels without a hub are removed from the list of channels with hubs.
-        """
+        """Return the channels of this node for which a request to a hub is due, and their subscription states."""
+        # Channels without a hub are removed from the list of channels with hubs.
         websub, now_s = self._store.websub, self._clock.wall_s()
         registered = await websub.ids_in_buckets(owned_prefixes(ring, node_id))
         owned = [channel_id for channel_id in registered if ring.is_among_nearest(channel_id, node_id, 1)]
@@ -156,10 +152,10 @@ class HubSubscriber:
 
 
 def hubs_of(fetched: FetchResult, findings: DetectionResult) -> tuple[tuple[str, ...], str]:
-    """Return the WebSub hubs that a response names, and its topic, by which hubs identify the document.
+    """Return the WebSub hubs that a response names, and the topic: the URL by which hubs identify the document.
 
-    ``findings`` are the parser's results for the document in ``fetched``. Links in HTTP headers take precedence over
-    links in the document (WebSub §4). Without a stated topic, the topic is the URL of the response.
+    ``findings`` are the parser's results for ``fetched``. Links in HTTP headers take precedence over links in the
+    document (WebSub §4). Without a stated topic, the topic is the URL of the response.
     """
     return fetched.links.hubs or findings.hubs, fetched.links.topic or findings.topic or fetched.url
 

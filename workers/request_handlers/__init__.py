@@ -1,10 +1,7 @@
-"""Requests that bots and the console send to workers.
+"""Requests that bots and the console send to workers, for example to poll a channel (a feed or page) at once.
 
-Examples are to probe a URL (to fetch a URL that is not polled yet), to poll a channel at once, or to explain how often
-a channel is polled.
-
-- ``request_dispatcher``: dispatches each request to its handler, and sends the reply
-- ``new_url_resolver``: a URL that a user enters: the feed there, the feeds to which a page links, or the page itself
-- ``channel_creation``: creates channels, and wakes up dormant ones
+- ``request_dispatcher``: passes each request to its handler, and sends the reply
+- ``new_url_resolver``: finds the feed or page that a user means by a URL
+- ``channel_creation``: creates channels, and wakes up those that are not polled any more
 - ``prober``: requests to URLs that are not polled yet, while a user waits
 """

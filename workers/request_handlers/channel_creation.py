@@ -1,6 +1,6 @@
-"""The creation of channels, and the awakening of dormant ones, from the first document at their URL.
+"""The creation of channels (feeds and pages), and the awakening of dormant ones, which are not polled any more.
 
-The entries of this first document are known from then on: subscribers are notified of later entries only.
+The entries in the first document at the URL count as known: subscribers are notified of later entries only.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from workers.polling.websub_subscriber import hubs_of
 
 
 class ChannelCreator:
-    """Creates channels and wakes them up, on behalf of the node that received the request of a user."""
+    """Creates channels, and wakes up dormant ones, which are not polled, after a user's request."""
 
     def __init__(self, store: Store, node: Node) -> None:
         self._store = store
@@ -32,10 +32,10 @@ class ChannelCreator:
     async def create_or_wake(
         self, channel: Channel, fetched: FetchResult, findings: DetectionResult, *, exists: bool
     ) -> None:
-        """Create the channel or wake it up, and subscribe to it at WebSub hubs.
+        """Create the channel, or poll it again if it is dormant, and subscribe to it at WebSub hubs.
 
-        ``exists`` states whether the channel exists. ``fetched`` is the response at its URL, and ``findings`` are the
-        parser's results.
+        - ``fetched`` is the response at its URL, and ``findings`` are the parser's results.
+        - ``exists`` states whether the channel exists.
         """
         if exists:
             await self._wake(channel, fetched, findings)
@@ -53,7 +53,7 @@ class ChannelCreator:
         self._node.contents.put(channel.id, digest_of(first.content), first.content)
 
     async def _restart(self, channel: Channel, fetched: FetchResult, findings: DetectionResult) -> None:
-        """Poll a channel again that is dormant, or that had moved to another URL.
+        """Poll a channel again that is dormant (not polled), or that had moved to another URL.
 
         ``fetched`` is the response at its URL, and ``findings`` are the parser's results for the document. The entries
         in this document count as known.
@@ -67,7 +67,7 @@ class ChannelCreator:
         await channels.finish_joining(channel.id, channel.id)
 
     async def _wake(self, channel: Channel, fetched: FetchResult, findings: DetectionResult) -> None:
-        """Wake up a dormant channel without notifying subscribers of the entries that appeared while it was dormant.
+        """Poll a dormant channel again, without notifying subscribers of the entries that appeared in the meantime.
 
         ``fetched`` is the response at its URL, and ``findings`` are the parser's results.
         """

@@ -46,11 +46,12 @@ _CACHE_TTL_S: Final = 600.0
 
 
 class ResolvedUrl(msgspec.Struct, frozen=True):
-    """The channel at a URL.
+    """The channel (feed or page) at a URL.
 
-    ``fetched`` is the response of the publisher without the body, and ``findings`` are the parser's results; both are
-    None if the channel is polled already. ``exists`` states that the channel exists, though it may be dormant.
-    ``discovered`` states that the feed was found through another URL.
+    - ``fetched`` is the publisher's response without the body, and ``findings`` are the parser's results. Both are None
+      if the channel is polled already.
+    - ``exists`` states that the channel exists, though it may be dormant (not polled).
+    - ``discovered`` states that the feed was found through another URL.
     """
 
     channel: Channel
@@ -65,10 +66,8 @@ ResolutionCache = TTLCache[tuple[str, bool], ResolvedUrl]
 
 
 def create_resolution_cache() -> ResolutionCache:
-    """Return an empty cache of resolved URLs.
-
-    It saves requests if a URL is first previewed, and shortly afterwards probed again to create its channel.
-    """
+    """Return an empty cache of resolved URLs."""
+    # It saves requests if a URL is first previewed, and shortly afterwards probed again to create its channel.
     return TTLCache(_MAX_CACHED, _CACHE_TTL_S)
 
 
@@ -100,9 +99,9 @@ class NewUrlResolver:
     async def probe(self, request: ProbeRequest) -> ProbeReply:
         """Return the channel at the URL in ``request``: a feed, or with ``request.as_page`` the page itself.
 
-        If no single feed is found, the reply offers several feeds or the page instead. With ``request.keep``, the
-        channel is created if necessary and polled from then on. Otherwise no channel is created or woken up, and the
-        result is cached, so that a repeated request with ``keep`` can use it.
+        - If no single feed is found, the reply offers several feeds or the page instead.
+        - With ``request.keep``, the channel is created if necessary and polled from then on.
+        - Without it, no channel is created. The result is cached for a repeated request with ``keep``.
 
         Raises errors with a text for the user.
         """
@@ -210,7 +209,7 @@ class NewUrlResolver:
     async def _find_tls_variant(self, plain: Channel, findings: DetectionResult) -> ResolvedUrl | None:
         """Return the channel at the https URL if it has the same feed as ``plain``, the channel at the http URL.
 
-        Otherwise return None. ``findings`` are the parser's results for the http URL.
+        Returns None otherwise. ``findings`` are the parser's results for the http URL.
         """
         url = https_variant(plain.url)
         if not url:
@@ -230,11 +229,11 @@ class NewUrlResolver:
         return None
 
     async def _resolve_page(self, url: str, *, afresh: bool) -> ResolvedUrl:
-        """Return the channel that watches the page at ``url``.
+        """Return the channel that watches the page at ``url``. A page without a channel is fetched twice.
 
-        A page without a channel is fetched twice, to learn which lines change by themselves (clocks, ads). If
-        ``afresh``, an existing channel is used only if it is active and has exactly this URL.
+        With ``afresh``, an existing channel is used only if it is active and has exactly this URL.
         """
+        # The second fetch shows which lines change by themselves (clocks, ads).
         state, baseline = await self._load(url)
         if state is not None and not state.channel.dormant and (state.channel.url == url or not afresh):
             return ResolvedUrl(state.channel)
@@ -255,9 +254,10 @@ class NewUrlResolver:
         return _resolved(channel, fetched, findings, state)
 
     async def _parse(self, arrived: Document, channel: Channel, baseline: bytes) -> tuple[Channel, DetectionResult]:
-        """Return the channel of a fetched document, and the changes that the parser finds compared with ``baseline``.
+        """Return the channel of a fetched document, and the changes in it.
 
-        If a page without subscribers has become a feed, the returned channel is a feed.
+        ``baseline`` is the state with which the document is compared. If a page without subscribers has become a feed,
+        the returned channel is a feed.
         """
         if channel.kind == "page" and not arrived.is_page and not await self._store.subscriptions.count(channel.id):
             feed = msgspec.structs.replace(channel, kind="feed")
@@ -280,10 +280,9 @@ class NewUrlResolver:
         return fetched
 
     async def _load(self, url: str) -> tuple[ChannelState | None, bytes]:
-        """Return the stored state of the channel at ``url``, and its baseline, by which changes are detected.
+        """Return the stored state of the channel at ``url``, and the encoded state by which its changes are detected.
 
-        If the channel has moved, the state and the baseline of the new channel are returned. The state is None if there
-        is no channel.
+        If the channel has moved, both are those of the new channel. If there is no channel, the first is None.
         """
         channel = await self._store.channels.resolve(channel_id(url))
         if channel is None:

@@ -19,9 +19,10 @@ from workers.polling.publisher_requests import fetch_politely
 class Prober:
     """Fetches and parses documents of channels that are not polled yet, within the politeness limits.
 
-    ``lanes`` limit the number of concurrent probes; they are separate from the limits on polls, so that users do not
-    wait for polls.
+    ``lanes`` limit the number of concurrent requests.
     """
+
+    # They are separate from the limits on polls, so that users do not wait for polls.
 
     def __init__(self, fetcher: Fetcher, politeness: Politeness, lanes: ConcurrencyLanes, clock: Clock) -> None:
         self._fetcher = fetcher
@@ -61,10 +62,13 @@ class Prober:
     async def detect_changes(
         self, channel: Channel, documents: tuple[Document, ...], baseline: bytes, *, address: str, timeout_s: float
     ) -> DetectionResult:
-        """Return the changes in ``documents`` of a channel since ``baseline``; b"" means that there is no baseline.
+        """Return the changes in ``documents`` of a channel, compared with ``baseline``.
 
-        ``address`` is the IP address that sent the documents. Raises the errors of :meth:`ParserClient.detect_changes`,
-        for example if parsing takes longer than ``timeout_s`` seconds.
+        - ``baseline`` is the encoded state by which changes are detected; b"" means that there is none.
+        - ``address`` is the IP address that sent the documents.
+        - Parsing may take ``timeout_s`` seconds.
+
+        Raises the errors of :meth:`ParserClient.detect_changes`.
         """
         job = DetectChanges(documents, baseline, channel.url, channel.kind, self._clock.wall_s())
         state = PollState(channel, Validators(), 0, address_group=public_address_group(address))

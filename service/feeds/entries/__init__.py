@@ -1,1 +1,1 @@
-"""Entries of a feed: their identity, the detection of new and edited ones, and the parts of a version."""
+"""Entries of a feed: which are the same, which are new or edited, and their division into news and edits."""

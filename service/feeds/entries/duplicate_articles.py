@@ -1,13 +1,11 @@
-"""Article hashes, by which the same article is found in several channels of a user and delivered once.
+"""Article hashes: the same article in several feeds of a user is recognised by them and delivered once.
 
-Entries are the same article if they share an article hash. Each article hash covers two fields, because losing an entry
-is worse than repeating one: comments on an article, podcast episodes, posts in a thread and changelog entries share a
-link, a title or a text without being the same. A link to a site's front page and a short text ("Read more on our site")
-are not distinctive enough to be hashed.
+Two entries are the same article if they share an article hash. Each article hash covers two fields, for example link
+and title. One field is not enough: podcast episodes or comments may share a link without being the same, and losing an
+entry is worse than repeating one. Links to a site's front page and short texts are not hashed.
 
-Article hashes are computed for each version of a channel (the set of changes that one poll has found). When the outbox,
-the queue of undelivered notifications, hands a version over for delivery, it leaves out the articles that the user has
-received from another channel.
+Article hashes are computed for each version, the set of changes that one poll has found. On delivery, articles that the
+user has received from another feed are left out.
 """
 
 import hashlib
@@ -29,7 +27,7 @@ _MIN_DISTINCTIVE_CHARS = 100
 
 
 def hash_version(delta: Delta) -> VersionParts:
-    """Return the article hashes of the new entries and of the edited entries in ``delta``, the changes of a version."""
+    """Return the article hashes of the new and the edited entries in ``delta``, the changes that one poll has found."""
     if delta.notice is not None or any(change.line for change in delta.changes):
         return VersionParts(news=())
     changes = list(enumerate(delta.changes))

@@ -1,9 +1,8 @@
-"""The decision which edits of known entries are reported.
+"""The decision which edits of entries are reported: those that a person has probably made.
 
-An edit is reported if a person has probably made it. Texts that change by themselves (relative dates, advertisements,
-counters, a new template) would otherwise flood subscribers with corrections. Therefore at most three edits are reported
-per entry. If many entries change at once or often, no edits of the channel are reported for 30 days (the *quiet
-period*). Edits of titles and of texts are judged separately.
+Some texts change by themselves, such as relative dates, counters and advertisements. Reporting them would flood
+subscribers. Therefore at most three edits are reported per entry. If many entries change at once or often, no edits of
+the feed are reported for 30 days, the *quiet period*. Titles and texts are judged separately.
 """
 
 from collections.abc import Sequence
@@ -19,10 +18,11 @@ _MIN_EVIDENCE = 3
 
 
 class EditDecision(NamedTuple):
-    """The decision which edits of a document's known entries are reported; sequences are in document order.
+    """The decision which edits of a document's entries are reported.
 
-    ``is_reported`` states for each entry whether its edit is reported. ``edit_counts`` has the number of edits of each
-    entry so far. Until the end of the day ``quiet_until`` (days since 1970) no edits are reported.
+    - ``is_reported`` states for each entry, in document order, whether its edit is reported.
+    - ``edit_counts`` has the number of edits of each entry so far, in the same order.
+    - ``quiet_until`` is a day (days since 1970). Until its end no edits are reported.
     """
 
     is_reported: Sequence[bool]
@@ -33,20 +33,17 @@ class EditDecision(NamedTuple):
 def select_edits(
     is_edited: Sequence[bool], counts_before: Sequence[int], last_seen_days: Sequence[int], quiet_until: int, today: int
 ) -> EditDecision:
-    """Decide which edits of a document's known entries are reported.
+    """Decide which edits of a document's entries are reported. Days are counted from 1970.
 
-    Days are numbers of days since 1970.
-
-    - ``is_edited`` states for each known entry of the document whether it differs from the previous version.
-    - ``counts_before`` are the edit counts of these entries, followed by the edit counts of recent entries that the
-      document no longer lists.
+    - ``is_edited`` states for each known entry of the document whether it has changed since the last poll.
+    - ``counts_before`` are the numbers of edits of these entries so far. Those of recent entries that the document no
+      longer lists follow at the end.
     - ``last_seen_days`` has, for each count, the day on which the entry was last seen.
-    - ``quiet_until`` is the last day of the quiet period that the previous decision returned. No edits are reported in
-      a quiet period.
+    - ``quiet_until`` is the last day of the quiet period, in which no edits are reported. The previous decision
+      returned it.
     - ``today`` is the current day.
-
-    After the end of a quiet period, the counts of entries that were last seen before its end restart at zero.
     """
+    # After the end of a quiet period, the counts of entries that were last seen before its end restart at zero.
     pairs = zip(counts_before, last_seen_days, strict=True)
     before = [0 if day <= quiet_until < today else count for count, day in pairs]
     listed, unlisted = before[: len(is_edited)], before[len(is_edited) :]
@@ -65,7 +62,8 @@ def select_edits(
 def _is_automatic(is_edited: Sequence[bool], counts: Sequence[int]) -> bool:
     """Return whether software has probably made the edits, because many entries change at once or have changed often.
 
-    ``counts`` are the edit counts of the entries, and of recent entries that are no longer listed.
+    - ``is_edited`` states for each entry of the document whether it has changed.
+    - ``counts`` are the numbers of edits of these entries, and of recent entries that are no longer listed.
     """
     edited, ever_edited = sum(is_edited), len(counts) - counts.count(0)
     return (

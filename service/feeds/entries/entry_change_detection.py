@@ -1,16 +1,14 @@
-"""Detection of new and edited entries of a feed, and the state that it needs.
+"""Detection of the new and edited entries of a feed.
 
-:func:`detect_entry_changes` compares a document, which is the content of a feed at one poll, with the
-:class:`FeedState` of its channel. ``entry_identity`` finds the known entry for each listed entry, and
-``edit_suppression`` selects the edits that are reported.
+:func:`detect_entry_changes` compares a document (the feed's content at one poll) with the :class:`FeedState` of the
+feed, which remembers known entries. ``entry_identity`` finds the known entry of each listed entry. ``edit_suppression``
+selects the edits that are reported.
 
-- The state remembers entries that are no longer listed. It keeps at least the max(4 n, 500) entries that were seen most
-  recently, where n is the number of entries in the largest document so far. Beyond these it keeps entries seen within
-  90 days, up to 2,000 entries in all. No entry is dropped merely because it is not listed: a feed may become empty and
-  recover.
-- If a channel that was empty so far lists many entries, the feed was probably broken before, and most entries are not
-  new. Entries dated before the first poll are not reported, and of the entries without a date only the first 3 are
-  reported. To report all would flood subscribers; to report none would hide the first entry of a new blog.
+- Known entries are remembered after the feed drops them, because a feed may become empty and recover.
+- At least the max(4 n, 500) entries seen last are kept, where n is the size of the largest document so far.
+- Beyond these, entries seen within 90 days are kept, up to 2,000 in all.
+- If a feed was empty so far and then lists many entries, most are not new. Only entries dated after the first poll are
+  reported, and the first 3 without a date.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -48,21 +46,21 @@ _DAY_S = 86_400
 
 
 class FeedState(msgspec.Struct, frozen=True, array_like=True, tag="feed"):
-    """The state by which changes to a feed are detected; it is stored with the channel and has at most 66 KiB.
+    """The state by which changes to a feed are detected. It is stored with the channel and has at most 66 KiB.
 
     - ``first_poll_s`` is the Unix time of the first poll.
-    - ``rows`` are the known entries (see ``known_entries``). The last rows are the entries of the previous document.
-    - ``fingerprints`` has for each of these last rows, in order, one hash of all fields of the entry.
-    - ``element_hashes`` has for each of these last rows, in order, one hash of the entry's XML; zero if the entry has
-      no XML element. It is empty if the XML was not hashed.
+    - ``rows`` is a table with one row of bytes per known entry. The last rows are the entries of the previous document.
+    - ``fingerprints`` has one hash of all fields for each entry of the previous document, in the order of the rows.
+    - ``element_hashes`` has one hash of the XML for each of these entries, or zero if there is no XML element. It is
+      empty if the XML was not hashed.
     - ``excluded`` are the fingerprints of the previous document's duplicates and empty entries, which have no row.
-    - ``site`` is the :func:`site_hash` of the URLs of the channel and its site.
+    - ``site`` is the :func:`site_hash` of the URLs of the feed and its site.
     - ``largest_document`` is the number of entries in the largest document so far.
     - ``are_ids_unstable`` states that the publisher generates new ids at each request.
-    - No edits of titles are reported until the end of the day ``titles_quiet_until`` (days since 1970), and no edits of
-      texts until the end of the day ``texts_quiet_until``.
+    - ``titles_quiet_until`` and ``texts_quiet_until`` are days (since 1970). Until their end, no edits of titles or of
+      texts are reported.
 
-    Raises ValueError (:class:`msgspec.DecodeError` while decoding) for lengths that do not fit together.
+    Raises ValueError if lengths do not fit together, and :class:`msgspec.DecodeError` for this while decoding.
     """
 
     first_poll_s: float
@@ -84,9 +82,9 @@ class FeedState(msgspec.Struct, frozen=True, array_like=True, tag="feed"):
             raise ValueError("these are not a channel's rows and fingerprints")
 
     def previous_rows(self) -> dict[bytes, int]:
-        """Return the row offset of each entry of the previous document, by the entry's fingerprint.
+        """Return the position of each entry of the previous document in the table ``rows``, in bytes.
 
-        An offset is the position in ``rows`` in bytes. A fingerprint is one hash of all fields of an entry.
+        The result maps an entry's fingerprint, one hash of all its fields, to the position.
         """
         fingerprints = _split(self.fingerprints)
         offsets = range(len(self.rows) - len(fingerprints) * ROW_BYTES, len(self.rows), ROW_BYTES)
@@ -101,11 +99,12 @@ class FeedState(msgspec.Struct, frozen=True, array_like=True, tag="feed"):
 
 
 class EntryChanges(msgspec.Struct, frozen=True):
-    """The ``new`` and the ``edited`` entries of a document, oldest first, and the state to store.
+    """The changes of a feed's document, and the state to store.
 
-    ``latest`` has up to 10 entries, newest first; it is empty except at the first poll. ``gap`` states that no entry of
-    the document is known although the channel has known entries. In this case entries were probably missed between two
-    polls. They may be in an older document to which the feed links, such as its archive (RFC 5005).
+    - ``new`` and ``edited`` are the new and the edited entries, oldest first.
+    - ``latest`` has up to 10 entries, newest first, at the first poll. Later it is empty.
+    - ``gap`` states that no entry of the document is known, although the feed has known entries. Entries were then
+      probably missed. An older document, such as the feed's archive (RFC 5005), may have them.
     """
 
     state: FeedState
@@ -118,8 +117,8 @@ class EntryChanges(msgspec.Struct, frozen=True):
 def detect_entry_changes(state: FeedState | None, feed: ParsedFeed, *, url: str, now_s: float) -> EntryChanges:
     """Return the new and edited entries of ``feed``, the current document of the channel ``url``.
 
-    ``state`` is the result of the previous call, or None at the first poll: then all entries are recorded and none is
-    new. ``now_s`` is the Unix time; entries dated more than a day later count as undated.
+    - ``state`` is the one that the previous call returned; None at the first poll. At the first poll no entry is new.
+    - ``now_s`` is the Unix time. Entries dated more than a day later count as undated.
     """
     before = state or FeedState(now_s)
     today = int(now_s // _DAY_S)
@@ -180,10 +179,12 @@ def _split(hashes: bytes) -> list[bytes]:
 def _select_edits(
     before: FeedState, known: Mapping[int, DocumentEntry], candidates: CandidateRows, *, today: int
 ) -> tuple[EditDecision, EditDecision]:
-    """Return two decisions about edits: the first for titles, the second for texts.
+    """Return the decisions about edits of titles and about edits of texts, in this order.
 
-    ``known`` maps row offsets to the document's entries that were known before. ``candidates`` has the hashes of these
-    entries in the previous document. ``today`` is the number of days since 1970.
+    - ``before`` is the state after the previous poll.
+    - ``known`` has the document's entries that were known before, by their positions in the table of known entries.
+    - ``candidates`` has the hashes of these entries in the previous document.
+    - ``today`` is the number of days since 1970.
     """
     pairs = [(item.hashes, candidates.hashes[offset]) if item.hashes else None for offset, item in known.items()]
     # Entries that are no longer listed show the edit rate, which matters only if an entry may have changed.
@@ -203,11 +204,14 @@ def _select_edits(
 def _update_rows(
     rows: bytes, items: Sequence[DocumentEntry], last_seen: Mapping[int, LastSeen], *, today: int
 ) -> bytes:
-    """Return the rows of known entries after a document with the entries ``items``.
+    """Return the table of known entries after a document with the entries ``items``.
 
-    The rows of these entries are moved or added to the end, in reverse order of the document. ``last_seen`` maps the
-    row offset of each entry that was known before to the day and the edit counts to store. ``today`` is the number of
-    days since 1970.
+    The rows of these entries are moved or added to the end, in reverse order of the document.
+
+    - ``rows`` is the table before, with one row of bytes per entry.
+    - ``last_seen`` maps the row's position of each entry that was known before to the day and the numbers of edits to
+      store.
+    - ``today`` is the number of days since 1970.
     """
     listed = []
     for item in reversed(items):
@@ -222,9 +226,9 @@ def _update_rows(
 def _newest_first(items: Sequence[DocumentEntry], *, now_s: float) -> list[DocumentEntry]:
     """Return the entries with the newest first if all have a valid date; otherwise in document order.
 
-    Entries of the same date keep the document order, because most publishers list the newest entry first. Dates more
-    than a day after ``now_s`` (Unix s) are not valid.
+    ``now_s`` is the Unix time. Dates more than a day later are not valid.
     """
+    # Entries of the same date keep the document order, because most publishers list the newest entry first.
     dates = [_published_s(item.entry, now_s=now_s) for item in items]
     if None in dates:
         return list(items)
@@ -234,8 +238,8 @@ def _newest_first(items: Sequence[DocumentEntry], *, now_s: float) -> list[Docum
 def _published_since(first_poll_s: float, items: Sequence[DocumentEntry], *, now_s: float) -> list[DocumentEntry]:
     """Return the entries published since the first poll, and at most 3 entries without a date.
 
-    The dates of entries may be up to a day before the first poll, because clocks differ. ``first_poll_s`` and ``now_s``
-    are Unix times.
+    ``first_poll_s`` and ``now_s`` are Unix times. Dates up to a day before the first poll count too, because clocks
+    differ.
     """
     dates = [_published_s(item.entry, now_s=now_s) for item in items]
     undated = [index for index, date in enumerate(dates) if date is None][:UNDATED_AT_START]

@@ -1,11 +1,11 @@
-"""Short hashes of an entry's fields, by which an entry is recognised and edits of it are detected.
+"""Short hashes of an entry's fields. By them an entry is recognised, and edits of it are detected.
 
-A hash has 40 bits: among 2,000 known entries, a new entry is mistaken for a known entry with a probability of 2 in
-10⁹. Hashes ignore changes without a meaning: white space, markup (image signatures, tracking links), character
-references, letter case of titles, the scheme and ``www.`` of URLs, and tracking parameters.
+A hash has 40 bits: among 2,000 known entries, a new one is mistaken for a known one with a probability of 2 in 10⁹.
+Hashes ignore changes without a meaning: white space, markup, character references, letter case of titles, the scheme
+and ``www.`` of URLs, and tracking parameters.
 
-The *gist* hash is compared to detect edits, but never identifies an entry. It additionally ignores numbers, URLs, words
-that contain a digit (counters, clocks, nonces), punctuation and letter case.
+The *gist* of a text is its letters without numbers, URLs, words that contain a digit, punctuation and letter case. Its
+hash is compared to detect edits, but never identifies an entry.
 """
 
 import hashlib
@@ -45,12 +45,15 @@ CandidateKey = tuple[bytes, ...]
 
 
 class EntryHashes(msgspec.Struct, frozen=True, array_like=True):
-    """The hashes of an entry's fields; the hash of a field that the entry does not have is all zeros.
+    """The hashes of an entry's fields. A hash of zeros means that the entry does not have the field.
 
-    ``target`` is the hash of the link, or of the enclosure if there is no link. ``body`` is the hash of the content, or
-    of the title if there is no content. ``title_date`` is one hash of the title and the date. ``gist`` is the hash by
-    which edits of the text are detected. The last bit of ``title`` and of ``gist`` is set if the text is complete: it
-    is not missing and does not end in an ellipsis.
+    - ``target`` is the hash of the link, or of the enclosure if there is no link.
+    - ``body`` is the hash of the content, or of the title if there is no content.
+    - ``title_date`` is one hash of the title and the date.
+    - ``gist`` is a hash of the text that ignores numbers, URLs, punctuation and letter case. It shows edits.
+
+    The last bit of ``title`` and of ``gist`` states that the text is complete: it exists and does not end in an
+    ellipsis.
     """
 
     id: bytes
@@ -62,18 +65,18 @@ class EntryHashes(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def is_empty(self) -> bool:
-        """Whether the entry has neither id, target, content nor title."""
+        """Whether the entry has no id, no link or enclosure, no content and no title."""
         return self.id == self.target == self.body == NO_HASH
 
     def lookup_hashes(self) -> set[bytes]:
-        """Return the hashes by which the entry is searched for in the table of known entries.
+        """Return the hashes by which the entry is searched for among the known entries.
 
         A known entry can only be the same entry if it has at least one of these hashes.
         """
         return {self.id, self.target, self.body, self.title_date} - {NO_HASH}
 
     def contradicts(self, other: Self) -> bool:
-        """Return whether both entries have a target, and their targets, titles and bodies all differ.
+        """Return whether both entries have a link or enclosure, and this, the title and the content all differ.
 
         Such entries are different even if they have the same id.
         """
@@ -90,19 +93,17 @@ class EntryHashes(msgspec.Struct, frozen=True, array_like=True):
     def candidate_keys(self, *, with_ids: bool) -> tuple[CandidateKey, ...]:
         """Return the keys that may identify the entry, at least one, the most trustworthy first.
 
-        They are made of the entry's id if it has one, else of its target, else of its text and date. ``with_ids``
-        states whether ids can identify entries of this channel; if not, the id is ignored.
+        They are made of the entry's id. Without an id they are made of its link or enclosure, and without that of its
+        text and date. ``with_ids`` states whether ids identify entries of this feed; if not, the id is ignored.
         """
         if self.has_only_text(with_ids=with_ids):
             return self.text_keys()
         return self._id_keys() if with_ids and self.id != NO_HASH else self._target_keys()
 
     def all_candidate_keys(self) -> tuple[CandidateKey, ...]:
-        """Return the keys made of the entry's id, those made of its target, and those made of its text and date.
-
-        Known entries are found by all of these keys, because the entry in the new document may lack the id or the
-        target.
-        """
+        """Return all keys that may identify the entry: of its id, its link or enclosure, and its text and date."""
+        # Known entries are found by all of these keys, because the entry in the new document may lack the id or the
+        # target.
         ids = self._id_keys() if self.id != NO_HASH else ()
         targets = self._target_keys() if self.target != NO_HASH else ()
         return ids + targets + self.text_keys()
@@ -122,22 +123,23 @@ class EntryHashes(msgspec.Struct, frozen=True, array_like=True):
 
 
 def own_urls(url: str, link: str) -> list[str]:
-    """Return the normalized addresses of the channel (``url``) and its site (``link``).
+    """Return the normalized addresses of the feed (``url``) and its site (``link``).
 
-    An entry's link to one of these addresses is ignored, because it does not lead to the entry.
+    A link of an entry to one of these is ignored, because it does not lead to the entry.
     """
     return sorted({normalize_link(url), normalize_link(link)})
 
 
 def site_hash(url: str, link: str) -> bytes:
-    """Return one hash of the channel's ``url`` and its site's ``link``, which determine :func:`own_urls`."""
+    """Return one hash of a feed's ``url`` and of its site's ``link``."""
+    # Both determine :func:`own_urls`.
     return _hash(f"{url}\0{link}")
 
 
 def fingerprint(entry: ParsedEntry, *, homes: Sequence[str]) -> bytes:
     """Return one hash of all fields that :func:`hash_entry` reads of an entry.
 
-    Entries with the same fingerprint have the same :class:`EntryHashes`. ``homes`` are the addresses of the channel and
+    Entries with the same fingerprint have the same :class:`EntryHashes`. ``homes`` are the addresses of the feed and
     its site (:func:`own_urls`).
     """
     read = (*homes, entry.id, entry.link, entry.enclosure, entry.title, _text(entry), str(_date_s(entry)))
@@ -147,7 +149,7 @@ def fingerprint(entry: ParsedEntry, *, homes: Sequence[str]) -> bytes:
 def hash_entry(entry: ParsedEntry, *, homes: Collection[str]) -> EntryHashes:
     """Return the hashes of the entry's fields.
 
-    ``homes`` are the addresses of the channel and its site (:func:`own_urls`); a link to one of them is ignored.
+    ``homes`` are the addresses of the feed and its site (:func:`own_urls`). A link to one of them is ignored.
     """
     target = next((at for at in map(normalize_link, (entry.link, entry.enclosure)) if at and at not in homes), "")
     title = " ".join(entry.title.split()).casefold()
@@ -164,11 +166,11 @@ def hash_entry(entry: ParsedEntry, *, homes: Collection[str]) -> EntryHashes:
 
 
 def is_edited(one: bytes, other: bytes) -> bool:
-    """Return whether two hashes of a text show that the text was edited.
+    """Return whether two hashes of a text show that the text was edited: both texts are complete and differ.
 
-    ``one`` and ``other`` are both title hashes or both gist hashes. The result is True if both texts are complete and
-    differ. A missing or truncated text never shows an edit, because publishers change the length of excerpts.
+    ``one`` and ``other`` are both title hashes or both gist hashes of :class:`EntryHashes`.
     """
+    # A missing or truncated text never shows an edit, because publishers change the length of excerpts.
     return one != other and bool(one[-1] & other[-1] & 1)
 
 
@@ -189,17 +191,15 @@ def _date_s(entry: ParsedEntry) -> float | None:
 
 
 def _gist(body: str) -> str:
-    """Return the letters of ``body`` without URLs and without ASCII words that contain a digit.
-
-    The result is in reverse order, because it is only hashed, and reversing it again would take time.
-    """
+    """Return the letters of ``body`` in reverse order, without URLs and without ASCII words that contain a digit."""
+    # The order does not matter, because the result is only hashed; reversing it again would take time.
     without_ends = _FROM_DIGIT.sub("\0", _URL.sub(" ", body.casefold()))
     words = _BACK_FROM_DIGIT.sub(" ", without_ends[::-1])
     return "".join(_PUNCTUATION.sub("", words).split())
 
 
 def _with_completeness(digest: bytes, text: str) -> bytes:
-    """Return ``digest`` with a last bit that states whether ``text`` is complete.
+    """Return the hash ``digest`` of a text with a last bit that states whether ``text`` is complete.
 
     A text is complete if it is not empty and does not end in an ellipsis.
     """

@@ -1,16 +1,20 @@
-"""The matching of a document's entries with the entries known of the channel, which decides which entries are new.
+"""Matching of a document's entries with the known entries of the feed. Entries without a match are new.
 
-Most entries are exactly as in the channel's previous document; they are matched by their *fingerprint*, one hash of all
-fields that are read of an entry. The others are matched by *candidate keys*: a candidate key is one hash of an entry
-(of its id, target or text), or a pair of hashes, that may identify the entry. The candidate keys of an entry are tried
-from the most to the least trustworthy. The first one that no other entry of the document has, and at most one known
-entry has, is the *key* of the entry. The entry is new if no known entry has its key.
+1. Most entries are unchanged since the previous document. They are matched by their *fingerprint*, one hash of all
+   fields.
+2. The others are matched by *candidate keys*. A candidate key is one hash, or a pair of hashes, that may identify an
+   entry: of its id, target (link or enclosure) or text.
+3. The candidate keys of an entry are tried from the most to the least trustworthy.
+4. The first one that no other entry of the document has, and at most one known entry has, is the *key* of the entry.
+5. The entry is new if no known entry has its key.
 
-- An id that several entries share therefore identifies an entry only together with its target, title or content.
-- If all ids of a document are new although at least half of its entries are known by all other fields, the publisher
-  generates ids at each request: the ids of the channel are ignored from then on.
-- If several entries of a document match one known entry, the first of them is that entry. The others are excluded, and
-  stay excluded as long as they are in the document.
+Special cases:
+
+- An id that several entries share identifies an entry only together with its target, title or content.
+- If all ids are new, but at least half of the entries are known by all other fields, the publisher generates ids at
+  each request. The ids of the feed are ignored from then on.
+- If several entries match one known entry, the first of them is that entry. The others are excluded as long as they are
+  in the document.
 - Dates distinguish only entries without id and target that are equal in all other fields.
 """
 
@@ -27,12 +31,15 @@ _SKIPPED_ENTRY = ParsedEntry()
 
 
 class DocumentEntry(NamedTuple):
-    """An entry of the document.
+    """An entry of a feed's document, and the known entry that it matches.
 
-    ``row_offset`` is the offset of the row of the known entry that it matches; None means that the entry is new.
-    ``fingerprint`` is one hash of all fields that are read of the entry. ``element_hash`` is a hash of its XML element,
-    or zero if it has none. ``key`` is the hex text of the hashes that identify the entry within its channel. If the
-    entry is unchanged since the previous document, ``hashes`` is None, ``key`` is "", and ``entry`` may be empty.
+    - ``entry`` is the entry; it may be empty if unchanged since the previous document.
+    - ``fingerprint`` is one hash of all fields that are read of the entry.
+    - ``element_hash`` is a hash of its XML element; zero if it has none.
+    - ``row_offset`` is the position of the matching entry in the table of known entries. None means that the entry is
+      new.
+    - ``hashes`` are the hashes of its fields; None if the entry is unchanged.
+    - ``key`` is the hex text of the hashes that identify the entry within its feed; "" if the entry is unchanged.
     """
 
     entry: ParsedEntry
@@ -44,11 +51,11 @@ class DocumentEntry(NamedTuple):
 
 
 class MatchResult(NamedTuple):
-    """The distinct entries of a document, in document order.
+    """The distinct entries of a document, in document order, matched with the known entries.
 
-    ``excluded`` are the fingerprints of the duplicates and of the empty entries. ``candidates`` has the known entries
-    that may match a new or changed entry. ``are_ids_unstable`` states that the channel is now known to generate new ids
-    at each request.
+    - ``excluded`` are the fingerprints (hashes of all fields) of the duplicates and of the empty entries.
+    - ``candidates`` has the known entries that may match a new or changed entry.
+    - ``are_ids_unstable`` states that the publisher generates new ids at each request.
     """
 
     entries: list[DocumentEntry]
@@ -60,14 +67,16 @@ class MatchResult(NamedTuple):
 def entries_by_fingerprint(
     feed: ParsedFeed, fingerprints: Mapping[bytes, bytes], *, homes: Sequence[str]
 ) -> dict[bytes, tuple[ParsedEntry, bytes]]:
-    """Return the entries of ``feed`` in document order: a mapping from fingerprint to (entry, element hash).
+    """Return the entries of ``feed`` in document order, by their fingerprints, as pairs (entry, element hash).
 
-    A fingerprint is one hash of all fields of an entry; an element hash is one hash of its XML. ``fingerprints`` maps
-    the element hashes of the previous document's entries to the fingerprints of these entries. The parser has skipped
-    the entries whose element hash is in this mapping. Therefore ``feed`` has only their element hashes, and the result
-    has an empty entry for each of them. ``homes`` are the addresses of the channel and its site
-    (:func:`~service.feeds.entries.entry_hashes.own_urls`).
+    A fingerprint is one hash of all fields of an entry; an element hash is one hash of its XML.
+
+    - ``fingerprints`` maps the element hashes of the previous document's entries to their fingerprints.
+    - ``homes`` are the addresses of the feed and its site (:func:`~service.feeds.entries.entry_hashes.own_urls`).
+
+    The result has an empty entry for each entry with an element hash in ``fingerprints``.
     """
+    # The parser has skipped these entries, so that ``feed`` has only their element hashes.
     entries = iter(feed.entries)
     found: dict[bytes, tuple[ParsedEntry, bytes]] = {}
     for element_hash in feed.element_hashes or repeat(NO_HASH, len(feed.entries)):
@@ -86,13 +95,15 @@ def match_entries(
     excluded: Collection[bytes],
     are_ids_unstable: bool,
 ) -> MatchResult:
-    """Match the entries of a document with the known entries in ``rows`` (see ``known_entries``).
+    """Match the entries of a document with the known entries in the table ``rows`` (see ``known_entries``).
 
-    ``entries`` is a result of :func:`entries_by_fingerprint`. ``homes`` are the addresses of the channel and its site
-    (:func:`~service.feeds.entries.entry_hashes.own_urls`). ``previous_rows`` are the row offsets of the previous
-    document's entries by fingerprint. ``excluded`` are the fingerprints of the previous document's duplicates and empty
-    entries; entries with these fingerprints are excluded again. ``are_ids_unstable`` states that the channel generates
-    new ids at each request.
+    - ``entries`` is a result of :func:`entries_by_fingerprint`.
+    - ``homes`` are the addresses of the feed and its site (:func:`~service.feeds.entries.entry_hashes.own_urls`).
+    - ``previous_rows`` maps the fingerprint of each entry of the previous document to the position of its row in
+      ``rows``.
+    - ``excluded`` are the fingerprints of the previous document's duplicates and empty entries. Entries with these
+      fingerprints are excluded again.
+    - ``are_ids_unstable`` states that the publisher generates new ids at each request.
     """
     items = []
     for digest, (entry, element_hash) in entries.items():
@@ -114,11 +125,12 @@ def match_entries(
 def _identify(
     items: Collection[DocumentEntry], candidates: CandidateRows, *, with_ids: bool
 ) -> Iterator[DocumentEntry]:
-    """Yield the entries with their keys and with the rows that they match.
+    """Yield the entries with their keys and the known entries that they match. A key identifies an entry.
 
-    A key is a hash, or a pair of hashes, that identifies the entry. Of several entries with the same key or row, only
-    the first is yielded. ``candidates`` are the known entries that may match. ``with_ids`` states whether the entries'
-    ids are trusted.
+    Of several entries with the same key or the same known entry, only the first is yielded.
+
+    - ``candidates`` are the known entries that may match.
+    - ``with_ids`` states whether the entries' ids are trusted.
     """
     taken = {each.row_offset for each in items}
     present_hashes = [each.hashes for each in items if each.hashes]
@@ -145,10 +157,9 @@ def _identify(
 
 
 def _find_by_text(hashes: EntryHashes, candidates: CandidateRows, *, with_ids: bool) -> int | None:
-    """Return the row offset of the known entry with the same title and content; None if there is no such entry.
+    """Return the table position of the known entry with the same title and content; None if there is none.
 
-    The ids of both entries must be equal, unless one of the entries has no id. The same applies to the targets (links).
-    ``with_ids`` states whether ids are compared.
+    The links of both entries must be equal, unless one has no link. With ``with_ids``, the same applies to the ids.
     """
     offset = candidates.last_offset.get(hashes.text_keys()[0])
     if offset is None or candidates.hashes[offset].title != hashes.title:
@@ -162,9 +173,10 @@ def _find_by_text(hashes: EntryHashes, candidates: CandidateRows, *, with_ids: b
 def _have_all_ids_changed(listed: Sequence[EntryHashes], known: Collection[EntryHashes]) -> bool:
     """Return whether the publisher has probably changed the ids of all entries.
 
-    ``listed`` are the entries of a document that are new or changed, ``known`` the known entries that may match them.
-    The result is True if no id in ``listed`` is known, although at least half of these ids belong to entries that are
-    known by their other fields.
+    This is so if no id in ``listed`` is known, although at least half of the entries are known by their other fields.
+
+    - ``listed`` are the new or changed entries of a document.
+    - ``known`` are the known entries that may match them.
     """
     with_ids = [each for each in listed if each.id != NO_HASH]
     if not with_ids or {each.id for each in with_ids} & {each.id for each in known}:

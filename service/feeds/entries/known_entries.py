@@ -1,8 +1,7 @@
-"""The table of the entries known of a channel: 32-byte rows, the most recently seen entry last.
+"""The table of a feed's known entries: one row of 32 bytes per entry, the most recently seen entry last.
 
-A row holds the hashes of an entry, the day on which it was last seen, and the numbers of changes of its title and text.
-Rows are addressed by their byte offsets and are not unpacked for a search: a poll that finds one new entry among 500
-known entries unpacks hardly any row.
+A row holds the hashes of an entry, the day on which it was last seen, and the numbers of edits of its title and text. A
+row is addressed by its offset, its position in bytes. A search unpacks only the rows that match.
 """
 
 import struct
@@ -36,7 +35,7 @@ ROW_BYTES = _HASHES.size
 class LastSeen(NamedTuple):
     """The day (since 1970) on which an entry was last seen, and the numbers of edits of its title and its text.
 
-    The numbers of edits are limited to 15.
+    A number above 15 is stored as 15.
     """
 
     day: int
@@ -44,44 +43,44 @@ class LastSeen(NamedTuple):
     text_changes: int = 0
 
     def pack(self) -> bytes:
-        """Return the day and the edit counts as the last three bytes of a row."""
+        """Return the day and the numbers of edits as three bytes, the last ones of an entry's row."""
         return _LAST_SEEN.pack(self.title_changes << _COUNT_BITS | self.text_changes, self.day)
 
 
 def pack_row(hashes: EntryHashes, last_seen: LastSeen) -> bytes:
-    """Return the row of an entry: its ``hashes`` followed by ``last_seen``."""
+    """Return the bytes that store a known entry: its ``hashes`` followed by ``last_seen``."""
     fields = (hashes.id, hashes.target, hashes.title, hashes.body, hashes.title_date, hashes.gist)
     return b"".join((*fields, last_seen.pack()))
 
 
 def update_row(rows: bytes, offset: int, last_seen: LastSeen) -> bytes:
-    """Return the row at ``offset`` with the same hashes and the new ``last_seen``."""
+    """Return the bytes of the known entry at the byte ``offset`` of the table ``rows``, with a new ``last_seen``."""
     return rows[offset : offset + _LAST_SEEN_OFFSET] + last_seen.pack()
 
 
 def hashes_at(rows: bytes, offset: int) -> EntryHashes:
-    """Return the hashes of the entry whose row is at ``offset``."""
+    """Return the hashes of the known entry that begins at the byte ``offset`` of the table ``rows``."""
     return EntryHashes(*_HASHES.unpack_from(rows, offset))
 
 
 def last_seen_at(rows: bytes, offset: int) -> LastSeen:
-    """Return the day on which the entry at ``offset`` was seen last, and its edit counts."""
+    """Return when the known entry at the byte ``offset`` of the table ``rows`` was seen last, and its edit counts."""
     changes, day = _LAST_SEEN.unpack_from(rows, offset + _LAST_SEEN_OFFSET)
     return LastSeen(day, changes >> _COUNT_BITS, changes & _COUNT_MASK)
 
 
 def last_offsets(rows: bytes, count: int) -> range:
-    """Return the offsets of the last ``count`` rows, in descending order."""
+    """Return the byte offsets of the last ``count`` entries in the table ``rows``, in descending order."""
     return range(len(rows) - ROW_BYTES, max(len(rows) - count * ROW_BYTES, 0) - 1, -ROW_BYTES)
 
 
 def has_id(rows: bytes, offset: int) -> bool:
-    """Return whether the entry whose row begins at the byte ``offset`` of the table ``rows`` has an id."""
+    """Return whether the known entry that begins at the byte ``offset`` of the table ``rows`` has an id."""
     return not rows.startswith(NO_HASH, offset)
 
 
 def remove_rows(rows: bytes, offsets: Iterable[int]) -> bytes:
-    """Return ``rows`` without the rows at ``offsets``."""
+    """Return the table ``rows`` without the known entries that begin at the byte ``offsets``."""
     parts, start = [], 0
     for offset in sorted(offsets):
         parts.append(rows[start:offset])
@@ -90,10 +89,10 @@ def remove_rows(rows: bytes, offsets: Iterable[int]) -> bytes:
 
 
 def trim_rows(rows: bytes, *, largest_document: int, today: int) -> bytes:
-    """Return ``rows`` without the rows at its beginning that exceed the limits on number and age.
+    """Return the table ``rows`` of known entries without the oldest entries, which exceed the limits on number and age.
 
-    The last max(4 * ``largest_document``, 500) rows are kept; ``largest_document`` is a number of entries. Of the last
-    2,000 rows, the rows seen within 90 days before ``today`` (days since 1970) are kept too.
+    - The last max(4 * ``largest_document``, 500) entries are kept. ``largest_document`` is a number of entries.
+    - Of the last 2,000 entries, those seen within 90 days before ``today`` (days since 1970) are kept too.
     """
     count = len(rows) // ROW_BYTES
     first_by_count = count - max(MIN_ROWS, ROWS_PER_DOCUMENT_ENTRY * largest_document)
@@ -104,9 +103,10 @@ def trim_rows(rows: bytes, *, largest_document: int, today: int) -> bytes:
 
 
 class CandidateRows(NamedTuple):
-    """The known entries that may match an entry of the document, because they share a hash with it.
+    """The known entries that share a hash with an entry of the document, and so may match it.
 
-    A candidate key is a value that may identify an entry.
+    A candidate key is a hash, or a pair of hashes, that may identify an entry. A row offset is a position in the table
+    of known entries, in bytes.
 
     - ``hashes`` maps the row offset of each of these known entries to the hashes of the entry.
     - ``counts`` maps each candidate key to the number of known entries that have it.
@@ -119,7 +119,7 @@ class CandidateRows(NamedTuple):
 
     @classmethod
     def find(cls, entries: Collection[EntryHashes], rows: bytes) -> Self:
-        """Return the known entries in ``rows`` that share a hash with one of ``entries``."""
+        """Return the known entries in the table ``rows`` that share a hash with one of ``entries``."""
         lookup_hashes = {digest for each in entries for digest in each.lookup_hashes()}
         find_offsets = _search_each if len(lookup_hashes) <= _MAX_SINGLE_SEARCHES else _scan
         hashes = {offset: hashes_at(rows, offset) for offset in find_offsets(rows, lookup_hashes)}
@@ -127,26 +127,26 @@ class CandidateRows(NamedTuple):
         return cls(hashes, Counter(key for key, _ in pairs), dict(pairs))
 
     def can_identify(self, key: CandidateKey, hashes: EntryHashes) -> bool:
-        """Return whether ``key`` can identify an entry that has ``hashes``.
+        """Return whether ``key``, made of an entry's hashes, can identify the entry with ``hashes``.
 
-        It can if no known entry has this key, or if exactly one known entry has it and does not contradict ``hashes``.
+        It can if no known entry has this key, or if exactly one has it and does not contradict ``hashes``.
         """
         count = self.counts[key]
         return count == 0 or (count == 1 and not hashes.contradicts(self.hashes[self.last_offset[key]]))
 
 
 def _scan(rows: bytes, lookup_hashes: Collection[bytes]) -> Iterable[int]:
-    """Return the offsets of the rows that contain at least one of the hashes in ``lookup_hashes``."""
+    """Return the byte offsets of the known entries in ``rows`` that have one of the hashes ``lookup_hashes``."""
     are_unrelated = map(set(lookup_hashes).isdisjoint, _LOOKUP_HASHES.iter_unpack(rows))
     return compress(range(0, len(rows), ROW_BYTES), map(not_, are_unrelated))
 
 
 def _search_each(rows: bytes, lookup_hashes: Collection[bytes]) -> Iterable[int]:
-    """Return the offsets of the rows that contain a hash in ``lookup_hashes`` at any byte position.
+    """Return the byte offsets of the known entries in ``rows`` whose bytes contain a hash of ``lookup_hashes``.
 
-    The result includes all offsets that :func:`_scan` returns, and may include others. For few hashes this function is
-    faster.
+    Some results may be wrong: the hash may be at any byte position, across fields. No entry that has a hash is missed.
     """
+    # For few hashes this function is faster than :func:`_scan`.
     found = set()
     for digest in lookup_hashes:
         position = rows.find(digest)

@@ -1,8 +1,8 @@
-"""Recognition of entries whose XML is unchanged since the channel's previous document, so that they are skipped.
+"""Recognition of entries whose XML has not changed since the feed's previous document, so that they are skipped.
 
-The *element hash* of an entry covers all input of the parser for this entry: its element with all content, and the base
-URL, the depth and the dialect of the element. An entry's fingerprint, the hash of all its fields, additionally depends
-on the URLs of the channel and its site. These are compared once per document (:func:`entry_hashes.site_hash`).
+The *element hash* of an entry is a hash of everything that the parser reads for it: its element with all content, its
+base URL, its depth and its dialect. The *fingerprint* of an entry is one hash of all its fields. It also depends on the
+URLs of the feed and its site, which are compared once per document (:func:`entry_hashes.site_hash`).
 """
 
 import hashlib
@@ -26,11 +26,13 @@ computed."""
 
 
 class PreviousDocument(NamedTuple):
-    """The hashes of a channel's previous document, by which unchanged entries are recognised.
+    """The hashes of a feed's previous document, by which unchanged entries are recognised.
 
-    ``fingerprints`` maps the element hash of each entry to the entry's fingerprint. ``site`` is the hash of the URLs of
-    the channel and its site; fingerprints depend on these URLs.
+    - ``fingerprints`` maps the hash of each entry's XML to the hash of all fields of the entry.
+    - ``site`` is the hash of the URLs of the feed and its site.
     """
+
+    # Fingerprints depend on these URLs.
 
     fingerprints: Mapping[bytes, bytes]
     site: bytes
@@ -53,7 +55,7 @@ class ElementHasher:
         self._has_skipped = False
 
     def skip_unchanged(self, element: Element, context: str) -> bool:
-        """Record the hash of an entry's element; return whether the previous document has an entry with this hash.
+        """Record the hash of an entry's XML element. Return whether the previous document has an entry with this hash.
 
         The caller then skips the entry. ``context`` is the depth, the dialect and the base URL of the element. Raises
         :class:`FullParseRequired` if hashing would cost too much.
@@ -69,10 +71,10 @@ class ElementHasher:
         return is_unchanged
 
     def finish(self, site: bytes) -> tuple[bytes, ...]:
-        """Return the element hashes of all entries in document order.
+        """Return the hashes of the XML of all entries, in document order.
 
-        ``site`` is the document's site hash. Raises :class:`FullParseRequired` if entries were skipped and the previous
-        document had another site hash.
+        ``site`` is the hash of the URLs of the feed and its site. Raises :class:`FullParseRequired` if entries were
+        skipped although the previous document had another ``site``.
         """
         if self._has_skipped and site != self._previous.site:
             raise FullParseRequired

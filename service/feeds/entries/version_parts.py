@@ -1,7 +1,7 @@
-"""The two separately delivered parts of a version of a channel: its news and its edits.
+"""The division of a version (the changes that one poll has found) into news and edits, which are delivered separately.
 
-The *news* part has the new entries, the *edits* part the edits of known entries. An edit may be delivered as a
-correction of an earlier message; a new entry may not. Changes of a web page are always news, including a replaced text.
+The *news* are the new entries, the *edits* the edits of known entries. An edit may be delivered as a correction of an
+earlier message; a new entry may not. Changes of a web page are always news.
 """
 
 from collections.abc import Collection
@@ -19,10 +19,11 @@ that was not delivered. The other hashes are the article hashes, by which the sa
 
 
 class VersionParts(msgspec.Struct, frozen=True):
-    """The article hashes of the new entries (``news``) and of the edited entries (``edits``) of a version.
+    """Article hashes of the changes that one poll has found. The same article in two feeds has a common article hash.
 
-    A part without changes is None. A part is an empty tuple if its changes contain no article, for example if they are
-    lines of a page or a notice.
+    - ``news`` are the hashes of the new entries, ``edits`` those of the edited entries.
+    - None means that there are no such changes.
+    - An empty tuple means that the changes are not articles, for example lines of a page or a notice.
     """
 
     news: ArticleHashes | None = ()
@@ -30,10 +31,9 @@ class VersionParts(msgspec.Struct, frozen=True):
 
 
 def select_part(delta: Delta, *, edits: bool, left_out: Collection[int] = ()) -> Delta:
-    """Return ``delta`` with the changes of one part: the edits of known entries if ``edits``, else the news.
+    """Return ``delta`` with a part of its changes: with ``edits`` the edits of known entries, otherwise all others.
 
-    The news are all changes that are not edits of known entries. The changes at the positions ``left_out`` in ``delta``
-    are left out.
+    The changes at the positions ``left_out`` in ``delta`` are left out.
     """
     selected = (
         change for position, change in enumerate(delta.changes) if is_edit(change) is edits and position not in left_out

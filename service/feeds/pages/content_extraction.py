@@ -1,12 +1,12 @@
 """The extraction of a web page's main content as lines of text; runs in the ``sandbox``.
 
-Article extractors lose the price lists, tables and indexes that people watch. This extraction therefore keeps all
-visible text except *boilerplate*: the landmarks (elements with a role in the page) navigation, header, footer, aside
-and form.
+The content is all visible text except *boilerplate*: navigation, header, footer, aside and form (the page's landmarks).
 
 - A landmark with more than half of all text is not boilerplate: some pages are entirely inside a ``<form>``.
-- If ``<main>``, or a single ``<article>``, contains at least half of the text without boilerplate, it is the content.
+- If ``<main>``, or a single ``<article>``, has at least half of the text without boilerplate, it is the content.
 - If less than a tenth of all text would remain, all text is the content.
+
+Why: article extractors lose the price lists, tables and indexes that people watch.
 """
 
 import re
@@ -41,12 +41,13 @@ _BOILERPLATE = frozenset({"nav", "header", "footer", "aside", "form"})
 
 
 def parse_page(body: bytes, *, headers: Mapping[str, str], selector: str = "") -> ParsedPage:
-    """Return the content of the page in ``body``, which was fetched with the response headers ``headers``.
+    """Return the main content of the page in ``body``, which was fetched with the response headers ``headers``.
 
-    With ``selector`` (CSS), the content is the text of the matching elements, even if they are boilerplate such as
-    navigation. Plain text and JSON are returned line by line. Raises :class:`EmptyBody` if there is no visible text, if
-    no text matches ``selector``, or if the page is only a login form. Raises :class:`NotAFeed` if the document is not
-    text.
+    - With ``selector`` (CSS), the content is the text of all matching elements, for example of the navigation.
+    - Plain text and JSON are returned line by line.
+
+    Raises :class:`EmptyBody` if there is no visible text, if no text matches ``selector``, or if the page is only a
+    login form. Raises :class:`NotAFeed` if the document is not text.
     """
     lowered = {name.lower(): value for name, value in headers.items()}
     content_type = lowered.get("content-type", "")
@@ -97,11 +98,9 @@ def _plain_lines(text: str) -> list[Line]:
 
 
 def _select_lines(root: html.HtmlElement, selector: str) -> list[Line]:
-    """Return the lines of the elements that ``selector`` (CSS) matches, in document order.
-
-    Some selectors take quadratic time: ``:nth-child`` among 20,000 siblings takes 5 s. The limits of the parser process
-    stop them.
-    """
+    """Return the lines of the elements that ``selector`` (CSS) matches, in document order."""
+    # Some selectors take quadratic time: ``:nth-child`` among 20,000 siblings takes 5 s. The limits of the parser
+    # process stop them.
     try:
         found = root.cssselect(selector, translator="html")
     except (cssselect.SelectorError, etree.XPathError, ValueError, RecursionError) as error:
@@ -132,8 +131,11 @@ def _empty_page_error(root: html.HtmlElement, selector: str) -> EmptyBody:
 def _main_content(lines: Sequence[Line]) -> list[Line]:
     """Return the lines of a page's main content, in page order.
 
-    This is the text in ``<main>``, or in a single ``<article>``, if it is at least half of the text without
-    boilerplate. Otherwise it is all text without boilerplate, or all text if less than a tenth would remain.
+    Boilerplate is navigation, header, footer, aside and form.
+
+    1. If ``<main>``, or a single ``<article>``, has at least half of the text without boilerplate, it is the content.
+    2. Otherwise the content is all text without boilerplate.
+    3. If that is less than a tenth of all text, the content is all text.
     """
     sizes: Counter[Landmark] = Counter()
     for line in lines:

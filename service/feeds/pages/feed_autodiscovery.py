@@ -1,6 +1,6 @@
-"""The autodiscovery of the feeds to which a page links with ``<link rel=alternate>``; runs in the ``sandbox``.
+"""Autodiscovery: the feeds to which a page links with ``<link rel=alternate>``; runs in the ``sandbox``.
 
-``feed_url_guesses`` has the probable feed URLs of a page without such links.
+``feed_url_guesses`` guesses the feed URLs of a page without such links.
 """
 
 from urllib.parse import urljoin

@@ -1,6 +1,6 @@
 """Guesses of the feed URLs of a page that does not link to its feed.
 
-``pages.feed_autodiscovery`` finds the feeds to which a page links.
+``feed_autodiscovery`` finds the feeds to which a page links.
 """
 
 import re

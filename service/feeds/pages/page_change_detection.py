@@ -1,12 +1,13 @@
-"""Detection of changes of a page: a line diff without the regions that change by themselves.
+"""Detection of changes of a page: a line diff without the parts that change by themselves.
 
-- A page is first fetched twice in quick succession. The regions that differ are *volatile* (see ``volatile_text``), and
-  from then on a difference in volatile regions alone is no change.
-- A region that changes in 10 successive versions of the page within 10 hours also becomes volatile, for example a
-  counter that did not move between the first two fetches. A volatile region that stays the same for a week stops being
-  volatile.
-- Of a page that alternates between contents (A/B tests, rotating parts), the first appearance and the first
-  disappearance of a line within a day are reported, so that an outage and its end are reported. Further ones are not.
+A *region* is a part of a page: some words of a line, or some whole lines. A *volatile* region changes by itself, such
+as a clock or an advertisement (see ``volatile_text``). A difference only in volatile regions is no change.
+
+- A page is first fetched twice in quick succession. The regions that differ become volatile.
+- A region that changes in 10 successive versions of the page within 10 hours also becomes volatile.
+- A volatile region that stays the same for a week stops being volatile.
+- Some pages alternate between contents. The first appearance and the first disappearance of a line within a day are
+  reported; further ones are not.
 - While only volatile regions differ, the state stays the same for half a day, so that it is not stored at each poll.
 """
 
@@ -43,7 +44,7 @@ _HASH_BYTES = 6
 class LineToggles(msgspec.Struct, frozen=True, array_like=True):
     """The recent appearances and disappearances of a line of a page, each within a day of the previous one.
 
-    ``times`` is their number, and ``last_s`` the Unix time of the last one.
+    ``times`` is the number of appearances and disappearances, and ``last_s`` the Unix time of the last one.
     """
 
     times: int
@@ -51,7 +52,7 @@ class LineToggles(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PageState(msgspec.Struct, frozen=True, array_like=True, tag="page"):
-    """The state by which changes to a page are detected; it is stored with the channel and has at most 1.2 MB.
+    """The state by which changes to a page are detected. It is stored with the channel and has at most 1.2 MB.
 
     A region is a part of the page: some words of a line, or some whole lines. Its key is a hash of the text that stays
     the same around it (see ``volatile_text``).
@@ -77,7 +78,7 @@ class PageState(msgspec.Struct, frozen=True, array_like=True, tag="page"):
 class PageChanges(msgspec.Struct, frozen=True):
     """The changes of a page to report, in page order, and the state to store.
 
-    ``latest`` is one entry with the title and the beginning of the page.
+    ``latest`` is one entry, made of the title and the beginning of the page.
     """
 
     state: PageState
@@ -86,10 +87,12 @@ class PageChanges(msgspec.Struct, frozen=True):
 
 
 def detect_page_changes(state: PageState | None, page: ParsedPage, *, url: str, now_s: float) -> PageChanges:
-    """Return the changes of ``page``, the current content of the channel ``url``.
+    """Return the changes of ``page``, the current content of the page ``url``.
 
-    ``state`` is the result of the previous call, or None at the first poll. The first poll reports no changes. A second
-    poll within two minutes of the first reports no changes either. ``now_s`` is the Unix time.
+    - ``state`` is the one that the previous call returned; None at the first poll.
+    - ``now_s`` is the Unix time.
+
+    The first poll reports no changes, nor does a second poll within two minutes of the first.
     """
     if state is None:
         return PageChanges(PageState(_compress(page.lines), now_s + LEARNING_S, seen_s=now_s), (), _preview(page, url))
@@ -145,8 +148,10 @@ def _is_volatile(regions: VolatileRegions, new: PageVersion, hunk: Hunk) -> bool
 def _changed_keys(regions: VolatileRegions, old: PageVersion, new: PageVersion, hunks: Sequence[Hunk]) -> set[bytes]:
     """Return the keys of the regions that differ between the versions ``old`` and ``new`` of a page.
 
-    A region is a part of the page, either some words of a line or some whole lines. Of the regions that consist of
-    words, only those in ``regions`` are compared. The whole lines of each difference in ``hunks`` also form a region.
+    A region is a part of the page: some words of a line, or some whole lines.
+
+    - Of the regions of words, only those in ``regions`` are compared.
+    - ``hunks`` are the differences. The whole lines of each difference also form a region.
     """
     before, after = old.lines_with_regions(regions), new.lines_with_regions(regions)
     words = {key for key, line in after.items() if line != before.get(key, line)}
@@ -165,11 +170,11 @@ def _state_without_change(
 
 
 def _with_change_times(regions: VolatileRegions, changed_keys: set[bytes], now_s: float) -> dict[bytes, VolatileRegion]:
-    """Return ``regions`` (parts of a page) with the time of their last change set to ``now_s`` (Unix s).
+    """Return ``regions`` (parts of a page, by key) with the time of their last change set to ``now_s`` (Unix s).
 
-    Only the regions with ``changed_keys`` are modified, and of these only those whose last change is over half a day
-    ago, so that the state seldom changes.
+    Only the regions with ``changed_keys`` are set, and only if their last change is over half a day ago.
     """
+    # Otherwise the state would change, and be stored, at each poll.
     return {
         key: msgspec.structs.replace(region, changed_s=now_s)
         if key in changed_keys and now_s - region.changed_s > _TIME_RESOLUTION_S
@@ -179,12 +184,13 @@ def _with_change_times(regions: VolatileRegions, changed_keys: set[bytes], now_s
 
 
 def _count_changes(before: VolatileRegions, changed: VolatileRegions, now_s: float) -> dict[bytes, VolatileRegion]:
-    """Return the regions that have changed at this poll, with the number of their successive changes.
+    """Return the regions (parts of a page) that have changed at this poll, with the number of successive changes.
 
-    ``before`` are the regions that had changed at every recent poll, with the number of their changes until then.
-    ``changed`` are the regions that have changed at this poll, at ``now_s`` (Unix s). A region whose first counted
-    change is over 10 hours ago is counted from 1 again.
+    - ``before`` are the regions that had changed at every recent poll, with the number of their changes until then.
+    - ``changed`` are the regions that have changed at this poll.
+    - ``now_s`` is the time of this poll (Unix s).
     """
+    # A region whose first counted change is over 10 hours ago is counted from 1 again.
     return {
         key: _merge(before[key], region)
         if key in before and now_s - before[key].since_s <= VOLATILE_WITHIN_S

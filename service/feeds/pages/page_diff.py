@@ -1,4 +1,4 @@
-"""The line diff of two versions of a page, and its conversion to :class:`Change` objects for subscribers."""
+"""The line diff of two versions of a page, and its conversion to the :class:`Change` objects that subscribers get."""
 
 import hashlib
 from bisect import bisect_left
@@ -34,11 +34,9 @@ class Hunk(NamedTuple):
 
 
 def diff_lines(old: Sequence[str], new: Sequence[str]) -> list[Hunk]:
-    """Return the differences between two texts in order. Between two differences there is at least one common line.
-
-    The common lines are a longest common subsequence. If 10,000 lines or more in each text lie between the common
-    beginning and the common end, these lines are one difference, because a diff of them would take too much memory.
-    """
+    """Return the differences between two texts in order. Between two differences there is at least one common line."""
+    # The common lines are a longest common subsequence. If 10,000 lines or more in each text lie between the common
+    # beginning and the common end, these lines are one difference, because a diff of them would take too much memory.
     start = _common_length(old, new)
     tail = _common_length(old[start:][::-1], new[start:][::-1])
     old_end, new_end = len(old) - tail, len(new) - tail
@@ -61,12 +59,14 @@ def _common_length(some: Sequence[str], others: Sequence[str]) -> int:
 def describe_changes(
     old: Sequence[str], page: ParsedPage, hunks: Sequence[Hunk], *, url: str, revision: int
 ) -> tuple[Change, ...]:
-    """Return the changes from the lines ``old`` to ``page``, in page order.
+    """Return the changes of a page from the lines ``old`` to ``page``, in page order.
 
-    Each of the first 20 differences in ``hunks`` becomes a change of at most 600 characters; one more change states the
-    number of further differences. ``revision`` is the number of the page's version. It is part of the changes' keys, so
-    that a repeated change gets a new key. ``url`` is the link of each change.
+    - ``hunks`` are the differences. Each of the first 20 becomes a change of at most 600 characters. One more change
+      states the number of further differences.
+    - ``url`` is the link of each change.
+    - ``revision`` is the number of the page's version. It is part of the key of each change.
     """
+    # A change that is repeated later therefore gets a new key.
     if _is_rewritten(old, page.lines, hunks):
         return (_describe_rewrite(old, page, url, revision),)
     changes = [_change(old, page, hunk, url, revision) for hunk in hunks[:MAX_CHANGES]]

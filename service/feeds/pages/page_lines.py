@@ -1,10 +1,10 @@
-"""The conversion of an HTML document to lines of text, each with the :class:`Landmark` that contains it.
+"""Conversion of an HTML document to lines of text, each with the landmark (such as navigation) that contains it.
 
-A block element is a line. A table row is one line with `` | `` between its cells. The exceptions are long rows, and
-rows that contain other tables, because such a table serves for layout. White space collapses, except for line breaks in
-``pre``. Of links and images only the text (``alt``) is read, because their addresses contain session ids, sizes and
-signatures. Invisible content is omitted: scripts, templates, embedded content, and elements that are marked or styled
-as hidden.
+- A block element is a line.
+- A table row is one line with `` | `` between its cells. Long rows, and rows that contain other tables, are divided.
+- White space collapses, except for line breaks in ``pre``.
+- Of links and images only the text (``alt``) is read. Their addresses contain session ids, sizes and signatures.
+- Invisible content is omitted: scripts, templates, embedded content, and hidden elements.
 """
 
 import re
@@ -25,8 +25,7 @@ _BETWEEN_ATTRIBUTES = re.compile(r"[\s/\"']+")
 def decode_html(body: bytes, content_type: str) -> str:
     """Return the page's source text.
 
-    ``content_type`` is the value of the response's ``Content-Type`` header. The encoding that it declares takes
-    precedence over that in ``<meta>``.
+    ``content_type`` is the value of the ``Content-Type`` header. Its encoding takes precedence over that in ``<meta>``.
     """
     return decode_document(body, content_type if "charset" in content_type.lower() else _with_meta(body, content_type))
 
@@ -53,10 +52,8 @@ def _with_meta(body: bytes, content_type: str) -> str:
 
 
 def _bounded_tag(tag: re.Match[str]) -> str:
-    """Return the HTML tag ``tag``, without its attributes if there may be more than 200 of them.
-
-    libxml2 takes quadratic time for the attributes of a tag.
-    """
+    """Return the HTML tag ``tag``, without its attributes if there may be more than 200 of them."""
+    # libxml2 takes quadratic time for the attributes of a tag.
     return tag[0] if len(_BETWEEN_ATTRIBUTES.findall(tag[0])) <= MAX_ATTRIBUTES else f"<{tag[1]}>"
 
 
@@ -96,8 +93,8 @@ _HIDING_STYLE = re.compile(r"(?:^|;)\s*(?:display\s*:\s*none|visibility\s*:\s*hi
 class Landmark(NamedTuple):
     """A landmark of the page, such as navigation or footer (HTML, "Sections"; WAI-ARIA roles).
 
-    ``kind`` is "main", "article", "nav", "header", "footer", "aside" or "form". ``number`` counts the landmarks of a
-    page from 1; 0 stands for the text outside of all landmarks.
+    - ``kind`` is "main", "article", "nav", "header", "footer", "aside" or "form".
+    - ``number`` counts the landmarks of a page from 1. The text outside of all landmarks has number 0.
     """
 
     kind: str
@@ -105,7 +102,7 @@ class Landmark(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A line of sanitized text, which is not empty, and the landmark that contains it."""
+    """A line of a page's sanitized text, and the landmark (such as a footer) that contains it. It is not empty."""
 
     text: str
     landmark: Landmark
@@ -116,10 +113,11 @@ NO_LANDMARK = Landmark("", 0)
 
 
 def page_lines(*roots: etree._Element) -> list[Line]:
-    """Return the lines in the elements ``roots``: at most 20,000 and 1 MiB, each at most 2,000 characters long.
+    """Return the lines of text in the elements ``roots``: at most 20,000 and 1 MiB, each at most 2,000 characters long.
 
-    Text after the first 300,000 elements is omitted; the largest pages have 100,000.
+    Text after the first 300,000 elements is omitted.
     """
+    # The largest pages have 100,000 elements.
     extractor = _LineExtractor()
     for root in roots:
         extractor.extract(root)
@@ -193,9 +191,9 @@ class _LineExtractor:
             self._landmarks.pop()
 
     def _landmark_of(self, element: etree._Element) -> Landmark | None:
-        """Return the landmark that begins with ``element``; None if the element is no landmark.
+        """Return the landmark (such as navigation) that begins with ``element``; None if the element is no landmark.
 
-        There are no landmarks within the main content. The header or footer of a section is no landmark.
+        Within the main content there are no landmarks, and the header or footer of a section is none.
         """
         kind = _LANDMARK_ELEMENTS.get(element.tag) or _LANDMARK_ROLES.get(element.get("role") or "")
         if (

@@ -1,8 +1,9 @@
 """The volatile regions of a page, which change by themselves: clocks, counters, tokens, advertisements.
 
-A region is either a set of words with digits within a line, or a number of whole lines. A region of words is recognised
-by the line's *skeleton*, the line without such words, and also by the previous line if the skeleton is too short. A
-region of lines is recognised by the skeletons of the lines before and after it.
+- A *region* is either some words with digits within a line, or some whole lines.
+- The *skeleton* of a line is the line without words that contain a digit.
+- A region of words is recognised by the line's skeleton, and by the previous line if the skeleton is too short.
+- A region of lines is recognised by the skeletons of the lines before and after it.
 
 A number is not volatile as such, because people watch prices. Only relative ages ("3 hours ago") are always ignored. A
 date next to a volatile time of day is also volatile.
@@ -41,11 +42,12 @@ _DATE_WORD = re.compile(
 
 
 class VolatileRegion(msgspec.Struct, frozen=True, array_like=True):
-    """A region that is volatile or may become volatile: some words of a line, or some whole lines.
+    """A part of a page that changes by itself, or may do so: some words of a line, or some whole lines.
 
-    For words of a line, ``words`` are their indexes in the line, and ``lines`` is 0. For whole lines, ``words`` is
-    empty, and ``lines`` is their largest number so far. The region has changed ``times`` times in succession, from
-    ``since_s`` to ``changed_s`` (Unix time).
+    - ``words`` are the indexes of the words in their line; empty for whole lines.
+    - ``lines`` is the largest number of whole lines so far; 0 for words of a line.
+    - ``times`` is the number of successive changes.
+    - ``since_s`` and ``changed_s`` are the Unix times of the first and the last of these changes.
     """
 
     words: tuple[int, ...]
@@ -80,9 +82,9 @@ class PageVersion:
 
     @cached_property
     def word_keys(self) -> dict[int, bytes]:
-        """The keys of the regions that consist of words within one line, by the index of the line.
+        """The keys of the regions of words within one line, by the index of the line.
 
-        A line has such a region only if its skeleton blanks at least one word.
+        A line has such a region only if it has a word that contains a digit.
         """
         return {index: self._word_key(index) for index, skeleton in enumerate(self.skeletons) if _BLANK in skeleton}
 
@@ -94,23 +96,23 @@ class PageVersion:
         return _hash("words", skeleton, "" if is_distinctive or not index else self.skeletons[index - 1])
 
     def lines_key(self, start: int, end: int) -> bytes:
-        """Return the key of the region that consists of the whole lines from ``start`` to before ``end``."""
+        """Return the key of the region (part of the page) of the whole lines from ``start`` to before ``end``."""
         before = self.skeletons[start - 1] if start else ""
         return _hash("lines", before, self.skeletons[end] if end < len(self.lines) else "")
 
     def stable_lines(self, regions: VolatileRegions) -> list[str]:
         """Return the lines to compare, without the parts that change by themselves.
 
-        Relative ages ("3 hours ago") and the words in ``regions`` are replaced by ``#``. Regions of whole lines are
-        kept.
+        Relative ages ("3 hours ago") and the words in ``regions`` are replaced by ``#``.
         """
+        # Regions of whole lines are kept.
         stable_lines = list(self.lines_without_ages)
         for index, region in self._find_regions(regions):
             stable_lines[index] = _blank_words(stable_lines[index], region.words)
         return stable_lines
 
     def lines_with_regions(self, regions: VolatileRegions) -> dict[bytes, str]:
-        """Return a mapping from the key of each region of words in ``regions`` to the line that contains it."""
+        """Return the line that contains each region of words in ``regions``, by the region's key."""
         return {self.word_keys[index]: self.lines[index] for index, _ in self._find_regions(regions)}
 
     def _find_regions(self, regions: VolatileRegions) -> Iterator[tuple[int, VolatileRegion]]:
@@ -123,11 +125,12 @@ class PageVersion:
 def changed_regions(
     old: PageVersion, new: PageVersion, hunks: Sequence[Hunk], *, now_s: float
 ) -> dict[bytes, VolatileRegion]:
-    """Return the regions in which two versions differ, by their keys.
+    """Return the regions (words of a line, or whole lines) in which two versions of a page differ, by their keys.
 
     ``hunks`` are the differences. Each region counts as changed once, at ``now_s`` (Unix s). At most 500 regions are
-    returned. Regions of more than 30 lines are left out, because they would be most of the page.
+    returned, none of them with more than 30 lines.
     """
+    # Regions of more than 30 lines would be most of the page.
     found: dict[bytes, VolatileRegion] = {}
     for hunk in hunks:
         for key, words, lines in _differing_regions(old, new, hunk):
@@ -156,7 +159,7 @@ def _skeleton(line: str) -> str:
 def _differing_regions(old: PageVersion, new: PageVersion, hunk: Hunk) -> Iterator[tuple[bytes, tuple[int, ...], int]]:
     """Yield the regions in which the old and new lines of ``hunk`` differ: (key, indexes of words, number of lines).
 
-    A region of words has 0 lines, and a region of whole lines has no words.
+    A region is some words of a line, with 0 lines, or some whole lines, without words.
     """
     height = hunk.old_end - hunk.old_start
     if height != hunk.new_end - hunk.new_start:
@@ -181,10 +184,10 @@ def _differing_regions(old: PageVersion, new: PageVersion, hunk: Hunk) -> Iterat
 
 
 def _changed_words(old: str, new: str, skeleton: str) -> tuple[int, ...]:
-    """Return the indexes of the words that differ between ``old`` and ``new``, two lines with the same skeleton.
+    """Return the indexes of the words that differ between the lines ``old`` and ``new``.
 
-    ``skeleton`` is the line in which words with a digit, and dates next to a time of day, are blanked. If a time of day
-    differs, the blanked words next to it also count as different.
+    Both lines have the same ``skeleton``: the line in which words with a digit, and dates next to a time of day, are
+    blanked. If a time of day differs, the blanked words next to it also count as different.
     """
     old_words, words, blanked = old.split(" "), new.split(" "), skeleton.split(" ")
     changed = {index for index, pair in enumerate(zip(old_words, words, strict=True)) if pair[0] != pair[1]}

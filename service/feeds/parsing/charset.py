@@ -1,9 +1,9 @@
-"""The detection of a document's character encoding, and its decoding, in linear time.
+"""Detection of a document's character encoding, and decoding, in linear time.
 
-By RFC 7303 §3 the byte order mark takes precedence, then the header, then the XML declaration. There are two
-deviations. A document that is valid UTF-8 is decoded as UTF-8 whatever is declared, because servers declare their
-default for all files, and text in another encoding is hardly ever valid UTF-8. A declared encoding is ignored if
-decoding with it fails.
+By RFC 7303 §3 the byte order mark takes precedence, then the header, then the XML declaration.
+
+Deviation from the RFC: a document that is valid UTF-8 is decoded as UTF-8 whatever is declared, because servers declare
+their default for all files. A declared encoding with which decoding fails is ignored.
 """
 
 import codecs
@@ -79,9 +79,7 @@ def _charset(name: str) -> str:
 
 
 def _is_mostly_utf8(body: bytes) -> bool:
-    """Return whether most non-ASCII bytes of ``body`` are valid UTF-8.
-
-    A single truncated character therefore does not change the detected encoding.
-    """
+    """Return whether most non-ASCII bytes of ``body`` are valid UTF-8."""
+    # A single truncated character therefore does not change the detected encoding.
     text = body.decode("utf-8", "replace")
     return 3 * text.count("\ufffd") < len(text) - len(text.encode("ascii", "ignore"))

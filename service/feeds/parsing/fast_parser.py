@@ -1,15 +1,18 @@
 """A fast parser of well-formed RSS and Atom, based on lxml: several times as fast as feedparser.
 
-Contract: :func:`parse` returns exactly the result of :func:`feedparser_adapter.parse` for the same document, or None.
-None means that feedparser has to parse the document. This is the case if the document is not well-formed, has a
-DOCTYPE, is in a rare dialect, or contains an element or a value for which this module and ``fast_parser_values`` do not
-reproduce feedparser's result. Without a DOCTYPE there are no entities to expand and nothing to load. feedparser is the
-reference: tests/property/test_fast_parser.py compares both results for generated documents.
+:func:`parse` returns exactly the result of :func:`feedparser_adapter.parse` for the same document, or None. None means
+that feedparser has to parse the document:
 
-There is a handler for each kind of element. The handlers reproduce feedparser's results, including its peculiarities: a
-second description becomes content, an empty link counts as a link, and the first title is used unless a deeper title
-came before. Where reproducing feedparser would take more than a line or two, a handler raises FeedparserRequired.
+- The document is not well-formed, has a DOCTYPE, or is in a rare dialect.
+- It has an element or a value for which this module does not reproduce feedparser's result.
+
+There is one handler per kind of element. Handlers reproduce feedparser's peculiarities: a second description becomes
+content, an empty link counts as a link, and the first title is used unless a deeper title came before. A handler raises
+FeedparserRequired where reproduction would take more than a line or two.
 """
+
+# Without a DOCTYPE there are no entities to expand and nothing to load. feedparser is the reference:
+# tests/property/test_fast_parser.py compares both results for generated documents.
 
 import contextlib
 import re
@@ -75,7 +78,7 @@ _HINT_ELEMENTS = {"ttl", "sy_updateperiod", "sy_updatefrequency"}
 class ParsedFields:
     """The values of an entry or of the feed that have been read so far.
 
-    ``depths`` has, for each field, the depth in the document tree of the element with its value.
+    ``depths`` has, for each field, the depth of the element from which its value was read.
     """
 
     is_entry: bool
@@ -109,9 +112,10 @@ class ParsedFields:
 class DocumentWalker:
     """Walks through one document and calls the handler of each element.
 
-    ``fields`` are the values of the entry or feed that is being read, and ``base`` is its base URL. ``entries`` are the
-    entries read so far. ``title_depth`` is the depth of the last title that was not empty; -1 means that there is none.
-    With a ``hasher``, entries that are unchanged since the previous document are skipped.
+    - ``fields`` are the values of the entry or feed that is being read, and ``base`` is its base URL.
+    - ``entries`` are the entries read so far.
+    - ``title_depth`` is the depth of the last title that was not empty; -1 means that there is none.
+    - ``hasher`` recognises entries that are unchanged since the previous document; they are skipped.
     """
 
     def __init__(
@@ -147,11 +151,12 @@ class DocumentWalker:
                 self.walk(element, depth + 1, handlers)
 
     def skip_unchanged(self, element: Element, depth: int) -> bool:
-        """Hash the entry in ``element``; return whether it is unchanged since the previous document and can be skipped.
+        """Hash the entry in ``element``; return whether it is unchanged since the previous document.
 
-        The title of a skipped entry is not read, although it affects whether feedparser accepts a later title.
-        Therefore :meth:`accepts_title` raises an error from then on, until a title's depth is known again.
+        The caller then skips the entry.
         """
+        # The title of a skipped entry is not read, although it affects whether feedparser accepts a later title.
+        # Therefore :meth:`accepts_title` raises an error from then on, until a title's depth is known again.
         if not self.hasher or not self.hasher.skip_unchanged(element, f"{depth}{self._dialect}{self.base}"):
             return False
         self.title_depth = _UNKNOWN_DEPTH
@@ -160,8 +165,9 @@ class DocumentWalker:
     def accepts_title(self, depth: int) -> bool:
         """Return whether feedparser accepts a title at ``depth``: the previous title was deeper, or there is none.
 
-        Raises :class:`FullParseRequired` if the depth of the previous title is unknown, because its entry was skipped.
+        Raises :class:`FullParseRequired` if the depth of the previous title is unknown.
         """
+        # It is unknown after an entry was skipped.
         if self.title_depth == _UNKNOWN_DEPTH:
             raise FullParseRequired
         return not -1 < self.title_depth <= depth
@@ -338,9 +344,9 @@ def _person_name(walker: DocumentWalker, person: Element) -> str:
 
 
 def _on_ignored_parent(walker: DocumentWalker, element: Element, depth: int, *, parts: Collection[str]) -> None:
-    """Ignore an element, such as ``source`` or ``image``, whose children feedparser reads but no field uses.
+    """Ignore an element, such as ``source`` or ``image``, whose values are not used.
 
-    ``parts`` are the names of the children that the element may have; another child raises :class:`FeedparserRequired`.
+    ``parts`` are the names of the children that the element may have. Another child raises :class:`FeedparserRequired`.
     A title among the children still affects whether later titles are accepted.
     """
     if "title" in parts:
@@ -478,9 +484,10 @@ _ROOT_HANDLERS: dict[str, dict[str, ElementHandler]] = {
 def parse(text: str, *, url: str, language: str, previous: PreviousDocument | None = None) -> ParsedFeed | None:
     """Return the same feed as :func:`feedparser_adapter.parse`, or None if feedparser has to parse the document.
 
-    ``url`` is where the document was fetched from, ``language`` the ``Content-Language`` header. If ``previous`` is
-    given and the document permits it, entries that are unchanged since the previous document are left out. The result
-    then has element hashes, by which unchanged entries are recognised next time.
+    - ``url`` is where the document was fetched from.
+    - ``language`` is the value of the ``Content-Language`` header.
+    - ``previous`` has the hashes of the previous document. Entries that are unchanged since then may be left out. The
+      result then has hashes of the entries' XML, by which unchanged entries are recognised next time.
     """
     if _DAMAGED in text:
         return None

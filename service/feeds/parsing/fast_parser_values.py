@@ -44,9 +44,11 @@ class FeedparserRequired(Exception):
 class ElementNames(dict[str, str]):
     """A mapping from lxml's tags to feedparser's element names, for one document.
 
-    ``is_atom`` states that feedparser treats the document as Atom. feedparser decides this by the declared namespaces
-    and their order. A lookup raises :class:`FeedparserRequired` if feedparser's name for the tag is uncertain.
+    ``is_atom`` states that feedparser treats the document as Atom. A lookup raises :class:`FeedparserRequired` if
+    feedparser's name for the tag is uncertain.
     """
+
+    # feedparser decides between Atom and RSS by the declared namespaces and their order.
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -143,8 +145,9 @@ def looks_like_html(text: str) -> bool:
 def read_text_construct(names: ElementNames, element: Element, default: str, *, may_be_xhtml: bool) -> tuple[str, str]:
     """Return the text of an element that may contain markup, and the text's media type (RFC 4287 §3.1).
 
-    ``names`` are feedparser's names of the document's elements. ``default`` is the media type of an element without a
-    ``type`` attribute. ``may_be_xhtml`` states whether the element can contain XHTML.
+    - ``names`` are feedparser's names of the document's elements.
+    - ``default`` is the media type of an element without a ``type`` attribute.
+    - ``may_be_xhtml`` states whether the element can contain XHTML.
     """
     given = read_attributes(element)
     if not given:

@@ -1,6 +1,7 @@
-"""A feed's statements about itself: polling hints, tags and generator, and links to hubs, itself and older entries.
+"""What a feed states about itself: polling hints, tags, generator, and links to hubs, to itself and to older entries.
 
-``publisher_polling_hints`` decides which hints are followed.
+Polling hints are requests of the publisher about the times of polls. ``publisher_polling_hints`` decides which of them
+are followed.
 """
 
 import re
@@ -36,11 +37,12 @@ _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday",
 
 
 def read_polling_hints(text: str, elements: Mapping[str, object]) -> PollingHints:
-    """Return the polling hints of the XML document ``text``, without invalid values.
+    """Return the polling hints (the publisher's requests about poll times) of the XML document ``text``.
 
-    ``elements`` has the texts of the hint elements by feedparser's element names. ``skipHours`` and ``skipDays`` are
-    read from the text before the first entry, because feedparser returns only the last hour or day.
+    ``elements`` has the texts of the hint elements by feedparser's element names. Invalid values are left out.
     """
+    # ``skipHours`` and ``skipDays`` are read from the text before the first entry, because feedparser returns only the
+    # last hour or day.
     head = text[: first.start() if (first := _FIRST_ENTRY.search(text)) else None]
     hours = [int(hour) for hour in _HOUR.findall(_within("skipHours", head))]
     days = [day.lower() for day in _DAY.findall(_within("skipDays", head))]
@@ -91,10 +93,12 @@ class LinkRelations(TypedDict):
 def read_link_relations(links: Iterable[tuple[object, object]], url: str) -> LinkRelations:
     """Return the hubs, the topic and the older document to which the feed links.
 
-    Each element of ``links`` is a pair (``rel``, ``href``). ``url`` is the document's URL. The topic (``self``) is the
-    URL by which the hubs identify the feed. ``hub`` and ``self`` are defined by WebSub §4, ``prev-archive`` and
-    ``next`` by RFC 5005 §4 and §3. If there is both an archive (``prev-archive``) and a page (``next``), the archive is
-    returned, because it is complete.
+    - ``links`` has pairs (``rel``, ``href``).
+    - ``url`` is the document's URL.
+    - The topic (``self``) is the URL by which the hubs identify the feed.
+
+    ``hub`` and ``self`` are defined by WebSub §4, ``prev-archive`` and ``next`` by RFC 5005 §4 and §3. An archive
+    (``prev-archive``) is preferred to a page (``next``), because it is complete.
     """
     found: dict[str, list[str]] = {"hub": [], "self": [], "prev-archive": [], "next": []}
     for rel, href in links:

@@ -1,6 +1,6 @@
 """The adapter of feedparser, which parses RSS and Atom of any dialect, well-formed or not.
 
-The adapter bounds the result: the number of entries, the length of each field, and plausible dates. Its result is the
+The adapter limits the number of entries and the length of each field, and rejects implausible dates. Its result is the
 reference for ``fast_parser``.
 """
 
@@ -58,19 +58,15 @@ def parse(text: str, *, url: str, language: str) -> ParsedFeed:
 
 
 def _without_middle_entries(text: str) -> str:
-    """Return the document with only its first and last 500 entries; the newest entries are at one of its ends.
-
-    feedparser would take 10 s for 100,000 entries.
-    """
+    """Return the document with only its first and last 500 entries; the newest entries are at one of its ends."""
+    # feedparser would take 10 s for 100,000 entries.
     ends = [found.end() for found in _ENTRY_END.finditer(text)]
     return text[: ends[MAX_ENTRIES - 1]] + text[ends[-MAX_ENTRIES - 1] :] if len(ends) > 2 * MAX_ENTRIES else text
 
 
 def _without_invalid_references(text: str) -> str:
-    """Return the document without references to invalid characters (XML 1.0 §4.1).
-
-    A single such reference makes feedparser fail.
-    """
+    """Return the document without references to invalid characters (XML 1.0 §4.1)."""
+    # A single such reference makes feedparser fail.
     return _REFERENCE.sub(lambda found: found[0] if _is_valid_reference(found[1]) else "", text)
 
 
@@ -120,10 +116,8 @@ def _entry(raw: Any, url: str) -> ParsedEntry:
 
 
 def _list_field(raw: Any, name: str) -> list[Any]:
-    """Return the values of a field that is normally a list; empty if it is not a list.
-
-    If the document has an element of that name, feedparser replaces the list by a text.
-    """
+    """Return the values of a field that is normally a list; empty if it is not a list."""
+    # If the document has an element of that name, feedparser replaces the list by a text.
     found = raw.get(name)
     return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 

@@ -1,7 +1,9 @@
 """The parser of feed documents of any format, from bytes to a :class:`ParsedFeed`; runs in the ``sandbox``.
 
-It decodes the document, determines its format by the root element, and calls the parser of that format: ``json_feed``
-for JSON Feed, and for RSS and Atom first ``fast_parser`` and, if that returns None, ``feedparser_adapter``.
+It decodes the document, determines the format by the root element, and calls the parser of that format:
+
+- JSON Feed: ``json_feed``
+- RSS and Atom: ``fast_parser``, and if that returns None, ``feedparser_adapter``
 """
 
 import re
@@ -46,10 +48,12 @@ _JUNK_CHARS = 64 * 1024
 def parse(body: bytes, *, url: str, headers: Mapping[str, str], previous: PreviousDocument | None = None) -> ParsedFeed:
     """Return the feed in ``body``, which was fetched from ``url`` with the response headers ``headers``.
 
-    Links are absolute, texts are truncated, and implausible dates are None. Of more than 500 entries, the newest are
-    returned. If the channel's ``previous`` document is given, the result has a hash of each entry's XML element, and
-    entries that are unchanged since that document may be left out. Raises :class:`EmptyBody`, :class:`NotAFeed`,
-    :class:`ListOfFeeds` or :class:`BrokenFeed`.
+    - Links are absolute, texts are truncated, and implausible dates are None.
+    - Of more than 500 entries, only the newest are returned.
+    - ``previous`` has the hashes of the previous document. Entries that are unchanged since then may be left out. The
+      result then has a hash of each entry's XML element.
+
+    Raises :class:`EmptyBody`, :class:`NotAFeed`, :class:`ListOfFeeds` or :class:`BrokenFeed`.
     """
     lowered = {name.lower(): value for name, value in headers.items()}
     text = decode_document(body, lowered.get("content-type", ""))

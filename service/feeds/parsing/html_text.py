@@ -1,7 +1,7 @@
 """Conversion of publishers' HTML to plain text that is safe in chat messages, pages and XML streams.
 
-It removes markup, characters that XML 1.0 §2.2 forbids, bidirectional overrides, and invisible and zero-width
-characters, except the zero-width joiner and non-joiner, which emoji and several scripts need.
+The result has no markup, no characters that XML 1.0 §2.2 forbids, no bidirectional overrides, and no invisible
+characters. The zero-width joiner and non-joiner are kept, because emoji and several scripts need them.
 """
 
 import html
@@ -35,8 +35,9 @@ def one_line(text: str, max_chars: int) -> str:
 def plain_text(markup: str, max_chars: int) -> str:
     """Return the text of an HTML fragment, one line per block element, sanitized, at most ``max_chars`` long.
 
-    Only the fragment's first 8,000 characters are read, so that the time is bounded.
+    Only the fragment's first 8,000 characters are read.
     """
+    # So the time is bounded.
     lines = [" ".join(line.split()) for line in _text_of(markup).splitlines()]
     return _truncate("\n".join(filter(None, lines)), max_chars)
 

@@ -1,9 +1,11 @@
-"""The confinement of a parser process: no files, network or other programs, even if a document exploits the parser.
+"""The confinement of a parser process: no access to files, network or other programs, even if the parser is exploited.
 
-:func:`confine` is called after all modules are loaded and before the first document is read. A seccomp filter
-(seccomp(2)) permits the few system calls that parsing needs; all others fail with ``EPERM``. Resource limits
-(setrlimit(2)), which are set in any case, prevent new file descriptors, and thus files and sockets, where the kernel or
-the architecture does not support the filter. The process cannot undo either.
+:func:`confine` is called after all modules are loaded and before the first document is read. The process cannot undo
+it. There are two mechanisms:
+
+- A seccomp filter (seccomp(2)) permits the few system calls that parsing needs. All others fail with ``EPERM``.
+- Resource limits (setrlimit(2)) prevent new file descriptors, and so files and sockets. They are always set, because
+  not every kernel or architecture supports the filter.
 """
 
 import ctypes

@@ -1,9 +1,10 @@
-"""The clients of parser processes: a malicious document can crash only its parser process (guarantee I7).
+"""The clients of parser processes. A malicious document can crash only its parser process (guarantee I7).
 
-The client's own process loads neither feedparser nor lxml. The parser process runs ``parser_process`` as a child. It is
-started on demand and handles one request after the other. It is killed if a document exceeds its time or memory
-(``resource_limits``), and after two minutes without a request. OPML files are parsed one at a time, each in a parser
-process of its own.
+The client's own process loads neither feedparser nor lxml. A parser process is a child that runs ``parser_process``:
+
+- It is started on demand and handles one request after the other.
+- It is killed if a document exceeds its time or memory (``resource_limits``), and after two minutes without a request.
+- OPML files are parsed one at a time, each in a process of its own.
 """
 
 import asyncio
@@ -55,9 +56,9 @@ _EXIT_REASONS = {
 class ParserClient:
     """Parses documents in a child process, one at a time; an async context manager that kills the process on exit.
 
-    ``niceness`` is the scheduling priority of the process, as in ``nice(1)``. ``cpu_s`` is the processor time of all
-    requests so far, in seconds. ``confinement`` is the kernel feature that confines the process; None before the first
-    response.
+    - ``niceness`` is the scheduling priority of the process, as in ``nice(1)``.
+    - ``cpu_s`` is the processor time of all requests so far, in seconds.
+    - ``confinement`` is the kernel feature that confines the process; None before the first response.
     """
 
     def __init__(self, niceness: int = 0) -> None:
@@ -79,17 +80,20 @@ class ParserClient:
     async def parse_document(self, document: Document, selector: str = "") -> ParsedDocument:
         """Parse a document of unknown type, after waiting for other requests.
 
-        ``selector`` (CSS) limits a page to the matching elements. Raises the errors of
-        :func:`~service.feeds.sandbox.parser_handlers.parse_document`, :class:`ParseKilled` if the document exceeded
-        its time or memory, and :class:`OperationalError` if the process cannot be started.
+        ``selector`` (CSS) limits a page to the matching elements. Raises:
+
+        - the errors of :func:`~service.feeds.sandbox.parser_handlers.parse_document`
+        - :class:`ParseKilled` if the document exceeded its time or memory
+        - :class:`OperationalError` if the process cannot be started
         """
         return await self._request(ParseDocument(document, selector), ParserResponse[ParsedDocument])
 
     async def detect_changes(self, request: DetectChanges, timeout_s: float = PARSE_TIMEOUT_S) -> DetectionResult:
-        """Compare documents of a channel with its baseline, the state after the last poll; return the changes.
+        """Compare documents of a feed or page with its baseline; return the changes.
 
-        The request waits until earlier requests have ended. Raises :class:`ParseKilled` if the comparison takes longer
-        than ``timeout_s``, not counting this wait. The other errors are those of :meth:`parse_document`.
+        The baseline is the encoded state after the last poll. The request waits for earlier requests. Raises
+        :class:`ParseKilled` if the comparison itself takes longer than ``timeout_s``, and the errors of
+        :meth:`parse_document`.
         """
         return await self._request(request, ParserResponse[DetectionResult], timeout_s)
 
@@ -208,10 +212,12 @@ _BUSY = "Other lists of feeds are being read. Try again in a minute."
 
 
 class OpmlParserClient:
-    """Parses OPML files one at a time, each in a new process, so that channels' documents never wait for a file.
+    """Parses OPML files one at a time, each in a new process.
 
     A file that has to wait for more than 7 seconds is refused.
     """
+
+    # The documents of feeds and pages never wait for an OPML file.
 
     def __init__(self) -> None:
         self._turn = asyncio.Lock()
@@ -220,9 +226,11 @@ class OpmlParserClient:
     async def read(self, load: Callable[[], Awaitable[bytes]]) -> OpmlDocument:
         """Return the feeds in the OPML file whose content ``load`` returns.
 
-        ``load`` is not called if 8 files are pending. Raises the errors of ``load``, :class:`ParserBusy` if too many
-        files are pending, and :class:`UserError` for a file that is not OPML, is too large, or takes too much time or
-        memory.
+        ``load`` is not called if 8 files are pending. Raises:
+
+        - the errors of ``load``
+        - :class:`ParserBusy` if too many files are pending
+        - :class:`UserError` for a file that is not OPML, is too large, or takes too much time or memory
         """
         if self._pending >= _MAX_PENDING_FILES:
             raise ParserBusy(_BUSY)

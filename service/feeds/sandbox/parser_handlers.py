@@ -1,8 +1,8 @@
-"""The request handlers of a parser process: change detection in a channel, and parsing of an unknown document.
+"""The request handlers of a parser process: change detection, and parsing of an unknown document.
 
-The *baseline* of a channel is the encoded state by which its changes are detected: a
-``entry_change_detection.FeedState`` for a feed, a ``page_change_detection.PageState`` for a page. A baseline that
-cannot be decoded, because another version wrote it, is discarded: as at a first poll, nothing is reported as new.
+The *baseline* of a feed or page is the encoded state by which its changes are detected:
+``entry_change_detection.FeedState`` for a feed, ``page_change_detection.PageState`` for a page. A baseline that another
+release wrote may be undecodable. It is discarded, and nothing is reported as new, as at a first poll.
 """
 
 from typing import TypeVar
@@ -21,7 +21,7 @@ from service.model import Change, Entry, FeedLink, ParsedFeed
 
 
 def detect_changes(request: DetectChanges) -> DetectionResult:
-    """Compare the documents of a channel with its baseline; return the changes and the channel's next baseline.
+    """Compare the documents of a feed or page with its baseline; return the changes and the next baseline.
 
     A baseline is the encoded state by which changes are detected. Raises subclasses of :class:`FeedError`.
     """
@@ -86,7 +86,7 @@ _State = TypeVar("_State", FeedState, PageState)
 
 
 def _decode_baseline(baseline: bytes, kind: type[_State]) -> _State | None:
-    """Decode ``baseline`` as a state of type ``kind``; return None if it is empty or was encoded by another version."""
+    """Decode ``baseline`` as a state of type ``kind``; return None if it is empty or another release encoded it."""
     try:
         return msgspec.msgpack.decode(baseline, type=kind) if baseline else None
     except msgspec.DecodeError:
@@ -96,8 +96,8 @@ def _decode_baseline(baseline: bytes, kind: type[_State]) -> _State | None:
 def parse_document(request: ParseDocument) -> ParsedDocument:
     """Parse the document in ``request``; return its feed, or its page and the feeds to which the page links.
 
-    If the request has a CSS selector, any document is parsed as a page. Raises :class:`EmptyBody`, :class:`BrokenFeed`,
-    :class:`ListOfFeeds`, or :class:`NotAFeed` for a document that is neither a feed nor a page.
+    If the request has a CSS selector, any document is parsed as a page. Raises :class:`EmptyBody`, :class:`BrokenFeed`
+    or :class:`ListOfFeeds`. Raises :class:`NotAFeed` for a document that is neither a feed nor a page.
     """
     document = request.document
     links: tuple[FeedLink, ...] = ()

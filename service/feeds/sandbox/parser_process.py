@@ -1,8 +1,8 @@
 """The program of a parser process, which handles requests from stdin one by one until stdin is closed.
 
-Its time and memory are limited (see ``resource_limits``). If the parent dies, stdin is closed; a busy process then ends
-by its timers at the latest. After all modules are loaded and before the first request is read, the process gives up
-access to files, network and other programs (see ``confinement``).
+Its time and memory are limited (see ``resource_limits``). It gives up access to files, network and other programs
+before it reads the first request (see ``confinement``). If the parent dies, stdin is closed. A busy process then ends
+by its timers at the latest.
 """
 
 import contextlib
@@ -39,9 +39,9 @@ _LAZY_IMPORTS = ("idna.uts46data", "lxml.cssselect", "xml.sax.expatreader")
 def serve(requests: BinaryIO, responses: BinaryIO, confinement: Confinement) -> None:
     """Handle each request from ``requests`` and write its response to ``responses``, until ``requests`` is closed.
 
-    ``confinement``, the kernel feature that confines this process, is part of each response. The timers that limit the
-    process's time run while a request is handled.
+    ``confinement``, the kernel feature that confines this process, is part of each response.
     """
+    # The timers that limit the process's time run while a request is handled.
     decoder: msgspec.msgpack.Decoder[ParserRequest] = msgspec.msgpack.Decoder(ParserRequest)
     while length := requests.read(LENGTH_BYTES):
         request = decoder.decode(requests.read(int.from_bytes(length, "big")))
@@ -60,10 +60,9 @@ def serve(requests: BinaryIO, responses: BinaryIO, confinement: Confinement) -> 
 
 @functools.cache
 def _load_handlers() -> dict[type[ParserRequest], Callable[[Any], Any]]:
-    """Return the function that handles each type of request.
+    """Return the function that handles each type of request."""
+    # The first call loads all modules that any document needs (0.3 s).
 
-    The first call loads all modules that any document needs (0.3 s).
-    """
     # Imported here, because memory is limited before the parsers are loaded.
     from service.feeds.opml_parser import parse as parse_opml  # noqa: PLC0415 - see above
     from service.feeds.sandbox.parser_handlers import detect_changes, parse_document  # noqa: PLC0415 - see above

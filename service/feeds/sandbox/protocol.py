@@ -1,4 +1,4 @@
-"""The messages between a program and its parser processes: msgpack, each preceded by its length in 4 bytes."""
+"""The messages between a program and its parser processes: msgpack, each message preceded by its length in 4 bytes."""
 
 from math import inf
 from typing import Any, Generic, Literal, TypeVar
@@ -19,8 +19,8 @@ MAX_FRAME_BYTES = 64 * 1024 * 1024
 class Document(msgspec.Struct, frozen=True, array_like=True):
     """A response body, the URL from which it was fetched, and the response headers that are needed to read it.
 
-    Header names are in lower case. ``partial`` states that the body contains only new entries, because it is an RFC
-    3229 delta or was pushed by a hub.
+    Header names are in lower case. ``partial`` states that the body has only new entries: it is an RFC 3229 delta, or a
+    WebSub hub has pushed it.
     """
 
     body: bytes
@@ -43,11 +43,12 @@ class ParsedDocument(msgspec.Struct, frozen=True, array_like=True):
 
 
 class DetectionResult(msgspec.Struct, frozen=True, array_like=True):
-    """The changes in the documents of a channel, and the channel's next baseline.
+    """The changes in the documents of a feed or page, and its next baseline.
 
-    The baseline is the encoded state by which changes are detected. ``latest`` are the latest entries, newest first, if
-    there was no baseline. If polls have missed entries, ``older_url`` is the URL of the document with the next older
-    entries. If an HTML page was fetched as a feed, only ``links`` is set: it has the feeds to which the page links.
+    - ``baseline`` is the encoded state by which changes are detected.
+    - ``latest`` are the latest entries, newest first; set only if there was no baseline before.
+    - ``older_url`` is the URL of the document with the next older entries; set only if polls have missed entries.
+    - ``links`` are the feeds to which an HTML page links that was fetched as a feed. In this case nothing else is set.
     """
 
     baseline: bytes = b""
@@ -72,10 +73,11 @@ class ParseDocument(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class DetectChanges(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """A request to compare documents of the channel ``url``, oldest first, with the channel's baseline.
+    """A request to compare documents of the channel ``url`` (a feed or page) with its baseline, oldest document first.
 
-    The baseline is the encoded state by which changes are detected, or ``b""`` if there is none yet. The parser process
-    is killed if the request uses more than ``cpu_s`` seconds of processor time; the limit on all requests also applies.
+    - ``baseline`` is the encoded state by which changes are detected; ``b""`` if there is none yet.
+    - ``cpu_s`` is the limit of processor time in seconds, besides the limit for all requests. The parser process is
+      killed if it takes more.
     """
 
     documents: tuple[Document, ...]
@@ -101,8 +103,9 @@ Result = TypeVar("Result", ParsedDocument, DetectionResult, OpmlDocument)
 class ParserResponse(msgspec.Struct, Generic[Result], frozen=True, array_like=True):
     """The result of a request, or the fault that ended it.
 
-    ``confinement`` is the kernel feature that confines the parser process. ``needs_restart`` states that the process
-    uses so much memory that it should be replaced. ``cpu_s`` is the processor time that the request took, in seconds.
+    - ``confinement`` is the kernel feature that confines the parser process.
+    - ``needs_restart`` states that the process uses so much memory that it should be replaced.
+    - ``cpu_s`` is the processor time that the request took, in seconds.
     """
 
     result: Result | None

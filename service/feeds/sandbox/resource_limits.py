@@ -1,7 +1,7 @@
-"""Limits on the processor time, wall time and memory of a parser process.
+"""Limits on the processor time, wall time and memory of a parser process, which the kernel enforces.
 
-The kernel enforces the limits. The default action of SIGPROF and SIGALRM is to terminate the process, which no C code
-can delay. Memory is limited relative to its amount at the start of the process.
+The timers send SIGPROF and SIGALRM, which terminate the process; no C code can delay that. Memory is limited relative
+to its amount at the start of the process.
 """
 
 import functools
@@ -54,8 +54,6 @@ def _memory_bytes() -> tuple[int, int]:
 
 @functools.cache
 def _statm_descriptor() -> int:
-    """Return an open descriptor of ``/proc/self/statm``, from which the memory is read.
-
-    The descriptor stays open, because a confined process cannot open files.
-    """
+    """Return an open descriptor of ``/proc/self/statm``, from which the memory is read."""
+    # The descriptor stays open, because a confined process cannot open files.
     return os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
