@@ -1,7 +1,12 @@
 """The commands ``coronet simulate EXPERIMENT``.
 
-A new experiment needs a command here, a module ``experiment`` with ``run(…, seed, report)`` and ``STEPS`` (the number
-of progress reports), and a module ``report``. ``service.cli`` adds experiments that run real processes.
+A new experiment needs:
+
+- a command in this module
+- a module ``experiment`` with ``run(…, seed, report)``, and ``STEPS``, the number of progress reports
+- a module ``report``
+
+``service.cli`` adds the experiments that run real processes.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -246,7 +251,7 @@ def run(arguments: Sequence[str]) -> int:
 def progress(steps: int, *, hidden: bool) -> Iterator[Report]:
     """Show a progress bar of ``steps`` steps on standard error, unless ``hidden``.
 
-    Yield a function that completes one step and shows its argument as the description.
+    Yield a function. Each call completes one step, and shows the call's argument beside the bar.
     """
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
     with Progress(*columns, console=Console(stderr=True), disable=hidden) as bar:
@@ -259,7 +264,7 @@ def _run_experiment(
 ) -> None:
     """Run the experiment ``name`` and print its results; if ``plot`` is given, also draw them to this file.
 
-    The function ``run`` in the module ``module`` of the experiment's package is called with ``arguments``.
+    ``module`` is the module of the experiment's package whose function ``run`` is called with ``arguments``.
     """
     if plot is not None and not plot.absolute().parent.is_dir():
         raise typer.BadParameter(f"There is no folder {plot.parent} for the plot.")

@@ -18,7 +18,7 @@ WEEK_S = 7 * DAY_S
 def ranges(first: Ints | int, length: Ints) -> Ints:
     """Return several ranges of consecutive numbers, one after another, as one array.
 
-    Range i has ``length[i]`` numbers, of which the first is ``first[i]``, or ``first`` if that is a single number.
+    Range i has ``length[i]`` numbers. It begins with ``first[i]``, or with ``first`` if that is a single number.
     """
     return np.repeat(first + length - np.cumsum(length), length) + np.arange(length.sum())
 
@@ -26,9 +26,10 @@ def ranges(first: Ints | int, length: Ints) -> Ints:
 def first_index_beyond(low: Ints, high: Ints, is_beyond: Callable[[Ints], Bools]) -> Ints:
     """Return, for each range [low, high), the first index for which ``is_beyond`` holds, or ``high`` if none does.
 
-    ``is_beyond`` maps an array with one index of each range to booleans; its results for empty ranges are ignored. In a
-    range it must be false up to some index, and true from there on, because the search is binary.
+    ``is_beyond`` maps an array with one index of each range to booleans. In a range it must be false up to some index,
+    and true from there on. Its results for empty ranges are ignored.
     """
+    # The search is binary.
     low, high = low.copy(), high.copy()
     while (ahead := low < high).any():
         middle = (low + high) // 2

@@ -1,8 +1,10 @@
 """Common functions of all reports: jobs in two processes, terminal tables, plots, and Markdown templates.
 
-An experiment ``x`` has a module ``x.report``. For one run, it has ``table(outcome)`` and ``plot_run(outcome, file)``.
-For the page in ``docs/experiments``, it has ``JOBS``, the runs of which the page shows results, and the functions
-``page(found)`` and ``plot(found, file)``, where ``found`` has lists of results by the name of the job.
+Each experiment ``x`` has a module ``x.report`` with:
+
+- ``table(outcome)`` and ``plot_run(outcome, file)``, for one run
+- ``JOBS``, the runs of which the page in ``docs/experiments`` shows results
+- ``page(found)`` and ``plot(found, file)``, for this page; ``found`` has lists of results by the name of the job
 
 The template ``templates/x.md.j2`` has the texts and tables of the page. It also has the paper's values, with which
 :func:`compare` compares Coronet's. All of Coronet's numbers are taken from the results.
@@ -38,11 +40,9 @@ class Job(NamedTuple):
 
 @contextmanager
 def without_garbage_collection() -> Iterator[None]:
-    """Disable Python's garbage collection until the context ends.
-
-    Runs create few reference cycles, and collections would take a fifth of the run's time. The collection at the end
-    examines only objects that were created in the context.
-    """
+    """Disable Python's garbage collection until the context ends."""
+    # Runs create few reference cycles, and collections would take a fifth of the run's time. The collection at the end
+    # examines only objects that were created in the context.
     gc.disable()
     gc.freeze()
     try:
@@ -76,7 +76,7 @@ def run_all(jobs: Sequence[Job], report: Callable[[str], None]) -> dict[str, lis
 def command(experiment: str, setup: object, default: object, fields: Mapping[str, str]) -> str:
     """Return the command line that runs an experiment with ``setup``.
 
-    ``fields`` maps command-line options to fields of the setup. A field is omitted if it has the same value in
+    ``fields`` maps command-line options to fields of ``setup``. An option is omitted if its field has the same value in
     ``default``.
     """
     options = [
@@ -107,8 +107,9 @@ def draw(
 ) -> None:
     """Draw several panels in rows of ``columns`` panels, and write them to ``file``.
 
-    A panel is a pair (function, data); it is drawn by calling ``function(axis, data)``. ``height`` is the height of a
-    row in inches.
+    - ``panels`` are pairs (function, data). A panel is drawn by calling ``function(axis, data)``.
+    - ``height`` is the height of a row in inches.
+    - ``sharey``: all panels have the same vertical axis.
     """
     import matplotlib as mpl  # noqa: PLC0415 - an extra, and slow to load
 
@@ -131,9 +132,13 @@ def draw(
 def render(template: str, **values: object) -> str:
     """Render the template of a report page with ``values``, and return Markdown.
 
-    Templates can use these filters: ``form`` is Python's ``format``. ``each`` and ``spread`` are the functions of this
-    module. ``mean``, ``most`` and ``least`` are the mean, the maximum and the minimum of the values that :func:`each`
-    returns. ``transposed`` converts a list per seed, each with one value per position, to a tuple per position.
+    Templates can use these filters:
+
+    - ``form`` is Python's ``format``.
+    - ``each`` and ``spread`` are the functions of this module.
+    - ``mean``, ``most`` and ``least`` are the mean, the maximum and the minimum of the values that :func:`each`
+      returns.
+    - ``transposed`` converts lists, one per seed, to tuples, one per position in the lists.
 
     Templates can also call :func:`compare`, :func:`ratios` and :func:`differences`.
     """
@@ -203,7 +208,7 @@ def compare(  # noqa: PLR0917 - a row of a table in a template
 
 
 def ratios(ones: Iterable[float], others: Iterable[float]) -> list[float]:
-    """Return, for each seed, the value in ``ones`` divided by that in ``others``; divisors below 1e-9 become 1e-9."""
+    """Return, for each seed, the value in ``ones`` divided by that in ``others``, which is taken as at least 1e-9."""
     return [one / max(other, 1e-9) for one, other in zip(ones, others, strict=True)]
 
 
@@ -215,8 +220,11 @@ def differences(ones: Iterable[float], others: Iterable[float]) -> list[float]:
 def spread(items: Sequence[Any], field: str = "", form: str = "", scale: float = 1.0) -> str:
     """Return the mean of a field of all items as text, followed by minimum and maximum in brackets.
 
-    The brackets are omitted if minimum and maximum have the same text. ``field`` is a path as in :func:`each`, and
-    ``form`` is a format specification. All values are multiplied by ``scale`` first.
+    The brackets are omitted if minimum and maximum have the same text.
+
+    - ``field`` is a path as in :func:`each`.
+    - ``form`` is a format specification.
+    - ``scale`` is a factor by which all values are multiplied first.
     """
     values = [value * scale for value in each(items, field)]
     shown, least, greatest = (format(value, form) for value in (mean(values), min(values), max(values)))

@@ -63,9 +63,9 @@ _USER_COUNT = 1_500
 class DeploymentSetup(msgspec.Struct, frozen=True):
     """The size of a deployment, and its duration before and during the measurement in real seconds.
 
-    By default, channels have loopback addresses, to which no request limits apply. With ``public``, they have host
-    names that count as public, and the default request limits apply. With ``kill``, one worker process is killed after
-    half of the measurement.
+    - ``public``: channels have host names that count as public, and the default request limits apply. Otherwise
+      channels have loopback addresses, which are exempt.
+    - ``kill``: one worker process is killed after half of the measurement.
     """
 
     channels: int = 7_500
@@ -82,9 +82,12 @@ STEPS = 6
 
 
 async def deploy(setup: DeploymentSetup, report: Report) -> DeploymentResult:
-    """Run a deployment and return its results. Raises :class:`OperationalError` if a process does not start.
+    """Run a deployment and return its results.
 
-    There are ``STEPS`` steps. ``report`` is called at the beginning of each step, with the name of the step.
+    ``report`` is called at the beginning of each of the ``STEPS`` steps, with the name of the step.
+
+    Raises:
+        OperationalError: A process does not start.
     """
     with tempfile.TemporaryDirectory(prefix="coronet-") as folder:
         plan = PublicationPlan(
@@ -184,7 +187,7 @@ class _Publisher:
 
 @asynccontextmanager
 async def _workers(setup: DeploymentSetup, redis_url: str, folder: Path, store: Store) -> AsyncIterator[list[Child]]:
-    """Run the worker processes until the context ends; yield them when all nodes have joined Corona's ring.
+    """Run the worker processes until the context ends; yield them when all nodes have joined the fleet.
 
     ``folder`` is the directory for the log files of the processes.
     """
@@ -223,9 +226,9 @@ async def _workers(setup: DeploymentSetup, redis_url: str, folder: Path, store: 
 
 
 def _shipped_limits() -> dict[str, str]:
-    """Return the default limits of requests and polls, multiplied by ``COMPRESSION``, as environment variables.
+    """Return the default limits of requests and polls for compressed time, as environment variables.
 
-    One second of the experiment stands for ``COMPRESSION`` seconds, so the rates of requests are higher by this factor.
+    The limits are multiplied by ``COMPRESSION``, because one second stands for ``COMPRESSION`` seconds.
     """
     settings = Settings()
     per_hour = ("max_polls_per_hour", "polls_per_hour_for_one_subscriber")
@@ -234,11 +237,11 @@ def _shipped_limits() -> dict[str, str]:
 
 
 def _hosts_file_prefix(folder: Path) -> tuple[str, ...]:
-    """Return the beginning of a command line that runs the rest of the line with its own hosts file.
+    """Return the beginning of a command line; the command after it runs with its own hosts file instead of /etc/hosts.
 
-    In this file, which is written to ``folder``, the host names of public channels have loopback addresses. It replaces
-    /etc/hosts only for this command, which runs in its own mount namespace (Linux).
+    The file is written to ``folder``. In it, the host names of public channels have loopback addresses.
     """
+    # The file replaces /etc/hosts only for this command, which runs in its own mount namespace (Linux).
     hosts = folder / "hosts"
     lines = ("127.0.0.1 localhost", *(f"{address} {name}" for name, address in SITES.items()))
     hosts.write_text("\n".join(lines), encoding="ascii")
@@ -257,9 +260,10 @@ def _cpu_s(child: Child) -> float:
 async def _read_version_times(store: Store, channels: Sequence[ChannelId]) -> VersionTimes:
     """Return the time at which each entry was queued for delivery, by the number of its channel and its title.
 
-    An entry is queued with the version that introduced it. The times are read from the outbox of the user ``OBSERVER``,
-    who is subscribed to all channels. ``channels`` has the channels' ids in the order of their numbers.
+    ``channels`` has the channels' ids in the order of their numbers.
     """
+    # An entry is queued with the version that introduced it. The times are read from the outbox of the user OBSERVER,
+    # who is subscribed to all channels.
     number_of = {cid.encode(): number for number, cid in enumerate(channels)}
     queued = await store.redis.call("XRANGE", keys.outbox(keys.user_id(OBSERVER)), "-", "+")
     queued_s = {(fields[b"c"], int(fields[b"v"])): float(fields[b"t"]) for _, fields in queued}
@@ -275,9 +279,10 @@ async def _read_version_times(store: Store, channels: Sequence[ChannelId]) -> Ve
 async def _add_channels(store: Store, port: int, updates: PublicationTimes, *, public: bool) -> list[ChannelId]:
     """Create the channels of ``updates`` and subscribe users to them; return the channels' ids in order.
 
-    A new channel knows the entries that its feed has at present. The user ``OBSERVER`` is additionally subscribed to
-    every channel. ``port`` is the port of the publisher. ``public`` determines the form of the URLs
-    (:func:`channel_url`).
+    A new channel knows the entries that its feed has at present. The user ``OBSERVER`` is subscribed to every channel.
+
+    - ``port`` is the port of the publisher.
+    - ``public`` determines the form of the URLs (:func:`channel_url`).
     """
     channels: list[ChannelId] = []
     users = _assign_users(updates.subscribers)

@@ -50,8 +50,8 @@ class PublicationTimes:
 def draw_publication_times(plan: PublicationPlan) -> PublicationTimes:
     """Draw the publication times of all channels in a plan.
 
-    The mean intervals between updates are those of Corona §5 in compressed time. As in the paper's simulations, the
-    interval of a channel is constant, and its first update is at a random time.
+    The mean intervals between updates are those of Corona §5, shortened by the compression of time. As in the paper's
+    simulations, the interval of a channel is constant, and its first update is at a random time.
     """
     rng = np.random.default_rng(plan.seed)
     interval_s = draw_intervals_s(plan.channels, rng) / COMPRESSION
@@ -75,20 +75,17 @@ workers limit the rate of requests."""
 
 
 def channel_url(channel: int, port: int, *, public: bool) -> str:
-    """Return the URL of the channel with this number on a publisher that listens on ``port``.
+    """Return the URL of the channel with the number ``channel`` on a publisher that listens on ``port``.
 
-    The URL of a ``public`` channel has a host name of ``SITES``, to which request limits apply. The URL of any other
-    channel has an address of ``HOSTS``, to which no request limits apply, because it is a loopback address.
+    - The URL of a ``public`` channel has a host name of ``SITES``, to which request limits apply.
+    - Any other URL has a loopback address of ``HOSTS``, to which no request limits apply.
     """
     hosts = tuple(SITES) if public else HOSTS
     return f"http://{hosts[channel % len(hosts)]}:{port}/feeds/{channel}"
 
 
 def entry_title(update: int) -> str:
-    """Return the title of the entry with the number ``update`` (from 0) of a channel.
-
-    The title is also the entry's id.
-    """
+    """Return the title of a channel's entry, which is also its id. ``update`` is the entry's number, from 0."""
     return f"Entry {update}"
 
 
@@ -96,12 +93,13 @@ class DeploymentResult(msgspec.Struct, frozen=True):
     """The results of one run. Delays are in seconds of the paper; means are weighted by subscriptions.
 
     - ``measured_s``: the real duration of the measurement in seconds
-    - ``updates``, ``missed``: the number of entries published during the measurement, and of those never detected
+    - ``updates``: the number of entries published during the measurement
+    - ``missed``: the number of these entries that were never detected
     - ``legacy_detection_s``: the mean detection delay if each subscriber polled separately, as without Corona
     - ``polls_per_min``: the polls of all workers per minute of the paper
     - ``worker_cores``: the mean number of processor cores that all workers use
-    - ``recovered_after_s``: the real seconds from the kill until the workers poll at their former rate again
-      (:func:`recovery_s`); None without a kill, or if they never do
+    - ``recovered_after_s``: the real seconds from the kill of a worker until the others poll at the former rate
+      (:func:`recovery_s`); None without a kill, or if this never happens
     """
 
     nodes: int
@@ -127,9 +125,9 @@ RECOVERED_SHARE, RECOVERED_FOR_S = 0.95, 5.0
 def recovery_s(served: Sequence[tuple[float, int]], killed_s: float) -> float | None:
     """Return the seconds from the time ``killed_s`` until the rate of requests recovered; None if it did not.
 
-    ``served`` has pairs of a time and the number of requests served until then, in ascending order. Times are Unix
-    seconds. The recovery is the start of the first five seconds in which the rate is at least 95 % of its mean before
-    ``killed_s``.
+    The rate has recovered at the start of the first five seconds in which it is at least 95 % of its mean before
+    ``killed_s``. ``served`` has pairs (time, number of requests served until then), in ascending order. Times are Unix
+    seconds.
     """
     before = [sample for sample in served if sample[0] <= killed_s]
     if len(before) < 2:  # noqa: PLR2004 - no rate without two samples
@@ -148,9 +146,10 @@ def detection_delays(
     """Return the delays (measured s) and the weights of the detected entries, and the number of undetected entries.
 
     Only entries published from ``from_s`` until ``until_s`` (Unix s) are included. ``versioned`` has the time at which
-    each detected entry was queued. The weight of an entry is its channel's number of subscribers divided by the
-    channel's number of detected entries. Channels with many entries therefore do not weigh more (Corona §3.1).
+    each detected entry was queued for delivery. An entry's weight is its channel's subscribers divided by its channel's
+    detected entries.
     """
+    # Channels with many entries therefore do not weigh more (Corona §3.1).
     delays: list[float] = []
     weights: list[float] = []
     missed = 0

@@ -1,8 +1,10 @@
 """The publisher of a deployment: a program that serves all channels with little CPU time.
 
-``python -m service.embedded.deployment_experiment.publisher`` reads a :class:`PublicationPlan` (JSON, one line) and
-prints its port. For each further input line it prints the number of requests served so far. A feed document contains
-the channel's last entries; its ETag is the number of entries so far.
+Run it by ``python -m service.embedded.deployment_experiment.publisher``. It reads a :class:`PublicationPlan` (JSON, one
+line) from standard input, and prints its port. For each further input line it prints the number of requests served so
+far.
+
+A feed document contains the channel's last entries. Its ETag is the number of entries so far.
 """
 
 import asyncio

@@ -1,1 +1,1 @@
-"""The experiment ``clash``: the simulations of CLASH §VI, compared with plain DHTs."""
+"""The experiment ``clash``: the simulations of CLASH §VI, compared with plain distributed hash tables (DHTs)."""

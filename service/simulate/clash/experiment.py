@@ -1,16 +1,20 @@
 """One run of the experiment ``clash``: 1,000 servers, 100,000 sources and three workloads, compared with plain DHTs.
 
-The servers' tables of key groups, the policy that decides when to split and merge groups, the formula of a group's
-load, the map from keys to servers, and the search for the depth of a key's group are production code. Every five
-minutes (``CHECK_S``) servers check whether groups can be merged. Loads are measured between two such checks.
+CLASH divides all keys into groups, which it splits and merges as their load changes. A plain DHT, DHT(x), does not: all
+its keys have the same length of x bits (§VI.B). Servers check every five minutes (``CHECK_S``) whether groups can be
+merged. Loads are measured between two such checks.
 
-*Lookups* (§V.C): a client always uses the same entry server, which caches the depths of groups for all its clients, as
-a process of Coronet does for its users. Only a sample of the entry servers is simulated, with production's cache and
-search. The groups do not change within an interval. Therefore only the first of an entry server's lookups in a group
-can miss the cache in this interval.
+Production code:
 
-*DHT(x)* (§VI.B): a plain DHT in which all keys have the same constant length of x bits.
+- the servers' tables of key groups, and the map from keys to servers
+- the formula of a group's load, and the policy that decides when to split and merge groups
+- the search for the depth of a key's group, which is the number of bits that all keys of the group share
 """
+
+# Lookups (§V.C): a client always uses the same entry server. It caches the depths of groups for all its clients, as a
+# process of Coronet does for its users. Only a sample of the entry servers is simulated, with production's cache and
+# search. The groups do not change within an interval. Therefore only the first of an entry server's lookups in a group
+# can miss the cache in this interval.
 
 from collections.abc import Callable, Mapping, Sequence
 from statistics import mean
@@ -44,9 +48,10 @@ LENGTHS = (2, 6, 12, 24)
 
 
 class Loads(msgspec.Struct, frozen=True):
-    """The loads of the servers between two load checks; only used servers, whose load is above 0, are considered.
+    """The loads of the used servers in the minutes before one measurement. A server is used if its load is above 0.
 
-    ``servers_used`` is the number of used servers. ``mean`` and ``max`` are shares of a server's capacity.
+    - ``servers_used`` is the number of used servers.
+    - ``mean`` and ``max`` are the mean and the maximum of their loads, as shares of a server's capacity.
     """
 
     servers_used: int
@@ -55,7 +60,7 @@ class Loads(msgspec.Struct, frozen=True):
 
 
 class FixedLengthDht:
-    """A plain DHT, DHT(x), in which all keys have the same length of x bits.
+    """A plain distributed hash table, DHT(x), in which all keys have the same length of x bits.
 
     With 24 bits, each key's server is drawn at random, because SHA-1 would take too long.
     """
@@ -67,9 +72,9 @@ class FixedLengthDht:
         self._server = np.array([keyspaces.keyspace_of(group) for group in places], np.int64)
 
     def loads(self, interval: Interval) -> Loads:
-        """Return the loads of the DHT's servers in ``interval``.
+        """Return the loads of the DHT's servers by the traffic in ``interval``.
 
-        The load of stored queries is counted as in CLASH, except with 24 bits, where it is ignored.
+        Clients can store queries for later packets on servers. These queries add load, except with keys of 24 bits.
         """
         if not self._server.size:
             return used_loads(interval.by_whole_key / self.capacity)
@@ -94,9 +99,8 @@ def used_loads(shares: Floats) -> Loads:
 def random_servers(servers: int, points: Floats | None, rng: np.random.Generator) -> NDArray[np.uint16]:
     """Return a random server for each key of 24 bits: an array of server numbers of shape (2²⁴,).
 
-    If ``points`` is None, all servers are equally likely. Otherwise each server is at a point on a circle of length 1,
-    and ``points`` has these numbers in ascending order. A key's server is then the next one after a random point, as in
-    Chord.
+    If ``points`` is None, all servers are equally likely. Otherwise ``points`` has each server's point on a circle of
+    length 1, in ascending order. A key's server is then the next one after a random point, as in Chord.
     """
     if points is None:
         return rng.integers(0, servers, 1 << KEY_BITS, np.uint16)
@@ -109,9 +113,9 @@ UNCACHED_LOOKUPS = 50
 
 
 class LookupClients:
-    """The lookups by the clients of a sample of entry servers.
+    """The clients of some entry servers, which look up in which server a key is.
 
-    An entry server performs the lookups of its clients, and caches the depths of the key groups that it finds.
+    A client sends its lookups to its entry server, which caches what it learns about groups of keys.
     """
 
     def __init__(self, servers: int, rng: np.random.Generator) -> None:
@@ -119,9 +123,11 @@ class LookupClients:
         self._known = [DepthCache() for _ in range(SAMPLED_ENTRY_SERVERS)]
 
     def count_probes(self, lookups: Ints, servers: SimulatedServers) -> tuple[float, float]:
-        """Return the mean number of probes per lookup with a cache of depths, and the mean number without one.
+        """Return the mean number of probes per lookup with a cache, and the mean number without one.
 
-        A probe is a request to one server, which confirms or rejects the depth that a client assumes for a key's group.
+        A lookup finds the server of a key's group. A probe is one request of a lookup. It asks a server whether the
+        group has the number of leading bits that the client assumes.
+
         ``lookups`` has the number of lookups for each prefix of 16 bits.
         """
         return self._count_cached(PrefixSums(lookups), servers), self._count_uncached(lookups, servers)
@@ -167,11 +173,13 @@ MAX_LOAD = 0.90
 
 
 class CheckMeasurements(msgspec.Struct, frozen=True):
-    """The measurements in the five minutes before one load check, which takes place at the simulated time ``at_s``.
+    """The measurements in the five minutes before one point of time.
 
-    ``loads`` has the loads of CLASH's servers, and ``dht`` the loads of each plain DHT. ``probes`` is the mean number
-    of probes per lookup. ``messages`` is the number of requests and answers for lookups, and of messages between
-    servers.
+    - ``at_s`` is this point in simulated time.
+    - ``loads`` has the loads of CLASH's servers.
+    - ``dht`` has the loads of each plain distributed hash table (DHT).
+    - ``probes`` is the mean number of requests per lookup of a key's server.
+    - ``messages`` is the number of requests and answers for lookups, and of messages between servers.
     """
 
     at_s: float
@@ -192,11 +200,11 @@ class CheckMeasurements(msgspec.Struct, frozen=True):
 
 
 class IntervalMeasurements(msgspec.Struct, frozen=True):
-    """The measurements in one interval, at whose end servers check for overload.
+    """The measurements in one interval, at whose end servers check whether they are overloaded.
 
-    ``loads`` has the load of each server, as a share of its capacity, by the server's number (its keyspace). ``depths``
-    has the depth of every leaf group, a key group that is not split further. ``messages`` is the number of messages
-    between servers for splits and merges just before the interval.
+    - ``loads`` has the load of each server, as a share of its capacity, by the server's number.
+    - ``depths`` has, for each group of keys that is not split further, the number of bits that its keys share.
+    - ``messages`` is the number of messages between servers for splits and merges just before the interval.
     """
 
     loads: Mapping[Keyspace, float]
@@ -205,9 +213,10 @@ class IntervalMeasurements(msgspec.Struct, frozen=True):
 
 
 class LoadResults(msgspec.Struct, frozen=True):
-    """The results of CLASH or of a plain DHT with one workload, without the workload's first half hour.
+    """The results of CLASH, or of a plain distributed hash table, with one workload.
 
-    Loads are shares of a server's capacity. Mean values are averages over all load checks.
+    The first half hour of the workload is left out. Loads are shares of a server's capacity. Mean values are averages
+    over all load checks, one in five minutes.
     """
 
     servers_used: float
@@ -225,9 +234,9 @@ class LoadResults(msgspec.Struct, frozen=True):
 
 
 class DhtResults(LoadResults, frozen=True):
-    """The results of DHT(``bits``), the plain DHT whose keys have ``bits`` bits.
+    """The results of a plain distributed hash table whose keys have ``bits`` bits.
 
-    The depth is always ``bits``, and a lookup takes one probe.
+    All its keys have this length, so that a client finds a key's server with one request.
     """
 
     bits: int
@@ -256,7 +265,8 @@ class WorkloadResults(LoadResults, frozen=True):
 class ClashOutcome(msgspec.Struct, frozen=True):
     """The results of one run; the output of ``coronet simulate clash --json``.
 
-    ``chord_hops`` is the mean number of messages by which Chord would route one request among the servers of ``setup``.
+    ``chord_hops`` is the mean number of messages by which the network Chord would route one request between the
+    servers.
     """
 
     experiment: str
@@ -272,7 +282,7 @@ class ClashOutcome(msgspec.Struct, frozen=True):
 def run(setup: ClashSetup, seed: int, report: Callable[[str], None]) -> ClashOutcome:
     """Run the three workloads one after another, and return the results.
 
-    ``report`` is called with the name of the workload after each load check.
+    ``report`` is called with the name of the workload every five simulated minutes.
     """
     rng, map_rng, lookup_rng, hop_rng = np.random.default_rng(seed).spawn(4)
     chord = ChordMap(setup.servers, map_rng)
@@ -350,7 +360,8 @@ def _measure_check(
 def _min_group_count(interval: Interval, max_load: float) -> int:
     """Return the minimum number of key groups into which the traffic can be split so that no group is overloaded.
 
-    A group is overloaded if its load is above ``max_load``. Groups without load are not counted.
+    A key group is the set of all keys with the same first bits. It is overloaded if its load is above ``max_load``.
+    Groups without load are not counted.
     """
     packets, queries = PrefixSums(interval.packets), PrefixSums(interval.queries)
 

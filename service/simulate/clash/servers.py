@@ -1,17 +1,21 @@
-"""The simulated servers and traffic of CLASH §VI: workloads A, B and C, sources with changing keys, and stored queries.
+"""The simulated servers and traffic of CLASH §VI: three workloads, sources with changing keys, and stored queries.
 
-A key has 24 bits. The distribution of its first 8 bits depends on the workload; the other bits are uniform. The paper
-shows the three distributions only as curves (Figure 6). It states that A is nearly uniform and C the most skewed. It
-also states two numbers: the hottest server of DHT(6) has 25 times its capacity, and DHT(12) uses 450 to 800 servers.
-Here A is uniform. B and C decrease exponentially on both sides of a peak. C is so steep that half of its traffic falls
-into one group of 6 bits; both numbers of the paper then follow. Real popularity is irregular. Therefore the frequency
-of each of the 256 values is varied at random by up to 30 % (A: 10 %).
+A key has 24 bits. Its first 8 bits depend on the workload (A, B or C); the other bits are uniform. A is uniform. B and
+C are skewed: they decrease exponentially on both sides of a peak, C most steeply.
 
-Servers use production's tables, its policy, and its protocol for moving key groups. The simulation of checks takes no
-simulated time: all moves are complete before the next interval begins. Each server decides from its load in the last
-interval, and decides again until no key group has to be split or merged. With the product's defaults (*as shipped*), it
-decides from rates that are averaged over several intervals, as the product measures them.
+Servers use production's tables, policy, and protocol for moving groups of keys. All moves are complete before the next
+interval begins.
 """
+
+# The paper shows the distributions of the three workloads only as curves (Figure 6). It states that A is nearly uniform
+# and C the most skewed. It also states two numbers: the hottest server of DHT(6) has 25 times its capacity, and DHT(12)
+# uses 450 to 800 servers. Here C is so steep that half of its traffic falls into one group of 6 bits; both numbers of
+# the paper then follow. Real popularity is irregular. Therefore the frequency of each of the 256 values is varied at
+# random by up to 30 % (A: 10 %).
+#
+# Each server decides from its load in the last interval, and decides again until no key group has to be split or
+# merged. With the product's defaults ("as shipped"), it decides from rates that are averaged over several intervals, as
+# the product measures them.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
@@ -58,10 +62,10 @@ _VARIATION = {"A": 0.1, "B": 0.3, "C": 0.3}
 
 
 class MapKind(StrEnum):
-    """Kinds of maps from hashes of keys to servers.
+    """How hashes of keys are divided among servers.
 
-    EVEN is production's map, which gives each server an equal part of the hashes. CHORD is the paper's map: each server
-    is at a random point of Chord's circle, so that the parts differ in size.
+    - EVEN is production's map: each server gets an equal part of the hashes.
+    - CHORD is the paper's map: each server is at a random point of a circle. The parts differ in size.
     """
 
     EVEN = "even"
@@ -69,19 +73,19 @@ class MapKind(StrEnum):
 
 
 class ClashSetup(msgspec.Struct, frozen=True):
-    """The parameters of one run.
+    """The parameters of one run. A key group is the set of all keys with the same first bits.
 
-    ``stream_packets`` is L_d, the mean number of packets before a source changes its key (CLASH §VI). ``queries`` is
-    the number of clients with a stored query. A server splits a key group when its load exceeds the share ``overload``
-    of its capacity. It merges two groups only if its load then stays below the share ``merged``. The two thresholds are
-    close together. That is possible because the load of a simulated server varies by only 1 % from minute to minute,
-    far less than in production. Close thresholds make servers as busy as the tree of groups allows, but cause one move
-    in six.
-
-    With ``as_shipped``, thresholds are the product's defaults, and loads are measured as decaying means, as in the
-    product (:class:`MeasuredRates`). Servers then check whether to split or merge groups in every maintenance interval
-    of 10 s.
+    - ``stream_packets`` is the mean number of packets before a source changes its key (L_d in CLASH §VI).
+    - ``queries`` is the number of clients that have stored a query on a server.
+    - ``overload`` is the share of a server's capacity above which it splits a key group.
+    - ``merged`` is the share below which a server's load must stay if it merges two groups.
+    - ``as_shipped``: use the product's default thresholds, and its decaying mean loads (:class:`MeasuredRates`).
+      Servers then check their load every 10 s, the product's maintenance interval.
     """
+
+    # The two thresholds are close together. That is possible because the load of a simulated server varies by only 1 %
+    # from minute to minute, far less than in production. Close thresholds make servers as busy as the tree of groups
+    # allows, but cause one move in six.
 
     stream_packets: int = 1000
     queries: int = 0
@@ -95,7 +99,7 @@ class ClashSetup(msgspec.Struct, frozen=True):
 
     @property
     def limits(self) -> LoadLimits:
-        """The thresholds of a server's load at which it splits and merges key groups."""
+        """The loads of a server above which it splits, and below which it merges, groups of keys."""
         if self.as_shipped:
             return LoadLimits(self.capacity_packets_s)
         return LoadLimits(self.capacity_packets_s, self.overload, self.merged)
@@ -107,7 +111,7 @@ class ClashSetup(msgspec.Struct, frozen=True):
 
     @property
     def intervals_per_check(self) -> int:
-        """The number of checks for overload per ``CHECK_S``."""
+        """The number of checks for overload between two load measurements, which are ``CHECK_S`` seconds apart."""
         return round(CHECK_S / self.interval_s)
 
 
@@ -132,12 +136,12 @@ def draw_keys(upto: Floats, count: int, rng: np.random.Generator) -> NDArray[np.
 
 
 class Interval(msgspec.Struct, frozen=True):
-    """The traffic in an interval between two load checks.
+    """The traffic in an interval between two load checks. Counts are by key prefix: the first 16 bits of a key.
 
-    - ``packets`` has the packets per second for each key prefix of 16 bits.
+    - ``packets`` has the packets per second for each prefix.
     - ``lookups`` has the number of lookups for each prefix.
     - ``queries`` has the number of stored queries for each prefix.
-    - ``by_whole_key`` has the packets per second for each server of DHT(24), the plain DHT with keys of 24 bits.
+    - ``by_whole_key`` has the packets per second for each server of a plain hash table with keys of 24 bits.
     """
 
     packets: Floats
@@ -150,9 +154,9 @@ class TrafficSources:
     """All sources of packets, and all clients that have a stored query."""
 
     def __init__(self, setup: ClashSetup, whole_key_server: NDArray[np.uint16], rng: np.random.Generator) -> None:
-        """Draw the initial streams of all sources.
+        """Draw the first key of every source.
 
-        ``whole_key_server`` has the server of every key in DHT(24), the plain DHT with keys of 24 bits; its shape is
+        ``whole_key_server`` has the server of every key in a plain hash table with keys of 24 bits; its shape is
         (2²⁴,).
         """
         self._setup, self._server, self._rng = setup, whole_key_server, rng
@@ -184,9 +188,9 @@ class TrafficSources:
         return Interval(packets / interval_s, lookups, _count_by_prefix(self._queries), whole / interval_s)
 
     def redirect(self, groups: Sequence[KeyGroup]) -> None:
-        """Let sources look up the servers of their keys again in the next interval, because key groups have moved.
+        """Let sources look up the servers of their keys again, because groups of keys have moved to other servers.
 
-        ``groups`` are the moved groups; the sources are those whose keys are in these groups.
+        ``groups`` are the moved groups. The sources with keys in these groups make lookups in the next interval.
         """
         moved = [self.keys[(self.keys >= group.key) & (self.keys <= group.last)] for group in groups]
         self._new = np.concatenate([self._new, *moved])
@@ -212,12 +216,14 @@ MAX_ROUNDS = 64
 
 
 class MeasuredRates:
-    """The packet rates of all key prefixes as the product measures them: for each, two exponentially decaying means.
+    """The packet rates of all key prefixes, as the product measures them.
 
-    The current rate has a short half-life, the long-term rate a long one. Production's :class:`DeliveryRate` computes
-    both for one prefix. Its results are proportional to the rates. Therefore it is called only once, for a rate of 1,
-    and the result is the factor for all prefixes.
+    The product keeps two decaying means for each prefix: the current rate with a short half-life, and the long-term
+    rate with a long one.
     """
+
+    # Production's DeliveryRate computes both means for one prefix. Its results are proportional to the rates. Therefore
+    # it is called only once, for a rate of 1, and the result is the factor for all prefixes.
 
     def __init__(self, interval_s: float) -> None:
         half_lives = HalfLives.for_interval(interval_s)
@@ -226,10 +232,10 @@ class MeasuredRates:
         self._current, self._long_term = np.zeros(1 << PREFIX_BITS), np.zeros(1 << PREFIX_BITS)
 
     def measure(self, interval: Interval) -> tuple[Interval, Interval]:
-        """Add the rates of ``interval``; return two copies of it with mean rates, one for splits and one for merges.
+        """Add the rates of ``interval``; return two copies of it with mean rates: for splits, and for merges.
 
-        As in the product, splits use the current rate, and merges use the greater of the current and the long-term
-        rate.
+        A mean rate decays with time. As in the product, splits use the mean with the short half-life. Merges use the
+        greater of this mean and the one with the long half-life.
         """
         self._current = self._remaining.current * self._current + self._gained.current * interval.packets
         self._long_term = self._remaining.long_term * self._long_term + self._gained.long_term * interval.packets
@@ -245,7 +251,7 @@ FINGERS = 32
 
 
 class ChordMap:
-    """The paper's map of hashes to servers: each server is at a random point on a circle.
+    """The paper's map of hashes to servers, Chord: each server is at a random point on a circle.
 
     A server is responsible for the hashes between the preceding server's point and its own.
     """
@@ -254,12 +260,10 @@ class ChordMap:
         self.points = np.sort(rng.random(servers))
 
     def mean_hops(self, rng: np.random.Generator) -> float:
-        """Return the mean number of messages by which Chord routes a request from a random server to a random hash.
-
-        Each server knows its successor and, for k from 1 to 32, the server responsible for the point 2⁻ᵏ beyond its
-        own (its fingers). It forwards a request to the last of these before the hash, or to its successor if the
-        successor is responsible.
-        """
+        """Return the mean number of messages by which Chord routes a request from a random server to a random hash."""
+        # Each server knows its successor and, for k from 1 to 32, the server responsible for the point 2⁻ᵏ beyond its
+        # own (its fingers). It forwards a request to the last of these before the hash, or to its successor if that is
+        # responsible.
         count = len(self.points)
         distances = 0.5 ** np.arange(1, FINGERS + 1)
         fingers = np.searchsorted(self.points, (self.points[:, None] + distances) % 1) % count
@@ -282,7 +286,7 @@ class ChordMap:
 
 
 class PrefixSums:
-    """Sums over key groups of values that are known for each prefix of 16 bits."""
+    """Sums, over groups of keys, of values that are known for each key prefix of 16 bits."""
 
     def __init__(self, values: Floats | Ints) -> None:
         self._upto = np.concatenate([[0.0], np.cumsum(values)])
@@ -299,11 +303,13 @@ ChooseStep = Callable[[Keyspace, Measured], move_steps.InitialStep | None]
 
 
 class SimulatedServers:
-    """All simulated servers and their tables of key groups.
+    """All simulated servers and their tables of key groups. A key group is a set of keys with the same first bits.
 
-    A server's number is its keyspace; ``tables`` has the server's table at this index. ``messages`` is the number of
-    messages between servers, and ``moved`` has the key groups that have changed servers. :meth:`split_overloaded` sets
-    ``messages`` to 0 and empties ``moved`` when it begins.
+    - ``tables`` has the table of each server, by the server's number.
+    - ``messages`` is the number of messages between servers.
+    - ``moved`` has the key groups that have changed servers.
+
+    :meth:`split_overloaded` sets ``messages`` to 0 and empties ``moved`` when it begins.
     """
 
     def __init__(self, keyspaces: KeyspaceMap, count: int, limits: LoadLimits) -> None:
@@ -316,16 +322,16 @@ class SimulatedServers:
         self.splits = self.merges = 0
 
     def leaf_groups(self) -> Iterator[tuple[Keyspace, KeyGroup]]:
-        """Yield each leaf group (a key group that is not split further) as a pair (number of its server, group)."""
+        """Yield each group of keys that is not split further, as a pair (number of its server, group)."""
         for table in self.tables:
             for group, entry in table.entries.items():
                 if entry.state in LEAF_STATES:
                     yield table.keyspace, group
 
     def loads(self, interval: Interval) -> Measured:
-        """Return, for each server with leaf groups, the load of each of its leaf groups in ``interval``.
+        """Return the load of each group of keys in ``interval``, by the number of the group's server.
 
-        The servers' numbers are the keys of the result. Loads are in packets per second, as ``capacity`` is.
+        Only groups that are not split further are included. Loads are in packets per second, as ``capacity`` is.
         """
         return self._loads(PrefixSums(interval.packets), PrefixSums(interval.queries))
 
@@ -336,7 +342,7 @@ class SimulatedServers:
         return found
 
     def split_overloaded(self, interval: Interval) -> None:
-        """Split key groups until no server is overloaded by the traffic in ``interval``.
+        """Split groups of keys until no server is overloaded by the traffic in ``interval``.
 
         The attributes ``messages`` and ``moved`` are reset first.
         """
@@ -346,7 +352,7 @@ class SimulatedServers:
         )
 
     def merge_underloaded(self, interval: Interval) -> None:
-        """Merge pairs of sibling key groups until no pair's load in ``interval`` is low enough for a merge."""
+        """Merge pairs of sibling groups of keys, while a pair has little enough load in ``interval``."""
         self.messages += sum(len(sibling_pairs(table, self.tables, {})) for table in self.tables)
         self._repeat_until_stable(interval, self._merge_due)
 

@@ -1,15 +1,15 @@
-"""The product's default policy on Corona's workload, compared with equal polls of all channels.
+"""The product's default polling policy on Corona's workload, compared with equal polls of all channels.
 
-``coronet simulate corona --as-shipped`` runs the experiment ``corona`` with exactly the policy that a fleet has by its
-default settings, including its limits for public channels. The comparison is the *uniform* schedule, which makes the
-same number of requests but polls all channels equally often.
-
-Earlier default settings led to the uniform schedule: every channel was polled three times per 15 minutes, the upper
-limit. With the default number of channels and subscriptions, that is the same number of requests as by the present
-default policy.
+``coronet simulate corona --as-shipped`` runs this experiment. It uses exactly the policy of a fleet with default
+settings, including its limits for public channels. The comparison is the *uniform* schedule: the same number of
+requests, but all channels are polled equally often.
 
 Publishers of this workload have no weekly rhythm, and their feeds request no poll intervals.
 """
+
+# Earlier default settings led to the uniform schedule: every channel was polled three times per 15 minutes, the upper
+# limit. With the default number of channels and subscriptions, that is the same number of requests as by the present
+# default policy.
 
 from collections import Counter
 from collections.abc import Callable
@@ -34,19 +34,20 @@ _BISECTIONS = 40
 class ShippedOutcome(CoronaOutcome, frozen=True):
     """The results of one run with the product's default policy; times are in seconds.
 
-    The *uniform* schedule polls every channel equally often, with as many requests as this run
-    (``polls_per_channel_per_tau``). ``uniform_notification_delay_s`` is the uniform schedule's mean delay per
-    notification, measured with updates at each channel's own rate.
+    They are compared with the *uniform* schedule, which makes as many requests but polls all channels equally often. A
+    delay is the time from an entry's publication until a poll finds it.
 
-    A second run saves requests: its policy has a lower demand factor, the share of subscribers' demand for polls that
-    is met. The factor is chosen such that the predicted mean notification delay equals that of the uniform schedule.
-    The prediction is D = τ/(2n) for a channel with n polls per τ. ``uniform_requests_at_equal_delay`` is the second
-    run's number of requests, divided by that of the uniform schedule. ``equal_delay_notification_delay_s`` is the mean
-    notification delay that the second run measured.
-
-    ``share_at_one_bound`` is the share of channels whose number of polls is determined by the same limit: the limit to
-    which this applies for the most channels.
+    - ``uniform_notification_delay_s`` is the uniform schedule's mean delay per notification. It is measured with
+      updates at each channel's own rate.
+    - ``uniform_requests_at_equal_delay`` is the number of requests of a second run, divided by that of the uniform
+      schedule. The second run polls less, so that its predicted delay equals the uniform schedule's.
+    - ``equal_delay_notification_delay_s`` is the mean notification delay measured in the second run.
+    - ``share_at_one_bound`` is the share of channels whose number of polls is set by the same limit. Of all limits, it
+      is the one that applies to the most channels.
     """
+
+    # The second run's policy has a lower demand factor, the share of subscribers' demand for polls that is met. The
+    # prediction is D = τ/(2n) for a channel with n polls per τ.
 
     uniform_notification_delay_s: float
     uniform_requests_at_equal_delay: float
@@ -57,9 +58,9 @@ class ShippedOutcome(CoronaOutcome, frozen=True):
 def run(setup: CoronaSetup, seed: int, report: Callable[[str], None]) -> ShippedOutcome:
     """Run the simulation with the default policy, and with a policy that makes fewer polls; return the results.
 
-    The second policy has the delay of the uniform schedule (:func:`with_uniform_delay`). ``setup`` has the workload
-    and the fleet; its goal, its τ and its delay limits are replaced by those of the policy. ``report`` is called with
-    the name of each step after the step.
+    The second policy has the same predicted delay as equal polls of all channels (:func:`with_uniform_delay`).
+    ``setup`` has the workload and the fleet; the policy replaces its goal, its polling interval and its delay limits.
+    ``report`` is called with the name of each step after the step.
     """
     channels = draw_channels(setup, np.random.default_rng(seed))
     shipped = experiment.run(setup_with_policy(setup, DEFAULT_POLICY), seed, report)
@@ -76,12 +77,14 @@ def run(setup: CoronaSetup, seed: int, report: Callable[[str], None]) -> Shipped
 
 
 def with_uniform_delay(channels: SimulatedChannels, nodes: int, polls_per_tau: float) -> FleetPolicy:
-    """Return the default policy with the demand factor at which its mean delay is that of the uniform schedule.
+    """Return the default policy, changed so that its mean delay is that of equal polls of all channels.
 
-    The demand factor is the share of subscribers' demand for polls that a fleet meets. The uniform schedule polls each
-    channel ``polls_per_tau`` times per τ. Both delays are means per notification, predicted by D = τ/(2n) for a channel
-    with n polls per τ. The fleet has ``nodes`` nodes, which limits n.
+    Only the demand factor is changed: the share of the subscribers' demand for polls that a fleet meets.
+
+    - ``nodes`` is the number of nodes of the fleet. It limits the number of polls of a channel.
+    - ``polls_per_tau`` is the number of equal polls of each channel per polling interval τ.
     """
+    # Both delays are means per notification, predicted by D = τ/(2n) for a channel with n polls per τ.
     target_s = DEFAULT_POLICY.poll_interval_s / (2 * polls_per_tau)
     notifications, table = channels.subscribers / channels.update_interval_s, channels.factors()
     low, high = 0.0, 1.0
@@ -101,9 +104,9 @@ def _with_demand_factor(demand_factor: float) -> FleetPolicy:
 
 
 def _scale(policy: FleetPolicy, nodes: int, table: FactorTable) -> float:
-    """Return the scale c of a fleet with the channels of ``table``: a factor that the sizes of all channels share.
+    """Return the common factor c in the numbers of polls of all channels in ``table``.
 
-    A channel's size is its number of polls per τ.
+    A channel's number of polls depends on its weight and on c, within its limits.
     """
     fleet = msgspec.structs.replace(node_allocation.own_aggregate(policy, nodes, table), nodes=nodes)
     return node_allocation.solve_scale(policy, nodes, fleet) or 0.0
@@ -112,7 +115,10 @@ def _scale(policy: FleetPolicy, nodes: int, table: FactorTable) -> float:
 def uniform_notification_delay_s(
     channels: SimulatedChannels, setup: CoronaSetup, polls_per_tau: float, seed: int
 ) -> float:
-    """Return the mean notification delay if each channel is polled ``polls_per_tau`` times per τ, at a random phase."""
+    """Return the mean notification delay if each channel is polled ``polls_per_tau`` times per polling interval τ.
+
+    The polls of a channel are evenly spaced, and begin at a random time.
+    """
     rng = np.random.default_rng(seed)
     gap_s = setup.poll_interval_s / polls_per_tau
     phases_s = rng.random(setup.channels) * gap_s
@@ -125,9 +131,9 @@ def uniform_notification_delay_s(
 
 
 def share_at_one_bound(policy: FleetPolicy, nodes: int, channels: SimulatedChannels) -> float:
-    """Return the share of channels to which the most frequent limit applies; 0 if no channel is limited.
+    """Return the share of channels to which the most frequent limit of the policy applies; 0 if no channel is limited.
 
-    A limit is a bound of the ``policy`` that makes a channel's number of polls higher or lower than its weight does.
+    A limit applies to a channel if it makes the channel's number of polls higher or lower.
     """
     table = channels.factors()
     counts = Counter(binding_constraints(policy, nodes, table, _scale(policy, nodes, table)))

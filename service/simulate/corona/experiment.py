@@ -1,12 +1,14 @@
 """One run of the experiment ``corona``: simulate the fleet, draw updates, and measure their detection delays.
 
-Nodes run the production packages (``fleet``). Their polling schedules form a timetable of all polls. The detection
-delay of an update is the time until the next poll of its channel (``fleet_polls``).
+Nodes run production code (``fleet``). The detection delay of an update is the time until the next poll of its channel
+(``fleet_polls``). Two means are measured:
 
-Half of all channels are updated once a week, too rarely to measure a channel's mean delay with its own updates.
-Therefore the *mean detection delay* is measured with the same number of updates for every channel, at uniformly
-distributed times. That is allowed because an update of a Poisson publisher is equally likely at any time. Channels are
-weighted by their subscribers. The mean delay of a *notification* is measured with updates at each channel's own rate.
+- *Mean detection delay*: with equally many updates of every channel at uniformly distributed times. Channels are
+  weighted by their subscribers.
+- *Mean notification delay*: with updates at each channel's own rate.
+
+Why: half of all channels are updated only once a week, too rarely to measure their delay with their own updates. An
+update of a Poisson publisher is equally likely at any time, so uniform times give the same mean.
 """
 
 from collections.abc import Callable, Sequence
@@ -37,9 +39,10 @@ second."""
 
 
 class Window(msgspec.Struct, frozen=True):
-    """The number of polls and the mean detection delay in one polling interval τ of a run.
+    """The number of polls and the mean detection delay in one polling interval of a run.
 
-    ``end_s`` is the simulated time at which the interval ends. ``polls_per_channel`` is the mean number of polls.
+    - ``end_s`` is the simulated time at which the interval ends.
+    - ``polls_per_channel`` is the mean number of polls of a channel.
     """
 
     end_s: float
@@ -51,8 +54,9 @@ class Window(msgspec.Struct, frozen=True):
 class DetectedUpdates:
     """Updates of channels with their detection delays, as arrays with one element per update.
 
-    ``channel`` has the numbers of the updated channels, ``at_s`` the simulated times of the updates, ``delay_s`` the
-    times until the next poll of the channel.
+    - ``channel`` has the number of the updated channel.
+    - ``at_s`` has the simulated time of the update.
+    - ``delay_s`` has the time in seconds until the next poll of the channel.
     """
 
     channel: Ints
@@ -72,8 +76,9 @@ class DetectedUpdates:
 def uniform_updates(
     numbers: Ints, setup: CoronaSetup, next_s: NextPollTimes, rng: np.random.Generator
 ) -> DetectedUpdates:
-    """Draw the same number of updates in each maintenance interval for each channel, and return them with their delays.
+    """Draw updates of channels at uniformly distributed times, and return them with their detection delays.
 
+    Each channel has the same number of updates in each maintenance interval, the time between two decisions of a node.
     ``numbers`` are the numbers of the channels. ``next_s`` returns the time of a channel's first poll after an update.
     """
     channel = np.repeat(numbers, UPDATES_PER_ROUND * setup.rounds)
@@ -89,10 +94,10 @@ def poisson_updates(
     next_s: NextPollTimes,
     rng: np.random.Generator,
 ) -> DetectedUpdates:
-    """Draw updates of a Poisson process at each channel's update rate, and return them with their delays.
+    """Draw random updates at each channel's own update rate (a Poisson process), and return them with their delays.
 
-    ``numbers`` are the numbers of those of the ``channels`` for which updates are drawn. ``next_s`` returns the time of
-    a channel's first poll after an update.
+    ``numbers`` are the numbers of the channels to use. ``next_s`` returns the time of a channel's first poll after an
+    update.
     """
     channel = np.repeat(numbers, rng.poisson(setup.end_s / channels.update_interval_s[numbers]))
     at_s = rng.random(len(channel)) * setup.end_s
@@ -100,7 +105,10 @@ def poisson_updates(
 
 
 def legacy_detection_s(channels: SimulatedChannels, setup: CoronaSetup, rng: np.random.Generator) -> float:
-    """Return the mean detection delay without Corona: each subscriber polls every τ, at a random phase."""
+    """Return the mean detection delay without Corona: each subscriber polls once per polling interval.
+
+    Each subscriber begins at a random time.
+    """
     total = int(channels.subscribers.sum())
     subscriptions = rng.integers(total, size=min(total, LEGACY_SUBSCRIPTIONS))
     channel = np.searchsorted(np.cumsum(channels.subscribers), subscriptions, side="right")
@@ -112,8 +120,11 @@ def legacy_detection_s(channels: SimulatedChannels, setup: CoronaSetup, rng: np.
 def converged_after_rounds(setup: CoronaSetup, windows: Sequence[Window], load: float, delay_s: float) -> int | None:
     """Return the number of maintenance intervals after which a run has converged; None if it does not converge.
 
-    ``windows`` has one window per polling interval τ. ``load`` (polls per channel and τ) and ``delay_s`` are the final
-    values. The run has converged when both values of every later window deviate from the final ones by at most 3 %.
+    It has converged when the load and the delay of every later window are within 3 % of their final values.
+
+    - ``windows`` has one window per polling interval.
+    - ``load`` is the final load in polls per channel and polling interval.
+    - ``delay_s`` is the final delay.
     """
     windows_per_round = setup.maintenance_s / setup.poll_interval_s
     off = [
@@ -135,8 +146,8 @@ PROFILED = 400
 class ChannelProfile(msgspec.Struct, frozen=True):
     """The measurements of one channel.
 
-    ``place`` is the channel's rank by popularity; the most popular channel has rank 1. ``mean_wait_s`` is the mean time
-    from any moment until the next poll.
+    - ``place`` is the channel's rank by popularity; the most popular channel has rank 1.
+    - ``mean_wait_s`` is the mean time from any moment until the next poll.
     """
 
     place: int
@@ -149,11 +160,12 @@ class ChannelProfile(msgspec.Struct, frozen=True):
 class DetectionResults(msgspec.Struct, frozen=True):
     """Measurements in the second half of a run; only ``windows`` and ``converged_after_rounds`` cover the whole run.
 
-    ``formula_detection_s`` is the mean detection delay that theory predicts: Σ q·τ/(2n) / Σ q over all channels, with q
-    subscribers and n polling nodes. ``longest_mean_wait_s`` is the maximum of the channels' mean times from any moment
-    until the next poll. ``node_load_max_over_mean`` is the number of polls by the busiest node, divided by the mean
-    over all nodes.
+    - ``formula_detection_s`` is the mean detection delay that theory predicts.
+    - ``longest_mean_wait_s`` is the mean time from any moment until the next poll, for the channel where it is longest.
+    - ``node_load_max_over_mean`` is the number of polls by the busiest node, divided by the mean over all nodes.
     """
+
+    # The prediction is Σ q·τ/(2n) / Σ q over all channels, with q subscribers and n polling nodes.
 
     experiment: str
     seed: int
@@ -172,10 +184,11 @@ class DetectionResults(msgspec.Struct, frozen=True):
 class CoronaOutcome(DetectionResults, frozen=True):
     """The results of one run.
 
-    ``max_overshoot`` is the maximum of (polls - budget) / budget over all windows. ``orphans`` is the number of
-    channels that only their owners can poll, because no node's id is near enough (Corona §4).
-    ``detection_of_poisson_updates_s`` is another estimate of the mean detection delay, from updates at each channel's
-    own rate; it is less precise, because most channels are rarely updated.
+    - ``max_overshoot`` is the maximum of (polls - budget) / budget over all polling intervals.
+    - ``orphans`` is the number of channels that only one node, the owner, can poll, because no other node's id is near
+      enough (Corona §4).
+    - ``detection_of_poisson_updates_s`` is another estimate of the mean detection delay, from updates at each channel's
+      own rate. It is less precise, because most channels are rarely updated.
     """
 
     legacy_detection_s: float
@@ -236,11 +249,13 @@ def measure(
     busiest: float,
     sizes: Floats,
 ) -> DetectionResults:
-    """Return the results of a run of ``setup`` in which the ``channels`` were polled as in ``polls``.
+    """Return the results of a run in which the ``channels`` were polled as in ``polls``.
 
-    ``experiment`` and ``seed`` are copied to the results. ``even`` has equally many updates of each channel, and
-    ``own`` has updates at each channel's own rate. ``busiest`` is the number of polls by the busiest node, divided by
-    the mean over all nodes. ``sizes`` has the number of polling nodes n of every channel.
+    - ``experiment`` and ``seed`` are copied to the results.
+    - ``even`` has equally many updates of each channel.
+    - ``own`` has updates at each channel's own rate.
+    - ``busiest`` is the number of polls by the busiest node, divided by the mean over all nodes.
+    - ``sizes`` has the number of polling nodes of each channel.
     """
     subscribers = channels.subscribers.astype(np.float64)
     begin_s, end_s, tau_s = setup.end_s / 2, setup.end_s, setup.poll_interval_s
@@ -269,9 +284,9 @@ def measure(
 
 
 def sampled_channels(channels: SimulatedChannels, setup: CoronaSetup) -> Ints:
-    """Return the numbers of the channels to measure.
+    """Return the numbers of the channels to measure: all channels, or a sixteenth in a large run with faults.
 
-    These are all channels, or in a large run with faults every sixteenth channel in order of popularity.
+    The sixteenth has every sixteenth channel in order of popularity.
     """
     if not setup.has_faults or setup.channels < SAMPLING_STEP * PROFILED:
         return np.arange(setup.channels)
@@ -281,7 +296,7 @@ def sampled_channels(channels: SimulatedChannels, setup: CoronaSetup) -> Ints:
 def _profile(fleet: SimulatedFleet, numbers: Ints, waits_s: Floats) -> tuple[ChannelProfile, ...]:
     """Return the measurements of up to 400 channels that are evenly spaced by popularity.
 
-    ``numbers`` are the channels to choose from, and ``waits_s`` has the mean time until the next poll of every channel.
+    ``numbers`` are the channels to choose from. ``waits_s`` has the mean time until the next poll for every channel.
     """
     channels = fleet.channels
     order = np.argsort(-channels.subscribers[numbers], kind="stable")

@@ -1,21 +1,25 @@
-"""A fleet of simulated Corona nodes: aggregation, owners' decisions, churn, and the resulting polling schedules (§3.3).
+"""A fleet of simulated Corona nodes, their decisions, and the resulting polling schedules (§3.3).
 
-The *owner* of a channel is the node whose id is nearest to the channel's. It decides the channel's size n: how many
-nodes poll the channel. Each node does its maintenance periodically, at a phase of its own. It exchanges *aggregates*,
-summaries of channels as tradeoff clusters, with its contacts (``service.corona.aggregation``). From the aggregate of
-the fleet, as far as the node has received it, it computes the scale, a factor that the sizes of all channels share. It
-then makes the polling schedules of the channels that it owns. At the start, only owners poll (n = 1), and no aggregates
-have been exchanged.
+The *owner* of a channel is the node whose id is nearest to the channel's. It decides the channel's size n, the number
+of nodes that poll it. Nodes learn about the rest of the fleet from *aggregates*, which summarise many channels.
 
-A node's death is noticed when its lease ends. As after every change of the ring, owners then assign new polling sets.
-The new owner of a channel makes a new schedule, with a size n that it computes itself.
+A node does the following periodically, at a phase of its own:
 
-Objectives, clusters and optimisation are the production packages (``objectives``, ``tradeoff_clusters``,
-``allocation_solver``). With the paper's polling levels, the size n = N/bˡ has another meaning: all nodes poll whose ids
-share l digits with the channel's. These nodes are its *wedge* of level l; their number varies. At the last level K,
-only the owner polls. A channel whose wedge of level K - 1 has no nodes is an *orphan* (§4): only its owner polls it.
-Orphans are summarised in a cluster of their own, the slack cluster, because their size cannot change.
+1. It exchanges aggregates with other nodes (``service.corona.aggregation``).
+2. It computes the factor that the sizes of all channels share, from the aggregates that it has received.
+3. It makes the polling schedules of the channels that it owns.
+
+At the start, only owners poll (n = 1), and no aggregates have been exchanged.
 """
+
+# A node's death is noticed when its lease ends. As after every change of the ring, owners then assign new polling sets.
+# The new owner of a channel makes a new schedule, with a size n that it computes itself.
+#
+# Objectives, clusters and optimisation are the production packages (objectives, tradeoff_clusters, allocation_solver).
+# With the paper's polling levels, the size n = N/bˡ has another meaning: all nodes poll whose ids share l digits with
+# the channel's. These nodes are its wedge of level l; their number varies. At the last level K, only the owner polls. A
+# channel whose wedge of level K - 1 has no nodes is an orphan (§4): only its owner polls it. Orphans are summarised in
+# a cluster of their own, the slack cluster, because their size cannot change.
 
 import heapq
 from collections.abc import Callable, Iterable, Sequence
@@ -90,9 +94,10 @@ MIN_SIZE = 1e-3
 
 
 class OwnerDecisions:
-    """The decisions of all owners of a fleet: how many nodes poll each channel.
+    """The decisions of a fleet's nodes: how many nodes poll each channel.
 
-    Nodes that have received equal aggregates share cached solutions of the optimisation problem.
+    A channel's owner decides: the node whose id is nearest to the channel's. Owners with the same information about the
+    fleet share one cached solution of the optimisation problem.
     """
 
     def __init__(self, setup: CoronaSetup, channels: SimulatedChannels) -> None:
@@ -120,17 +125,18 @@ class OwnerDecisions:
         self._orphaned = np.zeros(0, dtype=bool)
 
     def aggregation(self, node: NodeId, silence_s: float) -> Aggregation:
-        """Return the new state of ``node`` in the exchange of aggregates.
+        """Return the new state of ``node`` in the exchange of summaries of channels.
 
-        The node forgets what a contact has sent if the contact is silent for ``silence_s`` seconds.
+        The node forgets what another node has sent if it hears nothing from it for ``silence_s`` seconds.
         """
         base = BASE if self._setup.base is None else self._setup.base
         return Aggregation(node, silence_s, base=base, join=self._join, validate=self._validate)
 
     def on_ring_changed(self, trie: NodeTrie) -> None:
-        """Recompute the limits of each channel's size for a new ring of nodes; with a policy also weights and demands.
+        """Recompute the limits of each channel's number of polling nodes for a new ring, the set of all nodes by id.
 
-        This must be called with the first ring before any other method is called.
+        With a policy, the weights of channels and the demands for polls are recomputed too. This must be called with
+        the first ring before any other method is called.
         """
         self._nodes = nodes = len(trie.nodes)
         if self._setup.policy is not None and self._factors is not None:
@@ -154,19 +160,18 @@ class OwnerDecisions:
         )
 
     def budget(self) -> float:
-        """Return the mean number of polls per channel and τ that the budget allows on the present ring."""
+        """Return the mean number of polls per channel and polling interval that the budget of the fleet allows."""
         policy = self._setup.policy
         return float(self._demand.mean()) * (policy.objective.demand_factor if policy is not None else 1.0)
 
     def orphans(self) -> int:
-        """Return the number of orphans on the present ring: channels that only their owner can poll (Corona §4)."""
+        """Return the number of channels that only one node can poll, because no other id is near enough (Corona §4)."""
         return int(self._orphaned.sum())
 
     def empty_wedges(self, trie: NodeTrie) -> int:
-        """Return the number of wedges of K - 1 digits that contain no node of this ring; 0 if the setup has no base.
+        """Return the number of id prefixes with K - 1 digits that no node of this ring has; 0 if the setup has no base.
 
-        A wedge is the set of all ids with the same leading digits to the setup's base. K is the polling level at which
-        only the owner polls.
+        Digits are to the setup's base. K is the number of digits at which only one node, the owner, polls a channel.
         """
         if self._setup.base is None:
             return 0
@@ -174,7 +179,7 @@ class OwnerDecisions:
         return (1 << bits) - len(np.unique(trie.points >> np.uint64(DRAWN_BITS - bits))) if bits else 0
 
     def aggregate(self, owned: Ints) -> Aggregate:
-        """Return the aggregate of one owner's channels, the summary that it sends to other nodes.
+        """Return the summary of one node's channels that it sends to other nodes.
 
         ``owned`` are the numbers of these channels.
         """
@@ -184,9 +189,10 @@ class OwnerDecisions:
         return Aggregate(1, demand, encode(clusters), channels=len(owned))
 
     def sizes(self, owned: Ints, fleet: Aggregate) -> Floats:
-        """Return n, the number of nodes that poll, for each of an owner's channels; their numbers are ``owned``.
+        """Return the number of nodes that poll, for each of one node's own channels.
 
-        ``fleet`` is the aggregate of the whole fleet, as far as the owner has received it.
+        ``owned`` are the numbers of these channels. ``fleet`` is the summary of all channels of the fleet, as far as
+        the node has received it.
         """
         problem = self._of(owned)
         if self._setup.base is None:
@@ -207,9 +213,9 @@ class OwnerDecisions:
         return real
 
     def _scale_of(self, fleet: Aggregate) -> float:
-        """Return the scale c with which a fleet with this aggregate meets its goal.
+        """Return the common factor in the sizes of all channels with which the fleet meets its goal.
 
-        The scale is a factor that the sizes of all channels share.
+        A channel's size is the number of nodes that poll it. ``fleet`` summarises all channels.
         """
         if self._setup.policy is not None:
             return node_allocation.solve_scale(self._setup.policy, self._nodes, fleet) or 0.0
@@ -219,7 +225,7 @@ class OwnerDecisions:
         return known.scale_for_budget(fleet.demand)
 
     def _solution_of(self, fleet: Aggregate) -> tuple[AllocationProblem, LevelSolution]:
-        """Return the tradeoff clusters in an aggregate as an optimisation problem, and the paper's solution for it."""
+        """Return the optimisation problem for a summary of channels, and the solution by the paper's algorithm."""
         options = self._options
         clusters = (decode(fleet.clusters) or TradeoffClusters.empty()).to_level_problem()
         solution = levels_for_budget(clusters, options, max(0.0, fleet.demand) * (1 - BUDGET_MARGIN))
@@ -231,7 +237,7 @@ class OwnerDecisions:
         return clusters, solution
 
     def _combine(self, parts: tuple[Aggregate, ...]) -> Aggregate:
-        """Return one aggregate that combines several, with the bins of this run's setup."""
+        """Return one summary of channels that combines several, with the bins of this run's setup."""
         decoded = [clusters for part in parts if (clusters := self._decode(part.clusters)) is not None]
         bins = self._setup.log_bins
         together = merge_by_level(decoded, bins) if self._by_level else merge(decoded, log_bins=bins)
@@ -278,9 +284,10 @@ class SimulatedNetwork:
 
 
 class SimulatedFleet(VirtualClock):
-    """All nodes of one run.
+    """All nodes of one run, on a virtual clock.
 
-    Owners decide the sizes of all channels, but schedules are recorded only for the channel numbers in ``sampled``.
+    Nodes decide how often each channel is polled. Polling schedules are recorded only for the channel numbers in
+    ``sampled``.
     """
 
     def __init__(
@@ -310,11 +317,11 @@ class SimulatedFleet(VirtualClock):
 
     @property
     def trie(self) -> NodeTrie:
-        """The trie of the nodes that are in the ring now."""
+        """The search tree of the ids of all nodes that are in the fleet now."""
         return self.tries[-1]
 
     def run(self) -> Timetable:
-        """Run the simulation, and return the timetable of the sampled channels."""
+        """Run the simulation, and return the polling schedules of the sampled channels."""
         setup, rng = self.setup, self._rng
         self._install_ring(initial_nodes(setup, rng))
         self._schedules.begin(self._schedules.sampled, self.sizes, 0, len(self.trie.nodes), 0.0)
@@ -352,7 +359,7 @@ class SimulatedFleet(VirtualClock):
             self._send(send.node, node.on_message(sender, message, self.now_s))
 
     def _maintain(self, node: NodeId) -> None:
-        """Recompute the sizes and schedules of the channels that ``node`` owns."""
+        """Recompute the polling schedules of the channels of ``node``, and how many nodes poll them."""
         owned = np.flatnonzero(self._owner == self._known[node])
         self.sizes[owned] = self.owners.sizes(owned, self._nodes[node].fleet())
         self._nodes[node].own = self.owners.aggregate(owned)
@@ -374,7 +381,7 @@ class SimulatedFleet(VirtualClock):
         self._install_ring((*self.trie.nodes, next_node_id(self.setup.ids, list(self.trie.nodes), self._rng)))
 
     def _install_ring(self, nodes: Sequence[NodeId]) -> None:
-        """Let all nodes use a new ring, which consists of ``nodes``, and transfer channels to their new owners."""
+        """Make ``nodes`` the nodes of the fleet, and transfer channels to their new owners, the nodes nearest by id."""
         self._view = RingView(self._view.version + 1, tuple(NodeInfo(node, 1, node[:8], 0.0) for node in sorted(nodes)))
         self.tries.append(NodeTrie(nodes))
         self.owners.on_ring_changed(self.trie)
@@ -388,7 +395,7 @@ class SimulatedFleet(VirtualClock):
         self._transfer_channels()
 
     def _transfer_channels(self) -> None:
-        """Transfer channels to their owners on the new ring, and revise the schedules of changed polling sets."""
+        """Transfer each channel to the node now nearest by id; revise its schedule if other nodes now poll it."""
         self.numbers.append(np.array([self._known[node] for node in self.trie.nodes], dtype=np.int64))
         owner = self.numbers[-1][self.trie.nodes_at_rank(self.channels.points, np.zeros_like(self._owner))]
         moved = owner != self._owner
@@ -408,7 +415,7 @@ class SimulatedFleet(VirtualClock):
             self._schedules.change(changed, self.sizes, ring, len(self.trie.nodes), self.now_s)
 
     def _has_changed_set(self, numbers: Ints) -> Bools:
-        """Return, for each channel in ``numbers``, whether its polling set differs from that on the previous ring."""
+        """Return, for each channel in ``numbers``, whether the last change of nodes has changed which nodes poll it."""
         before, after = self.tries[-2:]
         points = self.channels.points[numbers]
         differs = np.zeros(len(numbers), dtype=bool)

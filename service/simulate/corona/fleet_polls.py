@@ -1,15 +1,17 @@
-"""The polls of a simulated fleet, with and without faults.
+"""The polls of a simulated fleet, with and without faults. The nodes that poll a channel are its polling set.
 
-``ScheduledPolls`` are the polls without churn and lost messages, when they follow the owners' schedules exactly. There
-are tens of millions of them. Therefore they are not listed, but computed from the schedules when needed. A channel's
-larger polling set contains its smaller ones. Therefore a node of a polling set is identified by the channel and the
-node's rank, its place in order of distance from the channel; the size of the set does not matter.
-
-``FaultyPolls`` are the polls if nodes die and join, and messages are lost. A node that misses the message that assigns
-a new schedule continues the previous one until the next such message, or does not poll if there is none. Therefore a
-poll of a schedule may be missing, or an additional one may occur. A dead node's polls are missing until its lease ends.
-Because faults affect individual nodes, the polls of sampled channels are listed one by one.
+- ``ScheduledPolls`` are the polls without faults. They follow the schedules exactly. There are tens of millions of
+  them, so they are computed from the schedules when needed.
+- ``FaultyPolls`` are the polls if nodes die and join, and messages are lost. They are listed one by one for a sample of
+  channels, because faults affect individual nodes.
 """
+
+# A channel's larger polling set contains its smaller ones. Therefore a node of a polling set is identified by the
+# channel and the node's rank, its place in order of distance from the channel; the size of the set does not matter.
+#
+# A node that misses the message that assigns a new schedule continues the previous one until the next such message, or
+# does not poll if there is none. Therefore a poll of a schedule may be missing, or an additional one may occur. A dead
+# node's polls are missing until its lease ends.
 
 from dataclasses import dataclass
 
@@ -25,9 +27,9 @@ CHANNEL_BATCH = 4096
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """The nodes of channels' polling sets, as arrays with one element per node, ordered by channel and rank.
+    """The nodes that poll channels, as arrays with one element per node, ordered by channel and rank.
 
-    ``rank`` is the node's position in the polling set by distance from the channel; the owner has rank 0.
+    ``rank`` is the node's place among the channel's nodes in order of distance from it; the nearest node has rank 0.
     """
 
     channel: Ints
@@ -35,7 +37,7 @@ class Members:
 
 
 class ScheduledPolls:
-    """The polls of a fleet without faults: evenly spaced, exactly as scheduled, and computed from the timetable."""
+    """The polls of a fleet without faults: evenly spaced, exactly as scheduled, and computed from the schedules."""
 
     def __init__(self, timetable: Timetable) -> None:
         self.table = timetable
@@ -55,9 +57,9 @@ class ScheduledPolls:
         return float((last - first).sum()) / len(self.numbers)
 
     def node_polls(self, trie: NodeTrie, points: Points, begin_s: float, end_s: float) -> Floats:
-        """Return the number of polls by each node after ``begin_s`` until ``end_s``, on a ring that does not change.
+        """Return the number of polls by each node after ``begin_s`` until ``end_s``, while the nodes do not change.
 
-        ``points`` are the ids of the channels, which determine the nodes in their polling sets.
+        ``points`` are the ids of the channels, which determine the nodes that poll them.
         """
         polls, sizes = self._member_polls(begin_s, end_s), np.diff(self._starts)
         channel, rank = np.repeat(self.numbers, sizes), ranges(0, sizes)
@@ -76,9 +78,10 @@ class ScheduledPolls:
         return mean_waits_s(self.table, begin_s, end_s)
 
     def _member_polls(self, begin_s: float, end_s: float) -> Floats:
-        """Return the number of polls by each member of the channels' largest polling sets, ordered by channel and rank.
+        """Return, for each channel, the number of polls by each node that ever polls it, ordered by channel and rank.
 
-        Polls are counted after ``begin_s`` until ``end_s``.
+        A node's rank is its place in order of distance from the channel. Polls are counted after ``begin_s`` until
+        ``end_s``.
         """
         table, polls = self.table, np.zeros(self._starts[-1])
         rows = np.flatnonzero((table.end_s > begin_s) & (table.start_s < end_s))
@@ -89,10 +92,10 @@ class ScheduledPolls:
         return polls
 
     def _poll_counts(self, members: Members, row: Ints, begin_s: Floats, end_s: Floats) -> Floats:
-        """Return the number of polls that each member of ``members`` makes after ``begin_s`` until ``end_s``.
+        """Return the number of polls that each member makes after its time in ``begin_s`` until its time in ``end_s``.
 
-        ``row`` has, for each member, the row of the timetable that has its schedule. ``begin_s`` and ``end_s`` have a
-        time for each member as well.
+        A member is a node that polls a channel. All arrays have one element per member. ``row`` is the number of its
+        schedule in the timetable.
         """
         size = self.table.size[row]
         turn = (members.rank - self.table.first_rank[row]) % size
@@ -101,9 +104,9 @@ class ScheduledPolls:
         return np.where(members.rank < size, polls, 0).astype(np.float64)
 
     def _members_of_rows(self, row: Ints) -> tuple[Ints, Members]:
-        """Return the members of the polling sets in the given rows of the timetable, as a pair (rows, members).
+        """Return the nodes that poll by the schedules with the numbers ``row``, as a pair (numbers, nodes).
 
-        The first array has, for each member, the row to which it belongs.
+        The first array has, for each node, the number of its schedule in the timetable.
         """
         size = self.table.size[row]
         lines = np.repeat(row, size)
@@ -111,7 +114,7 @@ class ScheduledPolls:
 
 
 class RandomPhasePolls(ScheduledPolls):
-    """Polls as in Corona §3.3: a node waits a random time before its first poll of a channel, then polls every τ."""
+    """Polls as in Corona §3.3: a node waits a random time before its first poll of a channel, then polls regularly."""
 
     def __init__(self, timetable: Timetable, rng: np.random.Generator) -> None:
         super().__init__(timetable)
@@ -136,7 +139,7 @@ class RandomPhasePolls(ScheduledPolls):
     def mean_waits_s(self, begin_s: float, end_s: float) -> Floats:  # noqa: ARG002 - levels are constant by then
         """Return each channel's mean time from any moment until the next poll.
 
-        It is computed for the polling set that the channel has at ``end_s``, because sets no longer change by then.
+        It is computed for the nodes that poll the channel at ``end_s``, because they no longer change by then.
         """
         waits_s = np.empty(len(self.numbers))
         last_row = self.table.row_at(self.numbers, np.full(len(waits_s), end_s))
@@ -160,7 +163,7 @@ class RandomPhasePolls(ScheduledPolls):
         return np.where(members.rank < size, polls, 0.0)
 
     def _next_in_row_s(self, row: Ints, after_s: Floats) -> Floats:
-        """Return the time of the first poll after ``after_s`` by the polling set in each ``row`` of the timetable."""
+        """Return the time of the first poll after ``after_s`` by each of the schedules with the numbers ``row``."""
         found_s = np.empty(len(row))
         for begin in range(0, len(row), CHANNEL_BATCH):
             part = slice(begin, begin + CHANNEL_BATCH)
@@ -182,10 +185,12 @@ class EnumeratedPolls:
     """The polls of the channels whose numbers are in ``numbers``, listed one by one, sorted by channel and time."""
 
     def __init__(self, numbers: Ints, channel: Ints, at_s: Floats, node: Ints, horizon_s: float) -> None:
-        """Sort the given polls.
+        """Sort the given polls, whose arrays have one element per poll.
 
-        ``channel``, ``at_s`` and ``node`` have one element per poll: the channel's number, the time, and the number of
-        the node that polls. The polls are complete until ``horizon_s``.
+        - ``channel`` is the channel's number.
+        - ``at_s`` is the time.
+        - ``node`` is the number of the node that polls.
+        - ``horizon_s`` is the time until which the polls are complete.
         """
         self.numbers = numbers
         self._place_of = np.full(int(numbers.max()) + 1, -1)
@@ -234,7 +239,7 @@ class EnumeratedPolls:
 
 
 class FaultyPolls(EnumeratedPolls):
-    """All polls of a fleet with churn and loss, of the sampled channels ``numbers``."""
+    """All polls of the channels ``numbers``, in a fleet whose nodes die and join, and whose messages can be lost."""
 
     def __init__(self, fleet: SimulatedFleet, timetable: Timetable, numbers: Ints, seed: int) -> None:
         self._fleet, self._table = fleet, timetable
@@ -255,10 +260,10 @@ class FaultyPolls(EnumeratedPolls):
         return self.max_over_mean_of(fleet.setup.nodes, begin_s, end_s)
 
     def _polls_of_rows(self, rows: Ints) -> tuple[Ints, Floats, Ints]:
-        """Return the polls while the schedules in ``rows`` of the timetable apply, as arrays (channel, time, node).
+        """Return the polls while the schedules with the numbers ``rows`` apply, as arrays (channel, time, node).
 
-        The polls by these schedules come first. The polls by nodes that missed one of these schedules, and continue the
-        channel's previous schedule instead, follow.
+        The polls by these schedules come first. Then follow the polls of nodes that missed a new schedule, and continue
+        with the channel's previous one.
         """
         table = self._table
         after = rows[table.rows[table.channel[rows]] < rows]
@@ -276,7 +281,10 @@ class FaultyPolls(EnumeratedPolls):
         return table.channel[row[made]], at_s[made], node[made]
 
     def _node_at(self, row: Ints, rank: Ints) -> Ints:
-        """Return the number of the node that has each ``rank`` in the polling set of each ``row`` of the timetable."""
+        """Return the numbers of polling nodes, for pairs of a schedule's number in ``row`` and a ``rank``.
+
+        A node's rank is its place in order of distance from the channel.
+        """
         found = np.empty(len(row), dtype=np.int64)
         rings = self._table.ring[row]
         order = np.argsort(rings, kind="stable")
@@ -287,9 +295,9 @@ class FaultyPolls(EnumeratedPolls):
         return found
 
     def _received(self, row: Ints, node: Ints) -> Bools:
-        """Return whether each ``node`` received the schedule in the corresponding ``row`` of the timetable.
+        """Return whether each ``node`` received the schedule with the corresponding number in ``row``.
 
-        Whether a message is lost is drawn at random, but the same row and node always give the same result.
+        Whether a message is lost is drawn at random, but the same schedule and node always give the same result.
         """
         mixed = (row.astype(np.uint64) << np.uint64(24)) + node.astype(np.uint64) + (self._salt << np.uint64(52))
         return mix_bits(mixed).astype(np.float64) / 2.0**64 >= self._fleet.setup.loss

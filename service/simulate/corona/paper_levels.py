@@ -1,28 +1,29 @@
-"""The paper's algorithms where production differs: polling levels, bins per level, and owners' decisions.
+"""Those algorithms of Corona's paper that production replaces: polling levels, bins per level, and owners' decisions.
 
-In production n, the number of nodes that poll a channel, is any number. In the paper it is one of N/bˡ, with N nodes
-and base b, and the algorithm Honeycomb chooses each channel's level l (Corona §3.1, §3.2).
+In production, any number n of nodes can poll a channel. In the paper, n is N/bˡ for a level l, with N nodes and base b.
+The algorithm Honeycomb chooses each channel's level (Corona §3.1, §3.2).
 
-*Honeycomb*: a channel has weight w, and costs s per polling node. For a multiplier λ, the channel's best level
-minimises w/n + λ·s·n. Let n and n' be two neighbouring sizes. The channel takes the step from one to the other at the
-breakpoint λ = (w/s)/(n·n'). As λ decreases, channels take their steps in the order of their breakpoints. One of these
-steps crosses the constraint. Of the solutions with and without this step, the one that keeps the constraint is taken.
-
-*Bins* (Corona §3.2, §4): the paper has 16 tradeoff clusters for every polling level that is in use. Channels between
-two levels are therefore summarised ever more finely from round to round. Production's bins cover all channels instead.
-With only 16 of them, half of all channels would share the last bin, because by Zipf's law so many have nearly as few
-subscribers as the least popular one. A cluster has no field for a level. Therefore the level is encoded in a channel's
-``most``, the upper limit of its size: the number of nodes plus the level, which limits nothing. The ``most`` of an
-orphan, a channel that only its owner can poll, is 1.
-
-*Levels* (§3.2, §3.3): the solution applies to clusters, but an owner has to choose the levels of its own channels. It
-might apply λ to them one by one. Then all channels above the mean of their cluster would take a step for which the
-constraint allows only a share of the cluster, and the next round would undo it. Therefore a channel takes the steps of
-its cluster. In the one cluster of which only a share can take the last step, each owner lets the same share of its
-channels take it, beginning with the greatest w/s. The total is then as in the solution.
-
-Deviation: the paper does not specify how the coarse clusters and an owner's exact knowledge are combined.
+Deviation from the paper: it does not say how a node combines its summary of the fleet with its exact knowledge of its
+own channels. The comments in this module describe our solution.
 """
+
+# Honeycomb: a channel has weight w, and costs s per polling node. For a multiplier λ, the channel's best level
+# minimises w/n + λ·s·n. Let n and n' be two neighbouring sizes. The channel takes the step from one to the other at the
+# breakpoint λ = (w/s)/(n·n'). As λ decreases, channels take their steps in the order of their breakpoints. One of these
+# steps crosses the constraint. Of the solutions with and without this step, the one that keeps the constraint is taken.
+#
+# Bins (Corona §3.2, §4): the paper has 16 tradeoff clusters for every polling level that is in use. Channels between
+# two levels are therefore summarised ever more finely from round to round. Production's bins cover all channels
+# instead. With only 16 of them, half of all channels would share the last bin, because by Zipf's law so many have
+# nearly as few subscribers as the least popular one. A cluster has no field for a level. Therefore the level is encoded
+# in a channel's "most", the upper limit of its size: the number of nodes plus the level, which limits nothing. The
+# "most" of an orphan, a channel that only its owner can poll, is 1.
+#
+# Levels (§3.2, §3.3): the solution applies to clusters, but an owner has to choose the levels of its own channels. It
+# might apply λ to them one by one. Then all channels above the mean of their cluster would take a step for which the
+# constraint allows only a share of the cluster, and the next round would undo it. Therefore a channel takes the steps
+# of its cluster. In the one cluster of which only a share can take the last step, each owner lets the same share of its
+# channels take it, beginning with the greatest w/s. The total is then as in the solution.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -44,13 +45,15 @@ _ROUNDING = 1e-6
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LevelSolution:
-    """The result of Honeycomb's optimisation, in which channels take steps from one polling level to the next.
+    """The result of Honeycomb, the paper's optimisation. A channel's number of polling nodes changes in steps.
 
-    ``sizes`` has the number of polling nodes n of each channel, shape (M,). ``multiplier`` is λ: a step is taken if its
-    benefit per unit of cost is greater. ``undecided`` is the number of the channel whose step crosses the constraint,
-    and ``step`` is this step, as a pair of sizes (from, to). If all steps or none are taken, ``undecided`` is
-    ``NO_CHANNEL``. A channel of the problem may be a cluster of many channels. Then ``share`` is the share of the
-    undecided cluster's channels that can take the step.
+    - ``sizes`` has the number of polling nodes of each channel, shape (M,).
+    - ``multiplier`` is λ: a step is taken if its benefit per unit of cost is greater.
+    - ``undecided`` is the number of the channel whose step crosses the constraint. It is ``NO_CHANNEL`` if all steps or
+      none are taken.
+    - ``step`` is this channel's step, as a pair of sizes (from, to).
+    - ``share``: a channel of the problem may stand for a cluster of many. This is the share of the undecided cluster's
+      channels that can take the step.
     """
 
     sizes: Floats
@@ -61,7 +64,9 @@ class LevelSolution:
 
 
 def level_sizes(nodes: int, base: int) -> Floats:
-    """Return the mean number of nodes that poll at each level l: N/bˡ, but at least 1, with N ``nodes`` and base b.
+    """Return the mean number of nodes that poll a channel at each polling level l: N/bˡ, but at least 1.
+
+    N is ``nodes``, and b is ``base``.
 
     Raises:
         ValueError: ``nodes`` is below 1 or ``base`` is below 2.
@@ -77,9 +82,11 @@ def level_sizes(nodes: int, base: int) -> Floats:
 def sizes_at(problem: AllocationProblem, options: Floats, multiplier: float) -> Floats:
     """Return each channel's best number of polling nodes at the multiplier λ, shape (M,).
 
+    A channel takes one of the options in its range, from ``least`` to ``most``. If none is in this range, it takes the
+    option nearest to the range, or nearest to ``most`` if ``least`` exceeds ``most``.
+
     Args:
-        problem: The channels. Each can take the ``options`` between its ``least`` and ``most``. If no option is in this
-            range, it takes the option nearest to the range, or nearest to ``most`` if ``least`` exceeds ``most``.
+        problem: The channels, each with ``least`` and ``most``.
         options: The available numbers of nodes, such as :func:`level_sizes`, in any order.
         multiplier: λ, not negative; the greater, the fewer nodes poll.
     """
@@ -90,11 +97,13 @@ def sizes_at(problem: AllocationProblem, options: Floats, multiplier: float) -> 
 
 
 def levels_for_budget(problem: AllocationProblem, options: Floats, budget: float) -> LevelSolution:
-    """Return the sizes n that minimise Σ w/n subject to Σ s·n ≤ budget, except that one channel may be a level too low.
+    """Return the numbers n of polling nodes that minimise Σ w/n over all channels, within the budget: Σ s·n ≤ budget.
 
-    The sums are over all channels, with weight w and cost s per polling node (Corona §3.1). If the budget does not
-    allow every channel's lower limit ``least``, these limits are ignored. If it does not even allow the smallest option
-    for every channel, each channel gets the smallest option, because at least one node polls each channel.
+    A channel has weight w, and costs s per polling node (Corona §3.1). One channel may be a level too low.
+
+    - If the budget does not allow every channel's lower limit ``least``, these limits are ignored.
+    - If it does not even allow the smallest option for every channel, each channel gets the smallest option. At least
+      one node polls each channel.
     """
     base_cost = load(problem, sizes_at(problem, options, inf))
     if base_cost > budget and problem.least.any():
@@ -106,10 +115,11 @@ def levels_for_budget(problem: AllocationProblem, options: Floats, budget: float
 def levels_for_delay(
     problem: AllocationProblem, options: Floats, delay_s: float, poll_interval_s: float
 ) -> LevelSolution:
-    """Return the sizes n that minimise Σ s·n subject to Σ w·D / Σ w ≤ delay_s, except that one may be a level too high.
+    """Return the numbers n of polling nodes that minimise the cost Σ s·n, with a mean delay of at most ``delay_s``.
 
-    The sums are over all channels, with weight w and cost s per polling node. D = τ/(2n) is a channel's mean delay, and
-    τ is ``poll_interval_s``. If no choice of options meets the constraint, every channel gets its greatest size.
+    A channel has weight w, cost s per polling node, and mean delay D = ``poll_interval_s`` / (2n). The mean delay of
+    all channels is Σ w·D / Σ w. One channel may be a level too high. If no choice of ``options`` meets the limit, every
+    channel gets its greatest n.
     """
     allowed = float(problem.weights.sum()) * 2 * delay_s / poll_interval_s
     slowest = float((problem.weights / sizes_at(problem, options, inf)).sum())
@@ -132,11 +142,12 @@ def _take_steps(
     *,
     overshoot: bool,
 ) -> LevelSolution:
-    """Let channels take steps from option to option in the order of their breakpoints, while the ``allowance`` lasts.
+    """Let channels take steps from one option to the next, the most useful step first, while the ``allowance`` lasts.
 
-    The step of channel i from option a to the next option b uses ``amounts[i] * (measure(b) - measure(a))`` of the
-    allowance. The first step that would exceed the allowance is taken only if ``overshoot`` is true.
+    The step of channel i from option a to option b uses ``amounts[i] * (measure(b) - measure(a))`` of the allowance.
+    The first step that would exceed the allowance is taken only if ``overshoot`` is true.
     """
+    # Steps are in the order of their breakpoints (see the comment at the top of the module).
     options, lowest, highest = _option_ranges(problem, options)
     ratios, steps = problem.weights / problem.costs, np.arange(len(options) - 1)
     can_take = (lowest[:, None] <= steps) & (steps < highest[:, None]) & (ratios[:, None] > 0)
@@ -166,13 +177,13 @@ _ODD = np.uint64(0x9E3779B97F4A7C15)
 def owner_sizes(
     own: AllocationProblem, points: Points, clusters: AllocationProblem, options: Floats, solution: LevelSolution
 ) -> Floats:
-    """Return the number of polling nodes n for each of an owner's channels.
+    """Return the number of polling nodes for each of one node's own channels.
 
     Args:
-        own: The owner's channels; their ``most`` encodes their levels (see :func:`encode_levels`).
+        own: The node's channels; their ``most`` encodes their polling levels (see :func:`encode_levels`).
         points: The channels' ids.
-        clusters: The tradeoff clusters of the whole fleet as a problem, from ``TradeoffClusters.to_level_problem``.
-        options: The available numbers of nodes.
+        clusters: A summary of all channels of the fleet, from ``TradeoffClusters.to_level_problem``.
+        options: The available numbers of polling nodes.
         solution: The solution for ``clusters``.
     """
     chosen = sizes_at(own, options, solution.multiplier)
@@ -197,12 +208,14 @@ def _nearest(known: Floats, values: Floats) -> "np.ndarray[tuple[int], np.dtype[
 
 
 def _take_last_step(ratios: Floats, points: Points, solution: LevelSolution) -> Bools:
-    """Return, for each of an owner's channels in the undecided cluster, whether it takes the solution's last step.
+    """Return which of one node's channels take the last step of the solution to another number of polling nodes.
 
-    ``solution.share`` of the channels take the step, those with the greatest ``ratios`` w/s. Their number is rounded up
-    or down at random, so that the total over all owners is right on average. The random number depends on ``points``,
-    the channels' ids, and on the solution, so that it is not always the same owners who round up.
+    The channels are those in the undecided cluster, of which only the share ``solution.share`` can take the step. Those
+    with the greatest ``ratios`` of weight to cost take it.
     """
+    # The number of channels is rounded up or down at random, so that the total over all owners is right on average. The
+    # random number depends on the channels' ids and on the solution, so that it is not always the same owners who round
+    # up.
     rank = np.empty(len(ratios))
     rank[np.lexsort((points, -ratios))] = np.arange(len(ratios))
     chance = (points ^ np.float64(solution.share).view(np.uint64)) * _ODD / 2.0**64
@@ -210,15 +223,15 @@ def _take_last_step(ratios: Floats, points: Points, solution: LevelSolution) -> 
 
 
 def encode_levels(nodes: int, level: Ints, orphaned: Bools) -> Floats:
-    """Return each channel's upper limit ``most`` such that it encodes the polling level: ``nodes`` plus ``level``.
+    """Return each channel's field ``most``, which encodes its polling level: ``nodes`` plus ``level``.
 
-    For an orphan, a channel that only its owner can poll, the result is 1.
+    The result is 1 for an orphan, a channel that only one node can poll.
     """
     return np.where(orphaned, 1.0, nodes + level.astype(np.float64))
 
 
 def summarise_by_level(problem: AllocationProblem, bins: int) -> TradeoffClusters:
-    """Return the tradeoff clusters of channels, with up to ``bins`` bins for each polling level.
+    """Return a summary of channels, with up to ``bins`` groups of similar channels for each polling level.
 
     The channels' ``least`` must be 1, and their ``most`` encodes the level (see :func:`encode_levels`).
     """
@@ -228,7 +241,7 @@ def summarise_by_level(problem: AllocationProblem, bins: int) -> TradeoffCluster
 
 
 def merge_by_level(summaries: list[TradeoffClusters], bins: int) -> TradeoffClusters:
-    """Merge several summaries of channels into one, which has up to ``bins`` bins for each polling level."""
+    """Merge several summaries of channels into one, with up to ``bins`` groups of channels for each polling level."""
     together = _side_by_side(summaries)
     levels = np.rint(together.most_cost / together.least_cost)
     return _side_by_side(

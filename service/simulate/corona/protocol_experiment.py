@@ -1,19 +1,20 @@
 """One run of the experiment ``corona`` by the production protocol: ``coronet simulate corona --protocol``.
 
-Every node runs :class:`~service.corona.node_protocol.NodeProtocol`, and messages are encoded and decoded. Therefore
-these parts of the simulation are production code: aggregation, the assignment of polls, the takeover of a failed node's
-channels, and all steps from a change that a poll finds to a new stored version of the channel. The network loses and
-delays messages, and nodes fail and join.
+Every node runs :class:`~service.corona.node_protocol.NodeProtocol`, and messages are encoded and decoded. The network
+loses and delays messages, and nodes fail and join.
 
-The same setup is also run by ``experiment``, whose nodes exchange only the messages of aggregation, but are simulated
-faster, with arrays. The results of this *vectorised* run are in the fields ``vectorised_…``. If the setup has a base,
-the vectorised run solves for the paper's sizes N/bˡ directly, while the product rounds other sizes to the levels that
-exist. Their results then differ by a few percent at most.
-
-A poll that finds nothing changes nothing. Therefore polls are simulated one by one only while the channel has an entry
-that is missing in the version with which the node compares its polls. All other polls are computed from the polling
-schedules that nodes were assigned.
+The same setup is also run by ``experiment``, which is faster, because it uses arrays and simulates fewer messages. Its
+results are in the fields ``vectorised_…``.
 """
+
+# Production code are aggregation, the assignment of polls, the takeover of a failed node's channels, and all steps from
+# a change that a poll finds to a new stored version of the channel. The nodes of the vectorised run exchange only the
+# messages of aggregation. If the setup has a base, the vectorised run solves for the paper's sizes N/bˡ directly, while
+# the product rounds other sizes to the levels that exist. Their results then differ by a few percent at most.
+#
+# A poll that finds nothing changes nothing. Therefore polls are simulated one by one only while the channel has an
+# entry that is missing in the version with which the node compares its polls. All other polls are computed from the
+# polling schedules that nodes were assigned.
 
 from array import array
 from collections.abc import Callable, Sequence
@@ -48,15 +49,17 @@ change it."""
 
 
 class ProtocolOutcome(DetectionResults, frozen=True):
-    """The results of one run, measured in its second half.
+    """The results of one run, measured in its second half. A version is one stored state of a channel's entries.
 
-    The following three fields are for the entries that were published until one hour before the end. ``updates`` is the
-    number of these entries, and ``versioned_updates`` the number of those that are in a stored version at the end of
-    the run. ``mean_version_delay_s`` is the mean time from an entry's publication until it is in a stored version,
-    weighted by subscribers.
+    These fields are for the entries that were published until one hour before the end:
+
+    - ``updates`` is the number of these entries.
+    - ``versioned_updates`` is the number of those that are in a version at the end of the run.
+    - ``mean_version_delay_s`` is the mean time from publication until the entry is in a version, weighted by
+      subscribers.
 
     The fields that begin with ``vectorised`` are the results of ``experiment`` with the same setup and seed.
-    ``detection_ratio`` and ``load_ratio`` are the protocol's values divided by the vectorised ones.
+    ``detection_ratio`` and ``load_ratio`` are the protocol's values divided by these results.
     """
 
     vectorised_mean_detection_s: float
@@ -171,9 +174,9 @@ class MeasuredFleet(ProtocolFleet):
         return EnumeratedPolls(np.arange(self.setup.channels), channel[row], at_s, node[row], horizon_s)
 
     def sizes(self) -> Floats:
-        """Return each channel's size n, its number of polls per τ, by the latest schedule of one of its nodes.
+        """Return each channel's number of polls per polling interval, by the latest schedule of one of its nodes.
 
-        The size is 0 if no node polls the channel.
+        The number is 0 if no node polls the channel.
         """
         found = np.zeros(self.setup.channels)
         for number, (channel, members) in enumerate(zip(self.ids, self._members, strict=True)):
@@ -182,10 +185,11 @@ class MeasuredFleet(ProtocolFleet):
         return found
 
     def simulates_polls_of(self, channel: ChannelId, node: ProtocolNode) -> bool:
-        """Return whether ``channel`` has an entry that is not in the version with which ``node`` compares its polls.
+        """Return whether ``channel`` has an entry that ``node`` does not know, so that a poll can find something.
 
-        Only such polls can find something; the others are not simulated as events.
+        Only such polls are simulated as events.
         """
+        # What the node knows is the version with which it compares its polls.
         stored = self.channels[channel]
         return stored.published > stored.versions[node.known.get(channel, -1)]
 
@@ -206,7 +210,7 @@ class MeasuredFleet(ProtocolFleet):
         self._ends.append(np.inf)
 
     def publish(self, effect: events.Publish) -> events.Event:
-        """Store a candidate (a change that a poll has found) as a version, and return the store's answer.
+        """Store a change that a poll has found as a version of the channel, and return the store's answer.
 
         The time is recorded for each entry that is in a version for the first time.
         """
@@ -240,7 +244,7 @@ class MeasuredFleet(ProtocolFleet):
 def _policy(setup: CoronaSetup) -> FleetPolicy:
     """Return the product's policy with the goal and the intervals of ``setup``, without limits for public channels.
 
-    There are no such limits in the paper. Weekly rhythms are not learnt, because updates are Poisson processes.
+    The paper has no such limits. Weekly rhythms are not learnt, because updates are Poisson processes.
     """
     return FleetPolicy(
         poll_interval_s=setup.poll_interval_s,
@@ -265,7 +269,8 @@ def _stored(subscribers: int, update_interval_s: float) -> StoredChannel:
 def _version_delays_s(fleet: MeasuredFleet, until_s: float) -> tuple[Floats, Floats]:
     """Return two arrays with one element per entry published before ``until_s``: subscribers, and delays in seconds.
 
-    The delay is the time from publication until the entry is in a stored version; it is infinite if it never is.
+    The delay is the time from publication until the entry is stored in a version of its channel. It is infinite if this
+    never happens.
     """
     contents = np.zeros(fleet.setup.channels, dtype=np.int64)
     delays_s = np.full(int(np.searchsorted(fleet.published_s, until_s)), np.inf)

@@ -1,8 +1,10 @@
-"""A fleet of production node protocols on a virtual clock, with a network, leases and a store in memory.
+"""A fleet of nodes with the production protocol on a virtual clock, with a network, leases and a store in memory.
 
 The module simulates what a worker process provides around :class:`~service.corona.node_protocol.NodeProtocol`: timers,
 encoded messages, polls, and the store's answers. A :class:`FleetNetwork` decides which messages are lost, repeated or
-delayed. The experiment (``protocol_experiment``) and the property tests with seeded fleets use the same classes.
+delayed.
+
+The experiment (``protocol_experiment``) and the property tests with seeded fleets use these classes.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -63,10 +65,13 @@ class LossyNetwork:
 class StoredChannel:
     """The state of one channel in the store and at its publisher.
 
-    A feed's content is simulated by a number, which the publisher increases with each new entry. ``published`` is the
-    publisher's present number, and ``versions`` has the number of each stored version. ``epoch`` counts how often nodes
-    took ownership of the channel. ``private`` channels are exempt from the limit on polls of public ones. ``site`` is
-    the web site whose request budget the channel shares with others; it is empty if there is none.
+    A feed's content is simulated by a number, which the publisher increases with each new entry.
+
+    - ``published`` is the publisher's present number.
+    - ``versions`` has the number that each stored version of the content had.
+    - ``epoch`` is how many times a node took ownership of the channel.
+    - ``private`` channels are exempt from the limit on polls of public ones.
+    - ``site`` is the web site whose request budget the channel shares; it is empty if there is none.
     """
 
     subscribers: int
@@ -81,7 +86,7 @@ class StoredChannel:
 
     @property
     def version(self) -> int:
-        """The number of the current version."""
+        """The number of the newest stored version."""
         return len(self.versions) - 1
 
 
@@ -227,9 +232,9 @@ class ProtocolFleet(VirtualClock):
     ) -> None:
         """Create a fleet without nodes.
 
-        ``tick_s`` is the time between two timer events of a node. ``prompt_s`` is the time that a node takes to read a
-        channel's current version from the store. Schedules use fleet time, the time of the store's clock; it is
-        ``fleet_ahead_s`` seconds ahead of the nodes' clocks.
+        - ``tick_s`` is the time between two timer events of a node.
+        - ``prompt_s`` is the time that a node takes to read a channel's newest version from the store.
+        - ``fleet_ahead_s`` is how far the store's clock is ahead of the nodes' clocks. Schedules use the store's clock.
         """
         super().__init__()
         self.channels, self.policy, self.network = channels, policy, network
@@ -261,7 +266,7 @@ class ProtocolFleet(VirtualClock):
     def simulates_polls_of(self, channel: ChannelId, node: ProtocolNode) -> bool:  # noqa: ARG002 - for subclasses
         """Return whether the next poll of ``channel`` by ``node`` is simulated as an event; here always True.
 
-        A poll that finds nothing changes nothing. A subclass may therefore omit it, and count it by its schedule
+        A subclass may omit polls that find nothing, because they change nothing. It can count them by their schedule
         instead.
         """
         return True
@@ -269,17 +274,17 @@ class ProtocolFleet(VirtualClock):
     def on_poll(self, channel: ChannelId, node: ProtocolNode) -> None:
         """Handle a simulated poll of ``channel`` by ``node``.
 
-        It does nothing here; subclasses override it.
+        The method does nothing here. Subclasses override it.
         """
 
     def on_instruction(self, node: ProtocolNode, channel: ChannelId, instruction: events.StartPolling | None) -> None:
         """Handle that ``node`` polls ``channel`` by ``instruction`` from now on, or stops if this is None.
 
-        It does nothing here; subclasses override it.
+        The method does nothing here. Subclasses override it.
         """
 
     def add_nodes(self, nodes: Iterable[tuple[NodeId, float]]) -> None:
-        """Add nodes to the ring, all at once; ``nodes`` are pairs (id, seconds until the node's first timer event)."""
+        """Add nodes to the fleet, all at once; ``nodes`` are pairs (id, seconds until the node's first timer event)."""
         infos = []
         for node_id, first_tick_s in nodes:
             node = self.nodes[node_id] = ProtocolNode(self, node_id, self.policy)
@@ -288,7 +293,7 @@ class ProtocolFleet(VirtualClock):
         self.change_ring(infos, [])
 
     def fail(self, node: ProtocolNode, lease_s: float) -> None:
-        """Stop a node; it leaves the ring when its lease ends, ``lease_s`` seconds from now."""
+        """Stop a node; the others notice it when the node's lease ends, ``lease_s`` seconds from now."""
         node.alive = False
         for channel in list(node.instructions):
             self.on_instruction(node, channel, None)
@@ -310,8 +315,10 @@ class ProtocolFleet(VirtualClock):
     ) -> None:
         """Send a request of ``node`` to the store, and deliver the answer to the node as events.
 
-        ``request`` is called when the request reaches the store, and returns these events. The request or the answer
-        may get lost. ``done`` is called when the answer arrives, or would have arrived if nothing had been lost.
+        The request or the answer may get lost.
+
+        - ``request`` is called when the request reaches the store. It returns the events.
+        - ``done`` is called when the answer arrives, or would have arrived without losses.
         """
         is_received, is_answered = (self.network.reaches_store(node.node_id, self.now_s) for _ in range(2))
 
@@ -331,7 +338,10 @@ class ProtocolFleet(VirtualClock):
         return events.ObjectiveLoaded(self.objective, self.site_rates, dict(self.bounds))
 
     def take_ownership(self, channel: ChannelId) -> events.Event:
-        """Increment the channel's epoch; return the store's answer to ``TakeOwnership``, with the channel's state."""
+        """Let a node take ownership of ``channel``; return the store's answer with the channel's state.
+
+        Each call increments ``epoch``, the channel's count of ownerships.
+        """
         stored = self.channels[channel]
         stored.epoch += 1
         return events.OwnershipTaken(
@@ -344,9 +354,9 @@ class ProtocolFleet(VirtualClock):
         )
 
     def publish(self, effect: events.Publish) -> events.Event:
-        """Store a candidate (a change that a poll has found) as the channel's next version; return the store's answer.
+        """Store a change that a poll has found as the channel's next version; return the store's answer.
 
-        The candidate is refused if another node has taken ownership since, or if it changes an older version.
+        The change is refused if another node has taken ownership since, or if it changes an older version.
         """
         candidate, epoch = effect.candidate, effect.epoch
         stored = self.channels[candidate.channel]
@@ -375,10 +385,10 @@ class ProtocolFleet(VirtualClock):
         node.handle(events.RingChanged(self.view))
 
     def list_owned(self, node: ProtocolNode, requested_s: float) -> events.Event:
-        """Return the answer to the effect ``ListOwnedChannels``: the channels that ``node`` owns.
+        """Return the channels that ``node`` owns, as the answer to the effect ``ListOwnedChannels``.
 
-        Ownership follows from the ring as the node last received it. ``requested_s`` is the time of the request, which
-        the answer repeats.
+        They follow from the nodes of the fleet that ``node`` knows. ``requested_s`` is the time of the request. It is
+        copied to the answer.
         """
         listed = (
             events.ListedChannel(channel, self.channels[channel].subscribers)

@@ -95,7 +95,7 @@ def page(found: OutcomesByName) -> str:
 
 
 def share_above_limit(outcome: CoronaOutcome) -> float:
-    """Return the share of channels that a run polls more often than the default limit for a public channel allows.
+    """Return the share of channels that a run polls more often than a public channel may be polled by default.
 
     Only the channels in the run's profile are counted: about 400, evenly spaced in order of popularity.
     """

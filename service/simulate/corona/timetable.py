@@ -1,8 +1,7 @@
 """All polls of a run, computed from the channels' polling schedules and not enumerated.
 
-A channel's polls follow from its schedules. Each schedule applies from the time when the owner made it until the next
-one. ``PollingSchedule`` gives the next poll, or the number of polls between two times, for one channel; ``Timetable``
-gives them for many channels at once. A test compares both poll by poll.
+Each schedule applies from the time when it was made until the channel's next one. ``PollingSchedule`` computes the
+polls of one channel. ``Timetable`` computes those of many channels at once. A test compares both poll by poll.
 """
 
 from dataclasses import dataclass
@@ -24,10 +23,12 @@ from service.simulate.numerics import Floats, Ints, first_index_beyond
 class Timetable:
     """All polling schedules of a run, as columns of a table. A row is one schedule of one channel.
 
-    Rows are sorted by channel and time; channel c has the rows ``rows[c]`` to ``rows[c + 1]`` - 1. A row's schedule
-    applies after ``start_s`` until ``end_s``. Its polls are at ``first_s + k·gap_s`` for k = 0, 1, …. Poll k is made by
-    the node of rank ``(first_rank + k) mod size`` in the channel's polling set. Ranks depend on the ring. The rings of
-    a run are numbered, and ``ring`` is the number of the ring in force.
+    - ``rows``: channel c has the rows ``rows[c]`` to ``rows[c + 1]`` - 1, in order of time.
+    - ``start_s``, ``end_s``: the schedule applies after ``start_s`` until ``end_s``.
+    - ``first_s``, ``gap_s``: poll k is at ``first_s + k·gap_s``, for k = 0, 1, ….
+    - ``first_rank``, ``size``: poll k is made by the node with the rank ``(first_rank + k) mod size``. A node's rank is
+      its place in order of distance from the channel.
+    - ``ring`` is the number of the set of nodes at that time. Ranks depend on it.
     """
 
     rows: Ints
@@ -41,7 +42,7 @@ class Timetable:
     ring: Ints
 
     def row_at(self, channel: Ints, at_s: Floats) -> Ints:
-        """Return the row (schedule) that applies to each ``channel`` at the corresponding time in ``at_s``.
+        """Return the number of the schedule that applies to each ``channel`` at the corresponding time in ``at_s``.
 
         At the time of a change, the new schedule applies.
         """
@@ -62,21 +63,21 @@ class Timetable:
         return found_s
 
     def next_in_row_s(self, row: Ints, after_s: Floats) -> Floats:
-        """Return the time of the first poll after ``after_s`` by the schedule in each ``row``.
+        """Return the time of the first poll after ``after_s`` by each of the schedules with the numbers ``row``.
 
-        The time may be after the end of the row, when the schedule no longer applies.
+        The time may be after the end of the schedule, when it no longer applies.
         """
         return self.first_s[row] + np.maximum(self.index_after(row, after_s), 0) * self.gap_s[row]
 
     def index_after(self, row: Ints, after_s: Floats) -> Ints:
-        """Return the index k of the first poll after ``after_s`` by the schedule in each ``row``.
+        """Return the index k of the first poll after ``after_s``, for each of the schedules with the numbers ``row``.
 
-        The index is not limited: if ``after_s`` is before the schedule's first poll, it can be negative.
+        A schedule's first poll has index 0. The index is negative if ``after_s`` is long before this poll.
         """
         return np.floor((after_s + ROUNDING_S - self.first_s[row]) / self.gap_s[row]).astype(np.int64) + 1
 
     def span(self, begin_s: float, end_s: float) -> tuple[Ints, Ints]:
-        """Return, for each schedule, which of its polls are after ``begin_s`` until ``end_s``, as a range of indexes k.
+        """Return, for each schedule, which of its polls are after ``begin_s`` until ``end_s``, as a range of indexes.
 
         The first array has the first index of each range. The second array has the index after the last one.
         """
@@ -89,10 +90,11 @@ class Timetable:
 def mean_waits_s(timetable: Timetable, begin_s: float, end_s: float) -> Floats:
     """Return each channel's exact mean time from any moment until the next poll.
 
-    The mean is over all moments from ``begin_s`` to ``end_s``. In a plot of the wait over time, each gap between two
-    polls is a triangle; the mean is their area divided by the time. A row of the timetable has one triangle until its
-    first poll, one between each two polls, and one from its last poll towards the first poll of the next row.
+    The mean is over all moments from ``begin_s`` to ``end_s``.
     """
+    # In a plot of the wait over time, each gap between two polls is a triangle; the mean is their area divided by the
+    # time. A row of the timetable has one triangle until its first poll, one between each two polls, and one from its
+    # last poll towards the first poll of the next row.
     every = np.arange(len(timetable.channel))
     from_s = np.maximum(timetable.start_s, begin_s)
     to_s = np.maximum(from_s, np.minimum(timetable.end_s, end_s))
@@ -123,8 +125,7 @@ class TimetableBuilder:
     def add(self, channel: int, schedule: PollingSchedule, now_s: float, ring: int) -> None:
         """Add a schedule of ``channel`` that applies from ``now_s`` on.
 
-        The calls for a channel must be in order of time. ``ring`` is the number of the ring in force, on which the
-        ranks of nodes depend.
+        The calls for a channel must be in order of time. ``ring`` is the number of the present set of nodes.
         """
         self._rows.append((channel, schedule.size, schedule.first_rank, ring, now_s, schedule.first_s, schedule.gap_s))
 
@@ -142,7 +143,7 @@ class TimetableBuilder:
 
 
 class OwnerSchedules(TimetableBuilder):
-    """The schedules that owners make for the channels whose numbers are in ``sampled``."""
+    """The schedules for the channels whose numbers are in ``sampled``, made as by the nodes that own the channels."""
 
     def __init__(self, setup: CoronaSetup, channels: SimulatedChannels, sampled: Ints) -> None:
         super().__init__()
@@ -153,10 +154,11 @@ class OwnerSchedules(TimetableBuilder):
         """The size n of each channel's present schedule."""
 
     def begin(self, numbers: Ints, sizes: Floats, ring: int, nodes: int, now_s: float) -> None:
-        """Make new schedules, independent of earlier ones, for the sampled channels among ``numbers`` at ``now_s``.
+        """Make new schedules at ``now_s``, independent of earlier ones, for the sampled channels among ``numbers``.
 
-        ``sizes`` has the number of polling nodes n of every channel of the fleet. ``ring`` is the number of the present
-        ring, and ``nodes`` is the number of nodes in it.
+        - ``sizes`` has the number of polling nodes of every channel of the fleet.
+        - ``ring`` is the number of the present set of nodes.
+        - ``nodes`` is how many nodes it has.
         """
         chosen = numbers[np.isin(numbers, self.sampled, assume_unique=True)]
         for number, size in zip(chosen.tolist(), sizes[chosen].tolist(), strict=True):
@@ -167,7 +169,7 @@ class OwnerSchedules(TimetableBuilder):
         self._size[chosen] = sizes[chosen]
 
     def change(self, numbers: Ints, sizes: Floats, ring: int, nodes: int, now_s: float) -> None:
-        """Revise the schedules of the sampled channels among ``numbers``; they continue the previous ones.
+        """Revise the schedules of the sampled channels among ``numbers`` so that they continue the previous ones.
 
         A new schedule begins with the poll that would be next by the previous one. The arguments are as in
         :meth:`begin`.

@@ -1,16 +1,18 @@
-"""The workload of Corona §5: parameters of a run, channels, node ids, and nearest-node queries for many channels.
+"""The workload of Corona §5: parameters of a run, channels, node ids, and searches for the nodes nearest to channels.
 
-Several experiments draw channels from the distributions of the paper's survey: 10 % of the channels change every 10 min
-to 1 h and 40 % every 1 to 120 h, log-uniformly, and half of them once a week. Popularity is Zipf with exponent 0.5,
-independent of the update interval.
+Several experiments draw channels from these distributions of the paper's survey:
 
-An id has 160 bits. Only the first 64 bits, the id's *point*, are drawn, because ids already differ in these.
+- 10 % of the channels change every 10 min to 1 h, and 40 % every 1 to 120 h, log-uniformly. The others change once a
+  week.
+- Popularity is Zipf with exponent 0.5, independent of the update interval.
 
-``NodeTrie`` finds the nearest nodes of a hundred thousand channels at once, while production's ``RingView`` serves one
-channel at a time. It is a binary trie of node ids, which all queries descend together. At each vertex a query continues
-on the side that is nearer to its channel. If the node that it looks for is farther away than all nodes on this side, it
-continues on the other side. A test verifies that both classes give the same results.
+An id has 160 bits. Only its first 64 bits, the *point*, are drawn, because ids already differ in these.
 """
+
+# NodeTrie finds the nearest nodes of a hundred thousand channels at once, while production's RingView serves one
+# channel at a time. It is a binary trie of node ids, which all queries descend together. At each vertex a query
+# continues on the side that is nearer to its channel. If the node that it looks for is farther away than all nodes on
+# this side, it continues on the other side. A test verifies that both classes give the same results.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -56,7 +58,7 @@ DRAWN_BITS = 64
 
 
 class PollPhases(StrEnum):
-    """How the polls by the nodes of a polling set are spread over the polling interval τ: evenly, or at random."""
+    """How the polls of a channel by several nodes are spread over the polling interval: evenly, or at random."""
 
     EVEN = "even"
     RANDOM = "random"
@@ -71,7 +73,7 @@ class IdAssignment(StrEnum):
 
 
 class BinLayout(StrEnum):
-    """How tradeoff clusters are divided into bins: Coronet's quantiles, or the paper's 16 of equal width (§4)."""
+    """How channels are grouped by weight per cost: in Coronet's quantiles, or in 16 bins as in the paper (§4)."""
 
     QUANTILE = "quantile"
     PAPER = "16"
@@ -80,17 +82,21 @@ class BinLayout(StrEnum):
 class CoronaSetup(msgspec.Struct, frozen=True):
     """The parameters of one run.
 
-    With ``base`` b, as in the paper, the number of polling nodes n of a channel is N/bˡ for a level l, and its polling
-    set is a wedge: the nodes that share the first l digits of its id. Without a base, n is any number. A run takes
-    ``rounds`` maintenance intervals of ``maintenance_s``. ``target_delay_s`` is the mean delay that the goal Fast has
-    to meet. ``churn`` is the share of nodes that die per hour, while as many join; ``loss`` is the share of lost
-    messages.
+    - ``base``: with base b, as in the paper, a channel has N/bˡ polling nodes for a level l. They are the nodes that
+      share the first l digits of its id. Without a base, any number of nodes can poll it.
+    - ``rounds``, ``maintenance_s``: the run takes ``rounds`` intervals of ``maintenance_s`` seconds. Nodes revise their
+      schedules once in each.
+    - ``target_delay_s`` is the mean delay that the goal Fast has to meet.
+    - ``churn`` is the share of nodes that die per hour, while as many join.
+    - ``loss`` is the share of lost messages.
+    - ``policy``: without one, the budget is the paper's: as many polls as if each subscriber polled once per polling
+      interval. With a policy, its budget and its limits for public channels apply.
 
-    Without a ``policy``, the budget is that of the paper: as many polls as the subscribers would make if each polled
-    every τ. The only limit of n is then the number of nodes. With a ``policy``, which excludes a base, the policy's
-    budget and its limits for public channels apply. Then ``goal``, ``poll_interval_s`` and ``longest_wait_s`` have to
-    be the same as in the policy.
+    A policy excludes a base. ``goal``, ``poll_interval_s`` and ``longest_wait_s`` then have to be the same as in the
+    policy.
     """
+
+    # Without a policy, the only limit of a channel's number of polling nodes is the number of nodes.
 
     goal: Goal = Goal.LITE
     base: int | None = None
@@ -121,17 +127,18 @@ class CoronaSetup(msgspec.Struct, frozen=True):
 
     @property
     def log_bins(self) -> int:
-        """The number of bins of equal width in log(w/s) with the paper's layout, or 0 with Coronet's quantiles.
+        """The number of bins of equal width into which channels are grouped; 0 with Coronet's quantiles.
 
-        w is a channel's weight and s the cost of a poll; see :mod:`~service.corona.optimizer.tradeoff_clusters`.
+        The width is in log(w/s), with a channel's weight w and its cost s of a poll; see
+        :mod:`~service.corona.optimizer.tradeoff_clusters`.
         """
         return int(self.bins) if self.bins is BinLayout.PAPER else 0
 
 
 def setup_with_policy(setup: CoronaSetup, policy: FleetPolicy) -> CoronaSetup:
-    """Return ``setup`` with a policy of the product, and with the policy's goal, τ and delays.
+    """Return ``setup`` with a policy of the product, and with the policy's goal, polling interval and delays.
 
-    The maintenance interval is not changed.
+    The maintenance interval, the time between two decisions of a node, is not changed.
     """
     return msgspec.structs.replace(
         setup,
@@ -157,7 +164,7 @@ class SimulatedChannels:
         return [hex_id(point) for point in self.points.tolist()]
 
     def factors(self) -> FactorTable:
-        """Return the table of the channels' properties from which production computes their numbers of polls.
+        """Return the table of the channels' properties from which production computes how often they are polled.
 
         All channels are public, and no two belong to the same site.
         """
@@ -187,7 +194,7 @@ def initial_nodes(setup: CoronaSetup, rng: np.random.Generator) -> list[NodeId]:
 
 
 def next_node_id(kind: IdAssignment, existing: list[NodeId], rng: np.random.Generator) -> NodeId:
-    """Return an id for the next node that joins a ring of the ``existing`` nodes; ``kind`` is how it chooses the id."""
+    """Return an id for the next node that joins the ``existing`` nodes; ``kind`` is how it chooses the id."""
     if kind is IdAssignment.BALANCED:
         return balanced_id(existing)
     return hex_id(int(rng.integers(0, np.iinfo(np.uint64).max, dtype=np.uint64, endpoint=True)))
@@ -208,7 +215,7 @@ BATCH_SIZE = 1 << 17
 
 
 class NodeTrie:
-    """The binary trie of the ids of a ring's nodes. Nodes are numbered from 0 in the order of their ids."""
+    """A binary search tree of the ids of all nodes. Nodes are numbered from 0 in the order of their ids."""
 
     def __init__(self, nodes: Sequence[NodeId]) -> None:
         self.nodes = tuple(sorted(nodes))
@@ -226,11 +233,9 @@ class NodeTrie:
     def nodes_at_rank(self, targets: Points, ranks: Ints) -> Ints:
         """Return, for each target, the number of the node that has the given rank by distance from the target.
 
-        The nearest node, which is the owner of the channel, has rank 0.
-
         Args:
             targets: First 64 bits of channels' ids, shape (K,).
-            ranks: One rank per target, below the number of nodes, shape (K,).
+            ranks: One rank per target, below the number of nodes, shape (K,). The nearest node has rank 0.
         """
         found = np.empty(len(targets), dtype=np.int64)
         for begin in range(0, len(targets), BATCH_SIZE):
@@ -239,9 +244,9 @@ class NodeTrie:
         return found
 
     def wedge_sizes(self, targets: Points, bits: int) -> Ints:
-        """Return, for each target, the number of nodes in its wedge: those whose ids share its first ``bits`` bits.
+        """Return, for each channel, the number of nodes whose ids share its first ``bits`` bits (Corona §3.1).
 
-        ``targets`` are the first 64 bits of channels' ids (Corona §3.1).
+        ``targets`` are the first 64 bits of the channels' ids.
         """
         if not bits:
             return np.full(len(targets), len(self.nodes), dtype=np.int64)
@@ -262,7 +267,7 @@ class NodeTrie:
         return vertex.astype(np.int64) - (len(self.nodes) - 1)
 
     def _build(self, count: int) -> int:
-        """Build the inner vertices of the trie for ``count`` nodes, and return the depth of the trie."""
+        """Build the inner vertices of the search tree for ``count`` nodes, and return its depth."""
         points = self.points.tolist()
         pending, made, deepest = [(0, 0, count, 0)] if count > 1 else [], 1, 0
         while pending:

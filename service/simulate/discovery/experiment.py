@@ -1,7 +1,11 @@
-"""One run of the experiment ``discovery``: 10,000 nodes, matrices of 10,000 pairs, and skewed loads.
+"""One run of the experiment ``discovery``: names are registered and searched on 10,000 nodes with skewed loads.
 
-The records and transitions of matrices, thresholds, resize requests, and home partitions of names are production code.
-Nodes, delays, workloads, and the choice of the matrix for a query are the paper's (Gao and Steenkiste §V and §VI).
+A name is a set of attribute-value pairs. Each pair has a matrix, a group of nodes that store the names with this pair.
+Matrices grow with their load. The experiment repeats the paper's (Gao and Steenkiste §V and §VI).
+
+- Production code: the records and transitions of matrices, thresholds, resize requests, and the choice of a name's part
+  of a matrix.
+- From the paper: nodes, delays, workloads, and the choice of the matrix for a query.
 """
 
 from collections.abc import Callable, Iterator
@@ -62,7 +66,8 @@ STEPS = len(RATES) * len(FIG_9) + len(PARTITIONS) - 3 + 2 * len(QUERY_RATES) + 5
 class RegistrationPoint(msgspec.Struct, frozen=True):
     """One point of Figures 9, 10 and 12: the results of registering a dataset of names at one rate.
 
-    All names are registered several times.
+    All names are registered several times. Names with the same attribute-value pair are stored on the nodes of the
+    pair's matrix. A partition is a part of these names.
 
     - ``names`` is the kind of dataset: "uniform" or "skewed".
     - ``way`` is the method by which the partition for a name is chosen.
@@ -70,7 +75,7 @@ class RegistrationPoint(msgspec.Struct, frozen=True):
     - ``partitions`` is the maximum number of partitions of a matrix.
     - ``initial`` is the share of successful registrations the first time, while matrices grow.
     - ``success`` is the share of successful registrations the last time.
-    - ``cv`` is the coefficient of variation (standard deviation divided by mean) of the number of names per node.
+    - ``cv`` is the standard deviation of the number of names per node, divided by the mean.
     """
 
     names: str
@@ -91,8 +96,9 @@ class RegistrationPoint(msgspec.Struct, frozen=True):
 class QueryPoint(msgspec.Struct, frozen=True):
     """One point of Figure 11: the results of queries at one rate.
 
-    ``success`` is the share of successful queries, and ``rate_s`` the number of queries per second. ``scheme`` is how a
-    query chooses one of the matrices of its attribute-value pairs.
+    - ``success`` is the share of successful queries.
+    - ``rate_s`` is the number of queries per second.
+    - ``scheme`` is how a query chooses which of its attribute-value pairs to search by.
     """
 
     scheme: Scheme
@@ -107,11 +113,13 @@ class QueryPoint(msgspec.Struct, frozen=True):
 
 
 class MixedLoadResult(msgspec.Struct, frozen=True):
-    """The results of Figures 14 to 16: registrations and queries at the same time, with one scheme.
+    """The results of Figures 14 to 16: names are registered and searched at the same time.
 
-    The scheme is how a query chooses one of the matrices of its attribute-value pairs. Response times are in seconds
-    and cover only successful operations. ``replicated`` is the share of matrices with several replicas. The fields
-    ``…_quantiles_s`` have the percentiles 0 to 100 of response times.
+    - ``scheme`` is how a query chooses which of its attribute-value pairs to search by.
+    - ``replicated`` is the share of pairs whose names are stored on several nodes.
+    - The fields ``…_quantiles_s`` have the percentiles 0 to 100 of response times.
+
+    Response times are in seconds. They cover only successful operations.
     """
 
     scheme: Scheme
@@ -202,10 +210,12 @@ def _run_registrations(
 ) -> RegistrationPoint:
     """Register all ``names`` several times, and return the measurements of the first and of the last time.
 
-    Matrices grow except in the last pass. With ``partitions`` = 1 they cannot grow, and names are registered only once.
-    ``dataset`` is the name of the dataset, ``rate_s`` the number of names per second, ``partitions`` the maximum number
-    of partitions of a matrix, and ``way`` how the partition for a name is chosen.
+    - ``dataset`` is the name of the dataset.
+    - ``rate_s`` is the number of names registered per second.
+    - ``partitions`` is the maximum number of parts into which the names with the same attribute-value pair are divided.
+    - ``way`` is how the part for a name is chosen.
     """
+    # Matrices grow except in the last pass. With 1 partition they cannot grow, and names are registered only once.
     matrices = SimulatedMatrices(MatrixLimits(partitions=partitions), rng)
     sent: list[Registrations] = []
     for growing in (*[partitions > 1] * GROWING_PASSES, False):
@@ -241,7 +251,7 @@ def _deliver_all(sent: Registrations, rate_s: int, matrices: SimulatedMatrices, 
 def _slices(matrices: SimulatedMatrices, begin_s: float, end_s: float, length_s: float) -> Iterator[float]:
     """Yield the end times of consecutive intervals of ``length_s`` seconds from ``begin_s`` until ``end_s`` is covered.
 
-    At the beginning of each interval, those new cells of matrices that are available by then are put into use.
+    At the beginning of each interval, growing matrices begin to use the nodes that are ready by then.
     """
     for place in range(1, int((end_s - begin_s) / length_s) + 2):
         slice_end_s = begin_s + place * length_s
@@ -254,7 +264,7 @@ def _run_queries(
 ) -> QueryPoint:
     """Register the names, then send ``rate_s`` queries per second, and return the measurements.
 
-    ``scheme`` is how a query chooses one of the matrices of its attribute-value pairs. If it is None, each query needs
+    ``scheme`` is how a query chooses which of its attribute-value pairs to search by. If it is None, each query needs
     only a few names, and ends when it has found them.
     """
     matrices = SimulatedMatrices(MatrixLimits(partitions=QUERIED_PARTITIONS, replicas=UNLIMITED_REPLICAS), rng)
@@ -285,7 +295,7 @@ def _run_queries(
 def _run_mixed(scheme: Scheme, names: Ints, queries: QueryWorkload, rng: np.random.Generator) -> MixedLoadResult:
     """Register names and send queries at the same time, and return the measurements.
 
-    ``scheme`` is how a query chooses one of the matrices of its attribute-value pairs.
+    ``scheme`` is how a query chooses which of its attribute-value pairs to search by.
     """
     matrices = SimulatedMatrices(MIXED, rng)
     registrations = Registrations(names, MIXED_RATES[0], 0.0, matrices, rng=rng)
@@ -327,7 +337,8 @@ def _quantiles(values: Floats | Ints) -> tuple[float, ...]:
 def _sample_rates(names: Ints, rng: np.random.Generator) -> tuple[tuple[float, float, float], ...]:
     """Return, for every 0.5 s of 15 s, the registrations per second that three nodes observe (Figure 13).
 
-    The nodes are those of partitions 1, 16 and 32 of the most popular pair. 2,000 names per second are registered.
+    The nodes are those of partitions 1, 16 and 32 of the most popular attribute-value pair. 2,000 names per second are
+    registered.
     """
     matrices = SimulatedMatrices(MatrixLimits(partitions=MOST_PARTITIONS), rng)
     sent = Registrations(names, 2000, 0.0, matrices, rng=rng)

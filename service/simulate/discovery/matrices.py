@@ -1,20 +1,24 @@
 """The workload of content discovery §V: names, queries, and matrices over 10,000 nodes, with sizes in arrays.
 
-*Names*: the paper shows the distribution of attribute-value pairs only as a plot (Figure 7). Here the share of names
-that contain a pair decreases with the pair's rank by a Zipf distribution with exponent 0.88. For the first few pairs
-this formula would give shares above 100 %. Therefore shares are limited to 24 %, which applies to the five most popular
-pairs.
+A matrix is the group of nodes that store the names with one attribute-value pair. Each of its *cells* is on one node. A
+cell is a replica of a *partition*, a part of the names. Matrices grow by production's rules.
 
-*Queries*: each pair is in a query with probability 0.5/rank, independently of the others (the paper's plot is Figure
-8). A pair has the same rank in names and queries. Of 100,000 queries drawn in this way 0.56 % are empty and left out;
-the paper has 99,473 queries. The queries have 4.9 pairs on average (in the paper four).
-
-*Matrices*: their records and transitions are production code. :func:`service.discovery.matrix.resize_requests` computes
-a node's requests for more cells, and :func:`service.discovery.matrix.after_request` the decision of the matrix's head
-node. New cells are available after the delays of the necessary messages. Nodes measure message rates as in §V.A.
-
-Deviation: cells are mapped to nodes by a 64-bit mixing function instead of SHA-1, which would take a minute per run.
+Deviation from the paper: cells are mapped to nodes by a 64-bit mixing function instead of SHA-1. SHA-1 would take a
+minute per run.
 """
+
+# Names: the paper shows the distribution of attribute-value pairs only as a plot (Figure 7). Here the share of names
+# that contain a pair decreases with the pair's rank by a Zipf distribution with exponent 0.88. For the first few pairs
+# this formula would give shares above 100 %. Therefore shares are limited to 24 %, which applies to the five most
+# popular pairs.
+#
+# Queries: each pair is in a query with probability 0.5/rank, independently of the others (the paper's plot is Figure
+# 8). A pair has the same rank in names and queries. Of 100,000 queries drawn in this way 0.56 % are empty and left out;
+# the paper has 99,473 queries. The queries have 4.9 pairs on average (in the paper four).
+#
+# Matrices: their records and transitions are production code. service.discovery.matrix.resize_requests computes a
+# node's requests for more cells, and service.discovery.matrix.after_request the decision of the matrix's head node. New
+# cells are available after the delays of the necessary messages. Nodes measure message rates as in §V.A.
 
 from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
@@ -81,7 +85,7 @@ class QueryWorkload(msgspec.Struct, frozen=True):
 def uniform_names(rng: np.random.Generator, count: int = NAMES) -> Ints:
     """Return ``count`` names, in which all attribute-value pairs are equally frequent.
 
-    The result is an array with a row for each name, which has the name's distinct pairs.
+    A name is a set of such pairs. The result is an array with one row per name, which has the name's pairs.
     """
     values = rng.integers(VALUES, size=(count, PAIRS_PER_NAME))
     return _attributes(rng, count) * VALUES + values
@@ -90,7 +94,7 @@ def uniform_names(rng: np.random.Generator, count: int = NAMES) -> Ints:
 def skewed_names(rng: np.random.Generator, count: int = NAMES) -> Ints:
     """Return ``count`` names, whose attribute-value pairs have a Zipf distribution; pair 0 is the most frequent.
 
-    The result is an array with a row for each name, which has the name's distinct pairs.
+    A name is a set of such pairs. The result is an array with one row per name, which has the name's pairs.
     """
     popularity = name_popularity()
     slots = _by_attribute(popularity)
@@ -146,8 +150,7 @@ def _attributes(rng: np.random.Generator, count: int) -> Ints:
 def _by_attribute(popularity: Floats) -> list[Ints]:
     """Return the attribute-value pairs of each attribute, distributed so that all attributes are equally popular.
 
-    ``popularity`` has, for each pair, the share of names that contain it. An attribute's popularity is the sum over its
-    pairs.
+    ``popularity`` has the share of names that contain each pair. An attribute's popularity is the sum over its pairs.
     """
     pairs: list[list[int]] = [[] for _ in range(ATTRIBUTES)]
     heap = [(0.0, attribute) for attribute in range(ATTRIBUTES)]
@@ -161,9 +164,10 @@ def _by_attribute(popularity: Floats) -> list[Ints]:
 
 
 def node_of(pair: Ints, partition: Ints, replica: Ints, salt: int) -> Ints:
-    """Return the node of each cell; cells are given by their pair, partition and replica.
+    """Return the number of the node that stores each part of the names with an attribute-value pair.
 
-    Every node has an equal part of the hashes. Different values of ``salt`` give independent maps.
+    ``pair``, ``partition`` and ``replica`` identify the part and its copy. All nodes are equally likely. Different
+    values of ``salt`` give independent results.
     """
     with np.errstate(over="ignore"):
         mixed = np.asarray(pair, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
@@ -183,7 +187,7 @@ class RateWindows:
     def current_rates_per_s(self, node: Ints, time_s: Floats) -> Floats:
         """Return the message rate that each ``node`` observes at the corresponding time in ``time_s``.
 
-        No message is recorded.
+        This adds no message to the record.
         """
         oldest = self._times[node * WINDOW + self._count[node] % WINDOW]
         return np.asarray(WINDOW / np.maximum(time_s - oldest, 1e-9))
@@ -191,8 +195,7 @@ class RateWindows:
     def record_messages(self, node: Ints, time_s: Floats) -> Floats:
         """Record a message at each ``node`` at the time in ``time_s``; return the rate that the node then observes.
 
-        Messages are in order of time. The rate is ``WINDOW`` divided by the time since the message that arrived
-        ``WINDOW`` messages earlier at the same node.
+        The rate is computed from the node's last ``WINDOW`` messages. Messages must be in order of time.
         """
         order = np.argsort(node.astype(np.uint16), kind="stable")  # uint16 uses radix sort
         of, at = node[order], time_s[order]
@@ -217,7 +220,7 @@ partitions need no copy, hence ``ROUND_TRIP`` messages."""
 
 
 class SimulatedMatrices:
-    """The matrices of all attribute-value pairs, which grow with their load."""
+    """The matrices of all attribute-value pairs. A matrix is a group of nodes for one pair; it grows with its load."""
 
     def __init__(self, limits: MatrixLimits, rng: np.random.Generator) -> None:
         self.limits = limits
@@ -233,9 +236,10 @@ class SimulatedMatrices:
         """When the new cells of each growing matrix are available."""
 
     def complete_growth(self, now_s: float) -> None:
-        """Put new cells of growing matrices into use if they are available by ``now_s``.
+        """Let growing matrices use those of their new cells that are available by ``now_s``.
 
-        Clients see the new sizes of these matrices from then on.
+        A matrix is the group of nodes for one attribute-value pair, and a cell its place on one node. Clients see the
+        new sizes from then on.
         """
         for pair in [pair for pair, ready_s in self._ready_s.items() if ready_s <= now_s]:
             del self._ready_s[pair]
@@ -245,26 +249,28 @@ class SimulatedMatrices:
             self.partitions[pair], self.replicas[pair] = record.size.partitions, record.size.replicas
 
     def partitions_of(self, pairs: Iterable[int]) -> dict[int, int]:
-        """Return the number of partitions of each pair's matrix; 0 if no name with the pair has been registered."""
+        """Return the number of parts into which each pair's names are divided; 0 if no name has been registered."""
         return {pair: int(self.partitions[pair]) if self.begun[pair] else 0 for pair in pairs}
 
-    def report_registrations(self, pair: Ints, partition: Ints, names: Ints, rate_s: Floats, now_s: float) -> None:
-        """Report the load of cells by registrations, and begin to grow the matrices of overloaded cells.
+    def report_registrations(self, pair: Ints, partition: Ints, counts: Ints, rate_s: Floats, now_s: float) -> None:
+        """Report the load of cells by registrations, and let the matrices of overloaded cells grow.
 
-        ``names`` has the number of names in each cell, and ``rate_s`` the cell's registrations per second.
+        A matrix is the group of nodes for one attribute-value pair. A cell is one partition of its names on one node.
+        ``counts`` has the number of names in each cell, and ``rate_s`` its registrations per second.
         """
         self.begun[pair] = True
         few_queries_s = self.limits.queries_s * self.limits.low
-        is_overloaded = (rate_s >= self.limits.registrations_s) | (names >= self.limits.names)
+        is_overloaded = (rate_s >= self.limits.registrations_s) | (counts >= self.limits.names)
         is_overloaded &= (self.partitions[pair] < self.limits.partitions) & ~self.growing[pair]
         for at in np.flatnonzero(is_overloaded):
-            load = CellLoad(int(names[at]), float(rate_s[at]), few_queries_s)
+            load = CellLoad(int(counts[at]), float(rate_s[at]), few_queries_s)
             self._request_growth(load, int(pair[at]), int(partition[at]), 0, now_s)
 
     def report_queries(self, pair: Ints, partition: Ints, replica: Ints, rate_s: Floats, now_s: float) -> None:
-        """Report the load of cells by queries, and begin to grow the matrices of overloaded cells.
+        """Report the load of cells by queries, and let the matrices of overloaded cells grow.
 
-        Cells are given by their pair, partition and replica. ``rate_s`` has the queries per second at each cell.
+        A matrix is the group of nodes for one attribute-value pair. A cell is one replica of a partition of its names.
+        ``rate_s`` has the queries per second at each cell.
         """
         few_names_s = self.limits.registrations_s * self.limits.low
         is_overloaded = (rate_s >= self.limits.queries_s) & (self.replicas[pair] < self.limits.replicas)

@@ -1,15 +1,18 @@
 """Simulated registrations and queries of the experiment ``discovery`` (Gao and Steenkiste §V.B, §VI.C).
 
-A name is registered with 20 messages, one for each of its attribute-value pairs. Time advances in short intervals
-(slices): the messages of a slice are processed in order, and matrices grow between slices. All replicas of a partition
-receive a registration at the same time.
+A name is registered with 20 messages, one for each of its attribute-value pairs. The names with one pair are stored in
+partitions on several nodes, the pair's matrix. Time advances in short intervals. Within an interval, messages are
+processed in order; between two intervals, matrices grow.
 
-*Limited* queries need only a few names, and are sent to no more partitions than necessary. The paper does not specify
-how many partitions are enough (§IV.B.2). Here a query is sent to one partition first. :func:`partitions_to_ask` then
-estimates how many more partitions have the names that are still needed, on the assumption that all partitions have
-equally many. (Production uses another method: it ranks names by the cells of all pairs of a query, see
-:mod:`service.discovery.matrix_search`.)
+*Limited* queries need only a few names, and are sent to no more partitions than necessary (:func:`partitions_to_ask`).
+Production uses another method; see :mod:`service.discovery.matrix_search`.
 """
+
+# All replicas of a partition receive a registration at the same time.
+#
+# The paper does not specify how many partitions are enough for a limited query (§IV.B.2). Here a query is sent to one
+# partition first. partitions_to_ask then estimates how many more partitions have the names that are still needed, on
+# the assumption that all partitions have equally many. Production ranks names by the cells of all pairs of a query.
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
@@ -32,7 +35,10 @@ from service.simulate.numerics import Bools, Floats, Ints, ranges
 
 
 class PartitionChoice(StrEnum):
-    """How a name's partition of a matrix is chosen, and whether registrations are refused while the matrix grows."""
+    """How a name's part of a matrix is chosen, and whether registrations are refused while the matrix grows.
+
+    A matrix is the group of nodes that store the names with one attribute-value pair.
+    """
 
     PAPER = "paper"
     """A random partition; registrations are refused while the matrix grows."""
@@ -78,9 +84,10 @@ class Registrations:
         return float(self._chosen_s.min())
 
     def observed_rates_per_s(self, pair: int, partitions: Ints, now_s: float) -> Floats:
-        """Return the messages per second that the nodes of some partitions of a pair's matrix observe at ``now_s``.
+        """Return the messages per second that the nodes of some partitions observe at ``now_s``.
 
-        ``partitions`` has the numbers of these partitions.
+        A partition has a part of the names with one attribute-value pair, here ``pair``. ``partitions`` are the numbers
+        of the partitions.
         """
         node = node_of(np.full_like(partitions, pair), partitions, np.zeros_like(partitions), self._matrices.salt)
         return self.windows.current_rates_per_s(node, np.full(len(partitions), now_s))
@@ -93,7 +100,7 @@ class Registrations:
     def process_until(self, end_s: float, *, grow: bool) -> None:
         """Process all messages that arrive until ``end_s``.
 
-        Only if ``grow`` is true, the matrices of overloaded cells begin to grow.
+        If ``grow`` is true, the names of overloaded nodes begin to be divided among more nodes.
         """
         self._choose(self._choosing.take_until(end_s))
         self._arrive(self._arriving.take_until(end_s), end_s, grow=grow)
@@ -105,7 +112,8 @@ class Registrations:
     def response_s(self) -> Floats:
         """Return the response time of each successful registration in seconds.
 
-        A registration first requests the sizes of matrices, and then sends all its messages in parallel.
+        A registration first asks how many partitions its attribute-value pairs have. It then sends all its messages in
+        parallel.
         """
         longest = slowest_round_trips(self.replicas, self._rng) + self._rng.gamma(2, DELAY_S, len(self.pair))
         per_name: Floats = longest.reshape(len(self.succeeds), -1).max(axis=1)
@@ -153,9 +161,9 @@ class Registrations:
 
 
 def _home_partitions(draws: Ints, sizes: Ints) -> Ints:
-    """Return the partition that each of ``draws``, the digests of names, determines in a matrix.
+    """Return the partition for each of ``draws``, which are hashes of names or random numbers.
 
-    ``sizes`` has the number of partitions of the matrix for each draw.
+    ``sizes`` has how many partitions there are to choose from, for each draw.
     """
     result = np.empty(len(sizes), dtype=np.int64)
     for size in np.unique(sizes):
@@ -166,7 +174,7 @@ def _home_partitions(draws: Ints, sizes: Ints) -> Ints:
 
 
 def _digests(names: Ints) -> Ints:
-    """Return a digest of 31 bits for each name; ``names`` are numbers of names, and equal ones have equal digests."""
+    """Return a hash of 31 bits for each of ``names``, which are numbers of names; equal names have equal hashes."""
     with np.errstate(over="ignore"):
         mixed = (names.astype(np.uint64) + np.uint64(1)) * np.uint64(0xBF58476D1CE4E5B9)
         mixed = (mixed ^ mixed >> np.uint64(31)) * np.uint64(0x94D049BB133111EB)
@@ -174,7 +182,7 @@ def _digests(names: Ints) -> Ints:
 
 
 class TimedEvents:
-    """A queue of events in order of time, from which the caller takes the events of one interval after another."""
+    """A queue of events in order of time. The caller takes the events of one interval after another."""
 
     def __init__(self, at_s: Floats) -> None:
         self._order = np.argsort(at_s)
@@ -198,9 +206,10 @@ CLIENTS = 16
 
 
 class Scheme(StrEnum):
-    """How a query chooses one of the matrices of its attribute-value pairs.
+    """How a query chooses which of its attribute-value pairs to search by.
 
-    RANDOM chooses any of them, OPTIMISED the one with the fewest partitions.
+    - RANDOM chooses any pair.
+    - OPTIMISED chooses the pair whose names are divided among the fewest partitions.
     """
 
     RANDOM = "random"
@@ -208,9 +217,9 @@ class Scheme(StrEnum):
 
 
 class SimulatedQueries:
-    """Queries and their results.
+    """Queries for names, and their results.
 
-    A query fails if a node to which it is sent receives more queries per second than the matrices' limits allow.
+    A query fails if it is sent to a node that receives too many queries per second.
     """
 
     def __init__(self, count: int, matrices: SimulatedMatrices, rng: np.random.Generator) -> None:
@@ -222,16 +231,17 @@ class SimulatedQueries:
     def _process_at_cells(
         self, query: Ints, pair: Ints, partition: Ints, replicas: Ints, *, at_s: Floats, end_s: float
     ) -> None:
-        """Process requests of queries to cells; each request goes to a random replica of its partition.
+        """Process requests of queries for the names with an attribute-value pair.
 
         These arrays have one element per request:
 
         - ``query`` has the number of the query.
-        - ``pair`` and ``partition`` identify the partition of a matrix to which the request is sent.
-        - ``replicas`` has the number of replicas of this matrix.
+        - ``pair`` is the attribute-value pair.
+        - ``partition`` is the part of the names with this pair to which the request is sent.
+        - ``replicas`` is how many nodes have this part. The request goes to a random one.
         - ``at_s`` has the arrival time.
 
-        The matrices of overloaded cells begin to grow at ``end_s``.
+        At ``end_s``, the names of overloaded nodes begin to be divided among more nodes.
         """
         replica = (self._rng.random(len(query)) * replicas).astype(np.int64)
         node = node_of(pair, partition, replica, self._matrices.salt)
@@ -241,7 +251,7 @@ class SimulatedQueries:
 
 
 class FullQueries(SimulatedQueries):
-    """Queries at a constant mean rate, each of which is sent to all partitions of one matrix."""
+    """Queries at a constant mean rate. Each is sent to all nodes that have parts of the names with one of its pairs."""
 
     def __init__(
         self,
@@ -278,7 +288,8 @@ class FullQueries(SimulatedQueries):
     def response_s(self) -> Floats:
         """Return the response time of each successful query in seconds.
 
-        A query first requests the sizes of matrices, and is then sent to all partitions of one matrix in parallel.
+        A query first asks how many partitions its attribute-value pairs have. It is then sent to all partitions of one
+        pair in parallel.
         """
         return (self._probing_s + slowest_round_trips(self.messages, self._rng))[self.succeeds]
 
@@ -295,7 +306,10 @@ class FullQueries(SimulatedQueries):
 
 
 def probes_with_cache(queries: QueryWorkload, matrices: SimulatedMatrices, rng: np.random.Generator) -> float:
-    """Return the mean number of requests for the size of a matrix per query, if clients cache all sizes."""
+    """Return the mean number of requests for a matrix's size per query, if clients cache all sizes that they learn.
+
+    A matrix is the group of nodes that store the names with one attribute-value pair.
+    """
     known: list[dict[int, int]] = [{} for _ in range(CLIENTS)]
     probes = 0
     draws = rng.integers(2**32, size=queries.count).tolist()
@@ -311,9 +325,10 @@ LIMIT = 10
 
 
 class RegisteredNames:
-    """The names in each partition of each matrix after a dataset has been registered.
+    """The names that are stored in each partition after a dataset has been registered.
 
-    A name counts only if its registration succeeded at all its matrices.
+    A partition has a part of the names with one attribute-value pair. A name counts only if it is stored for all its
+    pairs.
     """
 
     def __init__(self, registered: Registrations) -> None:
@@ -323,9 +338,9 @@ class RegisteredNames:
         self._bits: dict[int, Any] = {}
 
     def spread(self, pairs: list[int], pair: int, partitions: int) -> Ints:
-        """Return, for each partition of the matrix of ``pair``, the number of names in it that match a query.
+        """Return how many names match a query, for each partition of the names with the attribute-value pair ``pair``.
 
-        A name matches if it has all of the query's ``pairs``. ``partitions`` is the number of partitions of the matrix.
+        A name matches if it has all of the query's ``pairs``. ``partitions`` is how many partitions there are.
         """
         bits = np.bitwise_and.reduce([self._names_with(each) for each in pairs])
         names = np.flatnonzero(np.unpackbits(bits, count=len(self._registered.succeeds)))
@@ -336,7 +351,7 @@ class RegisteredNames:
     def _registrations_with(self, pair: int) -> Ints:
         """Return the indexes of the registrations of all names that contain ``pair``, ordered by name.
 
-        A name has one registration for each of its pairs.
+        A name has one registration for each of its attribute-value pairs.
         """
         return np.asarray(self._order[self._begin[pair] : self._begin[pair + 1]])
 
@@ -352,8 +367,8 @@ class RegisteredNames:
 class LimitedQueries(SimulatedQueries):
     """Queries that need only ``LIMIT`` names, at a constant mean rate.
 
-    Each query uses the matrix with the fewest partitions. It is sent to more and more of them until it has found enough
-    names.
+    Each query is sent to more and more of the partitions with the names of one attribute-value pair, until it has found
+    enough. The pair is the one with the fewest partitions.
     """
 
     def __init__(
@@ -396,10 +411,12 @@ class LimitedQueries(SimulatedQueries):
     def _requests_of_query(self, spread: Ints, draw: int, sent_s: float) -> list[tuple[int, float]]:
         """Return the partitions to which a query is sent, as pairs (partition, arrival time of the request).
 
-        The query is sent to one partition, and then to several at a time until it has found ``LIMIT`` names or there
-        are no more partitions.
-        ``spread`` has the number of matching names in each partition. ``draw`` is a random number that determines the
-        first partition, and ``sent_s`` is the time when the query begins.
+        The query is sent to one partition first, then to several at a time. It ends when it has found ``LIMIT`` names
+        or there are no more partitions.
+
+        - ``spread`` has the number of matching names in each partition.
+        - ``draw`` is a random number that determines the first partition.
+        - ``sent_s`` is the time when the query begins.
         """
         result: list[tuple[int, float]] = []
         matches = 0
@@ -413,13 +430,17 @@ class LimitedQueries(SimulatedQueries):
 
 
 def size_to_learn(pairs: Iterable[int], known: Mapping[int, int], draw: int) -> int | None:
-    """Return the pair whose matrix size a client must read next, or None if it knows enough sizes to choose a matrix.
+    """Return the attribute-value pair whose number of partitions a client must read next; None if it knows enough.
 
-    ``pairs`` are the pairs of a query, and ``known`` has the known numbers of partitions by pair. A client knows enough
-    if one of the matrices is known to have a single partition, or if all sizes are known. Otherwise the random number
-    ``draw`` selects one of the pairs whose size is unknown. Deviation: the paper reads all sizes at once. Most matrices
-    have one partition, so that the first size usually suffices.
+    A client needs the pair with the fewest partitions. It knows enough if a pair has one partition, or if all numbers
+    are known. Otherwise ``draw`` selects one of the other pairs.
+
+    - ``pairs`` are the pairs of a query.
+    - ``known`` has the known numbers of partitions by pair.
+    - ``draw`` is a random number.
     """
+    # Deviation: the paper reads all sizes at once. Most matrices have one partition, so that the first size usually
+    # suffices.
     pairs = sorted(pairs, key=str)
     unknown = [pair for pair in pairs if pair not in known]
     if not unknown or any(known.get(pair) == 1 for pair in pairs):
@@ -428,10 +449,10 @@ def size_to_learn(pairs: Iterable[int], known: Mapping[int, int], draw: int) -> 
 
 
 def choose_matrix(partitions: Mapping[int, int], draw: int) -> int:
-    """Return the pair whose matrix is to be searched, because it has the fewest partitions.
+    """Return the attribute-value pair with the fewest partitions, which a query searches.
 
-    ``partitions`` has the numbers of partitions by pair. If several matrices have equally few, the random number
-    ``draw`` selects one of them.
+    ``partitions`` has the numbers of partitions by pair. If several pairs have equally few, the random number ``draw``
+    selects one of them.
     """
     fewest = min(partitions.values())
     best = sorted((pair for pair, count in partitions.items() if count == fewest), key=str)
@@ -441,10 +462,14 @@ def choose_matrix(partitions: Mapping[int, int], draw: int) -> int:
 def partitions_to_ask(answered: int, matches: int, limit: int) -> int:
     """Return the number of partitions to which a query is sent next, all at once.
 
-    So far ``answered`` partitions have returned ``matches`` matches, and the query needs ``limit`` matches. The result
-    is 0 if there are enough matches, and 1 if there was no answer yet. Otherwise it is at most ``answered``, so that
-    the number of queried partitions at most doubles. Deviation: the paper leaves open how many partitions are enough.
+    - ``answered`` is the number of partitions that have answered so far.
+    - ``matches`` is the number of matches in their answers.
+    - ``limit`` is the number of matches that the query needs.
+
+    The result is 0 if there are enough matches, and 1 if there was no answer yet. Otherwise it is at most ``answered``.
     """
+    # So the number of queried partitions at most doubles. Deviation: the paper leaves open how many partitions are
+    # enough.
     if matches >= limit:
         return 0
     if not answered:

@@ -18,7 +18,7 @@ JOBS = [Job("discovery", run, (seed,)) for seed in SEEDS[:3]]
 
 
 class ReportRow(msgspec.Struct, frozen=True):
-    """One row of the page: a result with the paper's value, the target, and the values of all seeds.
+    """One row of a table in the report: a result with the paper's value, the target, and the values of all seeds.
 
     - ``what`` is the name of the result.
     - ``values`` has the result of each seed, and ``form`` is their format specification.
@@ -26,7 +26,7 @@ class ReportRow(msgspec.Struct, frozen=True):
     - ``accepted`` is the range in which a value counts as equal to the paper's.
     - ``why`` explains why values outside this range differ from the paper's.
     - ``wanted`` is the target as text.
-    - ``target`` is the range in which the mean of the values has to be to reach the target; None means ``accepted``.
+    - ``target`` is the range in which the mean of the values reaches the target; None means ``accepted``.
     """
 
     what: str
@@ -81,9 +81,9 @@ def rows(outcomes: Sequence[DiscoveryOutcome]) -> list[ReportRow]:
 
 
 def _points(outcomes: Sequence[DiscoveryOutcome], figure: str, **fields: object) -> list[Any]:
-    """Return the points of a ``figure`` in all outcomes whose fields have the values given in ``fields``.
+    """Return the points of a ``figure`` in all ``outcomes`` whose fields have the values given in ``fields``.
 
-    If the fields identify a single point of the figure, the result has one point per seed.
+    If the fields identify a single point of the figure, the result has one point per outcome.
     """
     points = [point for outcome in outcomes for point in getattr(outcome, figure)]
     return [point for point in points if all(getattr(point, name) == value for name, value in fields.items())]

@@ -1,1 +1,1 @@
-"""Forecast of what the control plane of a fleet of any size costs: messages, Redis commands, memory, time to heal."""
+"""Forecast of the costs of coordinating a fleet of any size: messages, Redis commands, memory, and time to heal."""

@@ -1,4 +1,4 @@
-"""Costs of a worker besides the messages that the simulation counts: commands to Redis, and memory.
+"""Costs of a worker that the simulation does not count: commands to Redis, and memory.
 
 Each :class:`RedisCost` is the cost of running a task once, counted on a real Redis. A test compares these numbers with
 the commands of a worker. The memory of Python objects is counted object by object.
@@ -16,8 +16,8 @@ import msgspec
 class RedisCost(NamedTuple):
     """The cost of running a task once.
 
-    ``commands`` is the number of Redis commands, including those in scripts. ``bytes`` is the size of requests and
-    replies.
+    - ``commands`` is the number of Redis commands, including those in scripts.
+    - ``bytes`` is the size of requests and replies.
     """
 
     commands: float
@@ -82,9 +82,9 @@ _CODE = (type, ModuleType, FunctionType, BuiltinFunctionType, MethodType)
 def total_bytes(root: object, *, without: tuple[type, ...] = ()) -> int:
     """Return the size in bytes of ``root`` and of all objects that can be reached from it, each counted once.
 
-    Classes, modules, functions, and objects of the types in ``without`` are not counted, nor is what only they refer
-    to. Sizes are rounded up to the multiples of 16 bytes that CPython allocates.
+    Not counted are classes, modules, functions, objects of the types in ``without``, and what only these refer to.
     """
+    # Sizes are rounded up to the multiples of 16 bytes that CPython allocates.
     seen, waiting, found = set[int](), [root], 0
     while waiting:
         one = waiting.pop()

@@ -1,6 +1,7 @@
 """One run of ``coronet simulate fleet``: a forecast of the load of a fleet's control plane.
 
-The load is measured at rest (without updates and churn), then with updates, then with churn.
+The control plane is all traffic that coordinates nodes; polls are not counted. The load is measured at rest (without
+updates of channels and failures of nodes), then with updates, then with failures too.
 """
 
 from collections import defaultdict
@@ -41,15 +42,19 @@ _KNOWN_UPDATES = 30.0
 class FleetSetup(msgspec.Struct, frozen=True):
     """A fleet and its workload.
 
-    ``churn`` is the share of the nodes that fail in an hour, while as many join; by default each node fails once a day.
-    If ``updates`` is false, no channel changes; otherwise channels change as often as in Corona's survey (§5). Channels
-    have ``subscribers`` subscribers on average by a Zipf distribution, and at least one. With ``private``, all channels
-    are private, and exempt from the limits on polls of public ones. ``nodes_per_worker`` nodes share a process and its
-    memory.
-
-    In a large fleet, only a section of the id space is simulated. It has at most ``simulated_channels`` channels,
-    unless it would then be less than a sixteenth of the id space, or have fewer than ``MIN_SECTION_NODES`` nodes.
+    - ``churn`` is the share of the nodes that fail in an hour, while as many join; by default each node fails once a
+      day.
+    - ``updates``: if true, channels change as often as in Corona's survey (§5); if false, no channel changes.
+    - ``subscribers`` is the mean number of subscribers of a channel. Each channel has at least one, by a Zipf
+      distribution.
+    - ``private``: all channels are private, and exempt from the limits on polls of public ones.
+    - ``nodes_per_worker`` nodes share a process and its memory.
+    - ``simulated_channels`` is the maximum number of channels to simulate. In a larger fleet, only channels and nodes
+      with near ids are simulated.
     """
+
+    # The simulated section of the id space may have more channels if it would otherwise be less than a sixteenth of the
+    # id space, or have fewer than MIN_SECTION_NODES nodes.
 
     nodes: int = 1_000
     channels: int = 1_000_000
@@ -70,11 +75,12 @@ class FleetSetup(msgspec.Struct, frozen=True):
 
 
 class ControlLoad(msgspec.Struct, frozen=True):
-    """The load of the control plane, without polls.
+    """The load by the coordination of a fleet, without polls.
 
-    The messages are those that one node sends in a second to nodes of other processes. Their bytes include the headers
-    of requests, and the responses. Redis's load is that of the whole fleet in a second: the commands, including those
-    in scripts, and the bytes that Redis receives and sends.
+    - Messages are those that one node sends in a second to nodes of other processes.
+    - Their bytes include the headers of requests, and the responses.
+    - Commands to Redis are those of the whole fleet in a second, including those in scripts.
+    - Their bytes are those that Redis receives and sends.
     """
 
     messages_per_node_s: float
@@ -84,13 +90,17 @@ class ControlLoad(msgspec.Struct, frozen=True):
 
 
 class FleetForecast(ControlLoad, frozen=True):
-    """The results of one run.
+    """The results of one run. The inherited fields are the load while nodes fail and channels change.
 
-    The inherited fields are the load with churn and updates; ``at_rest`` is the load without both. ``heal_s`` is the
-    time from the death of a node until each channel is polled by all nodes of its polling set again. ``heal_half_s`` is
-    the time from the simultaneous death of half of the nodes. Both are None if longer than two minutes.
-    ``simulated_nodes`` nodes were simulated; the fleet has ``scaled_by`` times as many nodes and channels.
+    - ``at_rest`` is the load without failures and changes.
+    - ``heal_s`` is the time after the death of a node until all channels are polled as before; None if over two
+      minutes.
+    - ``heal_half_s`` is the same time after the simultaneous death of half of the nodes.
+    - ``simulated_nodes`` is the number of nodes that were simulated.
+    - ``scaled_by``: the fleet has this many times as many nodes and channels.
     """
+
+    # "As before" means that each channel is polled by all nodes of its polling set.
 
     experiment: str
     seed: int
@@ -170,7 +180,7 @@ def run(setup: FleetSetup, seed: int, report: Callable[[str], None]) -> FleetFor
 
 
 class _Workload(NamedTuple):
-    """The channels of the simulated section, the fleet's number of public channels, and the section's update rate."""
+    """The simulated channels, the number of public channels in the whole fleet, and the simulated update rate."""
 
     channels: dict[ChannelId, StoredChannel]
     public: int
@@ -192,7 +202,7 @@ def _draw_workload(setup: FleetSetup, rng: np.random.Generator) -> _Workload:
 
 
 def draw_histories(count: int, rng: np.random.Generator, fleet_s: float) -> list[UpdateHistory]:
-    """Return the update histories that ``count`` channels have at the fleet time ``fleet_s``.
+    """Return the random update histories that ``count`` channels have at the time ``fleet_s`` of the fleet's clock.
 
     The update intervals have the distribution of Corona §5. The time since the last update is a random part of the
     channel's interval.
@@ -213,18 +223,19 @@ def draw_histories(count: int, rng: np.random.Generator, fleet_s: float) -> list
 def _excess(fleet: SectionFleet, rest: Traffic, seconds: float) -> Traffic:
     """Simulate ``seconds`` seconds, and return the traffic since the last call of ``take_traffic`` minus that at rest.
 
-    ``rest`` is the fleet's traffic at rest in one second. It is subtracted ``seconds`` times.
+    ``rest`` is the fleet's traffic in one second without failures and updates. It is subtracted ``seconds`` times.
     """
     fleet.run_until(fleet.now_s + seconds)
     return fleet.take_traffic().plus(rest, -seconds)
 
 
 def _heal(fleet: SectionFleet, rest: Traffic, then_s: float) -> tuple[float | None, Traffic]:
-    """Simulate until all nodes of all polling sets poll, and for ``then_s`` more seconds.
+    """Simulate until all channels are polled as they should be, and for ``then_s`` more seconds.
 
-    Returns a pair (time, excess traffic). The time in seconds is that until all nodes poll; it is None if it is longer
-    than two minutes. The excess traffic is all traffic minus the traffic at rest in the same time. ``rest`` is the
-    traffic of the living nodes at rest in one second.
+    Return a pair (time, excess traffic). The time is in seconds until all channels are polled; None if it is over two
+    minutes. The excess traffic is all traffic minus ``rest`` times the seconds simulated.
+
+    ``rest`` is the traffic of the living nodes in one second without failures and updates.
     """
     begin_s = fleet.now_s
     whole_s = fleet.seconds_until_whole(_HEAL_WITHIN_S)
@@ -248,7 +259,8 @@ def _load(
 ) -> tuple[ControlLoad, dict[str, costs.RedisCost]]:
     """Return the load of the whole fleet, and the cost of Redis in one second by the name of the task.
 
-    ``traffic`` is that of the ``simulated`` nodes in one second, and ``churn`` is the share of nodes that die per hour.
+    - ``traffic`` is that of the ``simulated`` nodes in one second.
+    - ``churn`` is the share of nodes that die per hour.
     """
     interval_s, counts = setup.policy.maintenance_interval_s, traffic.counts
     all_counts = defaultdict(float, {name: number * setup.nodes / simulated for name, number in counts.items()})

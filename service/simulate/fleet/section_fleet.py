@@ -1,12 +1,14 @@
-"""A section of a large fleet of production node protocols on a virtual clock, with counts of what its nodes send.
+"""A part of a large fleet of production nodes on a virtual clock, with counts of what the nodes send.
 
-All nodes of the fleet are on the ring. If the fleet has too many channels to simulate all of them, only a *section* is
-simulated: the channels and nodes whose ids begin with the same bits. A channel's polling set consists of the nodes
-whose ids are nearest by XOR. Therefore the section's channels are owned and polled by its own nodes, as they would be
-in the whole fleet. Only summaries of channels are exchanged with nodes outside the section. Those nodes are not
-simulated; their summaries contain no channels. The scale, the factor that the polls of all channels share, hardly
-changes without the other channels, because budget and demand decrease in the same proportion.
+If a fleet has too many channels to simulate, only a *section* is simulated: the channels and nodes whose ids begin with
+the same bits. All other nodes are known by their ids, but not simulated. The section's nodes poll its channels as they
+would in the whole fleet.
 """
+
+# A channel's polling set consists of the nodes whose ids are nearest by XOR. Therefore the section's channels are owned
+# and polled by its own nodes. Only summaries of channels are exchanged with nodes outside the section; their summaries
+# contain no channels. The scale, the factor that the polls of all channels share, hardly changes without the other
+# channels, because budget and demand decrease in the same proportion.
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
@@ -54,11 +56,12 @@ class Traffic:
 
     ``counts`` has these numbers:
 
-    - ``inbox_messages`` is the number of messages through inboxes in Redis, and ``inbox_bytes`` their total size.
-    - ``peer_requests`` is the number of requests from worker to worker, which carry all other messages. Messages that
-      are sent at the same time between the same two workers share a request.
-    - ``ownerships`` and ``versions`` are the numbers of requests to the store for the ownership of a channel and for a
-      new version.
+    - ``inbox_messages`` is the number of messages through inboxes in Redis.
+    - ``inbox_bytes`` is their total size.
+    - ``peer_requests`` is the number of requests from worker to worker, which carry all other messages. Messages sent
+      at the same time between the same two workers share a request.
+    - ``ownerships`` is the number of requests to the store for the ownership of a channel.
+    - ``versions`` is the number of requests to store new content of a channel.
     """
 
     messages: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
@@ -79,12 +82,14 @@ class Traffic:
 
 
 class SectionFleet(ProtocolFleet):
-    """The simulation of a fleet of which only ``channels``, those of one section of the id space, are simulated.
+    """The simulation of a fleet of which only the ``channels`` with similar ids are simulated.
 
-    ``section`` has the leading binary digits, at most four, that the ids of the section's channels and nodes have in
-    common. Nodes renew their leases of ``lease_s`` seconds with four heartbeats per lease, and read the ring at the
-    same time. Each worker process has ``nodes_per_worker`` nodes, chosen at random. Polls are not simulated;
-    :meth:`publish_entry` gives a node the result that a poll would have.
+    - ``section`` has the leading binary digits, at most four, that the ids of all simulated channels and nodes have in
+      common.
+    - ``lease_s`` is the lease of a node in seconds. Nodes renew it, and read the list of nodes, four times per lease.
+    - ``nodes_per_worker`` is the number of nodes in a worker process. They are chosen at random.
+
+    Polls are not simulated. Instead, :meth:`publish_entry` gives a node the result of a poll.
     """
 
     def __init__(
@@ -113,7 +118,7 @@ class SectionFleet(ProtocolFleet):
         """The time of the last requests between workers, and the pairs (sender, receiver) of their workers."""
 
     def join(self, count: int = 1) -> None:
-        """Add ``count`` nodes to the ring at once.
+        """Add ``count`` nodes to the fleet at once.
 
         Their ids keep all nodes evenly spaced. The timer of each node begins at a random time.
         """
@@ -132,7 +137,7 @@ class SectionFleet(ProtocolFleet):
         self.add_nodes([(node, float(self._rng.random()) * self.tick_s) for node in ids if self._is_simulated(node)])
 
     def kill(self, ids: Iterable[NodeId]) -> None:
-        """Stop nodes; they leave the ring ``lease_s`` seconds later, as if they had just renewed their leases."""
+        """Stop nodes; the others notice it ``lease_s`` seconds later, as if the leases had just been renewed."""
         for node in ids:
             if node in self.nodes:
                 self.fail(self.nodes[node], self._lease_s)
@@ -140,7 +145,7 @@ class SectionFleet(ProtocolFleet):
                 self.after(self._lease_s, partial(self.change_ring, (), [node]))
 
     def publish_entry(self, channel: ChannelId) -> None:
-        """Let a random node of the polling set of ``channel`` find one new entry, as if by a poll."""
+        """Let a random one of the nodes that poll ``channel`` find one new entry, as if by a poll."""
         members = [node for node in self._members(channel) if node.alive]
         node = members[int(self._rng.integers(len(members)))]
         delta = Delta(channel, self.channels[channel].version, 0, self.fleet_s, (Change("addition", _ENTRY),))
@@ -153,10 +158,10 @@ class SectionFleet(ProtocolFleet):
         return found
 
     def seconds_until_whole(self, within_s: float) -> float | None:
-        """Simulate until all polling sets are whole; return the simulated seconds, or None if more than ``within_s``.
+        """Simulate until all channels are polled as planned; return the seconds, or None if more than ``within_s``.
 
-        A channel's polling set is whole if all its nodes, those nearest to the channel, poll by the schedule that the
-        owner has made.
+        A channel is polled as planned if all its polling nodes follow the schedule of the channel's owner. They are the
+        nodes nearest to the channel by id.
         """
         begin_s, broken = self.now_s, list(self.channels)
         while self.now_s - begin_s <= within_s:
@@ -172,9 +177,9 @@ class SectionFleet(ProtocolFleet):
         return False
 
     def announce_ring(self, node: ProtocolNode) -> None:
-        """Let ``node`` read the ring with its next heartbeat.
+        """Let ``node`` read the list of all nodes with its next heartbeat.
 
-        If the ring changes several times until then, the node reads it only once.
+        If the list changes several times until then, the node reads it only once.
         """
         if node.node_id not in self._reading_ring:
             self._reading_ring.add(node.node_id)
@@ -216,7 +221,7 @@ class SectionFleet(ProtocolFleet):
         return super().publish(effect)
 
     def _members(self, channel: ChannelId) -> list[ProtocolNode]:
-        """Return the nodes of the polling set that the owner of ``channel`` has chosen; none without a living owner."""
+        """Return the nodes that the owner of ``channel`` has chosen to poll it; none if the owner is dead."""
         owner = self.nodes[self.view.owner(channel) or ""]
         instruction = owner.instructions.get(channel)
         if instruction is None or not owner.alive:
@@ -228,7 +233,7 @@ class SectionFleet(ProtocolFleet):
         return f"{from_hex(node):0{BITS}b}".startswith(self._section)
 
     def _receive_summaries(self, node_id: NodeId) -> None:
-        """Pass a node the summaries of channels that the nodes outside the section would send, now and with every tick.
+        """Pass a node the summaries of channels that nodes outside the simulated section would send, now and regularly.
 
         This ends when the node is dead.
         """

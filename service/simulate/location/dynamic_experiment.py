@@ -1,25 +1,31 @@
-"""The dynamic experiments (§III.C): caches fill with documents that are read, so that copies are nearer to readers.
+"""The dynamic experiments (§III.C): servers cache the documents that they read, so that copies are nearer to readers.
 
-The contents of caches depend only on the reference stream, the sequence of reads, so that they are the same in all runs
-on a graph. Reads are measured in three windows, which begin after a sixth, a half and five sixths of the stream. In a
-window, each document that is read is located and cached, and the updates of filters are delivered before the next read.
-Between windows only caches change. At the beginning of a window, all filters and pointers are brought up to date. A
-read of a file on the server's own disk or in its cache needs no location and is not counted.
+The *reference stream* is the sequence of all reads. It is the same in all runs on a graph, so that caches have the same
+contents. Reads are measured in three windows; only in these are documents located. A read of a file that the server
+itself has is not counted.
 
-The reference stream is generated like that of SURGE, a workload generator for the web. It has 50,000 files with Zipf
-popularity. The least popular file is requested once, from which 570,000 requests follow. File sizes are lognormal
-(SURGE: mu 9.357, sigma 1.318) with a Pareto tail above 133 kB (alpha 1.1), and are limited to 75 bytes to 8.69 MB. Each
-file is permanently on the disk of one server. A cache has 420 kB and drops the least recently read files; larger files
-are not cached.
+The stream is generated as by SURGE, a workload generator for the web:
 
-Deviation: the tail has 0.2 % of the files instead of SURGE's 7 %, which gives the paper's mean of 21 kB. With 7 % the
-mean would be 69 kB, and a cache would hold 6 files instead of 20.
+- 50,000 files with Zipf popularity have 570,000 requests. Each file is permanently on the disk of one server.
+- A cache has 420 kB and drops the least recently read files. Larger files are not cached.
+- File sizes are lognormal with a Pareto tail.
 
-Temporal locality is also that of SURGE. All files are in a stack, the most recently read first. For each request, a
-position in this stack is drawn from a lognormal distribution (mu 1.5, sigma 0.80). Of the five files around that
-position, one is chosen with a probability proportional to its remaining requests. The server that reads it is drawn at
-random.
+Deviation from the paper: the tail has 0.2 % of the files instead of SURGE's 7 %. This gives the paper's mean size of 21
+kB.
 """
+
+# The windows begin after a sixth, a half and five sixths of the stream. In a window, each document that is read is
+# located and cached, and the updates of filters are delivered before the next read. Between windows only caches change.
+# At the beginning of a window, all filters and pointers are brought up to date.
+#
+# The least popular file is requested once, from which 570,000 requests follow. File sizes (SURGE: mu 9.357, sigma
+# 1.318, a Pareto tail above 133 kB with alpha 1.1) are limited to 75 bytes to 8.69 MB. With 7 % of the files in the
+# tail, the mean would be 69 kB, and a cache would hold 6 files instead of 20.
+#
+# Temporal locality is also that of SURGE. All files are in a stack, the most recently read first. For each request, a
+# position in this stack is drawn from a lognormal distribution (mu 1.5, sigma 0.80). Of the five files around that
+# position, one is chosen with a probability proportional to its remaining requests. The server that reads it is drawn
+# at random.
 
 from bisect import bisect_right
 from collections import OrderedDict
@@ -43,10 +49,11 @@ STACK_MU, STACK_SIGMA, AROUND = 1.5, 0.80, 2
 
 
 class ReferenceStream(NamedTuple):
-    """A stream of reads.
+    """A sequence of reads of files by servers.
 
-    ``sizes`` and ``disks`` have, for each file, its size in bytes and the server that has it permanently. ``requests``
-    are pairs (number of the server that reads, number of the file), in order.
+    - ``sizes`` has the size of each file in bytes.
+    - ``disks`` has, for each file, the server that has it permanently.
+    - ``requests`` are pairs (number of the server that reads, number of the file), in order.
     """
 
     sizes: list[int]
@@ -128,15 +135,16 @@ WINDOWS = 3
 class DynamicResult(msgspec.Struct, frozen=True):
     """The results of one run, for those reads for which a file had to be located.
 
-    - ``index`` has the parameters of the filters; None means that only Tapestry was used.
+    - ``index`` has the parameters of the filters; None means that only Tapestry, a routing network, was used.
     - ``reads`` is the number of these reads.
     - ``routing_stretch`` is the mean time of a query divided by the latency to the nearest server with the file.
-    - ``distance_stretch`` is the mean latency to the server found divided by the same latency.
+    - ``distance_stretch`` is the mean latency to the server found divided by the latency to the nearest one.
     - ``found`` is the share of reads that filters answered.
     - ``failed`` is the share of reads that filters forwarded without success.
     - ``file_bytes``, ``query_bytes``, ``filter_bytes`` and ``pointer_bytes`` are the bytes of messages with files,
-      queries, filter updates and Tapestry's pointers. A message is counted once for each edge between domains that it
-      crosses.
+      queries, filter updates and Tapestry's pointers.
+
+    Bytes are counted once for each edge between domains that a message crosses.
     """
 
     index: FilterIndex | None
@@ -157,7 +165,7 @@ class DynamicResult(msgspec.Struct, frozen=True):
 
 
 class _MethodMeasurements:
-    """The measurements of one location method: the filters of ``network``, or Tapestry alone if this is None."""
+    """The measurements of one location method: with the filters of ``network``, or without filters if it is None."""
 
     def __init__(self, index: FilterIndex | None = None, network: SimulatedOverlay | None = None) -> None:
         self.index, self.network = index, network
@@ -205,11 +213,13 @@ def run(
     rng: np.random.Generator,
     filters: Sequence[tuple[FilterIndex, SimulatedOverlay]],
 ) -> list[DynamicResult]:
-    """Return the results for the same requests with Tapestry alone, and with each of ``filters``.
+    """Return the results for the same requests without filters, and with each of ``filters``.
 
-    ``trace`` has all requests; ``reads`` of them are measured. ``filters`` has pairs of the parameters of filters, and
-    an overlay without documents that uses such filters.
+    - ``trace`` has all requests for files.
+    - ``reads`` is the number of requests to measure.
+    - ``filters`` has pairs: parameters of filters, and a network without documents that uses such filters.
     """
+    # Without filters, Tapestry alone locates files.
     latency_s, _, crossings = distances.lists
     names = [f"file {number}" for number in range(len(trace.sizes))]
     caches = ServerCaches(distances.servers, trace.sizes, trace.disks)
@@ -249,10 +259,11 @@ def _update_filters(
     tapestry: TapestryMesh,
     measured: list[_MethodMeasurements],
 ) -> None:
-    """Announce the present contents of all caches and disks to Tapestry and to all filters.
+    """Announce the present contents of all caches and disks to Tapestry, a routing network, and to all filters.
 
-    ``known`` has, for each server, the files that were announced before; it is updated. ``names`` has each file's
-    document name. ``measured`` has the location methods with their filters.
+    - ``known`` has the files of each server that were announced before. It is updated.
+    - ``names`` has the document name of each file.
+    - ``measured`` has the location methods with their filters.
     """
     here: list[set[int]] = [set() for _ in known]
     for file, holders in enumerate(caches.holders):

@@ -1,7 +1,9 @@
-"""One run of the experiment ``location`` (§III and §IV): attenuated Bloom filters on one transit-stub graph.
+"""One run of the experiment ``location``: documents are located by attenuated Bloom filters (§III and §IV).
 
-Nodes with their filters, updates and queries, the encoding of messages, and the computation of the number of hash
-functions are production code. A run executes all static and dynamic experiments on one graph.
+An attenuated Bloom filter summarises the documents of the servers at each distance in hops. A run executes all static
+and dynamic experiments on one random network.
+
+Production code: nodes with their filters, updates and queries; the encoding of messages; the number of hash functions.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,10 +34,12 @@ STEPS = (2 * len(DEPTHS) - 1) * len(INDEX_SIZES) + len(ALGORITHMS) * (len(DEPTHS
 
 
 class LocationSetup(msgspec.Struct, frozen=True):
-    """The parameters of one run.
+    """The parameters of one run. In static runs, documents do not move; in dynamic runs, servers cache them.
 
-    ``documents``, ``queries`` and ``reads`` are numbers per server: of documents and queries in the static runs, and of
-    measured reads in the dynamic runs. ``files`` is the total number of files in the dynamic runs.
+    - ``documents`` is the number of documents per server in the static runs.
+    - ``queries`` is the number of queries per server in the static runs.
+    - ``reads`` is the number of measured reads per server in the dynamic runs.
+    - ``files`` is the total number of files in the dynamic runs.
     """
 
     servers: int = 1000
@@ -56,7 +60,7 @@ class LocationOutcome(msgspec.Struct, frozen=True):
 
 
 def run(setup: LocationSetup, seed: int, report: Callable[[str], None]) -> LocationOutcome:
-    """Run all experiments on the graph of this seed, and return the results.
+    """Run all experiments on the random network of this seed, and return the results.
 
     ``report`` is called with a text after each part.
     """

@@ -1,21 +1,25 @@
-"""Transit-stub graphs like those of GT-ITM (§III.B), distances between servers in them, and overlays.
+"""Random networks like those of the generator GT-ITM (§III.B), distances between their servers, and overlays.
 
-A graph has six transit domains of ten nodes, seven stub domains at each of these nodes, and twelve nodes per stub
-domain on average: 5,100 nodes. Two nodes of a transit domain are connected with probability 0.6, two nodes of a stub
-domain with 0.3. All transit domains are connected with each other, and 20 pairs of stub domains are connected directly
-(in the paper "several").
+A network is a *transit-stub graph*. Transit domains are connected with each other; each of their nodes connects several
+stub domains. An *overlay* links servers as neighbours:
 
-The paper takes latencies from GT-ITM. Here they are distances in a plane, in ms. The centres of transit domains are
-anywhere in a square of 60 ms, their nodes within 10 ms of the centre, the centres of stub domains within 5 ms of their
-transit node, and stub nodes within 1 ms of their domain's centre.
+- The *greedy* overlay links each server to the nearest servers.
+- The *restricted* overlay has as few edges between domains as possible.
 
-*Overlays* link servers as neighbours. The *greedy* overlay links each server to the nearest servers. The *restricted*
-overlay has as few edges between domains as possible. The number of links is chosen so that a server reaches as many
-others within the filters' depth as in the paper (§III.C). All servers of a greedy overlay have about the same number of
-neighbours, because the filters of each server have the same total size, width times depth times neighbours (§I,
-§III.C). If instead each server chose its nearest servers, and they had to accept, some servers would have dozens of
-links, and saturated filters.
+Deviation from the paper: latencies are distances in a plane, in ms. The paper takes them from GT-ITM.
 """
+
+# A graph has six transit domains of ten nodes, seven stub domains at each of these nodes, and twelve nodes per stub
+# domain on average: 5,100 nodes. Two nodes of a transit domain are connected with probability 0.6, two nodes of a stub
+# domain with 0.3. All transit domains are connected with each other, and 20 pairs of stub domains are connected
+# directly (in the paper "several"). The centres of transit domains are anywhere in a square of 60 ms, their nodes
+# within 10 ms of the centre, the centres of stub domains within 5 ms of their transit node, and stub nodes within 1 ms
+# of their domain's centre.
+#
+# The number of links of an overlay is chosen so that a server reaches as many others within the filters' depth as in
+# the paper (§III.C). All servers of a greedy overlay have about the same number of neighbours, because the filters of
+# each server have the same total size, width times depth times neighbours (§I, §III.C). If instead each server chose
+# its nearest servers, and they had to accept, some servers would have dozens of links, and saturated filters.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -41,9 +45,11 @@ and between transit nodes."""
 class ServerDistances:
     """Properties of the fastest paths between all pairs of servers, as square arrays.
 
-    A message of s bytes takes ``latency_s + s * seconds_per_byte`` seconds; the slowest edge of the path determines
-    ``seconds_per_byte``. ``crossings`` is the number of edges between domains on the path. ``domain`` has each server's
-    stub domain; it is negative for a transit node.
+    - ``latency_s``, ``seconds_per_byte``: a message of s bytes takes ``latency_s + s * seconds_per_byte`` seconds. The
+      slowest edge of the path determines ``seconds_per_byte``.
+    - ``crossings`` is the number of edges between domains on the path.
+    - ``domain`` is not a square array: it has the domain of each server. It is negative if the server is in a transit
+      domain, which connects others.
     """
 
     latency_s: Floats
@@ -63,7 +69,7 @@ class ServerDistances:
 
 
 def draw_distances(servers: int, rng: np.random.Generator) -> ServerDistances:
-    """Draw a transit-stub graph, choose ``servers`` of its nodes, and return the distances between them."""
+    """Draw a random network, choose ``servers`` of its nodes, and return the distances between them."""
     transit_at = _transit_places(rng)
     transits = DOMAINS * TRANSIT
     sizes = rng.integers(STUB_SIZES[0], STUB_SIZES[1] + 1, transits * STUBS)
@@ -86,9 +92,9 @@ def _around(count: int, radius_ms: float, rng: np.random.Generator) -> Floats:
 
 
 def _draw_edges(places: Floats, share: float, rng: np.random.Generator) -> Floats:
-    """Draw random edges until they connect all ``places``; return the matrix of edge lengths, infinite without an edge.
+    """Draw random edges until they connect all ``places``; return the matrix of edge lengths.
 
-    Each pair of places has an edge with probability ``share``.
+    Each pair of places has an edge with probability ``share``. The length is infinite if there is no edge.
     """
     length = np.hypot(*(places[:, None] - places[None]).transpose(2, 0, 1))
     while True:
@@ -101,9 +107,9 @@ def _draw_edges(places: Floats, share: float, rng: np.random.Generator) -> Float
 
 
 def _draw_stub_domain(size: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
-    """Draw a stub domain of ``size`` nodes.
+    """Draw ``size`` connected nodes that are near each other (a stub domain).
 
-    Return the nodes' positions relative to its centre, and their distances in ms.
+    Return the nodes' positions relative to their centre, and their distances in ms.
     """
     places = _around(size, NODE_MS, rng)
     edges = _draw_edges(places, STUB_EDGES, rng)
@@ -113,11 +119,14 @@ def _draw_stub_domain(size: int, rng: np.random.Generator) -> tuple[Floats, Floa
 def _draw_access_edges(
     transit_at: Floats, places: list[Floats], rng: np.random.Generator
 ) -> tuple[list[tuple[int, int]], list[tuple[int, int, float, int]]]:
-    """Draw the edges that connect each stub domain with its transit node, and pairs of stub domains with each other.
+    """Draw the edges between domains: from each stub domain to its transit node, and between some stub domains.
 
-    Return (border nodes, edges). A border node is a stub node at the end of such an edge, as a pair (stub domain,
-    number of the node in it). An edge is a tuple (node, node, length in ms, 1 if it leads to a transit node else 0).
-    Nodes are numbered: first all transit nodes, then the border nodes.
+    Return (border nodes, edges):
+
+    - A border node is a node of a stub domain with such an edge, as a pair (stub domain, number of the node in it).
+    - An edge is a tuple (node, node, length in ms, 1 if it leads to a transit node else 0).
+
+    In edges, all transit nodes are numbered first, then the border nodes.
     """
     borders: dict[tuple[int, int], int] = {}
     edges: list[tuple[int, int, float, int]] = []
@@ -142,10 +151,12 @@ def _direct_distances(
     stubs: list[tuple[Floats, Floats]],
     rng: np.random.Generator,
 ) -> tuple[Floats, Ints]:
-    """Return two square matrices for the edges between border nodes: their latencies in ms, and their crossings.
+    """Return two square matrices for the edges between the transit nodes and the ``borders``: latencies, and crossings.
 
-    Border nodes are all transit nodes, and the stub nodes that have an edge out of their domain. The latency is
-    infinite if there is no edge. The crossing is 1 for an edge between a stub domain and a transit domain, else 0.
+    - The latency is in ms; it is infinite if there is no edge.
+    - The crossing is 1 for an edge between a stub domain and a transit domain, else 0.
+
+    ``borders`` are the nodes of stub domains that have an edge out of their domain.
     """
     transits = len(transit_at)
     count = transits + len(borders)
@@ -171,9 +182,10 @@ def _direct_distances(
 def _shortest_paths(latency: Floats, crossings: Ints) -> tuple[Floats, Ints]:
     """Return the shortest paths between all nodes: their lengths, and their numbers of edges between domains.
 
-    ``latency`` has the length of each edge, infinite without an edge, and ``crossings`` is 1 for an edge between
-    domains. The algorithm is Floyd-Warshall.
+    - ``latency`` has the length of each edge; it is infinite if there is no edge.
+    - ``crossings`` is 1 for an edge between domains, else 0.
     """
+    # The algorithm is Floyd-Warshall.
     latency, crossings = latency.copy(), crossings.copy()
     for middle in range(len(latency)):
         over = latency[:, middle, None] + latency[middle]
@@ -186,7 +198,7 @@ def _shortest_paths(latency: Floats, crossings: Ints) -> tuple[Floats, Ints]:
 def _choose_servers(servers: int, sizes: Ints, transits: int, rng: np.random.Generator) -> list[tuple[int, int]]:
     """Choose servers among all nodes, as pairs (stub domain, node in it), or (-1, number of a transit node).
 
-    ``sizes`` has the number of nodes of each stub domain, and ``transits`` is the number of transit nodes.
+    ``sizes`` has the number of nodes in each stub domain. ``transits`` is the number of transit nodes.
     """
     every = [(-1, node) for node in range(transits)]
     every += [(stub, node) for stub, size in enumerate(sizes) for node in range(size)]
@@ -241,10 +253,12 @@ CANDIDATES = 60
 
 
 class OverlayKind(StrEnum):
-    """How the neighbours of servers are chosen, with knowledge of all distances.
+    """How the neighbours of servers are chosen, if all distances are known.
 
-    GREEDY links each server to the nearest servers. RESTRICTED has as few links between domains as possible. The
-    product's choice, without this knowledge, is :mod:`service.location.neighbour_choice`.
+    - GREEDY links each server to the nearest servers.
+    - RESTRICTED has as few links between domains as possible.
+
+    The product does not know all distances. Its choice is :mod:`service.location.neighbour_choice`.
     """
 
     GREEDY = "greedy"
@@ -255,7 +269,7 @@ Edges = list[tuple[int, int]]
 
 
 def build_overlay(kind: OverlayKind, distances: ServerDistances, depth: int, rng: np.random.Generator) -> Edges:
-    """Return the links of an overlay in which a server reaches 20 other servers on average within ``depth`` hops.
+    """Return links between servers such that a server reaches 20 others on average within ``depth`` hops.
 
     With depth 1, both kinds of overlay are the same: 20 links per server.
     """
@@ -277,7 +291,7 @@ def mean_reach(edges: Edges, servers: int, depth: int) -> float:
 
 
 def servers_within(edges: Edges, servers: int, depth: int) -> list[list[int]]:
-    """Return, for each number of hops from 0 to ``depth``, the servers that each server reaches within so many hops.
+    """Return, for each number of hops from 0 to ``depth``, the servers that each server reaches within this number.
 
     ``result[hops][server]`` is a bit set: bit i is set if the server reaches server i.
     """
@@ -319,7 +333,7 @@ def _near_pairs(distances: ServerDistances) -> Edges:
 def _greedy_links(pairs: Edges, left: list[int]) -> Edges:
     """Link pairs of servers in the order of ``pairs``, as long as both servers may have more links.
 
-    ``left`` has the number of links that each server may still have. It is decremented for each link.
+    ``left`` is how many links each server may still have. It is decremented for each link.
     """
     edges: Edges = []
     for one, other in pairs:
@@ -333,9 +347,10 @@ def _greedy_links(pairs: Edges, left: list[int]) -> Edges:
 def _restricted_links(pairs: Edges, distances: ServerDistances, left: Sequence[int]) -> Edges:
     """Link all ``pairs`` of servers within one domain, and as many pairs of domains as the domains' limits allow.
 
-    ``pairs`` are in the order of preference. The link between two domains is the first of ``pairs`` that connects them.
-    ``left`` has, for each server, the maximum number of links of its stub domain to other domains. Transit nodes have
-    no limit.
+    - ``pairs`` are in the order of preference. Two domains are linked by the first pair that connects them.
+    - ``left`` has, for each server, the maximum number of links of its stub domain to other domains.
+
+    Servers in transit domains have no limit.
     """
     links_left = dict(zip(distances.domain.tolist(), left, strict=True))
     links_left.update((domain, len(pairs)) for domain in links_left if domain < 0)

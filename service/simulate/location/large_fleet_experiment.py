@@ -1,10 +1,12 @@
 """The links between the product's workers and the widths of their filters, in fleets of up to 500 workers.
 
-Workers negotiate their links with production's :class:`~service.location.neighbour_choice.Neighbourhood`, by their
-round-trip times: less than 1 ms between workers of a site, and 10 to 160 ms between sites. A row of an attenuated
-filter has the documents of all workers at one distance in hops. How many workers that are is measured with production's
-nodes and one document per worker. From this number, :func:`~service.location.bloom_filters.next_shape` computes the
-width of filters, within the product's limits.
+A filter has one row for each distance in hops. The row has the documents of all workers at this distance. The
+experiment proceeds in these steps:
+
+1. Workers negotiate links with production's :class:`~service.location.neighbour_choice.Neighbourhood`, by their
+   round-trip times. These are less than 1 ms within a site, and 10 to 160 ms between sites.
+2. Production's nodes exchange filters, with one document per worker. This shows how many workers share a row.
+3. :func:`~service.location.bloom_filters.next_shape` computes the width of filters from this number.
 
 The limits are those of ``workers.peers.neighbour_overlay``, which this package must not import; a test compares them.
 """
@@ -48,11 +50,13 @@ _PROBE_BITS = 1 << 14
 class FleetFilters(msgspec.Struct, frozen=True):
     """The filters of a fleet of ``workers`` workers in ``sites`` sites, each with ``CACHED`` documents in its cache.
 
+    A filter has one row for each distance in hops. The row has the documents of the workers at this distance.
+
     - ``links`` is the mean number of neighbours of a worker, and ``most_links`` the maximum.
     - ``shown`` is the number of a worker's documents that are in filters.
-    - ``fullest_row`` is the maximum number of workers whose documents share a row of a filter.
+    - ``fullest_row`` is the maximum number of workers whose documents share a row.
     - ``width`` is the number of bits of a row.
-    - ``unbounded_width`` is the number of bits of a row that all cached documents would need if there were no limits.
+    - ``unbounded_width`` is the width that all cached documents would need if there were no limits.
     - ``rate`` is the rate of false positives of the fullest row, and ``mean_rate`` the mean rate of all rows.
     - ``bytes`` is the mean size of all filters that a worker receives.
     """
@@ -155,7 +159,7 @@ def negotiate(rtts_s: Floats) -> Edges:
 
 
 def _shape_for(fullest: float) -> FilterShape:
-    """Return the final shape of filters that have ``fullest`` documents in their fullest row.
+    """Return the final width and depth of filters if ``fullest`` documents are in their fullest row.
 
     Production's filters grow or shrink in steps until their width suits the number of documents.
     """

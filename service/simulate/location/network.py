@@ -1,13 +1,13 @@
-"""A simulated overlay of production's nodes, and Tapestry as the fallback: message delays and interdomain bytes.
+"""A simulated network of production's nodes, and of Tapestry as the fallback if a query through filters fails (§III.A).
 
-The delay of a message follows from latency and bandwidth. Filters are updated (§II.D) by the paper's three algorithms,
-or by the product's, which lose no information.
+The delay of a message follows from latency and bandwidth. Bytes are counted for edges between domains. Filters are
+updated (§II.D) by the paper's three algorithms, or by the product's, which lose no information.
 
-If a query through filters fails, the hybrid algorithm falls back on Tapestry's mesh (§III.A). Servers have ids and
-documents have GUIDs, all hexadecimal. A query is routed to servers that share more and more digits with the GUID,
-beginning with the last digit: each hop goes to the nearest server that shares one more. If no server has the next
-digit, the next higher one that exists is used instead. This choice is the same from all servers, so that all paths for
-a GUID end at one server, its root.
+In Tapestry, servers have ids and documents have GUIDs, all hexadecimal. A query is routed as follows:
+
+1. Each hop goes to the nearest server whose id shares one more digit with the GUID, beginning with the last digit.
+2. If no server has the next digit, the next higher digit that exists is used.
+3. All paths for a GUID end at one server, its root, because all servers make the same choice.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -29,7 +29,7 @@ from service.simulate.location.graph import ServerDistances
 
 
 class UpdateAlgorithm(StrEnum):
-    """The algorithms that update filters: the three of Figure 8 as published, and the product's two ("lossless").
+    """The algorithms that update filters: the three of Figure 8 as published, and two of the product ("lossless").
 
     They differ in which node drops redundant updates: none, the destination, or the source. If no node drops them, the
     published algorithm and the product's are the same.
@@ -42,16 +42,16 @@ class UpdateAlgorithm(StrEnum):
     PRODUCT_SOURCE = "lossless source"
 
     def node(self, me: NodeId, shape: FilterShape) -> LocationNode:
-        """Return a node that uses this algorithm; ``me`` is its id, and ``shape`` is the shape of its filters."""
+        """Return a node that uses this algorithm; ``me`` is its id, ``shape`` the width and depth of its filters."""
         filtering = Filtering(self.removeprefix("lossless "))
         return (LocationNode if self.startswith("lossless") else PaperNode)(me, shape, filtering)
 
 
 class PaperNode(LocationNode):
-    """A node that sends a neighbour only bits that it has not sent before (the paper's Figure 16, line 18).
+    """A node that sends a neighbour only bits of filters that it has not sent before (the paper's Figure 16, line 18).
 
     The node assumes that the neighbour keeps all bits. If the neighbour has dropped some, documents with these bits are
-    no longer found through this link.
+    no longer found through it.
     """
 
     def __init__(self, me: NodeId, shape: FilterShape, filtering: Filtering) -> None:
@@ -66,11 +66,13 @@ QUERY_BYTES = 100
 
 
 class QueryWalk(NamedTuple):
-    """The path of a query through the filters.
+    """The path of a query for a document through the filters.
 
-    ``at`` is the last server on the path, and ``found`` states whether this server has the document. ``hops`` is the
-    number of hops on the path, and ``time_s`` the time they take. ``crossed_bytes`` are the query's bytes, counted once
-    for each edge between domains that the query crosses.
+    - ``at`` is the last server on the path.
+    - ``found`` states whether this server has the document.
+    - ``hops`` is the number of hops on the path.
+    - ``time_s`` is the time in seconds that they take.
+    - ``crossed_bytes`` are the query's bytes, counted once for each edge between domains that the query crosses.
     """
 
     at: int
@@ -86,7 +88,7 @@ def node_id_of(server: int) -> str:
 
 
 class SimulatedOverlay:
-    """An overlay of servers that run production's nodes.
+    """Linked servers that run production's nodes.
 
     ``crossed_bytes`` counts the bytes of all messages, once for each edge between domains that a message crosses.
     """
@@ -96,7 +98,7 @@ class SimulatedOverlay:
     ) -> None:
         """Create servers without documents, and link the pairs of servers in ``edges``.
 
-        ``shape`` is the shape of the servers' filters, and ``updates`` the algorithm that updates them.
+        ``shape`` is the width and depth of the servers' filters. ``updates`` is the algorithm that updates filters.
         """
         self.nodes = [updates.node(node_id_of(server), shape) for server in range(distances.servers)]
         self.crossed_bytes = 0
@@ -148,9 +150,11 @@ class SimulatedOverlay:
     def missing_share(self, around: Sequence[Sequence[int]], documents: Sequence[str]) -> float:
         """Return the share of pairs of near servers in which the filters of one server lack the other's document.
 
-        Servers are near if one reaches the other within the depth of filters. The document must be in the row whose
-        number is the number of hops between the servers. ``around`` is the result of
-        :func:`service.simulate.location.graph.servers_within`, and ``documents`` has one document per server.
+        Servers are near if one reaches the other within the depth of filters. A filter has a row for each distance in
+        hops. The document must be in the row for the distance between the servers.
+
+        - ``around`` is the result of :func:`service.simulate.location.graph.servers_within`.
+        - ``documents`` has one document per server.
         """
         masks = [document_mask(document, self.nodes[0].shape) for document in documents]
         pairs = missed = 0
@@ -167,7 +171,7 @@ class SimulatedOverlay:
         return missed / pairs
 
     def row_documents(self) -> list[list[float]]:
-        """Return, for each server, the estimated number of documents in each row of its received filters."""
+        """Return, for each server, the estimated number of documents in its received filters, by distance in hops."""
         rows = ([bits for link in node.links.values() for bits in link.received[1:]] for node in self.nodes)
         return [[estimate_documents(self.nodes[0].shape, bits.bit_count()) for bits in of_node] for of_node in rows]
 
@@ -194,10 +198,10 @@ POINTER_BYTES = 60
 
 
 class TapestryResult(NamedTuple):
-    """The result of a query through Tapestry.
+    """The result of a query through Tapestry, a routing network.
 
-    ``holder`` is the server that has the document. ``crossed_bytes`` are the query's bytes, counted once for each edge
-    between domains that the query crosses.
+    - ``holder`` is the server that has the document.
+    - ``crossed_bytes`` are the query's bytes, counted once for each edge between domains that the query crosses.
     """
 
     holder: int
@@ -207,12 +211,12 @@ class TapestryResult(NamedTuple):
 
 @cache
 def guid(document: str) -> int:
-    """Return the document's GUID in Tapestry, a hash of its name."""
+    """Return the document's identifier in Tapestry, a routing network: a hash of its name."""
     return int.from_bytes(blake2b(document.encode(), digest_size=8, person=b"guid").digest(), "big")
 
 
 class TapestryMesh:
-    """Tapestry's mesh of servers, which store pointers to the servers that have documents."""
+    """The routing network Tapestry. Its servers store pointers to the servers that have documents."""
 
     def __init__(self, distances: ServerDistances, rng: np.random.Generator) -> None:
         """Draw the ids of all servers."""
@@ -254,8 +258,8 @@ class TapestryMesh:
     def publish(self, holder: int, document: str) -> int:
         """Store pointers to the server ``holder``, which has the document, on the path to the document's root.
 
-        Return the total size of the messages in bytes; a message counts once for each edge between domains that it
-        crosses.
+        The root is the one server to which all paths for this document lead. Return the total size of the messages in
+        bytes, counted once for each edge between domains that a message crosses.
         """
         path = self.path(holder, document)
         pointers = self._pointers.setdefault(document, {})
@@ -264,9 +268,9 @@ class TapestryMesh:
         return self._crossed(path, POINTER_BYTES + HEADER_BYTES)
 
     def withdraw(self, holder: int, document: str) -> int:
-        """Remove the pointers to ``holder`` that :meth:`publish` has stored.
+        """Remove the pointers to the server ``holder`` that :meth:`publish` has stored for the document.
 
-        Return the total size of the messages in bytes; a message counts once for each edge between domains that it
+        Return the total size of the messages in bytes, counted once for each edge between domains that a message
         crosses.
         """
         path = self.path(holder, document)
@@ -275,9 +279,10 @@ class TapestryMesh:
         return self._crossed(path, POINTER_BYTES + HEADER_BYTES)
 
     def locate(self, start: int, document: str) -> TapestryResult:
-        """Follow the path to the document's root until a server has pointers to it, then go to the nearest holder.
+        """Locate a document from the server ``start``; return the server that has it, and the cost of the query.
 
-        ``start`` is the server that begins the query. Return the holder, and the cost of the query.
+        The query follows the path to the document's root, the server to which all paths for it lead. At the first
+        server with pointers to the document, it goes to the nearest server that has it.
         """
         pointers = self._pointers[document]
         path = self.path(start, document)
@@ -304,7 +309,7 @@ def home_query_s(tapestry: TapestryMesh, start: int, document: str, holder: int)
     """Return the time in seconds of a query for a document that goes through the document's home node.
 
     The home node is a server that a hash of the document determines. It forwards the query to ``holder``, the server
-    with the document that is nearest to the client ``start``.
+    with the document that is nearest to ``start``. The server ``start`` is the client.
     """
     home = guid(document) % tapestry.servers
     return tapestry.hop_s(start, home) + tapestry.hop_s(home, holder)

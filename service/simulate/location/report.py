@@ -85,10 +85,14 @@ def _static(
     index_bytes: float = INDEX_BYTES,
     updates: str = UpdateAlgorithm.PRODUCT_SOURCE,
 ) -> list[StaticResult]:
-    """Return the results of the static runs with filters of these parameters, one for each graph.
+    """Return the results of the runs without caches, with filters of these parameters, one for each random network.
 
-    ``kind`` is the kind of overlay, and ``updates`` the update algorithm. At depth 1 all overlays and algorithms are
-    equal.
+    - ``kind`` is how servers are linked.
+    - ``depth`` is the depth of filters in hops.
+    - ``index_bytes`` is the size of all filters of a server.
+    - ``updates`` is the algorithm that updates filters.
+
+    At depth 1, results do not depend on ``kind`` and ``updates``.
     """
     if depth == 1:
         kind, updates = OverlayKind.GREEDY, UpdateAlgorithm.PRODUCT_SOURCE
@@ -104,9 +108,9 @@ def _document_bytes(outcomes: Sequence[LocationOutcome], updates: str) -> list[f
 
 
 def _dynamic(outcomes: Sequence[LocationOutcome]) -> dict[str, Sequence[DynamicResult]]:
-    """Return the results of the dynamic runs by their labels in the report; each label has one result per graph.
+    """Return the results of the runs with caches by their labels in the report; a label has one result per network.
 
-    The results of Tapestry alone are first.
+    The results without filters are first.
     """
     return {_label(runs[0]): runs for runs in zip(*each(outcomes, "dynamic"), strict=True)}
 

@@ -45,8 +45,10 @@ ANNOUNCE_BATCH = 40
 class LocationMethod(StrEnum):
     """How a document is located.
 
-    TAPESTRY and HOME use Tapestry's mesh, or the document's home node. HYBRID and HYBRID_HOME use filters first, and
-    one of the two only if the query through filters fails.
+    - TAPESTRY uses Tapestry, a routing network.
+    - HOME uses the document's home node, a server that a hash determines.
+    - HYBRID uses filters first, and TAPESTRY only if the query through filters fails.
+    - HYBRID_HOME uses filters first, and HOME only if the query through filters fails.
     """
 
     TAPESTRY = "tapestry"
@@ -56,18 +58,19 @@ class LocationMethod(StrEnum):
 
 
 class FilterIndex(msgspec.Struct, frozen=True):
-    """The parameters of the filters of one run.
+    """The parameters of the filters of one run. A filter has one row for each distance in hops.
 
-    - ``overlay`` is the kind of overlay, and ``updates`` the algorithm that updates filters.
+    - ``overlay`` is how servers are linked.
+    - ``updates`` is the algorithm that updates filters.
     - ``depth`` is the number of rows of a filter.
     - ``bytes`` is the size of all filters of a server.
-    - ``width`` is the number of bits of a filter's row.
+    - ``width`` is the number of bits of a row.
     - ``hashes`` is the number of hash functions.
     - ``links`` is the mean number of links of a server.
     - ``crossing_links`` is the total number of links between domains.
     - ``reached`` is the mean number of servers within ``depth`` hops.
-    - ``even_failed`` is the predicted share of failed queries if all rows of a server's filters had equally many
-      documents.
+    - ``even_failed`` is the share of failed queries that would be predicted if all rows of a server's filters had
+      equally many documents.
     """
 
     overlay: OverlayKind
@@ -83,10 +86,13 @@ class FilterIndex(msgspec.Struct, frozen=True):
 
 
 class StretchResult(msgspec.Struct, frozen=True):
-    """Routing stretch of one location method: the time of a query divided by the latency to the document's server.
+    """How much slower a query is than the direct way: its time divided by the latency to the document's server.
 
-    ``mean`` is the mean over all queries. ``by_distance`` and ``p99_by_distance`` have the mean and the 99th percentile
-    for each bin of latencies between ``DISTANCES_MS``; None if no query is in the bin.
+    - ``mean`` is the mean over all queries.
+    - ``by_distance`` has the mean for each range of latencies between ``DISTANCES_MS``.
+    - ``p99_by_distance`` has the 99th percentile for each range.
+
+    A value is None if no query is in the range.
     """
 
     way: LocationMethod
@@ -96,16 +102,22 @@ class StretchResult(msgspec.Struct, frozen=True):
 
 
 class StaticResult(msgspec.Struct, frozen=True):
-    """The results of one run.
+    """The results of one run. Filters forward a query; if this fails, Tapestry, a routing network, answers it.
 
-    ``found`` is the share of queries that filters answer. ``failed`` is the share that filters forward without success,
-    so that Tapestry has to answer. The cost of a failed query is its time divided by the time with Tapestry alone.
-    ``cost`` has the quantiles ``QUANTILES`` of this ratio, and ``failed_almost`` is the share of failed queries with a
-    ratio of at most 1.2.
+    Queries:
 
-    The other numbers are means for adding one new document. ``messages`` and ``crossed_bytes`` are the number of filter
-    updates and their bytes on edges between domains. ``pointer_bytes`` are the bytes of Tapestry's messages on these
-    edges. ``missing`` is the share of the servers within the filters' depth whose filters then lack the document.
+    - ``found`` is the share of queries that filters answer.
+    - ``failed`` is the share of queries that filters forward without success.
+    - ``cost`` has the quantiles ``QUANTILES`` of a failed query's cost: its time divided by the time with Tapestry
+      alone.
+    - ``failed_almost`` is the share of failed queries with a cost of at most 1.2.
+
+    Means for adding one new document; bytes are those on edges between domains:
+
+    - ``messages`` is the number of filter updates.
+    - ``crossed_bytes`` are the bytes of filter updates.
+    - ``pointer_bytes`` are the bytes of Tapestry's messages.
+    - ``missing`` is the share of the servers within the filters' depth whose filters then lack the document.
     """
 
     index: FilterIndex
@@ -121,16 +133,16 @@ class StaticResult(msgspec.Struct, frozen=True):
 
     @property
     def document_bytes(self) -> float:
-        """The bytes that a new document costs: those of filter updates and of Tapestry's messages (Figure 8)."""
+        """The bytes that a new document costs: filter updates, and messages of the network Tapestry (Figure 8)."""
         return self.crossed_bytes + self.pointer_bytes
 
 
 @dataclass(frozen=True)
 class StaticSetup:
-    """The data that all static runs on a graph have in common.
+    """The data that all static runs on a network have in common.
 
-    ``documents`` has the names of each server's documents. A query is a tuple (client, document, server that has the
-    document); clients are servers.
+    - ``documents`` has the names of each server's documents.
+    - ``queries`` are tuples (client, document, server that has the document); clients are servers.
     """
 
     distances: ServerDistances
@@ -146,9 +158,10 @@ class StaticSetup:
 
 
 class OverlayLinks(NamedTuple):
-    """The links of an overlay, and the expected numbers of documents in its filters.
+    """The links between servers, and the expected numbers of documents in their filters.
 
-    ``loads`` has, for each server, the expected number of documents in each row of its filters.
+    A filter has a row for each distance in hops. ``loads`` has, for each server, the expected number of documents in
+    each row.
     """
 
     kind: OverlayKind
@@ -158,9 +171,10 @@ class OverlayLinks(NamedTuple):
 
 
 def place_documents(distances: ServerDistances, documents: int, queries: int, rng: np.random.Generator) -> StaticSetup:
-    """Place documents on each server and publish them in Tapestry; draw queries for documents of other servers.
+    """Place documents on servers and publish them in Tapestry; draw queries for documents of other servers.
 
-    ``documents`` and ``queries`` are the numbers per server.
+    Tapestry is the routing network that is used without filters. ``documents`` and ``queries`` are the numbers per
+    server.
     """
     tapestry = TapestryMesh(distances, rng)
     placed = [[f"{server}/{number}" for number in range(documents)] for server in range(distances.servers)]
@@ -181,7 +195,8 @@ def place_documents(distances: ServerDistances, documents: int, queries: int, rn
 def run_all(setup: StaticSetup, rng: np.random.Generator) -> Iterator[StaticResult]:
     """Yield the results of all static runs.
 
-    All index sizes are run on both kinds of overlay. All update algorithms are run on the restricted overlay.
+    All sizes of filters are run with both ways of linking servers. All update algorithms are run with as few links
+    between domains as possible (the restricted overlay).
     """
     for kind in OverlayKind:
         for depth in DEPTHS if kind is OverlayKind.GREEDY else DEPTHS[1:]:
@@ -198,11 +213,12 @@ def run_all(setup: StaticSetup, rng: np.random.Generator) -> Iterator[StaticResu
 def link_servers(
     distances: ServerDistances, kind: OverlayKind, depth: int, documents: int, rng: np.random.Generator
 ) -> OverlayLinks:
-    """Return an overlay with the expected number of documents in each row of its filters.
+    """Link servers, and estimate the number of documents in their filters for each distance in hops.
 
-    Each server has ``documents`` documents. The expected numbers are estimated from a trial with one document per
-    server and wide filters.
+    Each server has ``documents`` documents. ``kind`` is how servers are linked, and ``depth`` the depth of filters in
+    hops.
     """
+    # The expected numbers are estimated from a trial with one document per server and wide filters.
     edges = build_overlay(kind, distances, depth, rng)
     network = SimulatedOverlay(distances, edges, FilterShape(1, 1 << 13, 1, depth), UpdateAlgorithm.PRODUCT_SOURCE)
     for server in range(distances.servers):
@@ -235,7 +251,7 @@ def _even_failed(width: int, loads: Sequence[Sequence[float]]) -> float:
 
 
 def filter_shape(index: FilterIndex) -> FilterShape:
-    """Return the shape of filters with these parameters, in the type that production's nodes use."""
+    """Return the width and depth of filters with these parameters, in the type that production's nodes use."""
     return FilterShape(1, index.width, index.hashes, index.depth)
 
 
@@ -274,7 +290,8 @@ def run(setup: StaticSetup, links: OverlayLinks, used: FilterIndex) -> StaticRes
 def _fallback_s(setup: StaticSetup, walk: QueryWalk, place: int) -> float:
     """Return the time in seconds of a failed query: along its path through filters, and then through Tapestry.
 
-    Tapestry begins at the last server of ``walk``. ``place`` is the query's index in ``setup.queries``.
+    Tapestry, a routing network, begins at the last server of ``walk``. ``place`` is the query's index in
+    ``setup.queries``.
     """
     return walk.time_s + setup.tapestry.locate(walk.at, setup.queries[place][1]).time_s
 

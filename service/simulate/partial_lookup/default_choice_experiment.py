@@ -30,9 +30,13 @@ UPDATES = 100
 class ShippedDirectory(msgspec.Struct, frozen=True):
     """A directory with the strategy that the product chooses, by default, for the properties in ``measured``.
 
-    ``lookup_cost`` is the mean number of servers a lookup queries, ``storage`` the number of entries on all servers
-    together, and ``overhead`` the mean number of messages per update. All three are measured in the simulation. The
-    fields ``expected_…`` are the same quantities by formulas.
+    These fields are measured in the simulation:
+
+    - ``lookup_cost`` is the mean number of servers that a lookup queries.
+    - ``storage`` is the number of entries on all servers together.
+    - ``overhead`` is the mean number of messages per update.
+
+    The fields ``expected_…`` are the same quantities by formulas.
     """
 
     measured: DirectoryMeasurements

@@ -1,8 +1,7 @@
 """One run of the experiment ``partial-lookup``: 100 entries on 10 servers with five strategies (§4 and §6).
 
 The servers, their messages, the order in which clients query servers, the metrics and the formulas are production code.
-
-In the paper's Table 2, each strategy has one to four stars per metric. The report compares these stars with stars that
+In the paper's Table 2, each strategy has one to four stars per metric. The report compares them with stars that
 :func:`rate` computes from the measurements.
 """
 
@@ -57,10 +56,11 @@ PAPER: Mapping[str, tuple[int, int, int, int]] = {
 
 
 class RatingColumn(msgspec.Struct, frozen=True):
-    """A column of Table 2: a measurement of each strategy, rated with stars by :func:`rate` and by the paper.
+    """A column of Table 2: a measurement of each strategy, rated with one to four stars.
 
-    The strategies are in the order of ``PAPER``. ``stars`` are computed from ``measured``, and ``paper`` are the
-    paper's stars.
+    - ``measured`` has the measurements, in the order of ``PAPER``.
+    - ``stars`` has the ratings that :func:`rate` computes from them.
+    - ``paper`` has the paper's ratings.
     """
 
     name: str
@@ -85,7 +85,7 @@ class RatingColumn(msgspec.Struct, frozen=True):
 def rate(costs: Sequence[float]) -> tuple[int, ...]:
     """Return a rating for each of ``costs``: four stars for the lowest cost, and one for the highest.
 
-    A cost in between gets stars by its logarithm. If all costs are equal within 6 %, all get four stars.
+    A cost in between is rated by its logarithm. If all costs are equal within 6 %, all get four stars.
     """
     least, most = min(costs), max(costs)
     if most <= EQUAL_WITHIN * least:
@@ -125,12 +125,14 @@ def average_over_seeds(columns: Sequence[RatingColumn]) -> RatingColumn:
 
 
 def _relative_costs(curves: Sequence[StrategyCurve], *, failing: bool) -> list[float]:
-    """Return, for each strategy, the number of servers that a lookup needs, relative to the minimum.
+    """Return, for each strategy, the number of servers that a lookup needs, divided by the lowest possible number.
 
-    The result is the mean over all targets (numbers of entries wanted) up to ``RATED_TARGETS``. The minimum is the
-    number of servers needed if the stored entries are divided equally and without overlap. ``curves`` has a value for
-    each target. If ``failing`` is true, the value is the number of servers that may fail, and the lookup needs all
-    others. Otherwise it is the number of servers that a lookup queries.
+    The lowest number is needed if the entries are divided among servers equally and without overlap. The result is the
+    mean over all numbers of entries wanted up to ``RATED_TARGETS``.
+
+    - ``curves`` has a value for each number of entries wanted.
+    - ``failing``: if true, the value is the number of servers that may fail; the lookup needs all others. Otherwise it
+      is the number of servers that a lookup queries.
     """
     return [
         mean(

@@ -1,8 +1,8 @@
-"""Simulated placements without updates (§4), for Table 1 and Figures 3, 5, 6 and 8; servers are production code.
+"""Simulated placements of a directory's entries on servers (§4), for Table 1 and Figures 3, 5, 6 and 8.
 
-An *instance* is one placement of a directory's entries on servers. Each instance has other names of entries, so that
-hash functions place them differently. The metrics of an instance are computed exactly, not estimated from sampled
-lookups.
+Entries are not added or deleted. Servers are production code. An *instance* is one placement of all entries. Each
+instance has other names of entries, so that hash functions place them differently. The metrics of an instance are
+computed exactly, not estimated from sampled lookups.
 """
 
 from collections import deque
@@ -111,8 +111,9 @@ class StrategyCurve(msgspec.Struct, frozen=True):
 class StorageResult(msgspec.Struct, frozen=True):
     """The row of one strategy in Table 1.
 
-    ``storage`` is the number of entries stored on all servers together, and ``coverage`` the number of distinct entries
-    among them. ``expected_storage`` and ``expected_coverage`` are computed by the paper's formulas.
+    - ``storage`` is the number of entries stored on all servers together.
+    - ``coverage`` is the number of distinct entries among them.
+    - ``expected_storage`` and ``expected_coverage`` are computed by the paper's formulas.
     """
 
     strategy: str
@@ -125,9 +126,10 @@ class StorageResult(msgspec.Struct, frozen=True):
 class PlacementResults(msgspec.Struct, frozen=True):
     """The results of all placement experiments for one seed.
 
-    The curves of ``lookup_costs`` (Figure 3) and ``fault_tolerances`` (Figure 6) have a value for each target from 1,
-    the number of entries that a lookup wants. The curves of ``coverages`` (Figure 5) and ``unfairness`` (Figure 8) have
-    a value for each storage, the number of entries stored on all servers together.
+    - ``lookup_costs`` (Figure 3) and ``fault_tolerances`` (Figure 6) have a value for each number of entries that a
+      lookup wants, from 1.
+    - ``coverages`` (Figure 5) and ``unfairness`` (Figure 8) have a value for each number of entries stored on all
+      servers together.
     """
 
     table_1: tuple[StorageResult, ...]
@@ -138,11 +140,12 @@ class PlacementResults(msgspec.Struct, frozen=True):
 
 
 def strategies_for_storage(limit: int) -> tuple[Strategy, ...]:
-    """Return Fixed-x, RandomServer-x, Round-Robin-y and Hash-y for a storage of ``limit`` entries on all servers.
+    """Return the strategies Fixed-x, RandomServer-x, Round-Robin-y and Hash-y that store ``limit`` entries in total.
 
-    x is the number of entries per server, and y the number of copies per entry. Both are rounded down, and are at least
-    1. That agrees with the paper, which uses Hash-2 for a storage of 200 entries.
+    x is the number of entries per server, and y the number of copies per entry. Both are rounded down, but are at least
+    1.
     """
+    # That agrees with the paper, which uses Hash-2 for a storage of 200 entries.
     x, y = max(limit // SERVERS, 1), max(limit // ENTRIES, 1)
     return Fixed(x), RandomServer(x), RoundRobin(y), Hash(y)
 
@@ -159,7 +162,7 @@ class PlacementSampler:
     def draw(self, strategy: Strategy, instances: int, placed: int = ENTRIES) -> Iterator[Bools]:
         """Yield random placements by a strategy: ``instances`` of them, or one if the strategy has no randomness.
 
-        Only the first ``placed`` of the ``ENTRIES`` entries are placed, for storages that cannot hold all of them.
+        Only the first ``placed`` of the ``ENTRIES`` entries are placed, if servers cannot store all of them.
         """
         for _ in range(instances if isinstance(strategy, RandomServer | Hash) else 1):
             number = next(self._numbers)
@@ -198,9 +201,9 @@ def _stored(strategy: Strategy, instances: list[Bools]) -> StorageResult:
 
 
 def _costs(strategy: Strategy, instances: list[Bools]) -> tuple[float | None, ...]:
-    """Return the mean lookup cost for each target (number of entries wanted) from 1 to ``TARGETS``.
+    """Return the mean number of servers a lookup queries, for each number of wanted entries from 1 to ``TARGETS``.
 
-    The cost is None if not all instances have that many entries.
+    The mean is None if not all ``instances``, random placements of entries, have that many entries.
     """
     costs = [lookup_costs(placed, lookup_steps(strategy, SERVERS)) for placed in instances]
     most = min(TARGETS, *(len(cost) - 1 for cost in costs))
@@ -214,14 +217,14 @@ def _tolerances(instances: list[Bools]) -> tuple[float | None, ...]:
 
 
 def _by_storage(limits: Sequence[int], mean: Callable[[Strategy, int], float]) -> tuple[StrategyCurve, ...]:
-    """Return a curve for each strategy, which has the value ``mean(strategy, limit)`` for each limit of storage."""
+    """Return a curve for each strategy: the values ``mean(strategy, limit)`` for all limits of stored entries."""
     names = ("Fixed", "RandomServer", "Round-Robin", "Hash")
     means = [[mean(strategy, limit) for strategy in strategies_for_storage(limit)] for limit in limits]
     return tuple(StrategyCurve(name, values) for name, values in zip(names, zip(*means, strict=True), strict=True))
 
 
 def _coverages(placements: PlacementSampler) -> tuple[StrategyCurve, ...]:
-    """Return the curves of Figure 5: the mean number of distinct entries on all servers, by storage.
+    """Return the curves of Figure 5: the mean number of distinct entries on servers, by the number stored in total.
 
     If storage is below the number of entries, Round-Robin-1 and Hash-1 store only some of the entries (§4.3).
     """

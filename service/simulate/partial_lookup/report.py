@@ -77,7 +77,7 @@ def _by_seed(outcomes: Sequence[PartialLookupOutcome], figure: str, strategy: st
 
 
 def _share(holds: Bools, *curves: Floats) -> Floats:
-    """Return, for each seed, the share of points at which ``holds`` is true.
+    """Return, for each seed, the share of points of the curves at which ``holds`` is true.
 
     Only the points at which all ``curves`` have a value are counted. All arrays have the shape (seeds, points).
     """
@@ -134,8 +134,8 @@ def _placement_values(outcomes: Sequence[PartialLookupOutcome]) -> dict[str, Flo
 def _update_values(outcomes: Sequence[PartialLookupOutcome]) -> dict[str, Any]:
     """Return, by name, the numbers that describe whole curves of the update figures, one per seed.
 
-    The page compares these numbers with the paper. ``steps`` has, for each seed, the numbers of entries at which the
-    messages of Hash-y decrease by a step.
+    The page compares these numbers with the paper. ``steps`` has several numbers per seed: the numbers of entries at
+    which the messages of the strategy Hash-y decrease abruptly.
     """
     failing = _by_seed(outcomes, "updates.failing", "exponential")
     fixed, hashed = (_by_seed(outcomes, "updates.overheads", name) for name in ("Fixed-50", "Hash"))

@@ -1,7 +1,7 @@
 """Simulated adds and deletes in a steady state (§6), for Figures 9, 10 and 11; servers are production code.
 
-Adds are a Poisson process with one add per 10 time units on average. The lifetime of an entry is drawn when it is
-added. With a mean lifetime of 10·h time units, there are h entries on average. There are also h initial entries, whose
+One entry is added per 10 time units on average (a Poisson process). The lifetime of an entry is drawn when it is added.
+With a mean lifetime of 10·h time units, there are h entries on average. The simulation begins with h entries, whose
 remaining lifetimes are drawn.
 """
 
@@ -109,7 +109,7 @@ def draw_updates(
 
 
 def longest_lifetime(mean: float) -> float:
-    """Return the longest lifetime m for which Zipf-like lifetimes from 1 to m have this mean: (m - 1) / ln m."""
+    """Return the number m for which lifetimes with density 1/t from 1 to m have this mean: (m - 1) / ln m."""
     found = mean
     for _ in range(60):
         found = 1 + mean * log(found)
@@ -125,10 +125,10 @@ def _draw_lifetimes(lifetimes: Lifetimes, mean: float, count: int, rng: np.rando
 def _residual_lifetimes(lifetimes: Lifetimes, mean: float, count: int, rng: np.random.Generator) -> Floats:
     """Draw the remaining lifetimes of ``count`` entries that are present at the beginning.
 
-    ``lifetimes`` and ``mean`` are the distribution and the mean of the lifetimes of all entries. Among the entries that
-    are present at a given time, long lifetimes are more frequent. If the lifetimes of all entries are Zipf-like, those
-    of the present entries are therefore uniformly distributed.
+    ``lifetimes`` is the distribution of the lifetimes of all entries, and ``mean`` is its mean.
     """
+    # Among the entries that are present at a given time, long lifetimes are more frequent. If the lifetimes of all
+    # entries are Zipf-like, those of the present entries are therefore uniformly distributed.
     if lifetimes is Lifetimes.EXPONENTIAL:
         return rng.exponential(mean, count)
     return rng.random(count) * (1 + rng.random(count) * (longest_lifetime(mean) - 1))
@@ -167,9 +167,10 @@ def _hash(entries: int) -> Hash:
 def _share_of_failing_time(cushion: int, lifetimes: Lifetimes, rng: np.random.Generator) -> float:
     """Return the share of time in which lookups fail, because servers have fewer entries than a lookup wants.
 
-    A lookup wants t = ``CUSHIONED_TARGET`` entries. The strategy is Fixed-(t + ``cushion``): all servers have the same
-    entries, t + ``cushion`` of them at first.
+    All servers have the same entries. A lookup wants ``CUSHIONED_TARGET`` entries. At first, servers have ``cushion``
+    more than that.
     """
+    # The strategy is Fixed-(t + cushion), with t = CUSHIONED_TARGET.
     servers = SimulatedDirectory(Fixed(CUSHIONED_TARGET + cushion), SERVERS, rng.random)
     first, updates = draw_updates(ENTRIES, CUSHIONED_TIME, lifetimes, rng)
     servers.request(Place(tuple(first)))
@@ -183,9 +184,9 @@ def _share_of_failing_time(cushion: int, lifetimes: Lifetimes, rng: np.random.Ge
 
 
 def _unfairness_after_updates(strategy: Strategy, rng: np.random.Generator) -> tuple[float, ...]:
-    """Return how unevenly lookups return the present entries, after each number of updates in ``AGED_UPDATES``.
+    """Return how unevenly lookups return the entries, after each number of updates in ``AGED_UPDATES``.
 
-    The results are means over all instances.
+    The results are means over many random placements.
     """
     results = np.zeros((AGED_INSTANCES, len(AGED_UPDATES)))
     for instance in range(AGED_INSTANCES):

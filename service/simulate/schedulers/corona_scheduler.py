@@ -1,15 +1,15 @@
-"""Corona's scheduler on a publication trace: the production code for a fleet with a fixed number of requests.
+"""Corona's polling schedules, computed by production code for a fleet with a fixed number of requests.
 
-Once an hour, which is its maintenance interval, the fleet computes new schedules in these steps:
+Once an hour, which is its maintenance interval, the fleet does the following:
 
-- It updates its estimates of update intervals and weekly rhythms from the results of polls (``update_rates``,
-  ``weekly_rhythm``).
-- It computes the weight of each channel, and the bounds of its number of polls, by the policy (``node_allocation``).
-- It computes the scale, the factor for all channels' numbers of polls, with which polls use the whole budget
-  (``allocation_solver``).
-- It revises each channel's schedule (``polling_schedule``).
+1. It updates its estimates of update intervals and weekly rhythms from the results of polls (``update_rates``,
+   ``weekly_rhythm``).
+2. It computes the weight of each channel, and the bounds of its number of polls (``node_allocation``).
+3. It computes a common factor for all channels' numbers of polls, with which polls use the whole budget
+   (``allocation_solver``).
+4. It revises each channel's schedule (``polling_schedule``).
 
-Like every other scheduler, it uses only numbers of subscribers, and the entries that polls returned, with their dates.
+Like every other scheduler, it knows only numbers of subscribers, and the entries with dates that polls returned.
 """
 
 import msgspec
@@ -109,9 +109,9 @@ class ChannelRhythms:
 
 
 class FleetScheduler(PollPlan):
-    """The decisions of a Corona fleet about its polls, which a :class:`PlannedSimulation` carries out.
+    """The decisions of a Corona fleet about its polls. A :class:`PlannedSimulation` carries them out.
 
-    The fleet has ``nodes`` nodes and a policy, and makes ``requests_per_s`` polls per second in total.
+    The fleet has ``nodes`` nodes, and makes ``requests_per_s`` polls per second in total.
     """
 
     def __init__(self, policy: FleetPolicy, nodes: int, subscribers: Ints, requests_per_s: float) -> None:
@@ -152,8 +152,8 @@ class FleetScheduler(PollPlan):
     def plan(self, now_s: float, due_s: Floats) -> None:
         """Update all estimates and schedules at ``now_s``.
 
-        ``due_s`` has the time of each channel's next poll by the previous schedules. It is replaced in place by the
-        time of the next poll by the new schedules.
+        ``due_s`` has the time of each channel's next poll. It is changed in place, from the previous to the new
+        schedules.
         """
         self._learn(now_s)
         self._table["update_interval_s"] = self._interval_s
@@ -178,7 +178,7 @@ class FleetScheduler(PollPlan):
     def _begin(self, seen: PollObservations, rows: Ints) -> None:
         """Initialise the estimates of newly polled channels from the dates in their first document.
 
-        ``rows`` are the rows of ``seen`` with these channels.
+        ``rows`` are the indexes of these channels in ``seen``.
         """
         for row in rows:
             channel, listed = seen.channel[row], seen.published_s[seen.first[row] : seen.upto[row]]
@@ -221,10 +221,12 @@ class FleetScheduler(PollPlan):
 def run_fleet(
     trace: PublicationTrace, fleet: FleetScheduler, first_s: Floats, window_s: tuple[float, float]
 ) -> PlannedSimulation:
-    """Simulate a fleet's polls, with maintenance once an hour, until all entries published in the window are detected.
+    """Simulate a fleet's polls until all entries published in the measurement window are found.
 
-    ``first_s`` has the time of each channel's first poll; ``window_s`` is the begin and the end of the measurement.
+    - ``first_s`` has the time of each channel's first poll.
+    - ``window_s`` is the beginning and the end of the measurement window.
     """
+    # The fleet revises its schedules (maintenance) once an hour.
     polling = PlannedSimulation(trace, fleet, first_s, window_s)
     for now_s in np.arange(MAINTENANCE_S, window_s[1] + MAINTENANCE_S, MAINTENANCE_S):
         polling.advance(float(now_s))

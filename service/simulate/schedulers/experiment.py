@@ -1,25 +1,24 @@
-"""One run of the experiment ``schedulers``: Corona's goal and other readers' schedulers at equal numbers of requests.
+"""One run of the experiment ``schedulers``: Corona and other feed readers, compared at equal numbers of requests.
 
-All schedulers use the same publication trace. Each reader's scheduler polls as its source code specifies, which
-determines its number of requests. Corona then makes the same number of requests to the same channels. All start without
-knowledge at time 0, and receive the same first documents. They are measured after a warm-up that is as long as the
-measurement.
+Each reader polls as its source code specifies, which determines its number of requests. Corona then makes the same
+number of requests to the same channels. All start without knowledge, and are measured after a warm-up that is as long
+as the measurement.
 
 Each reader is compared with five results of Corona:
 
-- ``ours``: production's optimiser, estimates and schedules with the goal of the run. Single channels have no limits,
-  and the polls of a channel are evenly spaced.
+- ``ours``: production code with the goal of the run. Single channels have no limits, and their polls are evenly spaced.
 - ``ours_with_rhythm``: as ``ours``, but the polls of a channel follow its learnt weekly rhythm.
-- ``as_shipped``: production with the default settings, which have their own goal, limits for single channels, and
-  weekly rhythms.
-- ``known``: not a scheduler, but the best schedule for the goal of the run that can be fixed in advance if the true
-  update intervals and weekly patterns of publishers are known. For the goal Fair, no other such schedule with the same
-  number of requests has a lower mean notification delay.
-- ``known_as_shipped``: as ``known``, but with the goal and the limits of the default settings. The limits are the
-  longest mean wait, and the most polls of a channel in each hour.
+- ``as_shipped``: production code with the default settings: their own goal, limits for single channels, and weekly
+  rhythms.
+- ``known``: the best fixed schedule for the goal of the run if the true publication rates are known.
+- ``known_as_shipped``: as ``known``, but with the goal and the limits of the default settings.
 
 In addition ``as_shipped`` is compared with a uniform schedule, which polls each channel three times per 15 minutes.
 """
+
+# All schedulers use the same publication trace, start at time 0, and receive the same first documents. For the goal
+# Fair, no other fixed schedule with the same number of requests has a lower mean notification delay than "known". The
+# limits of "known_as_shipped" are the longest mean wait, and the most polls of a channel in each hour.
 
 from collections.abc import Callable
 from functools import cache
@@ -82,9 +81,12 @@ class CoronaResults(SchedulerResults, frozen=True):
 
 
 class ReaderResults(SchedulerResults, frozen=True):
-    """The results of a reader's scheduler, and five results of Corona with the same number of requests.
+    """The results of one feed reader, and five results of Corona with the same number of requests.
 
-    The module's docstring explains the five.
+    - ``ours``: Corona without limits for single channels
+    - ``ours_with_rhythm``: the same, but polls follow weekly rhythms
+    - ``as_shipped``: Corona with the default settings
+    - ``known``, ``known_as_shipped``: the best fixed schedules if true publication rates are known
     """
 
     name: str
@@ -96,11 +98,11 @@ class ReaderResults(SchedulerResults, frozen=True):
 
 
 class UniformResults(SchedulerResults, frozen=True):
-    """The results of the uniform schedule, which polls all channels equally often, compared with Corona as shipped.
+    """The results of equal polls of all channels (the uniform schedule), compared with Corona with default settings.
 
-    ``as_shipped`` has the results of Corona with at most as many requests as the uniform schedule.
-    ``requests_at_equal_delay`` is the number of requests with which Corona as shipped would have the uniform schedule's
-    mean notification delay.
+    - ``as_shipped`` has the results of Corona with at most as many requests as the uniform schedule.
+    - ``requests_at_equal_delay`` is the number of requests with which Corona would have the uniform schedule's mean
+      notification delay.
     """
 
     as_shipped: CoronaResults
@@ -124,7 +126,7 @@ Report = Callable[[str], None]
 
 
 def run(setup: SchedulersSetup, seed: int, report: Report) -> Comparison:
-    """Run all readers' schedulers on one trace, and Corona with as many requests as each; return the results.
+    """Run all feed readers' schedulers on the same publications, and Corona with as many requests as each.
 
     ``report`` is called after each simulation.
     """
@@ -166,10 +168,10 @@ class _CoronaRunner:
         self._measure = cache(self._measure_uncached)
 
     def compare_with(self, peer: SchedulerResults) -> dict[str, Any]:
-        """Return five results of Corona with the same number of requests as a reader's scheduler.
+        """Return five results of Corona with the same number of requests as a feed reader.
 
-        ``peer`` has the results of the reader's scheduler. The keys of the result are the fields ``ours``,
-        ``ours_with_rhythm``, ``as_shipped``, ``known`` and ``known_as_shipped`` of :class:`ReaderResults`.
+        ``peer`` has the results of the reader. The keys of the result are the fields of :class:`ReaderResults`:
+        ``ours``, ``ours_with_rhythm``, ``as_shipped``, ``known`` and ``known_as_shipped``.
         """
         results = {}
         for name in self._policies:
@@ -208,9 +210,10 @@ class _CoronaRunner:
     def _measure_optimum(self, policy: FleetPolicy, nodes: int, requests_per_s: float) -> SchedulerResults:
         """Return the results of the best schedule that can be fixed in advance if true publication rates are known.
 
-        It has, for each channel and each hour of the week, the number of polls with which the mean delay by the goal of
-        ``policy`` is lowest within the limits of ``policy``.
+        It is the best by the goal of ``policy``, within the limits of ``policy``.
         """
+        # For each channel and each hour of the week, it has the number of polls with which the mean delay by the goal
+        # is lowest.
         trace, interval_s = self._trace, policy.poll_interval_s
         policy = affordable_policy(with_budget(policy, requests_per_s), trace.channels)
         factors = zip(trace.subscribers.tolist(), trace.interval_s.tolist(), strict=True)

@@ -1,13 +1,12 @@
-"""Simulated polls over a publication trace, and what each poll returns.
+"""Simulated polls of channels, and what each poll returns.
 
 Every poll succeeds at once and returns the feed's latest entries with their dates. A scheduler sees only what a
-channel's polls have returned.
-
-Polls are simulated with arrays, for which the order of simulation may differ from the order of time. A reader's
-scheduler decides after each poll of a channel when the next one is due, independently of other channels. Therefore one
-poll of every channel is simulated at a time. A fleet's schedules are fixed from one maintenance to the next. Therefore
-all polls of all channels until then are simulated together.
+channel's polls have returned. Polls are simulated with arrays, not in the order of time.
 """
+
+# A reader's scheduler decides after each poll of a channel when the next one is due, independently of other channels.
+# Therefore one poll of every channel is simulated at a time. A fleet's schedules are fixed from one maintenance to the
+# next. Therefore all polls of all channels until then are simulated together.
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -29,10 +28,13 @@ a power of two, so that sums are exact."""
 
 @dataclass(frozen=True, slots=True)
 class PollObservations:
-    """What polls of some channels have returned, as arrays with one element per channel.
+    """What polls of some channels have returned. The arrays have one element per channel, except ``published_s``.
 
-    ``channel`` has the numbers of the channels, and ``now_s`` the time of each channel's last poll. A channel's known
-    entries have the indexes ``first`` to ``upto`` - 1 in ``published_s``, from the oldest to the newest.
+    - ``channel`` has the numbers of the channels.
+    - ``now_s`` has the time of each channel's last poll.
+    - ``published_s`` has the publication times of entries.
+    - ``first``, ``upto``: a channel's known entries have the indexes ``first`` to ``upto`` - 1 in ``published_s``, from
+      the oldest to the newest.
     """
 
     channel: Ints
@@ -58,9 +60,9 @@ class PollObservations:
         return np.where(self.known > 0, self.published_s[self.upto - 1], -np.inf)
 
     def new_entries(self) -> tuple[Ints, Ints]:
-        """Return two arrays with one element per new entry: the row of its channel in these arrays, and its own index.
+        """Return two arrays with one element per new entry: the position of its channel, and its own position.
 
-        The index is that in ``published_s``.
+        The first is an index of the arrays with one element per channel. The second is an index of ``published_s``.
         """
         count = np.minimum(self.new, self.known)
         return np.repeat(np.arange(len(count)), count), ranges(self.upto - count, count)
@@ -81,7 +83,7 @@ class Scheduler(Protocol):
 
 
 class WeeklyClocks:
-    """A clock for each channel that runs at different speeds in the hours of a week; production's clocks as arrays.
+    """A clock for each channel that runs at different speeds in the hours of a week, as in production.
 
     Polls that are evenly spaced by such a clock follow the channel's weekly rhythm. Over a whole week, a clock neither
     gains nor loses time. At first all clocks show real time.
@@ -95,7 +97,7 @@ class WeeklyClocks:
         """The same in one ascending array, to search for all channels at once."""
 
     def set_speed(self, channel: Ints, speed: Floats) -> None:
-        """Set the speeds of these channels' clocks in each hour of the week, shape (K, 168).
+        """Set the speeds of the clocks of each ``channel`` in each hour of the week, shape (K, 168).
 
         Only the ratios of a clock's speeds matter, because a clock neither gains nor loses time in a week.
         """
@@ -124,12 +126,14 @@ class WeeklyClocks:
 
 
 class PollPlan:
-    """A plan of polls that does not depend on what they return: constant gaps by each channel's weekly clock."""
+    """A plan of polls that does not depend on their results: each channel is polled at constant intervals."""
+
+    # The intervals are constant by each channel's weekly clock.
 
     def __init__(self, gap_s: Floats, clocks: WeeklyClocks | None = None) -> None:
         """Create a plan; ``gap_s`` has the time between two polls of each channel.
 
-        It is the time of the channel's clock in ``clocks``, or real time if ``clocks`` is None.
+        The time is measured by the channel's clock in ``clocks``. If ``clocks`` is None, it is real time.
         """
         self.gap_s = gap_s
         self._clocks = clocks
@@ -155,7 +159,7 @@ class PollPlan:
 
 
 class Detections:
-    """The state of a simulation: which entries of a publication trace polls have returned, and when."""
+    """The state of a simulation: which published entries were found by polls, and when."""
 
     def __init__(self, trace: PublicationTrace, first_s: Floats, window_s: tuple[float, float]) -> None:
         self.due_s = first_s.copy()
@@ -176,10 +180,11 @@ class Detections:
         self._window_s = window_s
 
     def _poll(self, polled: Ints, at_s: Floats, last: Ints | None = None) -> PollObservations:
-        """Simulate polls, and return what they have returned, all polls of a channel together.
+        """Simulate polls, and return their results, all polls of a channel together.
 
-        ``polled`` and ``at_s`` have the channel and the time of each poll, sorted by channel, then by time. ``last``
-        has the index of each channel's last poll in these arrays. If ``last`` is None, each channel is polled once.
+        - ``polled`` and ``at_s`` have the channel and the time of each poll, sorted by channel, then by time.
+        - ``last`` has the index of each channel's last poll in these arrays. If it is None, each channel is polled
+          once.
         """
         channel, now_s = (polled, at_s) if last is None else (polled[last], at_s[last])
         before = self._upto[channel]
@@ -208,7 +213,7 @@ class Detections:
 
 
 class PollSimulation(Detections):
-    """The simulation of one scheduler's polls on a publication trace."""
+    """The simulation of the polls by one feed reader's scheduler."""
 
     def __init__(
         self, trace: PublicationTrace, scheduler: Scheduler, first_s: Floats, window_s: tuple[float, float]
@@ -239,9 +244,9 @@ class PlannedSimulation(Detections):
     def advance(self, until_s: float) -> None:
         """Simulate all polls that are due before ``until_s``, which is finite.
 
-        After the end of the measurement window, each channel is polled only once more. A channel's first poll is
-        recorded separately, because it returns entries of any age.
+        After the end of the measurement window, each channel is polled only once more.
         """
+        # A channel's first poll is recorded separately, because it returns entries of any age.
         end_s = self._window_s[1]
         while len(channel := np.flatnonzero(self.due_s < until_s)):
             due_s = self.due_s[channel]
@@ -261,7 +266,7 @@ class PlannedSimulation(Detections):
 
 
 class SchedulerResults(msgspec.Struct, frozen=True, rename={"p95_s": "p95"}):
-    """The results of one scheduler, for the entries published and the polls made within the measurement window.
+    """The results of one scheduler in the measurement window: for entries published and polls made in this time.
 
     Notification delays are weighted by subscribers.
     """
@@ -275,7 +280,7 @@ class SchedulerResults(msgspec.Struct, frozen=True, rename={"p95_s": "p95"}):
 
 
 def measure_results(trace: PublicationTrace, polling: Detections, window_s: tuple[float, float]) -> SchedulerResults:
-    """Return the results of a simulation, which must have been advanced past the end of ``window_s`` = (begin, end)."""
+    """Return the results of a simulation that has passed the end of ``window_s``, the times (begin, end) to measure."""
     begin_s, end_s = window_s
     inside = (trace.published_s >= begin_s) & (trace.published_s < end_s)
     delay_s = (polling.found_s - trace.published_s)[inside]
@@ -289,9 +294,9 @@ def measure_results(trace: PublicationTrace, polling: Detections, window_s: tupl
 
 
 def weighted_quantile(values: Floats, weights: Ints | Floats, share: float) -> float:
-    """Return the smallest of ``values`` such that it and all lower values have at least the weight share ``share``.
+    """Return the smallest of ``values`` at which the sum of weights reaches the ``share`` of all weights.
 
-    ``weights`` has the weight of each value. A weight share is a sum of weights divided by the sum of all.
+    ``weights`` has the weight of each value. The sum is over this value and all lower ones.
     """
     order = np.argsort(values)
     weight = np.cumsum(weights[order])

@@ -1,10 +1,10 @@
-"""Publication traces: the entries of all channels over time, the same for all schedulers of an experiment.
+"""The publications of all channels over time, the same for all schedulers of an experiment.
 
-Update intervals and subscribers are those of Corona §5 (``corona.workload``).
+Update intervals and subscribers are those of Corona §5 (``corona.workload``). There are two kinds of publishers:
 
-*Poisson* publishers have no daily or weekly pattern. *Rhythmic* publishers have the same mean update intervals, but
-publish mostly during the day on working days of their time zone. A third of them publish several entries at a time.
-These patterns are assumptions, not measurements.
+- *Poisson* publishers have no daily or weekly pattern.
+- *Rhythmic* publishers have the same mean update intervals, but publish mostly during the day on working days of their
+  time zone. A third of them publish several entries at a time. These patterns are assumptions, not measurements.
 """
 
 from dataclasses import dataclass
@@ -29,10 +29,10 @@ class Publishers(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PublicationTrace:
-    """The entries of all channels.
+    """The published entries of all channels.
 
-    Channel c has the entries published at ``published_s[starts[c]:starts[c + 1]]``, in ascending order. Polls begin at
-    time 0; the entries published before are then already in the feeds.
+    Channel c has the publication times ``published_s[starts[c]:starts[c + 1]]``, in ascending order. Polls begin at
+    time 0. Entries with negative times are then already in the feeds.
     """
 
     subscribers: Ints
@@ -65,7 +65,7 @@ class PublicationTrace:
 def make_trace(
     channels: int, begin_s: float, end_s: float, publishers: Publishers, rng: np.random.Generator
 ) -> PublicationTrace:
-    """Draw a trace of ``channels`` channels from ``begin_s`` to ``end_s``, which must be a multiple of a week apart."""
+    """Draw the publications of ``channels`` channels from ``begin_s`` to ``end_s``, which must be whole weeks apart."""
     interval_s = draw_intervals_s(channels, rng)
     entries_each = np.ones(channels)
     if publishers is Publishers.RHYTHMIC:
@@ -93,10 +93,11 @@ def make_trace(
 def apply_weekly_pattern_s(even_s: Floats, zone_s: Floats) -> Floats:
     """Move times that are uniformly distributed over weeks so that they have the weekly pattern of publishers.
 
-    Each week keeps its number of times. A time at which a fraction of the week has passed becomes the time at which the
-    pattern has the same fraction of the week's publications behind it. ``zone_s`` has, for each time, the offset of the
-    publisher's time zone.
+    Each week keeps its number of times, and they keep their order. ``zone_s`` has the offset of the publisher's time
+    zone for each time.
     """
+    # A time at which a fraction of the week has passed becomes the time at which the pattern has the same fraction of
+    # the week's publications behind it.
     done = np.concatenate(([0.0], np.cumsum(weekly_rates())))
     week = np.floor(even_s / WEEK_S)
     share = (even_s / WEEK_S - week) * done[-1]

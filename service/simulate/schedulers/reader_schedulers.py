@@ -1,8 +1,8 @@
 """The polling schedules of other feed readers, according to their source code and default settings.
 
-Each class is the scheduler of one project; its docstring names the source file. Where a project depends on the
-publisher (TTL, cache lifetimes, errors), the simulated publishers give no hints and answer 304 or 200 at once. Timers
-that process feeds in batches are omitted, so that every feed is polled when it is due, in favour of these readers.
+Each class is the scheduler of one project; its docstring names the source file. The simulated publishers give no hints
+(TTL, cache lifetimes, errors), and answer 304 or 200 at once. Every feed is polled exactly when it is due, without the
+delays of timers that process feeds in batches. This favours these readers.
 """
 
 from collections.abc import Callable
@@ -79,11 +79,14 @@ class CommaFeed:
 class NewsBlur:
     """The scheduler of NewsBlur, which polls feeds with many new entries and many subscribers more often.
 
-    The interval is computed from the mean number of entries per day in the last 30 days, and from the number of
-    subscribers. Up to a quarter of the interval is added at random. NewsBlur counts a free user as a tenth of a user.
-    Here all subscribers count as premium users, for whom NewsBlur polls most often. Source:
-    apps/rss_feeds/models.py (get_next_scheduled_update, set_next_scheduled_update).
+    The interval depends on the mean number of entries per day in the last 30 days, and on the number of subscribers. Up
+    to a quarter of the interval is added at random. All subscribers count as premium users, for whom NewsBlur polls
+    most often.
+
+    Source: apps/rss_feeds/models.py (get_next_scheduled_update, set_next_scheduled_update).
     """
+
+    # NewsBlur counts a free user as a tenth of a user.
 
     def __init__(self, subscribers: Ints, rng: np.random.Generator) -> None:
         self._subscribers = subscribers
@@ -97,9 +100,10 @@ class NewsBlur:
 
 
 def by_stories_s(stories_per_day: Floats, subscribers: Ints, silent_s: Floats) -> Floats:
-    """Return NewsBlur's interval in seconds, without its random part, for each feed.
+    """Return NewsBlur's polling interval in seconds, without its random part, for each feed.
 
-    ``stories_per_day`` is the mean of the last 30 days. ``silent_s`` is the time since the feed's newest entry.
+    - ``stories_per_day`` is the mean number of entries per day in the last 30 days.
+    - ``silent_s`` is the time since the feed's newest entry.
     """
     popular = [subscribers > 10, subscribers > 1]  # noqa: PLR2004 - the source's numbers
     busy_min = np.select(popular, [6.0, 15.0], 60.0)
@@ -114,15 +118,18 @@ def by_stories_s(stories_per_day: Floats, subscribers: Ints, silent_s: Floats) -
 class JabRSS:
     """The scheduler of JabRSS, whose interval is a sixth of the mean time per entry, plus a little noise.
 
-    The mean is that over the last 16 polls with new entries. The interval is at least 30 min and at most 12 h. These
-    numbers follow from the source (parserss.py, next_update):
+    The mean is that over the last 16 polls with new entries. The interval is at least 30 min and at most 12 h.
 
-    - The interval is first a third of the mean time (INTERVAL_DIVIDER 3), at least 45 min (MIN_INTERVAL) and at most
-      24 h (MAX_INTERVAL).
-    - A "bonus for well-behaved feeds" multiplies the interval and the maximum by 32 / (64 - penalty / 28), and the
-      minimum by 32 / (48 - penalty / 64).
-    - The penalty is 0 for publishers that answer 304, as the simulated ones do. The factors are then 1/2 and 2/3.
+    Source: parserss.py (next_update).
     """
+
+    # The numbers follow from the source:
+    #
+    # - The interval is first a third of the mean time (INTERVAL_DIVIDER 3), at least 45 min (MIN_INTERVAL) and at most
+    #   24 h (MAX_INTERVAL).
+    # - A "bonus for well-behaved feeds" multiplies the interval and the maximum by 32 / (64 - penalty / 28), and the
+    #   minimum by 32 / (48 - penalty / 64).
+    # - The penalty is 0 for publishers that answer 304, as the simulated ones do. The factors are then 1/2 and 2/3.
 
     FINDS = 16
 
@@ -151,10 +158,13 @@ class JabRSS:
 
 
 def finds_interval_s(finds: Ints, times_s: Floats, entries: Floats, now_s: Floats) -> Floats:
-    """Return JabRSS's interval in seconds without noise, for each feed.
+    """Return JabRSS's polling interval in seconds without noise, for each feed.
 
-    It depends on the feed's last polls that found new entries. ``finds`` is the number of these polls, up to 16.
-    ``times_s`` has their times, and ``entries`` their numbers of new entries, oldest first.
+    It depends on the feed's last polls that found new entries, oldest first:
+
+    - ``finds`` is the number of these polls, up to 16.
+    - ``times_s`` has their times.
+    - ``entries`` has their numbers of new entries.
     """
     rows = np.arange(len(finds))
     total = entries[:, 1:].sum(axis=1)
