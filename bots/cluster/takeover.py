@@ -49,7 +49,7 @@ class Takeover:
             since_s = failed.lease_ended_s - lease_ttl_s - MAX_CLOCK_SKEW_S
             await self._intake.store_archived(self._apply_archive(since_s))
         except (StoreUnavailable, XmppSessionLost, TimeoutError) as error:
-            _log.warning("taking over work of failed bot process failed, will retry", session=failed.holder, error=str(error))
+            _log.warning("work of failed bot process not taken over", session=failed.holder, error=str(error))
             return False
         _log.info("work of failed bot process taken over", session=failed.holder)
         return True
