@@ -1,33 +1,32 @@
-"""Key groups (CLASH): subscriptions are distributed over keyspaces in groups that split when hot and merge when cold.
+"""Distribution of subscriptions over *keyspaces* (partitions of the store) by the CLASH protocol (§III-V).
 
-A pure package: no clock, randomness or I/O; loads and answers are arguments. The store's scripts carry out its
-transitions, and ``workers.key_group_balancer`` its decisions.
+Each subscription has a key of N bits, ordered so that subscriptions that belong together share a prefix. A *key group*
+of depth d is all keys that begin with the same d bits; it is assigned to one keyspace. A group that is too busy is
+split into two, and two quiet halves are merged again. The package has no clock, randomness or I/O.
 
-Load-aware hashing (CLASH §III-V): an identifier key has N bits, ordered by significance so that subscriptions that
-belong together share a prefix. The first d bits of a key, padded with zeros, are the *virtual key* of a *key group* of
-depth d; SHA-1 and the paper's function Map assign a *keyspace* (a server in the paper) to each virtual key. The active
-groups are the leaves of a binary tree, so each key is in exactly one active group. A split adds a bit: the left child
-keeps its virtual key and therefore its keyspace, the right child's is computed anew. No process knows the whole tree:
-each keyspace has a ``ServerTable`` of its own groups, and clients search for depths.
-
-- ``key_groups``    identifier keys, key groups, and the map from a virtual key to its keyspace
-- ``server_table``  a keyspace's table, and its form in a Redis hash
-- ``table_transitions``  splits, merges and AcceptObject as transitions of tables, each a script in one keyspace's slot
+- ``key_groups``    keys, key groups, and the keyspace of a group
+- ``server_table``  the table of the groups of one keyspace, and its form in a Redis hash
+- ``table_transitions``  the effects of splits and merges on a table, and replies to clients
 - ``move_steps``    the steps of a split or merge between two keyspaces, and their order
-- ``group_search``  the client's search for a key's leaf group, and its cache of leaf groups
+- ``group_search``  a client's search for the group of a key, and its cache of groups
 - ``prefix_query``  subscription records, and queries for those under a prefix, page by page
 - ``split_merge_policy``  the load of a group, and which groups to split and merge
 
-Deviation: *moves are live* (the paper leaves the transfer of state open). A keyspace gives a group away in one write,
-which commits the move. From then on, the keyspace that receives the group accepts its keys. A client that still asks
-the former keyspace is redirected, and presents the move to the new one as a *proof* that the group was given away.
-Nothing is frozen and no write is refused. The records that were written before the commit follow in pages; each has a
-number that tells which of two versions is newer (docs/decisions/0018).
+How groups are assigned: a group's *virtual key* is its first d bits, padded with zeros. SHA-1 and the paper's function
+Map assign a keyspace (a server in the paper) to each virtual key. The groups in use are the leaves of a binary tree, so
+each key is in exactly one of them. A split adds a bit: the left half keeps its virtual key and its keyspace, the right
+half gets another virtual key. No process knows the whole tree. Each keyspace knows its own groups, and clients search
+for depths. The store's scripts carry out the steps, and ``workers.key_group_balancer`` decides on them.
 
-Deviation: a *prefix match*, the number of leading bits that a key shares with the groups of a table, ignores groups
-that are being returned in a merge, because to count them would violate Theorem 1 (§V.B). It also ignores bits beyond a
-group's depth. For a table without groups it is -1, because the root has depth 0.
+Deviations from the paper:
 
-Deviation: for a merge, the parent's keyspace asks the right child's keyspace to return the right child, and that
-keyspace may decline. In the paper, the child's server announces the merge.
+- *Groups move while they are in use*; the paper leaves the transfer of state open. One write commits a move. From then
+  on, the receiving keyspace accepts the group's keys, and nothing is frozen or refused. A client that asks the former
+  keyspace is redirected. It presents the move to the new keyspace as a *proof* that the group was given away. The
+  records follow in pages; each has a number that tells which of two versions is newer (docs/decisions/0018).
+- The *prefix match* of a key is the number of leading bits that it shares with the groups of a table. It ignores groups
+  that are being returned in a merge, because to count them would violate Theorem 1 (§V.B). It also ignores bits beyond
+  a group's depth. Without any groups, it is -1, because the root has depth 0.
+- For a merge, the keyspace of the undivided group asks the right half's keyspace to return the right half. That
+  keyspace may decline. In the paper, the server of the half announces the merge.
 """

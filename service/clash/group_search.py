@@ -1,20 +1,22 @@
-"""The client's search for a key's leaf group, one probe at a time (CLASH §V.C, Figure 5).
+"""A client's search for the group to which a key belongs, one request at a time (CLASH §V.C, Figure 5).
 
-A *leaf group* is a key group that is not split. A *probe* is a request to the keyspace that follows from a guess of the
-depth of the key's leaf group. The search is the paper's modified binary search between two bounds, low and high, which
-each answer narrows:
+Keys are divided into groups by their leading bits. The *depth* of a group is the number of these bits; a *leaf group*
+is one that is not split. The client guesses the depth of the key's leaf group, and the guess determines the keyspace
+that it asks (a *probe*). The answer narrows the bounds of the depth, as in the paper's modified binary search:
 
 - Theorem 1: an answer of p matching bits implies a depth of at least p + 1.
 - Theorem 2: if p is less than the guessed depth, the true depth is less than the guess too.
 
-Deviation: the first guess may be a hint, the depth of a cached leaf group. The next guesses are then the depths next to
-the hint, in doubling steps, because a group that has split or merged usually did so by one or two bits. After that, and
-without a hint, the guess is the middle of the bounds. A keyspace that has given the group away redirects the search to
-the keyspace that receives it. The next probe then contains the group's move as a *proof*, by which the receiving
-keyspace accepts the group even if it has not been informed yet. While groups move, the answers of two keyspaces can
-contradict each other: the search then starts again.
+While groups move between keyspaces:
 
-:class:`DepthCache` is a client's cache of leaf groups (§V.C and §VI.A).
+- A keyspace that has given the group away redirects the search to the keyspace that receives it.
+- The next probe contains the move as a *proof*, so that the receiving keyspace accepts the group even if it was not
+  informed yet.
+- The answers of two keyspaces can contradict each other. The search then starts again.
+
+Deviation from the paper: the first guess may be the depth of a leaf group found earlier (:class:`DepthCache`, §V.C and
+§VI.A). The next guesses are then the depths next to it, in doubling steps, because a group usually splits or merges by
+one or two bits. After that, or without a first guess, the guess is the middle of the bounds.
 """
 
 from bisect import bisect_right
@@ -28,9 +30,9 @@ from service.errors import KeyGroupMoving
 
 
 class DepthCache:
-    """A client's cache of the *leaf groups* that it has found, from which searches take their first guess of a depth.
+    """A client's cache of the *leaf groups* (key groups that are not split) that it has found.
 
-    Leaf groups are the key groups that are not split. A new group replaces the cached groups that it overlaps.
+    Searches take their first guess of a group's depth from it. A new group replaces the groups that it overlaps.
     """
 
     def __init__(self) -> None:
@@ -41,7 +43,7 @@ class DepthCache:
         return len(self._groups)
 
     def record(self, group: KeyGroup) -> None:
-        """Add the leaf group ``group``, in place of the cached groups that overlap it."""
+        """Add ``group``, which is not split, and remove the cached groups that overlap it."""
         low = bisect_right(self._starts, group.key)
         if low and group.key in self._groups[low - 1]:
             low -= 1
@@ -50,9 +52,9 @@ class DepthCache:
         self._groups[low:high] = [group]
 
     def depth(self, key: int) -> int | None:
-        """Return a first guess of the depth of the leaf group of ``key``; None if the cache is empty.
+        """Return a first guess of the depth of the group that contains ``key``; None if the cache is empty.
 
-        The result is the depth of the cached leaf group whose prefix has the most leading bits in common with the key.
+        It is the depth of the cached group whose prefix has the most leading bits in common with the key.
         """
         place = bisect_right(self._starts, key)
         beside = self._groups[max(place - 1, 0) : place + 1]
@@ -60,7 +62,7 @@ class DepthCache:
         return None if nearest is None else nearest.depth
 
     def leaf_of(self, group: KeyGroup) -> KeyGroup | None:
-        """Return the cached leaf group that contains all keys of ``group``; None if there is none."""
+        """Return the cached group that contains all keys of ``group``; None if there is none."""
         place = bisect_right(self._starts, group.key) - 1
         if place < 0 or group.key not in self._groups[place] or self._groups[place].depth > group.depth:
             return None
@@ -72,10 +74,10 @@ MAX_PROBES = 100
 
 
 class Probe(msgspec.Struct, frozen=True):
-    """A request to ``keyspace`` to accept ``key`` (ACCEPT_OBJECT).
+    """A client's request to ``keyspace`` to accept ``key`` (ACCEPT_OBJECT).
 
-    ``depth`` is the guess of the depth of the key's leaf group; ``keyspace`` follows from this guess. ``proof`` is the
-    move by which another keyspace has redirected the client to this keyspace; None if the client was not redirected.
+    - ``depth``: the client's guess of the depth (prefix length) of the key's group. ``keyspace`` follows from it.
+    - ``proof``: the move by which another keyspace redirected the client to this one; None if there was no redirection.
     """
 
     keyspace: Keyspace
@@ -85,17 +87,18 @@ class Probe(msgspec.Struct, frozen=True):
 
 
 class DepthSearch:
-    """A search for the leaf group of one key.
+    """A search for the *leaf group* (the key group that is not split) of one key.
 
-    The caller sends :attr:`probe`, passes the answer to :meth:`on_answer`, and repeats this until it returns a leaf.
+    The caller sends :attr:`probe`, passes the answer to :meth:`on_answer`, and repeats this until it returns the group.
     """
 
     def __init__(self, key: int, bits: int, keyspaces: KeyspaceMap, depths: DepthCache) -> None:
-        """Start a search for a key of ``bits`` bits.
+        """Start a search for the group of a key of ``bits`` bits.
 
-        ``keyspaces`` maps key groups to keyspaces. ``depths`` is the client's cache of leaf groups, from which the
-        first guess is taken and to which the result is added. Raises :class:`BadKey` if ``key`` has more than ``bits``
-        bits.
+        - ``keyspaces``: maps groups to keyspaces.
+        - ``depths``: the client's cache of groups. The first guess is taken from it, and the result is added to it.
+
+        Raises :class:`BadKey` if ``key`` has more than ``bits`` bits.
         """
         check_key(key, bits)
         self._key, self._bits, self._keyspaces, self._depths = key, bits, keyspaces, depths
@@ -107,10 +110,10 @@ class DepthSearch:
         self.probe = self._probe_at(bits // 2 if hint is None else min(hint, bits))
 
     def on_answer(self, answer: AcceptObjectReply) -> Accepted | None:
-        """Process a keyspace's answer to :attr:`probe`; return the key's leaf if the answer contains it.
+        """Process the answer to :attr:`probe`; return the key's group if the answer contains it.
 
-        If the result is None, :attr:`probe` is the next probe to send. Raises :class:`KeyGroupMoving` after
-        ``MAX_PROBES`` probes.
+        If the result is None, :attr:`probe` is the next request to send. Raises :class:`KeyGroupMoving` after
+        ``MAX_PROBES`` requests.
         """
         if isinstance(answer, Accepted):
             self._depths.record(answer.group)
@@ -125,10 +128,7 @@ class DepthSearch:
         return None
 
     def _next_depth(self, min_depth: int) -> int:
-        """Return the next guess of the depth, after the answer that the depth is greater than ``min_depth``.
-
-        The answer also narrows the bounds of the search.
-        """
+        """Narrow the bounds after the answer that the depth is greater than ``min_depth``; return the next guess."""
         guess, step = self.probe.depth, self._step
         self._step *= 2
         self._low = max(self._low, min_depth + 1)

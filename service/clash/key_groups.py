@@ -1,15 +1,15 @@
-"""Identifier keys, key groups (keys with a common prefix), and the keyspaces of groups (CLASH §III, §IV).
+"""Keys of subscriptions, groups of keys with a common prefix, and the keyspaces of groups (CLASH §III, §IV).
 
-A key consists of the publisher's registrable domain, the channel and the subscriber, each as the first bits of a hash.
-The subscriptions to one publisher therefore share a prefix, and the subscriptions to one channel share a longer prefix.
-Because the last part is the subscriber, even the subscriptions to a single channel can be split. Two subscriptions with
-the same key differ in their id (:mod:`service.clash.prefix_query`).
+A key has three parts, each the first bits of a hash: the publisher's registrable domain, the channel and the
+subscriber. All subscriptions to one publisher therefore share a prefix, and those to one channel share a longer prefix.
+Because of the last part, the subscriptions to a single channel can be divided too. Two subscriptions with the same key
+differ in their id (:mod:`service.clash.prefix_query`).
 
-A group's label is its prefix, followed by ``*`` if it is shorter than a key: ``0110*`` is the group of depth 4 and
-virtual key 0110000 among keys of 7 bits.
+A group's *label* is its prefix, followed by ``*`` if it is shorter than a key. Example for keys of 7 bits: ``0110*`` is
+the group of depth 4 and virtual key 0110000.
 
-A keyspace is what the paper calls a server. The overlay below it is Redis Cluster: a keyspace's name is a hash tag, so
-that a client that knows the name reaches it in one hop, and no ring is needed.
+A *keyspace* is a partition of the store, a server in the paper. Its name is a hash tag of Redis Cluster, so that a
+client that knows the name reaches it in one hop. No ring of keyspaces is needed.
 """
 
 from functools import lru_cache
@@ -25,15 +25,18 @@ _CACHED_GROUPS = 20_000
 
 
 def shape(key: int, depth: int, bits: int) -> int:
-    """Return the virtual key Shape(key, depth): the first ``depth`` of the key's ``bits`` bits, then zeros (§IV)."""
+    """Return the first ``depth`` of the key's ``bits`` bits, followed by zeros.
+
+    The result is the *virtual key* Shape(key, depth) of §IV.
+    """
     free = bits - depth
     return key >> free << free
 
 
 class KeyGroup(msgspec.Struct, frozen=True, order=True, gc=False):
-    """A key group: all keys of ``bits`` bits that begin with the same ``depth`` bits, the group's prefix.
+    """A key group: all keys of ``bits`` bits that begin with the same ``depth`` bits, the prefix.
 
-    ``key`` is the virtual key, which consists of the prefix, followed by zeros.
+    ``key`` is the prefix followed by zeros, which is called the virtual key.
     """
 
     key: int
@@ -42,7 +45,10 @@ class KeyGroup(msgspec.Struct, frozen=True, order=True, gc=False):
 
     @classmethod
     def containing(cls, key: int, depth: int, bits: int) -> "KeyGroup":
-        """Return the group of this depth that contains ``key``, which has ``bits`` bits."""
+        """Return the group of the keys that have their first ``depth`` bits in common with ``key``.
+
+        ``bits`` is the number of bits of a key.
+        """
         return cls(shape(key, depth, bits), depth, bits)
 
     @classmethod
@@ -65,22 +71,23 @@ class KeyGroup(msgspec.Struct, frozen=True, order=True, gc=False):
 
     @property
     def last(self) -> int:
-        """The highest key of the group. The lowest key is the virtual key."""
+        """The highest key of the group."""
         return self.key | (1 << (self.bits - self.depth)) - 1
 
     @property
     def left(self) -> "KeyGroup":
-        """The left child: the half of the group whose next bit is 0. It has the same virtual key as the group."""
+        """The left half: the keys of the group whose next bit is 0."""
+        # Its virtual key is that of the group.
         return KeyGroup(self.key, self.depth + 1, self.bits)
 
     @property
     def right(self) -> "KeyGroup":
-        """The right child: the half of the group whose next bit is 1."""
+        """The right half: the keys of the group whose next bit is 1."""
         return KeyGroup(self.key | 1 << (self.bits - self.depth - 1), self.depth + 1, self.bits)
 
     @property
     def parent(self) -> "KeyGroup":
-        """The parent: the group that has this group as its left or right half."""
+        """The group of which this group is the left or the right half."""
         return KeyGroup.containing(self.key, self.depth - 1, self.bits)
 
     def __contains__(self, key: int) -> bool:
@@ -122,8 +129,8 @@ class KeyLayout(msgspec.Struct, frozen=True):
     def channel_group(self, domain: str, channel: ChannelId) -> KeyGroup:
         """Return the group that contains all subscriptions to a channel.
 
-        ``domain`` is the registrable domain of the channel's URL. The group also contains other channels whose hashes
-        begin with the same bits.
+        It also contains other channels whose hashes begin with the same bits. ``domain`` is the registrable domain of
+        the channel's URL.
         """
         depth = self.domain_bits + self.channel_bits
         own = _first_bits(channel, self.channel_bits) << self.subscriber_bits
@@ -154,9 +161,9 @@ Keyspace = int
 
 
 class KeyspaceMap(Protocol):
-    """The map from groups to keyspaces (Map of §IV).
+    """The map from key groups to keyspaces, the partitions of the store (Map of §IV).
 
-    A group's keyspace depends on its virtual key, not on its depth.
+    A group's keyspace depends on its prefix, padded with zeros, but not on the length of the prefix.
     """
 
     def keyspace_of(self, group: KeyGroup) -> Keyspace:
@@ -165,9 +172,10 @@ class KeyspaceMap(Protocol):
 
 
 class Keyspaces(msgspec.Struct, frozen=True):
-    """All keyspaces of a store, numbered from 0 to ``count`` - 1; each has an equal share of the range of hashes.
+    """All keyspaces (partitions) of a store, numbered from 0 to ``count`` - 1.
 
-    ``count`` never changes: with another count, groups would be read from keyspaces that do not store them.
+    Each has an equal share of the range of hashes. ``count`` must never change: with another count, groups would be
+    read from keyspaces that do not store them.
     """
 
     count: int = 256
@@ -177,10 +185,10 @@ class Keyspaces(msgspec.Struct, frozen=True):
         return hash_key(group) * self.count >> HASH_BITS
 
     def point(self, keyspace: Keyspace) -> str:
-        """Return the point of a keyspace in the id space of nodes, as 40 hex digits.
+        """Return the id, as 40 hex digits, that determines which node balances the load of a keyspace.
 
-        It is the lowest hash in the keyspace's share of the hashes. The node nearest to this point runs the key group
-        balancer of the keyspace.
+        It is the lowest hash in the keyspace's share of the hashes. The node whose id is nearest to it runs the
+        keyspace's key group balancer.
         """
         return f"{-(-(keyspace << HASH_BITS) // self.count):040x}"
 
@@ -191,6 +199,9 @@ class Keyspaces(msgspec.Struct, frozen=True):
 
 
 def hash_key(group: KeyGroup) -> int:
-    """Return the hash key of a group: SHA-1 of its virtual key, as a number of 160 bits (§IV)."""
+    """Return the number of 160 bits that determines a group's keyspace (§IV).
+
+    It is SHA-1 of the group's prefix, padded with zeros.
+    """
     size = (group.bits + 7) // 8
     return int.from_bytes(sha1(group.key.to_bytes(size), usedforsecurity=False).digest())

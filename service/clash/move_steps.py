@@ -1,19 +1,21 @@
-"""The steps of splits and merges, each one script in one keyspace's slot, and the order of the steps.
+"""The steps by which two keyspaces (partitions of the store) split or merge a group of keys, and their order.
 
     split   SplitGroup* ─ AcceptKeyGroup ─ Fetch ⇄ Put ─ Settle ─ Finish
     merge   MergeGroup ─ GiveKeyGroup* ─ TakeBack ─ Fetch ⇄ Put ─ Forget ─ Finish
                               └ declined: Abandon
 
-Each step is carried out in one of two keyspaces: in the keyspace of the parent group, or in the keyspace of its right
-child (the child). The *donor* is the keyspace that the records leave. The *taker* is the keyspace that receives them.
+Each step is one script in one keyspace. A split gives the right half of a group to another keyspace, and a merge takes
+it back. The two keyspaces have several names:
 
-``*`` is the commit: before it, the donor accepts keys of the group that moves, and after it the taker. The taker is
-informed by the balancer's next step. If the balancer fails to carry out this step, a redirected client informs the
-taker by its proof (the move). The state of a move is entirely in the tables. After a failure, the balancer's successor
-reads its keyspace's table and continues with :func:`resume_step`. It may repeat steps, which changes nothing.
+- The *parent's keyspace* has the undivided group. The *child* is the keyspace of the right half.
+- The *donor* is the keyspace that the records leave. The *taker* is the one that receives them.
 
-Each step contains the number of its move. It therefore changes nothing if it is repeated, or if it arrives late from a
-balancer that no longer serves the keyspace.
+``*`` marks the commit. Before it, the donor accepts the keys that move; after it, the taker does. The balancer informs
+the taker by its next step. If it fails before this step, a redirected client informs the taker by presenting the move.
+
+After a failure, the next balancer reads the keyspace's table, which contains the whole state of the move, and continues
+with :func:`resume_step`. It may repeat steps. Each step contains the number of its move. A step that is repeated, or
+that arrives late from a former balancer, therefore changes nothing.
 """
 
 from collections.abc import Callable
@@ -32,11 +34,14 @@ class _FirstStep(msgspec.Struct, frozen=True):
 
 
 class SplitGroup(_FirstStep, frozen=True):
-    """First step of a split, in the keyspace of the group: split a leaf. The answer is :class:`MoveStarted`."""
+    """First step of a split, in the keyspace of the group: divide the group into two halves.
+
+    The answer is :class:`MoveStarted`.
+    """
 
 
 class MergeGroup(_FirstStep, frozen=True):
-    """First step of a merge, in the keyspace of the parent group: plan to merge the two halves of the group.
+    """First step of a merge, in the keyspace of the undivided group: plan to merge the two halves of the group.
 
     If both halves are in this keyspace, they are merged at once. The answer is :class:`MoveStarted`.
     """
@@ -47,61 +52,62 @@ class _MoveStep(msgspec.Struct, frozen=True):
 
 
 class AcceptKeyGroup(_MoveStep, frozen=True):
-    """Step ACCEPT_KEYGROUP of a split, in the right child's keyspace: accept the keys of the right child.
+    """Step of a split, in the right half's keyspace: accept the keys of the right half (ACCEPT_KEYGROUP).
 
     The answer is :class:`StepDone`.
     """
 
 
 class Settle(_MoveStep, frozen=True):
-    """Last step of a split in the right child's keyspace: mark the right child as complete.
+    """Last step of a split in the right half's keyspace: mark the right half as complete.
 
-    Its last record has arrived. The answer is :class:`StepDone`.
+    All its records have arrived. The answer is :class:`StepDone`.
     """
 
 
 class GiveKeyGroup(_MoveStep, frozen=True):
-    """Step of a merge, in the right child's keyspace: return the right child to the parent's keyspace, or decline.
+    """Step of a merge, in the right half's keyspace: return the right half to the other keyspace, or decline to do so.
 
     The answer is :class:`GiveResult`.
     """
 
 
 class Abandon(_MoveStep, frozen=True):
-    """Step of a merge, in the parent's keyspace: drop the merge, because the right child's keyspace has declined it.
+    """Step of a merge, in the keyspace that planned it: drop the merge.
 
-    The answer is :class:`StepDone`.
+    The right half's keyspace has declined it. The answer is :class:`StepDone`.
     """
 
 
 class TakeBack(_MoveStep, frozen=True):
-    """Step of a merge, in the parent's keyspace, after the right child was returned: accept all keys of the group.
+    """Step of a merge, in the keyspace that planned it: accept all keys of the group, as the right half was returned.
 
     The answer is :class:`StepDone`.
     """
 
 
 class Forget(_MoveStep, frozen=True):
-    """Step of a merge, in the right child's keyspace: remove the right child, because its last record was fetched.
+    """Step of a merge, in the right half's former keyspace: remove the right half, whose records have all been fetched.
 
     The answer is :class:`StepDone`.
     """
 
 
 class Finish(_MoveStep, frozen=True):
-    """Last step, in the parent's keyspace: end the move; a merge also deletes its tombstones (records of deletions).
+    """Last step of a split or merge, in the keyspace that began it: end the move.
 
-    The answer is :class:`StepDone`.
+    After a merge, records of deleted subscriptions (tombstones) are deleted as well. The answer is :class:`StepDone`.
     """
 
 
 class Fetch(msgspec.Struct, frozen=True):
-    """Step in the donor (the keyspace that the records leave): delete transferred records, and return the next ones.
+    """Step in the *donor* (the keyspace that the records leave): delete transferred records, and return the next ones.
 
-    ``transferred`` are the records of the previous answer, which the receiving keyspace has stored. The answer is a
-    :class:`FetchedRecords`. If no records are left, the same script records this in the table
-    (:func:`service.clash.table_transitions.mark_emptied`).
+    ``transferred`` are the records of the previous answer, which the other keyspace has stored. The answer is
+    :class:`FetchedRecords`.
     """
+
+    # If no records are left, the same script records this in the table (service.clash.table_transitions.mark_emptied).
 
     move: Move
     transferred: tuple[Record, ...] = ()
@@ -124,18 +130,18 @@ Step = InitialStep | MoveStep | Fetch | Put
 
 
 class MoveStarted(msgspec.Struct, frozen=True):
-    """Answer to the first step: the move that has begun.
+    """Answer to the first step of a split or merge: the ``move`` that has begun.
 
-    ``move`` is None if both halves of a group were in one keyspace: their merge is already complete.
+    ``move`` is None if both halves of a group were in one keyspace. Their merge is then already complete.
     """
 
     move: Move | None
 
 
 class GiveResult(msgspec.Struct, frozen=True):
-    """Answer to :class:`GiveKeyGroup`: whether the right child's keyspace has returned the right child.
+    """Answer to :class:`GiveKeyGroup`: ``given`` states whether the keyspace has returned the right half of the group.
 
-    A repeated step gets the same answer until the move ends.
+    A repeated step gets the same answer until the merge ends.
     """
 
     given: bool
@@ -151,7 +157,7 @@ class FetchedRecords(msgspec.Struct, frozen=True):
 
 
 class PutResult(msgspec.Struct, frozen=True):
-    """Answer to :class:`Put`: whether the keyspace was still receiving the records of this move."""
+    """Answer to :class:`Put`: ``taking`` states whether the keyspace was still receiving the records of this move."""
 
     taking: bool
 
@@ -175,7 +181,7 @@ _TRANSITIONS: dict[type, Callable[[ServerTable, Move], ServerTable]] = {
 
 
 def keyspace_of(step: Step) -> Keyspace:
-    """Return the keyspace in whose slot a step is carried out."""
+    """Return the keyspace in which a step is carried out."""
     match step:
         case SplitGroup() | MergeGroup():
             return step.keyspace
@@ -206,14 +212,13 @@ def apply(table: ServerTable, step: Step, keyspaces: KeyspaceMap) -> ServerTable
 
 
 def filled_leaf(step: Step, after: ServerTable) -> KeyGroup | None:
-    """Return the leaf group that this step completes, because its last records have arrived; None if there is none.
+    """Return the group that this step completes, because its last records have arrived; None if there is none.
 
-    ``after`` is the table after the step. The leaf's tombstones (records of deletions) are no longer needed once the
-    leaf is complete. A repeated step has the same result.
-
-    The last step of a split completes no leaf in the keyspace that gave the records away. Records of another split may
-    still be arriving there.
+    ``after`` is the table after the step. The caller may then delete the group's tombstones (records of deletions). A
+    repeated step has the same result.
     """
+    # The last step of a split completes no leaf in the keyspace that gave the records away: records of another split
+    # may still be arriving there.
     if isinstance(step, Settle) or (isinstance(step, Finish) and step.move.kind is MoveKind.MERGE):
         leaf = step.move.leaf
         return leaf if after.state(leaf) is GroupState.ACTIVE else None

@@ -1,17 +1,17 @@
-"""Subscription records, and prefix queries, which return each record under a prefix exactly once, page by page.
+"""Subscription records, and queries that return each record under a key prefix exactly once, page by page.
 
-Prefix queries are the paper's future work (§VII). The reader's position is a place among the keys, independent of any
-keyspace. A query finds the leaf group at its position, reads a page there, and moves its position behind the page. At
-the end of a leaf, the search for the next leaf begins. Groups may therefore split and merge between two pages, and a
-reader that has crashed resumes from its saved position. A leaf that is still being filled from another keyspace (the
-donor) is read after the donor. Records are copied before they are deleted, so a record that the donor no longer has is
-in the leaf by then.
+Prefix queries are the paper's future work (§VII). Records are ordered by key and id, so a group of keys is a range of
+records. A query searches for the group at its position, reads a page there, and moves its position behind the page.
+Groups may be split, merged and moved between two pages, and a reader that has crashed resumes from its saved position.
 
-Records are ordered by key and id; a group is a range of records. Each record has ``seq``, a number that grows with each
-change by its subscriber. Of two versions of a record, the version with the greater number is newer, whichever arrives
-first. Records can therefore be copied, even twice, while they are written. A deletion in a leaf that is still being
-filled leaves a *tombstone*, a record that is not ``present``, because an older version of the record may still arrive.
-Once the leaf is filled, tombstones are dropped.
+Why no record is missed or outdated:
+
+- Each record has ``seq``, a number that grows with each change by its subscriber. The version with the greater number
+  is newer, whichever arrives first. Records can therefore be copied, even twice, while they are written.
+- While records of a group are being moved from another keyspace (the *donor*), the donor is read before the group.
+  Records are copied before they are deleted, so a record that the donor no longer has is in the group by then.
+- A deletion during a move leaves a *tombstone*, a record that is not ``present``, because an older version may still
+  arrive. Tombstones are deleted when all records have arrived.
 """
 
 import msgspec
@@ -28,9 +28,10 @@ Position = tuple[int, str]
 class Record(msgspec.Struct, frozen=True, gc=False):
     """One subscription.
 
-    ``key`` is its identifier key. ``id``, made of channel and subscriber, distinguishes records with the same key.
-    ``seq`` grows with each change by the subscriber. A record that is not ``present`` is a tombstone: the subscription
-    has ended.
+    - ``key``: its key, whose prefix assigns it to a group.
+    - ``id``: made of channel and subscriber; distinguishes records with the same key.
+    - ``seq``: a number that grows with each change by the subscriber.
+    - ``present``: false if the subscription has ended. Such a record is called a tombstone.
     """
 
     key: int
@@ -47,7 +48,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 class Page(msgspec.Struct, frozen=True):
     """Successive records of a range of records, in order.
 
-    ``complete`` states whether the last record of the page is the last record of the range.
+    ``complete`` states whether the page ends with the last record of the range.
     """
 
     records: tuple[Record, ...]
@@ -57,18 +58,19 @@ class Page(msgspec.Struct, frozen=True):
 def newer(one: Record, other: Record) -> Record:
     """Return the newer of two versions of a record: the one with the higher ``seq``.
 
-    If both have the same ``seq``, the result is the tombstone (the record of a deletion).
+    If both have the same ``seq``, the result is the record of a deletion.
     """
     return max(one, other, key=lambda record: (record.seq, not record.present))
 
 
 def merge_pages(earlier: Page, later: Page) -> Page:
-    """Merge pages of the two keyspaces that hold the records of a leaf into one page, while records are being moved.
+    """Merge two pages of a group whose records are being moved from one keyspace to another.
 
-    ``earlier`` is a page of the donor, the keyspace that the records leave. ``later`` is a page of the keyspace that
-    receives them, read afterwards. A record that was copied between the two reads is in both pages and is returned
-    once. The records after the end of an incomplete page are unknown. The result therefore ends where the first of the
-    incomplete pages ends.
+    - ``earlier``: a page of the keyspace that the records leave.
+    - ``later``: a page of the keyspace that receives them, read afterwards.
+
+    A record that is in both pages is returned once. The result ends where the first of the incomplete pages ends,
+    because the records after its end are unknown.
     """
     end = min((page.records[-1].position for page in (earlier, later) if not page.complete), default=None)
     found: dict[Position, Record] = {}
@@ -79,11 +81,13 @@ def merge_pages(earlier: Page, later: Page) -> Page:
 
 
 class ReadLeaf(msgspec.Struct, frozen=True):
-    """Request to process ``probe`` and, if its key is accepted, to read a page of the records of the key's leaf group.
+    """Request to process ``probe`` and, if its key is accepted, to read a page of the records of the key's group.
 
-    The page has up to ``count`` records whose keys are in the group ``prefix``. It begins with the first record after
-    the position ``after``, or with the first record of the prefix if ``after`` is None. One script does both, so that
-    the leaf cannot move to another keyspace in between.
+    - ``prefix``: only records with keys in this group are read.
+    - ``after``: the page begins after this position; None means with the first record of the prefix.
+    - ``count``: the maximum number of records.
+
+    One script does both, so that the group cannot move to another keyspace in between.
     """
 
     probe: Probe
@@ -93,10 +97,13 @@ class ReadLeaf(msgspec.Struct, frozen=True):
 
 
 class ReadDonor(msgspec.Struct, frozen=True):
-    """Request to read a page of records in the keyspace that the records of ``move`` leave (the donor).
+    """Request to read a page of records in the *donor*, the keyspace that the records of ``move`` leave.
 
-    The page has up to ``count`` records of ``group``, beginning after the position ``after`` (None means from the first
-    record). It is empty once the donor has given all records away.
+    - ``group``: only records with keys in this group are read.
+    - ``after``: the page begins after this position; None means with the first record.
+    - ``count``: the maximum number of records.
+
+    The page is empty once all records have left.
     """
 
     move: Move
@@ -117,8 +124,10 @@ class PrefixQuery:
     ) -> None:
         """Begin a query for the records whose keys are in the group ``prefix``, in pages of ``count`` records.
 
-        ``keyspaces`` maps groups to keyspaces, and ``depths`` is the client's cache of leaf groups. To continue an
-        earlier query, pass its attribute ``position`` as ``place``. None means to begin with the first record.
+        - ``keyspaces``: maps groups to keyspaces.
+        - ``depths``: the client's cache of groups.
+        - ``place``: the attribute ``position`` of an earlier query that is to be continued; None to begin with the
+          first record.
         """
         self._prefix, self._keyspaces, self._depths, self._count = prefix, keyspaces, depths, count
         self.position = place
@@ -132,8 +141,7 @@ class PrefixQuery:
     def on_leaf_page(self, answer: AcceptObjectReply, page: Page) -> None:
         """Process the result of a :class:`ReadLeaf`: the answer and the page.
 
-        The page is empty if the key was not accepted. Raises :class:`KeyGroupMoving` if no keyspace accepts the key at
-        the current position.
+        The page is empty if the key was not accepted. Raises :class:`KeyGroupMoving` if no keyspace accepts the key.
         """
         self.records = ()
         leaf = self._search.on_answer(answer)
@@ -150,7 +158,7 @@ class PrefixQuery:
     def on_donor_page(self, move: Move, page: Page) -> None:
         """Process the page that a :class:`ReadDonor` of this move has returned.
 
-        The next request reads the leaf again.
+        The next request reads the group in the keyspace that receives the records.
         """
         self._donor = move, page
         self._request_leaf()

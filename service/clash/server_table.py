@@ -1,21 +1,22 @@
-"""The ``ServerTable`` of a keyspace: its key groups, and the move that it carries out (CLASH §V.B, Figure 3).
+"""The table of one keyspace (a partition of the store): its groups of keys, and the move that it carries out.
 
-A group is in one of these states:
+The table is the ``ServerTable`` of CLASH (§V.B, Figure 3). A *move* is a split or merge of a group between two
+keyspaces: the right half of the group changes its keyspace. A *leaf* is a group that is not split. A group is in one of
+these states:
 
     ACTIVE     a leaf, complete: this keyspace accepts its keys
-    ARRIVING   a leaf that was split off in its parent's keyspace: some of its records are still there
+    ARRIVING   a leaf that was split off in another keyspace: some of its records are still there
     RETURNING  a leaf that was merged: some records of its right half are still in that half's keyspace
-    SPLIT      not a leaf: its left child is here, its right child in ``right_child``
-    LEAVING    given back to its parent's keyspace: the remaining records are waiting to be fetched
+    SPLIT      not a leaf: its left half is here, its right half in ``right_child``
+    LEAVING    returned to the keyspace of the undivided group: the remaining records are waiting to be fetched
 
-All leaves are in the keyspace that their virtual key maps to.
+All leaves are in the keyspace that their prefix, padded with zeros, maps to.
 
-A keyspace carries out one *move* at a time, which is the split or merge of one of its own groups. The right child of
-this group is in another keyspace, the *child* of the move. A keyspace can be the child in moves of several other
-keyspaces at the same time. A keyspace numbers its moves. Each child remembers the highest number that it has seen from
-each keyspace, so that it recognises late and repeated steps.
+A keyspace carries out one move of its own groups at a time, and numbers these moves. The other keyspace of such a move
+is its *child*. A keyspace can be the child in moves of several others at the same time. It remembers the highest number
+that it has seen from each of them, to recognise late and repeated steps.
 
-A table is stored as the fields of a Redis hash, readable by people and scripts, one field per entry::
+A table is stored as a Redis hash, one field per entry::
 
     bits           N
     moves          number of moves that this keyspace has begun
@@ -35,10 +36,13 @@ from service.errors import BadKey
 
 
 class GroupState(StrEnum):
-    """The state of a key group in a table.
+    """The state of a group of keys in the table of one keyspace.
 
-    ``ACTIVE`` is a leaf with all its records. ``ARRIVING`` and ``RETURNING`` are leaves that still receive records,
-    after a split and in a merge. ``SPLIT`` is no leaf. ``LEAVING`` is a former leaf that was returned for a merge.
+    - ``ACTIVE``: a group that is not split, with all its records.
+    - ``ARRIVING``: not split; still receives records after a split.
+    - ``RETURNING``: not split; still receives records in a merge.
+    - ``SPLIT``: divided into two halves.
+    - ``LEAVING``: returned to another keyspace for a merge.
     """
 
     ACTIVE = "active"
@@ -55,8 +59,8 @@ LEAF_STATES = (GroupState.ACTIVE, GroupState.ARRIVING, GroupState.RETURNING)
 class TableEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     """One group of a table.
 
-    ``parent`` is the keyspace of the group's parent; None for the root. ``right_child`` is the keyspace of the group's
-    right child if the group is split, otherwise None.
+    - ``parent``: the keyspace of the group from which this group was split off; None for the group of all keys.
+    - ``right_child``: the keyspace of the group's right half if the group is split, otherwise None.
     """
 
     state: GroupState
@@ -65,9 +69,9 @@ class TableEntry(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class MoveKind(StrEnum):
-    """The direction in which the right child moves.
+    """The direction in which the right half of a group moves.
 
-    SPLIT moves it to the keyspace that it maps to, and MERGE back to its parent's keyspace.
+    A SPLIT moves it to the keyspace that it maps to. A MERGE moves it back to the keyspace of the undivided group.
     """
 
     SPLIT = "split"
@@ -75,10 +79,10 @@ class MoveKind(StrEnum):
 
 
 class MoveStage(StrEnum):
-    """The progress of the move that a keyspace carries out.
+    """The progress of a split or merge.
 
-    A split is GIVING while records of the right child remain in the parent's keyspace, then EMPTIED. A merge is PLANNED
-    until the right child's keyspace returns the right child, then TAKING while its records arrive.
+    - A split is GIVING while records of the right half remain in the old keyspace, then EMPTIED.
+    - A merge is PLANNED until the right half's keyspace has returned the right half, then TAKING while records arrive.
     """
 
     GIVING = "giving"
@@ -88,11 +92,14 @@ class MoveStage(StrEnum):
 
 
 class Move(msgspec.Struct, frozen=True):
-    """The move of a right child from one keyspace to another.
+    """A split or merge in which the right half of a group changes its keyspace.
 
-    ``keyspace`` is the keyspace of the parent group, which carries out the move. ``number`` is the number of this move
-    among the moves of that keyspace. ``child`` is the other keyspace, and ``group`` is the right child. A client
-    presents the move as a proof to the keyspace that receives the right child.
+    - ``number``: the number of this move among the moves that ``keyspace`` has begun.
+    - ``keyspace``: the keyspace of the undivided group, which carries out the move.
+    - ``child``: the other keyspace.
+    - ``group``: the right half.
+
+    A client presents the move as a proof to the keyspace that receives the right half.
     """
 
     number: int
@@ -113,19 +120,18 @@ class Move(msgspec.Struct, frozen=True):
 
     @property
     def leaf(self) -> KeyGroup:
-        """The leaf group that receives the records: the right child in a split, and its parent in a merge."""
+        """The group that receives the records: the right half in a split, and the undivided group in a merge."""
         return self.group if self.kind is MoveKind.SPLIT else self.group.parent
 
 
 class ServerTable(msgspec.Struct, frozen=True):
-    """The table of one keyspace, for keys of ``bits`` bits.
+    """The table of one keyspace (a partition of the store), for keys of ``bits`` bits.
 
-    - ``entries``: the keyspace's groups and their states.
-    - ``moves``: the number of moves that the keyspace has begun.
-    - ``move``: its current move; None between moves.
-    - ``stage``: the progress of the current move; None between moves.
-    - ``seen``: the moves of other keyspaces in which this keyspace took part: for each of these keyspaces, the highest
-      number of such a move.
+    - ``entries``: the keyspace's groups of keys and their states.
+    - ``moves``: the number of moves (splits and merges) that the keyspace has begun.
+    - ``move``: its current move; None if there is none.
+    - ``stage``: the progress of the current move; None if there is none.
+    - ``seen``: by other keyspace, the highest number of its moves in which this keyspace took part.
     """
 
     keyspace: Keyspace
@@ -137,7 +143,7 @@ class ServerTable(msgspec.Struct, frozen=True):
     seen: Mapping[Keyspace, int] = {}
 
     def leaf(self, key: int) -> KeyGroup | None:
-        """Return the leaf group in this table that contains ``key``; None if no leaf in this table does."""
+        """Return the group of this table that contains ``key`` and is not split; None if there is none."""
         for depth in range(self.bits, -1, -1):
             group = KeyGroup.containing(key, depth, self.bits)
             entry = self.entries.get(group)
@@ -151,7 +157,10 @@ class ServerTable(msgspec.Struct, frozen=True):
         return entry.state if entry else None
 
     def with_entries(self, changed: Mapping[KeyGroup, TableEntry | None]) -> "ServerTable":
-        """Return the table with the entries ``changed`` added or replaced; None as an entry removes the group."""
+        """Return the table with the entries ``changed`` added or replaced.
+
+        None in place of an entry removes the group.
+        """
         entries = {**self.entries, **changed}
         remaining = {group: entry for group, entry in entries.items() if entry is not None}
         return msgspec.structs.replace(self, entries=remaining)
@@ -163,7 +172,7 @@ def empty_table(keyspace: Keyspace, bits: int) -> ServerTable:
 
 
 def root_table(keyspace: Keyspace, bits: int) -> ServerTable:
-    """Return the initial table of the root's keyspace: one group with all keys of ``bits`` bits."""
+    """Return the initial table of the keyspace that has all keys of ``bits`` bits, as one group."""
     return ServerTable(keyspace, bits, {KeyGroup(0, 0, bits): TableEntry(GroupState.ACTIVE)})
 
 

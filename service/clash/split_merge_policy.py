@@ -1,14 +1,15 @@
 """Loads of key groups, in deliveries per second, and the choice of groups to split and merge (CLASH §VI.A).
 
-An overloaded keyspace splits its hottest group. A keyspace with spare capacity merges the two halves of a group: the
-coldest pair whose load it can carry.
+An overloaded keyspace (a partition of the store) splits its busiest group. A keyspace with spare capacity merges the
+two halves of a group. It chooses the least busy pair whose load it can carry.
 
-Hysteresis: a split is due if a keyspace's load exceeds ``overload``. A merge is due only if the keyspace's load stays
-below ``merge_limit`` with the merged group. A load that fluctuates by less than ±x never causes a split after a merge
-if ``merge_limit < overload · (1 - x) / (1 + x)``.
+A split is due if a keyspace's load exceeds ``overload``. A merge is due only if the load stays below ``merge_limit``
+with the merged group. A load that fluctuates by less than ±x never causes a split after a merge if ``merge_limit <
+overload · (1 - x) / (1 + x)``.
 
-Deviation: the paper merges where a server's load is below 54 %. But two halves of 55 and 30 % do not need two servers,
-and a server below 54 % may not have the capacity for the other half: the criterion here is the load after the merge.
+Deviation from the paper: the paper merges where a server's load is below 54 %. Here the criterion is the load after the
+merge. Two halves of 55 and 30 % do not need two servers, and a server below 54 % may not have the capacity for the
+other half.
 """
 
 from bisect import bisect_left, bisect_right
@@ -25,22 +26,24 @@ SUBSCRIPTIONS_PER_DELIVERY_S = 1000.0
 
 
 def group_load(deliveries_per_s: float, subscriptions: float) -> float:
-    """Return the load of a group, in deliveries per second, from its deliveries and its number of subscriptions.
+    """Return the load of a group from its deliveries per second and its number of subscriptions.
 
-    A delivery reads each subscription once, so the work is linear in deliveries. The number of stored subscriptions
-    adds a second, smaller term, which splits large groups even while they are quiet. Deviation: the paper's load is
-    logarithmic in the number of stored queries (§VI.A), because its servers match data against an index of queries;
-    here a delivery reads all subscriptions.
+    The load is in deliveries per second. It grows linearly with the deliveries, because a delivery reads each
+    subscription once. A second, smaller term grows with the number of subscriptions.
     """
+    # The second term splits large groups even while they are quiet. Deviation: the paper's load is logarithmic in the
+    # number of stored queries (§VI.A), because its servers match data against an index of queries.
     return deliveries_per_s + subscriptions / SUBSCRIPTIONS_PER_DELIVERY_S
 
 
 class HalfLives(msgspec.Struct, frozen=True):
-    """Half-lives in seconds of a group's two delivery rates, the *current* and the *long-term* rate.
+    """Half-lives in seconds of the two delivery rates of a group: the *current* and the *long-term* rate.
 
-    After a half-life without deliveries, a rate has decayed to a half. Deviation: the paper considers the last interval
-    only. Here a group counts as hot at once but as cold only after a while. Updates come in bursts, and a group that
-    has just split would otherwise merge again between two bursts.
+    After one half-life without deliveries, a rate has decayed to a half.
+
+    Deviation from the paper: the paper considers the last interval only. Here a group counts as busy at once, but as
+    quiet only after a while. Updates come in bursts, and a group that has just split would otherwise merge again
+    between two bursts.
     """
 
     current_s: float
@@ -48,23 +51,21 @@ class HalfLives(msgspec.Struct, frozen=True):
 
     @classmethod
     def for_interval(cls, interval_s: float) -> "HalfLives":
-        """Return the half-lives for rates that are measured every ``interval_s`` seconds.
-
-        A delivery to a large channel takes several intervals, but reaches a given leaf group in only one of them. About
-        three intervals are therefore needed to measure a rate.
-        """
+        """Return the half-lives for rates that are measured every ``interval_s`` seconds."""
+        # A delivery to a large channel takes several intervals, but reaches a given leaf group in only one of them.
+        # About three intervals are therefore needed to measure a rate.
         return cls(3 * interval_s, 15 * interval_s)
 
     def remaining_shares(self, age_s: float) -> tuple[float, float]:
-        """Return (current, long-term): the share of each rate that remains after ``age_s`` seconds."""
+        """Return the shares (0 to 1) of the current and of the long-term rate that remain after ``age_s`` seconds."""
         age_s = max(age_s, 0.0)
         return 0.5 ** (age_s / self.current_s), 0.5 ** (age_s / self.long_term_s)
 
 
 class DeliveryRate(msgspec.Struct, frozen=True):
-    """Deliveries per second, as two exponentially decaying means with the half-lives of :class:`HalfLives`.
+    """Deliveries per second, as two exponentially decaying means with different half-lives (:class:`HalfLives`).
 
-    Rates of several prefixes, or of parts of a prefix, can be added.
+    Rates can be added.
     """
 
     current: float = 0.0
@@ -73,8 +74,9 @@ class DeliveryRate(msgspec.Struct, frozen=True):
     def after(self, age_s: float, half_lives: HalfLives) -> "DeliveryRate":
         """Return the rate after ``age_s`` seconds without deliveries.
 
-        A negative age, which occurs when a clock was set back, counts as zero.
+        A negative time counts as zero.
         """
+        # The age is negative when a clock was set back.
         current, long_term = half_lives.remaining_shares(age_s)
         return DeliveryRate(self.current * current, self.long_term * long_term)
 
@@ -92,12 +94,13 @@ def split_rates(
 ) -> tuple[dict[KeyGroup, float], dict[KeyGroup, float]]:
     """Divide the delivery rates of a keyspace when ``group`` moves to another keyspace; return (moving, staying).
 
-    ``rates`` has the delivery rate of each prefix in the keyspace. ``moving`` has the rates of the prefixes that move
-    with the group. ``staying`` has the new rate of each other prefix whose rate changes. If the new rate is 0, the
-    prefix is to be removed.
+    - ``rates``: the deliveries per second to each prefix in the keyspace.
+    - ``moving``: the rates of the prefixes that move with the group.
+    - ``staying``: the new rates of the other prefixes whose rates change. A prefix with the new rate 0 is to be
+      removed.
 
     If a prefix contains the group, its rate is divided: the group's share moves, and the rest is divided among the
-    prefixes that remain of the prefix without the group.
+    other parts of the prefix.
     """
     going: dict[KeyGroup, float] = {}
     staying: dict[KeyGroup, float] = {}
@@ -115,12 +118,15 @@ def split_rates(
 
 
 def leaf_loads(sizes: Mapping[KeyGroup, int], rates: Mapping[KeyGroup, float]) -> dict[KeyGroup, float]:
-    """Return the load of each leaf group of a keyspace in deliveries per second.
+    """Return the load of each group of a keyspace in deliveries per second.
 
-    ``sizes`` has each leaf group's number of subscriptions, and ``rates`` the delivery rates of prefixes. A prefix is
-    usually a part of a leaf group, such as a channel, so that its rate can still be assigned after the leaf has split.
-    The rate of a prefix that contains several leaves is divided among these in proportion to their numbers of keys.
+    - ``sizes``: the number of subscriptions of each group that is not split.
+    - ``rates``: the deliveries per second to each prefix. A prefix may be smaller or larger than a group.
+
+    The rate of a prefix that contains several groups is divided among them in proportion to their numbers of keys.
     """
+    # A prefix is usually a part of a leaf group, such as a channel, so that its rate can still be assigned after the
+    # leaf has split.
     leaves = sorted(sizes)
     starts = [leaf.key for leaf in leaves]
     deliveries = dict.fromkeys(leaves, 0.0)
@@ -139,10 +145,12 @@ LoadsByKeyspace = Mapping[Keyspace, Mapping[KeyGroup, float]]
 
 
 class LoadLimits(msgspec.Struct, frozen=True):
-    """Thresholds of a keyspace's load, as shares of ``capacity`` (deliveries per second).
+    """Limits of a keyspace's load, as shares of ``capacity``, which is in deliveries per second.
 
-    A keyspace whose load is above ``overload`` splits a group. A merge must leave its load below ``merge_limit``. Even
-    if deliveries are steady, measured loads fluctuate by about 12 %, because deliveries come in bursts.
+    - ``overload``: a keyspace with a higher load splits a group.
+    - ``merge_limit``: a merge must leave the load below this limit.
+
+    Measured loads fluctuate by about 12 % even if deliveries are steady, because deliveries come in bursts.
     """
 
     capacity: float
@@ -151,10 +159,10 @@ class LoadLimits(msgspec.Struct, frozen=True):
 
 
 class SiblingPair(msgspec.Struct, frozen=True):
-    """A group whose two halves are both leaves, that is, not split.
+    """A group of keys with two halves, neither of which is split.
 
-    ``left`` and ``right`` are the loads of the halves in deliveries per second. ``local`` states whether both halves
-    are in the same keyspace.
+    - ``left``, ``right``: the loads of the halves in deliveries per second.
+    - ``local``: whether both halves are in the same keyspace.
     """
 
     group: KeyGroup
@@ -166,12 +174,12 @@ class SiblingPair(msgspec.Struct, frozen=True):
 def sibling_pairs(
     table: ServerTable, tables: Mapping[Keyspace, ServerTable] | Sequence[ServerTable], loads: LoadsByKeyspace
 ) -> list[SiblingPair]:
-    """Return the groups of a keyspace whose halves could be merged: both halves are leaves with all their records.
+    """Return the groups of a keyspace whose halves could be merged: neither is split, and both have all their records.
 
     Args:
         table: The table of the keyspace.
         tables: The tables of the keyspaces in which the right halves are.
-        loads: The loads of the leaves of these keyspaces, including the keyspace of ``table``.
+        loads: The loads of the groups of these keyspaces, including the keyspace of ``table``.
     """
     found = []
     for group, entry in table.entries.items():
@@ -186,9 +194,9 @@ def sibling_pairs(
 
 
 def choose_split(keyspace: Keyspace, leaves: Mapping[KeyGroup, float], limits: LoadLimits) -> SplitGroup | None:
-    """Return the split that a keyspace should begin; None if its load is not above the limit, or no leaf can be split.
+    """Return the split that a keyspace should begin; None if its load is within ``limits``, or no group can be split.
 
-    ``leaves`` has the load of each leaf group of the keyspace in deliveries per second.
+    ``leaves`` has the load of each group of the keyspace in deliveries per second.
     """
     if sum(leaves.values()) <= limits.overload * limits.capacity:
         return None
@@ -199,10 +207,10 @@ def choose_split(keyspace: Keyspace, leaves: Mapping[KeyGroup, float], limits: L
 def choose_merge(
     keyspace: Keyspace, leaves: Mapping[KeyGroup, float], pairs: Sequence[SiblingPair], limits: LoadLimits
 ) -> MergeGroup | None:
-    """Return the merge that a keyspace should begin; None if no merge leaves its load within ``limits``.
+    """Return the merge that a keyspace should begin; None if every merge would leave its load above the limit.
 
-    ``leaves`` has the long-term load of each leaf group of the keyspace, and ``pairs`` is the result of
-    :func:`sibling_pairs` for long-term loads.
+    - ``leaves``: the long-term load of each group of the keyspace.
+    - ``pairs``: the result of :func:`sibling_pairs` for long-term loads.
     """
     most = limits.merge_limit * limits.capacity - sum(leaves.values())
     fitting = (pair for pair in pairs if (0.0 if pair.local else pair.right) <= most)

@@ -1,16 +1,19 @@
-"""Transitions of server tables: splits (CLASH §V.A), merges (§IV.A, bottom-up), and AcceptObject (§V.B, Figure 4).
+"""The effects of splits and merges on the tables of keyspaces, and a keyspace's replies to clients.
 
-Each function is one step of a split or merge, in one of two keyspaces: in the keyspace of the parent group, or in the
-keyspace of its right child. The argument ``table`` is the table of that keyspace. :func:`split` is the commit of a
-split, from which on the right child belongs to its own keyspace. A merge is committed by :func:`give_key_group` in the
-right child's keyspace; until then, the planned merge only keeps the left child unchanged. All steps except the first
-may be repeated or arrive late, and then change nothing. An impossible step raises :class:`MoveRefused` and changes
-nothing.
+A *keyspace* is a partition of the store, and its table lists its groups of keys. A split moves the right half of a
+group to another keyspace, and a merge moves it back (CLASH §V.A and §IV.A, bottom-up). Each function carries out one
+step, in the keyspace of the undivided group or in the keyspace of the right half.
 
-``AcceptObject`` is a keyspace's reply to a client that has guessed a key's depth, for reads and writes alike. In the
-store, the reply and the write itself are one script, so that the leaf that accepts a record is the leaf that stores it.
-A client that was redirected by the keyspace that gave the group away presents that :class:`Move` as proof: if the
-balancer has not informed this keyspace yet, the proof makes it accept the group.
+- The commit of a split is :func:`split`: from then on, the right half belongs to its own keyspace.
+- The commit of a merge is :func:`give_key_group`, in the right half's keyspace. Until then, the planned merge only
+  keeps the left half unchanged.
+- All steps except the first may be repeated or arrive late. They then change nothing.
+- A step that is impossible raises :class:`MoveRefused` and changes nothing.
+
+:func:`accept_object` is the reply to a client that has guessed the depth of a key's group (AcceptObject, §V.B, Figure
+4), for reads and writes alike. In the store, one script does both the reply and the write, so that the group that
+accepts a record also stores it. A redirected client presents the :class:`Move` as a proof. If the balancer has not
+informed this keyspace yet, the proof makes it accept the group.
 """
 
 import msgspec
@@ -22,11 +25,13 @@ from service.errors import MoveRefused
 
 
 def split(table: ServerTable, group: KeyGroup, keyspaces: KeyspaceMap) -> ServerTable:
-    """Commit a split of the leaf ``group``: the left child stays in this keyspace, the right child moves to another.
+    """Split ``group``: the left half stays in this keyspace, the right half moves to another. Return the new table.
 
-    ``table`` is the table of this keyspace; the result is the table after the split. ``keyspaces`` maps groups to
-    keyspaces. If the right child maps to this keyspace, it is split too, and so on (§V.A, last sentence). Raises
-    :class:`MoveRefused` if the group is not a leaf with all its records, or if this keyspace has another move.
+    - ``table``: the table of this keyspace.
+    - ``keyspaces``: maps groups to keyspaces.
+
+    If the right half maps to this keyspace, it is split too, and so on (§V.A, last sentence). Raises
+    :class:`MoveRefused` if the group is already split or lacks records, or if this keyspace has another move.
     """
     _check_idle(table, group)
     if table.state(group) is not GroupState.ACTIVE:
@@ -45,10 +50,10 @@ def split(table: ServerTable, group: KeyGroup, keyspaces: KeyspaceMap) -> Server
 
 
 def accept_key_group(table: ServerTable, move: Move) -> ServerTable:
-    """Return the new table of the right child's keyspace after it has accepted the right child of a split.
+    """Return the new table of the right half's keyspace after it has accepted the right half in a split.
 
-    ``table`` is the present table. This step (ACCEPT_KEYGROUP) precedes the arrival of records. A keyspace never
-    refuses it (§V.A), and accepts each ``move`` once.
+    ``table`` is the present table. A keyspace never refuses this step (ACCEPT_KEYGROUP, §V.A), and accepts each
+    ``move`` once.
     """
     if move.number <= table.seen.get(move.keyspace, 0):
         return table
@@ -58,19 +63,19 @@ def accept_key_group(table: ServerTable, move: Move) -> ServerTable:
 
 
 def mark_emptied(table: ServerTable, move: Move) -> ServerTable:
-    """Return the new table of the parent's keyspace after all records of the split ``move`` have left it.
+    """Return the new table of the undivided group's keyspace after all records of the split ``move`` have left it.
 
-    ``table`` is the present table. This step has to precede :func:`settle` in the right child's keyspace. After
-    :func:`settle`, the right child may be split again, and a part of it may be moved to the parent's keyspace. This
-    part must not be transferred back.
+    ``table`` is the present table. This step has to precede :func:`settle` in the right half's keyspace.
     """
+    # After settle, the right child may be split again, and a part of it may be moved to this keyspace. This part must
+    # not be transferred back.
     return replace(table, stage=MoveStage.EMPTIED) if _is_at(table, move, MoveStage.GIVING) else table
 
 
 def settle(table: ServerTable, move: Move) -> ServerTable:
-    """Return the new table of the right child's keyspace after all records of the split ``move`` have arrived.
+    """Return the new table of the right half's keyspace after all records of the split ``move`` have arrived.
 
-    ``table`` is the present table. The right child is then a complete leaf, which may be split or merged.
+    ``table`` is the present table. From then on, the right half may be split or merged.
     """
     if not is_taking(table, move):
         return table
@@ -78,11 +83,11 @@ def settle(table: ServerTable, move: Move) -> ServerTable:
 
 
 def merge(table: ServerTable, group: KeyGroup) -> ServerTable:
-    """Merge the halves of a group if both are in this keyspace; otherwise plan to take back its right child.
+    """Merge the halves of a group if both are in this keyspace; otherwise plan the merge. Return the new table.
 
-    ``table`` is the table of the group's keyspace; the result is the table after this step. A plan changes no group;
-    the merge takes place when the right child's keyspace has returned the right child. Raises :class:`MoveRefused` if
-    the halves are not leaves with all their records, or if this keyspace has another move.
+    ``table`` is the table of the group's keyspace. A planned merge takes place when the right half's keyspace has
+    returned the right half. Raises :class:`MoveRefused` if a half is split or lacks records, or if this keyspace has
+    another move.
     """
     _check_idle(table, group)
     entry = table.entries.get(group)
@@ -97,11 +102,10 @@ def merge(table: ServerTable, group: KeyGroup) -> ServerTable:
 
 
 def give_key_group(table: ServerTable, move: Move) -> ServerTable:
-    """Return the new table of the right child's keyspace after it has decided on the merge ``move``.
+    """Return the new table of the right half's keyspace after it has decided on the merge ``move``.
 
-    ``table`` is the present table. The keyspace returns the right child to the parent's keyspace if it is a leaf with
-    all its records. Otherwise the keyspace declines the merge. Each move is decided only once; :func:`is_giving`
-    returns the decision.
+    ``table`` is the present table. The keyspace returns the right half if it is not split and has all its records.
+    Otherwise it declines the merge. Each move is decided only once; :func:`is_giving` returns the decision.
     """
     if move.number <= table.seen.get(move.keyspace, 0):
         return table
@@ -112,15 +116,15 @@ def give_key_group(table: ServerTable, move: Move) -> ServerTable:
 
 
 def abandon(table: ServerTable, move: Move) -> ServerTable:
-    """Return the new table of the parent's keyspace, without the planned merge ``move``, which was declined."""
+    """Return the table without the planned merge ``move``, which the right half's keyspace has declined."""
     return replace(table, move=None, stage=None) if _is_at(table, move, MoveStage.PLANNED) else table
 
 
 def take_back(table: ServerTable, move: Move) -> ServerTable:
-    """Return the new table of the parent's keyspace after the right child of the merge ``move`` was returned.
+    """Return the new table of the keyspace that planned the merge ``move`` after the right half was returned to it.
 
-    ``table`` is the present table. From now on, the keyspace accepts the keys of the whole group. The group is then a
-    leaf, and its remaining records have yet to arrive.
+    ``table`` is the present table. From now on, the keyspace accepts the keys of the whole group. Records of the right
+    half have yet to arrive.
     """
     if not _is_at(table, move, MoveStage.PLANNED):
         return table
@@ -130,17 +134,18 @@ def take_back(table: ServerTable, move: Move) -> ServerTable:
 
 
 def forget(table: ServerTable, move: Move) -> ServerTable:
-    """Return the new table of the right child's keyspace, without the right child of the merge ``move``.
+    """Return the table of the right half's keyspace without the right half, after the merge ``move``.
 
-    All records of the right child have been fetched.
+    All records of the right half must have been fetched.
     """
     return table.with_entries({move.group: None}) if is_giving(table, move) else table
 
 
 def finish(table: ServerTable, move: Move) -> ServerTable:
-    """Return the new table of the parent's keyspace after the end of ``move``, when all records have arrived.
+    """Return the new table of the keyspace that began ``move`` after the end of this move.
 
-    ``table`` is the present table. If the move is a merge, the right child's keyspace has also removed the right child.
+    ``table`` is the present table. All records must have arrived. After a merge, the right half's keyspace must also
+    have removed the right half.
     """
     if table.move != move or table.stage is MoveStage.PLANNED:
         return table
@@ -178,17 +183,17 @@ def _begin_move(
 
 
 def _is_at(table: ServerTable, move: Move, stage: MoveStage) -> bool:
-    """Return whether ``move`` is the current move in ``table`` and at this stage.
+    """Return whether ``move`` is the current move in ``table`` and has reached this stage.
 
-    ``table`` is the table of the parent's keyspace.
+    ``table`` is the table of the keyspace that began the move.
     """
     return table.move == move and table.stage is stage
 
 
 def _is_latest(table: ServerTable, move: Move) -> bool:
-    """Return whether ``move`` is the latest move of the parent's keyspace that the right child's keyspace knows.
+    """Return whether ``move`` is the latest move of its keyspace that the right half's keyspace knows.
 
-    ``table`` is the table of the right child's keyspace.
+    ``table`` is the table of the right half's keyspace.
     """
     return table.seen.get(move.keyspace) == move.number
 
@@ -198,11 +203,11 @@ NO_PREFIX_MATCH = -1
 
 
 class Accepted(msgspec.Struct, frozen=True):
-    """Reply OK: the key is accepted by this keyspace, whether the guessed depth was right or not.
+    """Reply OK to a client: this keyspace accepts the key, whether the client's guess of the depth was right or not.
 
-    ``group`` is the key's leaf group, and its depth is the key's true depth. While some of the leaf's records may still
-    be in another keyspace, ``move`` is the move that brings them, and readers have to read that keyspace too. Otherwise
-    ``move`` is None.
+    - ``group``: the group of the key. Its depth is the true depth.
+    - ``move``: the move by which some of the group's records may still have to arrive from another keyspace. Readers
+      have to read that keyspace too. None if the group has all its records.
     """
 
     group: KeyGroup
@@ -210,10 +215,10 @@ class Accepted(msgspec.Struct, frozen=True):
 
 
 class IncorrectDepth(msgspec.Struct, frozen=True):
-    """Reply INCORRECT_DEPTH: the key is not accepted; its true depth is at least ``min_depth + 1`` (Theorem 1).
+    """Reply INCORRECT_DEPTH to a client: this keyspace does not accept the key.
 
-    While the key's group is moving to another keyspace, ``moved`` is this move, and that keyspace accepts the key.
-    Otherwise ``moved`` is None.
+    - ``min_depth``: the true depth of the key's group is at least ``min_depth + 1`` (Theorem 1).
+    - ``moved``: the move that takes the key's group to another keyspace, which accepts the key; None if there is none.
     """
 
     min_depth: int
@@ -224,7 +229,7 @@ AcceptObjectReply = Accepted | IncorrectDepth
 
 
 def apply_proof(table: ServerTable, proof: Move | None) -> ServerTable:
-    """Return the table in which this keyspace has accepted the group that a client's proof gives to it.
+    """Return the table after this keyspace has accepted the group that a client's proof gives to it.
 
     The proof is the move by which another keyspace has given a group to this keyspace. The table does not change if the
     proof is None, outdated, or about a move to another keyspace.
@@ -235,11 +240,11 @@ def apply_proof(table: ServerTable, proof: Move | None) -> ServerTable:
 
 
 def accept_object(table: ServerTable, key: int) -> AcceptObjectReply:
-    """Return the reply of the keyspace with this table to a client's request to accept ``key``.
+    """Return a keyspace's reply to a client's request to accept ``key``; ``table`` is the keyspace's table.
 
-    Raises :class:`BadKey` for a key of another length. Deviation from Figure 4: the client's guess is not an argument,
-    because the reply does not depend on it.
+    Raises :class:`BadKey` for a key of another length.
     """
+    # Deviation from Figure 4: the client's guess is not an argument, because the reply does not depend on it.
     check_key(key, table.bits)
     leaf = table.leaf(key)
     if leaf is not None:
@@ -250,7 +255,7 @@ def accept_object(table: ServerTable, key: int) -> AcceptObjectReply:
 
 
 def pending_move(table: ServerTable, leaf: KeyGroup) -> Move | None:
-    """Return the move that still brings records into a leaf of this table; None if the leaf has all its records."""
+    """Return the move that still brings records into the group ``leaf``; None if the group has all its records."""
     entry = table.entries[leaf]
     if entry.state is GroupState.RETURNING:
         return table.move
@@ -262,9 +267,10 @@ def pending_move(table: ServerTable, leaf: KeyGroup) -> Move | None:
 def _departing_move(table: ServerTable, key: int) -> Move | None:
     """Return the move that is taking the key's group to another keyspace; None if there is none.
 
-    Clients can be redirected to that keyspace at any time: the whole group is a leaf there, or becomes one when a
-    client presents the move as a proof. The group cannot be split there before all its records have arrived.
+    A client can be redirected to that keyspace at any time.
     """
+    # The whole group is a leaf there, or becomes one when a client presents the move as a proof. The group cannot be
+    # split there before all its records have arrived.
     if table.move is not None and key in table.move.group and is_giving(table, table.move):
         return table.move
     for group, entry in table.entries.items():

@@ -1,18 +1,21 @@
-"""Aggregation: the exchange by which every node learns a summary of the whole fleet's channels (Corona §3.3).
+"""The exchange by which every node learns a summary of the whole fleet's channels (Corona §3.3).
 
-Nodes with d leading digits in common form a subtree of the ring. A subtree's *aggregate* summarises the channels that
-its nodes own. The aggregate of the deepest subtree around a node, which contains only the node, is its own. The
-aggregate of a larger subtree is the sum of the aggregates of its parts: the next smaller subtree around the node, and
-the *siblings* of that subtree. The node receives the aggregate of each sibling from a *contact*, which is a node of the
-sibling in its routing table (§3.1). Row i of this table has a contact for each digit but the node's own: the nearest of
-the nodes that share i digits with the node and have that digit next. Each node therefore counts exactly once in the
-fleet's aggregate, that of the subtree of no digits.
+A *subtree* is all nodes whose ids begin with the same d digits. Its *aggregate* is a summary of the channels of these
+nodes. Aggregates are sent from node to node in such a way that each node counts exactly once.
 
-In each tick a node sends every aggregate that has changed to the nodes that have this node as a contact; after as many
-ticks as there are rows, all nodes have the same fleet aggregate, to the last bit. Aggregates are soft state: the digest
-of an unchanged aggregate confirms it in each maintenance interval, and a node whose digest differs, because a message
-was lost, requests the aggregate again. An aggregate that is not confirmed in time, or whose sender has left the ring,
-is dropped, and ``Aggregate.nodes`` states how much of the fleet is covered.
+1. The smallest subtree around a node has only this node. Its aggregate is the node's own.
+2. A larger subtree consists of the next smaller one and its *siblings*, the subtrees that differ in the last digit. Its
+   aggregate is the sum of theirs.
+3. The node receives the aggregate of each sibling from one node of the sibling, its *contact* (§3.1): the one with the
+   nearest id.
+4. The aggregate of the subtree of no digits is the fleet's.
+
+In each tick, a node sends the aggregates that have changed to the nodes that have it as a contact. After as many ticks
+as ids have routing rows, all nodes have the same fleet aggregate, to the last bit.
+
+Lost messages: the hash of an unchanged aggregate is sent each maintenance interval. A node that has another aggregate
+requests this one again. An aggregate that is not confirmed in time, or whose sender has left the ring, is dropped.
+``Aggregate.nodes`` states how much of the fleet is covered.
 """
 
 from collections.abc import Callable, Iterator
@@ -45,7 +48,10 @@ EMPTY_AGGREGATE = Aggregate(1, 0.0, b"")
 
 
 def combine(aggregates: tuple[Aggregate, ...]) -> Aggregate:
-    """Return the sum of these aggregates, which must be valid: the aggregate of all channels that they summarise."""
+    """Return the sum of these summaries: the summary of all channels that they summarise.
+
+    The summaries must be valid (:func:`is_valid`).
+    """
     if len(aggregates) == 1:
         return aggregates[0]
     found = [clusters for aggregate in aggregates if (clusters := decode(aggregate.clusters)) is not None]
@@ -62,7 +68,7 @@ def combine(aggregates: tuple[Aggregate, ...]) -> Aggregate:
 
 
 def is_valid(aggregate: Aggregate) -> bool:
-    """Return whether an aggregate that another node has sent can be combined with others."""
+    """Return whether a summary that another node has sent can be added to others."""
     return (
         aggregate.demand < inf and decode(aggregate.clusters) is not None and decode_steps(aggregate.steps) is not None
     )
@@ -83,7 +89,7 @@ class _SentAggregate:
 
 
 class Aggregation:
-    """One node's part in the exchange of aggregates, by which each node obtains a summary of all channels of the fleet.
+    """One node's part in the exchange by which each node obtains a summary of all channels of the fleet.
 
     ``now_s`` is monotonic time in seconds.
     """
@@ -97,12 +103,15 @@ class Aggregation:
         join: Callable[[tuple[Aggregate, ...]], Aggregate] = combine,
         validate: Callable[[Aggregate], bool] = is_valid,
     ) -> None:
-        """Create the state of the node ``node_id``; other nodes' aggregates expire after ``soft_state_ttl_s`` seconds.
+        """Create the state of the node ``node_id``.
 
-        ``base`` is the base of the digits of ids. ``join`` is called in place of :func:`combine` to add aggregates, and
-        ``validate`` in place of :func:`is_valid`. A simulation of many nodes in one process replaces both by functions
-        that cache their results, or that add aggregates as in the paper.
+        - ``soft_state_ttl_s``: seconds after which another node's summary expires if it is not confirmed.
+        - ``base``: the base of the digits of ids.
+        - ``join``: called in place of :func:`combine` to add summaries.
+        - ``validate``: called in place of :func:`is_valid`.
         """
+        # A simulation of many nodes in one process replaces ``join`` and ``validate`` by functions that cache their
+        # results, or that add aggregates as in the paper.
         self.own: Aggregate | None = None
         """The aggregate of the node's own channels, which the caller sets whenever these change.
 
@@ -125,7 +134,7 @@ class Aggregation:
         """The aggregate that each recipient was sent last."""
 
     def on_ring_changed(self, view: RingView) -> None:
-        """Adopt the ring, and drop the aggregates received from nodes that are no longer on it."""
+        """Adopt the member nodes ``view``, and drop the summaries from nodes that are no longer members."""
         self._view = view
         self._recipients = None  # computed on demand, because the ring may change often between two ticks
         self._siblings = {place: sibling for place, sibling in self._siblings.items() if sibling.sender in view}
@@ -134,8 +143,7 @@ class Aggregation:
     def on_message(self, sender: NodeId, message: SummaryMessage, now_s: float) -> list[Send]:
         """Process another node's message, and return the messages to send in reply.
 
-        The message is ignored if it is invalid, or if it is about a subtree that is not a sibling of a subtree around
-        this node.
+        A message is ignored if it is invalid, or if its summary is not needed for this node's sum.
         """
         match message:
             case Summary():
@@ -149,7 +157,7 @@ class Aggregation:
         return []
 
     def _store(self, sender: NodeId, summary: Summary, now_s: float) -> None:
-        """Store the aggregate in ``summary``, which ``sender`` has sent, if it is valid and of a sibling subtree."""
+        """Store the summary that ``sender`` has sent if it is valid and needed for this node's sum."""
         place, aggregate = self._place(sender, summary.digits), summary.aggregate
         if place is None:
             return
@@ -160,10 +168,10 @@ class Aggregation:
             self._siblings[place] = _SiblingAggregate(sender, aggregate, now_s)
 
     def _renew(self, sender: NodeId, message: SummaryConfirmation, now_s: float) -> bool:
-        """Renew the aggregate that ``sender`` confirms; return whether this node has the confirmed aggregate.
+        """Renew the summary that ``sender`` confirms; return False if this node has to request it.
 
-        If the result is False, the caller requests the aggregate: this node has another one for the subtree, or none. A
-        confirmation that is not about a sibling subtree is ignored, and the result is True.
+        It has to if it has another summary of the same nodes, or none. A confirmation of a summary that this node does
+        not need is ignored, and the result is True.
         """
         place = self._place(sender, message.digits)
         if place is None:
@@ -175,10 +183,11 @@ class Aggregation:
         return True
 
     def tick(self, now_s: float) -> Iterator[Send]:
-        """Drop expired aggregates, and send the aggregate of each subtree around this node to its recipients.
+        """Drop expired summaries, and send this node's summaries to the nodes that need them.
 
-        The recipients of a subtree's aggregate are the nodes that have this node as their contact in the subtree. An
-        aggregate that has not changed since it was sent is confirmed by its digest once per maintenance interval.
+        There is one summary for each number of leading digits of this node's id: it covers all nodes whose ids begin
+        with them. A summary that has not changed since it was sent is confirmed by its hash once per maintenance
+        interval.
         """
         self._siblings = {
             place: sibling for place, sibling in self._siblings.items() if now_s - sibling.received_s < self._silence_s
@@ -201,11 +210,10 @@ class Aggregation:
         return Send(node, Summary(row + 1, aggregate))
 
     def _place(self, sender: NodeId, digits: int) -> tuple[int, int] | None:
-        """Return the routing row and the digit of the sibling subtree whose aggregate ``sender`` sends or confirms.
+        """Return where a summary from ``sender`` belongs: the routing row and the digit; None if it is not needed.
 
-        This subtree consists of the nodes whose ids have the first ``digits`` digits of the sender's id. It is a
-        sibling if this node's id has all of these digits except the last. Otherwise, or if the sender is not on the
-        ring, the result is None.
+        The summary covers the nodes whose ids begin with the first ``digits`` digits of the sender's id. It is needed
+        if this node's id begins with the same digits except the last one. It is not if the sender is not on the ring.
         """
         if sender == self._node_id or sender not in self._view:
             return None
@@ -216,7 +224,7 @@ class Aggregation:
         return row, digit(point, row, self._base)
 
     def fleet(self) -> Aggregate:
-        """Return the aggregate of the whole fleet; ``nodes`` states how many nodes it covers so far."""
+        """Return the summary of all channels of the fleet; its field ``nodes`` states how many nodes it covers."""
         return self._subtree_aggregates()[0]
 
     def _rows(self) -> tuple[tuple[NodeId, ...], ...]:
@@ -225,9 +233,9 @@ class Aggregation:
         return self._recipients
 
     def _subtree_aggregates(self) -> list[Aggregate]:
-        """Return the aggregates of all subtrees around this node.
+        """Return a summary for each number of leading digits of this node's id.
 
-        The index of an aggregate is the number of leading digits that the subtree's nodes have in common.
+        The summary with index i covers the channels of all nodes whose ids begin with the first i digits.
         """
         aggregate = self.own or EMPTY_AGGREGATE
         aggregates = [aggregate]
@@ -244,11 +252,10 @@ class Aggregation:
 
 
 def summary_recipients(view: RingView, node_id: NodeId, base: int) -> tuple[tuple[NodeId, ...], ...]:
-    """Return, for each routing row, the nodes that have ``node_id`` as a contact in that row.
+    """Return the nodes to which ``node_id`` sends its summaries, one tuple for each number of leading digits in common.
 
-    Row i of a node's routing table is about the nodes whose ids share exactly the first i digits with the node's id;
-    digits have the base ``base``. For each value of the next digit, the node's contact is the nearest of the nodes with
-    this value.
+    The tuple with index i has nodes whose ids share exactly the first i digits, of base ``base``, with ``node_id``. To
+    each of them, ``node_id`` is the nearest of all nodes that share i + 1 digits with ``node_id``.
     """
     branchings = view.branchings(node_id)
     if branchings is None:

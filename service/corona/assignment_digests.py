@@ -1,12 +1,15 @@
-"""Digests of the assignments of one owner to one member, by which both confirm that they agree.
+"""Hashes by which two nodes confirm that they agree which channels one of them polls for the other.
 
-Assignments hardly ever change. Instead of repeating them, an owner sends each member one number, the XOR of the 64-bit
-fingerprints of all its assignments. If the member has another number, it answers with the digests of *buckets*, into
-which channels are divided by their ids, and the owner sends the assignments of the buckets that differ. If one
-assignment changes, two numbers are updated, however many assignments there are: the digest of all assignments, and that
-of one bucket.
+The *owner* of channels assigns their polls to other nodes. Assignments hardly ever change, so they are not sent again
+and again. Instead, the owner sends each node a *digest*: the XOR of the 64-bit fingerprints of all its assignments. Two
+sets of assignments that differ have the same digest with a probability of 2⁻⁶⁴.
 
-Two sets of assignments that differ have the same digest with a probability of 2⁻⁶⁴.
+If the digests of both nodes differ:
+
+1. The node answers with the digests of *buckets*, into which channels are divided by their ids.
+2. The owner sends the assignments of the buckets that differ.
+
+A change of one assignment updates two numbers only: the digest of all assignments, and that of one bucket.
 """
 
 from hashlib import blake2b
@@ -29,22 +32,21 @@ _encoder = msgspec.msgpack.Encoder()
 
 
 def fingerprint(assignment: Assignment) -> int:
-    """Return a number of 64 bits that identifies the content of an assignment, the same in all processes."""
+    """Return a hash of 64 bits of the content of an assignment, the same in all processes."""
     place = _hash(_encoder.encode(msgspec.structs.replace(assignment, version=0)))
     return place ^ version_fingerprint(assignment.channel, assignment.version)
 
 
 def version_fingerprint(channel: ChannelId, version: int) -> int:
-    """Return the part of a fingerprint that depends on the channel's version.
+    """Return the part of an assignment's hash that depends on the version of the channel's content.
 
-    When the version changes: new fingerprint = old fingerprint XOR part for the old version XOR part for the new
-    version.
+    New hash after a change of version = old hash XOR part for the old version XOR part for the new version.
     """
     return _hash(f"{channel} {version}".encode())
 
 
 def bucket_of(channel: ChannelId, buckets: int) -> int:
-    """Return the number of the channel's bucket if channels are divided into ``buckets`` buckets.
+    """Return the number of the channel's bucket if channels are divided into ``buckets`` groups.
 
     ``buckets`` is a power of two.
     """
@@ -52,14 +54,14 @@ def bucket_of(channel: ChannelId, buckets: int) -> int:
 
 
 def is_bucket_count(buckets: int) -> bool:
-    """Return whether ``buckets`` is a possible number of buckets: a power of two up to ``MAX_BUCKETS``."""
+    """Return whether channels can be divided into ``buckets`` groups: it is a power of two up to ``MAX_BUCKETS``."""
     return 1 <= buckets <= MAX_BUCKETS and buckets.bit_count() == 1
 
 
 class AssignmentDigests:
-    """Digests (hashes) of one owner's assignments to one member: one for all assignments, and one per bucket.
+    """Hashes of the polls that one node has assigned to another: one for all channels, and one per group of channels.
 
-    Owner and member compare these digests to find assignments on which they differ. A bucket is a group of channels.
+    Both nodes compare these hashes to find out where they differ.
     """
 
     __slots__ = ("_by_bucket", "count", "total")
@@ -74,7 +76,7 @@ class AssignmentDigests:
         """The digests by bucket, with ``MAX_BUCKETS`` buckets; digests of 0 are left out."""
 
     def replace(self, channel: ChannelId, before: int, after: int) -> None:
-        """Replace the fingerprint ``before`` of the channel's assignment by ``after``; 0 stands for no assignment."""
+        """Replace the hash ``before`` of the channel's assignment by ``after``; 0 stands for no assignment."""
         change, bucket = before ^ after, bucket_of(channel, MAX_BUCKETS)
         self.total ^= change
         self.count += (after != 0) - (before != 0)
@@ -83,11 +85,11 @@ class AssignmentDigests:
 
     @property
     def suitable_buckets(self) -> int:
-        """The number of buckets, up to ``MAX_BUCKETS``, at which each bucket has 32 to 64 channels on average."""
+        """The number of groups at which each group has 32 to 64 channels on average; at most ``MAX_BUCKETS``."""
         return min(MAX_BUCKETS, 1 << ((self.count - 1) // _CHANNELS_PER_BUCKET).bit_length()) if self.count else 1
 
     def by_bucket(self, buckets: int) -> list[int]:
-        """Return the digest of each bucket if all channels are divided into ``buckets`` buckets.
+        """Return the hash of each group if all channels are divided into ``buckets`` groups.
 
         ``buckets`` is a power of two up to ``MAX_BUCKETS``.
         """
@@ -98,14 +100,14 @@ class AssignmentDigests:
 
 
 def encode_digests(digests: list[int]) -> bytes:
-    """Return digests as bytes, which :func:`decode_digests` reads."""
+    """Return hashes as bytes, which :func:`decode_digests` reads."""
     return pack(f">{len(digests)}Q", *digests)
 
 
 def decode_digests(encoded: bytes) -> tuple[int, ...] | None:
-    """Return the digests that :func:`encode_digests` has encoded; None if ``encoded`` is malformed.
+    """Return the hashes that :func:`encode_digests` has encoded; None if ``encoded`` is malformed.
 
-    It is malformed, too, if the number of digests is not a possible number of buckets (:func:`is_bucket_count`).
+    The number of hashes must be a possible number of buckets (:func:`is_bucket_count`).
     """
     buckets, rest = divmod(len(encoded), _DIGEST_BYTES)
     return None if rest or not is_bucket_count(buckets) else unpack(f">{buckets}Q", encoded)

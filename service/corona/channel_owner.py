@@ -1,13 +1,20 @@
-"""A node as the owner of channels: assigns their polling sets and stores members' candidates as versions.
+"""A node as the *owner* of channels: it assigns their polls to nodes, and stores the changes that these find.
 
-A channel's owner follows from the ring alone. Assignments therefore contain the version of the ring, and members follow
-those of the newest ring. An owner with an outdated ring must not store versions of a channel. Storing is therefore
-fenced by the channel's epoch in the store, the number of its last change of ownership (docs/guarantees.md).
+The owner of a channel is the node whose id is nearest to the channel's id. The nodes that poll the channel, its
+*polling set*, send it their *candidates* (the changes that a poll has found). The owner stores a candidate as the
+channel's next *version*. :class:`~service.corona.polling_plans.PollingPlans` computes the schedules.
 
-A channel's epoch and version are *unknown* until the store has answered :class:`~service.corona.events.TakeOwnership`;
-then the channel is *idle*, or *publishing* while a candidate (the changes that a poll found) is being stored. The epoch
-becomes unknown again if the store refuses a candidate, or if a candidate was compared with a newer version than the
-owner's. The schedules are computed by :class:`~service.corona.polling_plans.PollingPlans`.
+The owner follows from the members of the ring alone. Assignments therefore state the version of the ring, and nodes
+follow those of the newest ring. A node with an outdated ring must not store versions. Each change of ownership has a
+number in the store, the *epoch*, and the store refuses writes of earlier epochs (docs/guarantees.md).
+
+States of a channel:
+
+- *unknown*: the store has not answered :class:`~service.corona.events.TakeOwnership` yet, so that epoch and version are
+  unknown. A channel returns to this state if the store refuses a candidate, or if a candidate was compared with a newer
+  version than the owner's.
+- *idle*: epoch and version are known.
+- *publishing*: a candidate is being stored.
 """
 
 from collections.abc import Iterable, Iterator
@@ -75,10 +82,9 @@ class _OwnedChannel(msgspec.Struct, gc=False):
         return self.epoch == UNKNOWN_EPOCH or self.candidate is not None
 
     def base_of(self, version: int, digest: bytes) -> VersionBase | None:
-        """Return the :class:`VersionBase` of ``version``, which members need for their next polls.
+        """Return what the polling nodes need to compare their next polls with ``version``; None if they must load it.
 
-        ``digest`` identifies the version's content. The result is None if members have to load the base from the store,
-        in one of these cases:
+        ``digest`` is the hash of the version's content. They have to load it from the store in these cases:
 
         - This node did not store the version.
         - The version is the channel's first one.
@@ -95,9 +101,10 @@ class _OwnedChannel(msgspec.Struct, gc=False):
 
 
 class OwnerProtocol:
-    """The half of a node's protocol that assigns polling sets and stores versions, for the channels that it owns.
+    """The half of a node's protocol that is responsible for the channels that this node *owns* (is nearest to).
 
-    ``now_s`` is monotonic time and ``fleet_s`` fleet time (Unix seconds of the store's clock), both in seconds.
+    It assigns their polls to nodes and stores the changes that these find. ``now_s`` is monotonic time, ``fleet_s`` is
+    Unix time by the store's clock, both in seconds.
     """
 
     def __init__(self, node_id: NodeId, policy: FleetPolicy, plans: PollingPlans) -> None:
@@ -122,9 +129,9 @@ class OwnerProtocol:
         """The number of channels that the first registry walk is going to find; 0 if unknown, None once it is over."""
 
     def on_ring_changed(self, view: RingView, fleet_s: float) -> Iterator[Effect]:
-        """Adopt the ring: release channels that have another owner now, and update the polling sets of the others.
+        """Adopt the member nodes ``view``: release channels that other nodes own now, and reassign the others' polls.
 
-        Only members whose rank in a polling set has changed receive an assignment.
+        Only nodes whose place in a channel's order of polls has changed receive an assignment.
         """
         change, self._view = view.change_since(self._view), view
         concerned = list[ChannelId]()
@@ -140,7 +147,7 @@ class OwnerProtocol:
     def on_channels_listed(self, event: events.ChannelsListed, now_s: float) -> Iterator[Effect]:
         """Take ownership of the wanted channels in this batch; after the last batch, release unwanted channels.
 
-        A channel is wanted if it has subscribers or an admin has listed it. It is released if it has not been wanted
+        A channel is *wanted* if it has subscribers or an admin has listed it. It is released if it has not been wanted
         since the batches were requested.
         """
         if event.requested_s != self._registry_walk[0]:
@@ -159,7 +166,10 @@ class OwnerProtocol:
                 yield from self.release(channel)
 
     def on_channels_changed(self, event: events.ChannelsChanged, now_s: float) -> Iterator[Effect]:
-        """Take ownership of the channels in this event that have subscribers or are listed, and release the others."""
+        """Take ownership of the event's channels that are to be polled, and release the others.
+
+        Channels are to be polled if they have subscribers or an admin has listed them.
+        """
         for entry in event.channels:
             if entry.is_wanted:
                 self._unwanted.discard(entry.channel)
@@ -173,7 +183,7 @@ class OwnerProtocol:
     def count_channels(self) -> int | None:
         """Return the number of channels that this node owns or is about to own.
 
-        The result is None until the channels in the store's registry have been read once.
+        The result is None until all channels in the store have been read once.
         """
         return len(self._channels) if self._to_list is None else None
 
@@ -186,10 +196,10 @@ class OwnerProtocol:
         yield from self.ensure_owned(entry.channel, now_s, entry.subscribers)
 
     def ensure_owned(self, channel: ChannelId, now_s: float, subscribers: int = 1) -> Iterator[Effect]:
-        """Request the ownership of ``channel`` if this node is nearest to it and has not requested the ownership yet.
+        """Request the ownership of ``channel`` from the store, if this node is nearest to it and has not done so yet.
 
-        ``subscribers`` is the channel's number of subscribers. If this node has already requested the ownership, it
-        only records ``now_s`` as the last time at which the channel was wanted.
+        ``subscribers`` is the channel's number of subscribers. If the ownership was already requested, only ``now_s``
+        is recorded as the last time at which the channel was wanted.
         """
         owned = self._channels.get(channel)
         if owned is not None:
@@ -200,7 +210,7 @@ class OwnerProtocol:
             yield TakeOwnership(channel)
 
     def release(self, channel: ChannelId) -> Iterator[Effect]:
-        """Release the ownership of an unwanted channel, and instruct its polling set to stop polling it."""
+        """Release the ownership of an unwanted channel, and instruct the nodes that poll it to stop."""
         owned = self._remove(channel)
         if owned is not None:
             for member in owned.members:
@@ -210,10 +220,10 @@ class OwnerProtocol:
     def on_ownership_taken(
         self, event: events.OwnershipTaken, previous_schedule: PollingSchedule | None, now_s: float, fleet_s: float
     ) -> Iterator[Effect]:
-        """Store the epoch and the state of the event's channel, and process the channel's waiting candidate, if any.
+        """Adopt the state of a channel that the store has sent, and process changes that were found in the meantime.
 
-        ``previous_schedule`` is the schedule by which this node polled the channel for its previous owner, or None if
-        it did not poll the channel. :meth:`assign_acquired` assigns the polling set.
+        ``previous_schedule`` is the schedule by which this node polled the channel for its previous owner; None if it
+        did not poll the channel. :meth:`assign_acquired` assigns the polls.
         """
         owned = self._channels.get(event.channel)
         if owned is None or event.epoch <= owned.epoch:
@@ -227,20 +237,21 @@ class OwnerProtocol:
             yield from self._publish_or_reject(owned, *waiting, now_s, fleet_s)
 
     def assign_acquired(self, fleet_s: float) -> Iterator[Effect]:
-        """Assign polling sets to all channels that were acquired since the last call; ``fleet_s`` is fleet time.
+        """Assign the polls of all channels that this node has come to own since the last call.
 
-        The channels are processed in one batch, because a node may acquire thousands of them in a second.
+        ``fleet_s`` is Unix time by the store's clock.
         """
+        # In one batch, because a node may acquire thousands of channels in a second.
         adopted, self._acquired = [channel for channel in self._acquired if channel in self._channels], []
         self._outdated.update(adopted)
         yield from self._update_assignments(adopted, fleet_s)
 
     def on_candidate(self, member: NodeId, candidate: Candidate, now_s: float, fleet_s: float) -> Iterator[Effect]:
-        """Store a member's candidate as the channel's next version, or reject it.
+        """Store the changes that the node ``member`` has found as the channel's next version, or reject them.
 
-        A candidate is rejected if its poll was compared with an older version than the present one. Candidates of a
-        channel are stored one at a time. While one is being stored, candidates of other members are dropped. These
-        members then receive the new version, like the whole polling set, or they send their candidate again.
+        They are rejected if the poll was compared with an older version than the present one. While other changes of
+        the channel are being stored, they are dropped: ``member`` then receives the new version or sends its changes
+        again.
         """
         if candidate.channel not in self._channels and candidate.channel not in self._unwanted:
             yield from self.ensure_owned(candidate.channel, now_s)
@@ -256,7 +267,7 @@ class OwnerProtocol:
             yield from self._publish_or_reject(owned, member, candidate, now_s, fleet_s)
 
     def on_version_published(self, event: events.VersionPublished) -> Iterator[Effect]:
-        """Adopt the version that the store has accepted, and announce it to the channel's polling set."""
+        """Adopt the version that the store has accepted, and announce it to the nodes that poll the channel."""
         channel, owned = event.channel, self._channels.get(event.channel)
         if owned is not None:
             self._set_version(channel, owned, max(owned.version, event.version))
@@ -269,7 +280,7 @@ class OwnerProtocol:
                 yield Send(member, announcement)
 
     def on_polling_limit(self, limit: PollingLimit, fleet_s: float) -> Iterator[Effect]:
-        """Adopt ``limit``, which a member has reported, and update its channel's schedule at once.
+        """Adopt ``limit``, which a polling node has reported, and update its channel's schedule at once.
 
         A limit of a channel that this node does not own is ignored.
         """
@@ -278,21 +289,22 @@ class OwnerProtocol:
             yield from self._update_assignments([limit.channel], fleet_s)
 
     def on_publish_refused(self, event: events.PublishRefused, now_s: float) -> Iterator[Effect]:
-        """Load a channel's state again, because the store has refused a candidate that was based on an older state.
+        """Load a channel's state again, because the store has refused changes that were based on an older state.
 
         The state was changed by another node, or by an earlier attempt of this node whose answer was lost. A refusal
-        for an earlier epoch than the present one is ignored: taking ownership would begin a new epoch, and writes of
-        the present epoch that are in progress would be refused.
+        for an earlier epoch (number of the change of ownership) than the present one is ignored.
         """
+        # Taking ownership would begin a new epoch, and writes of the present epoch that are in progress would be
+        # refused.
         owned = self._channels.get(event.channel)
         if owned is not None and owned.epoch != UNKNOWN_EPOCH and event.epoch in {0, owned.epoch}:
             yield self._take_ownership_again(event.channel, owned, now_s)
 
     def on_bucket_digests(self, member: NodeId, message: BucketDigests) -> Iterator[Effect]:
-        """Send ``member`` its assignments in the buckets for which its digests differ from this node's.
+        """Send ``member`` its assignments in the groups of channels for which its hashes differ from this node's.
 
-        A bucket is a group of channels. ``message`` has the member's digests. Nothing is sent if the two nodes have
-        different rings, because their polling sets differ as well then.
+        ``message`` has the hashes of ``member``, one per group. Nothing is sent if the two nodes know different member
+        nodes of the fleet, because their assignments then differ as well.
         """
         held = decode_digests(message.digests)
         if held is None or message.ring_version != self._view.version or member not in self._view:
@@ -315,7 +327,7 @@ class OwnerProtocol:
     def maintain(self, now_s: float, fleet_s: float) -> Iterator[Effect]:
         """Retry unanswered requests to the store, send assignments that have changed, and confirm the others.
 
-        The confirmation for a member is one digest of all its assignments by this node.
+        The confirmation for a node is one hash of all its assignments by this node.
         """
         for channel in list(self._waiting):
             owned = self._channels.get(channel)
@@ -329,21 +341,22 @@ class OwnerProtocol:
                 yield Send(member, AssignmentDigest(self._view.version, digests.total))
 
     def update_schedules(self, fleet_s: float, channels: Iterable[ChannelId] | None = None) -> Iterator[Effect]:
-        """Recompute schedules and polling sets, and send the assignments that have changed.
+        """Recompute schedules and the nodes that poll by them, and send the assignments that have changed.
 
-        ``channels`` are the channels to process; None means all channels whose schedules may be outdated. An assignment
-        is sent only to members whose place or schedule has changed: the fleet's scale changes several times after a
-        node has failed, while most polling sets stay the same.
+        ``channels`` are the channels to process; None means all channels whose schedules may be outdated. Only nodes
+        whose place or schedule has changed receive an assignment.
         """
+        # After a node has failed, the fleet's scale changes several times, while most polling sets stay the same.
         if channels is None:
             outdated = self._plans.outdated_channels(fleet_s) | self._outdated
             channels = sorted(channel for channel in outdated if channel in self._channels)
         yield from self._update_assignments(channels, fleet_s)
 
     def explain(self, channel: ChannelId, fleet_s: float) -> PollExplanation | None:
-        """Return an explanation of a channel's polling rate at the fleet time ``fleet_s``.
+        """Return an explanation of how often a channel is polled at ``fleet_s`` (Unix time by the store's clock).
 
-        The result is None if this node does not own the channel, or if the fleet's scale is unknown.
+        The result is None if this node does not own the channel, or if it has not computed the fleet's polling rates
+        yet.
         """
         owned = self._channels.get(channel)
         return self._plans.explain(channel, owned.members, fleet_s) if owned else None
@@ -367,9 +380,9 @@ class OwnerProtocol:
         return TakeOwnership(channel)
 
     def _update_assignments(self, channels: Iterable[ChannelId], fleet_s: float) -> Iterator[Effect]:
-        """Recompute the schedules and polling sets of these channels, and send the assignments that have changed.
+        """Recompute when these channels are polled, and by which nodes, and send assignments that have changed.
 
-        Channels whose epoch is still unknown are skipped.
+        Channels whose state the store has not sent yet are skipped.
         """
         adopted = [channel for channel in channels if self._channels[channel].epoch != UNKNOWN_EPOCH]
         # Counts channels that are yet to be acquired: the first ones would otherwise share the budget of all.
@@ -408,14 +421,17 @@ class OwnerProtocol:
                 yield Send(member, Assign(self._view.version, tuple(assignments)))
 
     def _assignment(self, channel: ChannelId, owned: _OwnedChannel, rank: int) -> Assignment:
-        """Return the assignment of ``channel``, with the record ``owned``, to the member of this rank."""
+        """Return the instruction to poll ``channel`` for the node with the place ``rank`` in the order of polls.
+
+        ``owned`` is this node's record of the channel.
+        """
         schedule, limits = self._plans.schedule_and_limits(channel)
         return Assignment(channel, rank, schedule, owned.version, owned.subscribers, limits)
 
     def _set_version(self, channel: ChannelId, owned: _OwnedChannel, version: int) -> None:
-        """Set the channel's version, and update the fingerprints of its assignments accordingly.
+        """Set the version of the channel's content, and update the hashes of its assignments accordingly.
 
-        Members do the same when the version is announced to them, so that the digests of both sides remain equal.
+        The polling nodes do the same when the version is announced, so that the hashes of both sides remain equal.
         """
         if version != owned.version:
             change = version_fingerprint(channel, owned.version) ^ version_fingerprint(channel, version)
@@ -425,10 +441,11 @@ class OwnerProtocol:
     def _set_fingerprints(
         self, channel: ChannelId, former: tuple[NodeId, ...], owned: _OwnedChannel, fingerprints: tuple[int, ...]
     ) -> None:
-        """Replace the fingerprints of the assignments of ``channel``, in its record and in the digests of its members.
+        """Replace the hashes of the assignments of ``channel``, in its record and in the hashes of the polling nodes.
 
-        ``former`` are the former members, ``owned`` is the channel's record, and ``fingerprints`` are the new
-        fingerprints, one for each present member.
+        - ``former``: the nodes that polled the channel before.
+        - ``owned``: the channel's record.
+        - ``fingerprints``: the new hashes, one for each node that polls it now.
         """
         for member, before in zip(former, owned.fingerprints, strict=False):
             digests = self._digests[member]
@@ -440,7 +457,7 @@ class OwnerProtocol:
         owned.fingerprints = fingerprints
 
     def _remove(self, channel: ChannelId) -> _OwnedChannel | None:
-        """Remove a channel and its plan; return the channel's record, or None if this node does not own the channel."""
+        """Remove a channel; return its record, or None if this node does not own the channel."""
         owned = self._channels.pop(channel, None)
         if owned is not None:
             self._plans.remove_channel(channel)

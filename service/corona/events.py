@@ -1,9 +1,8 @@
-"""Inputs (events) and outputs (effects) of a node's polling protocol.
+"""Inputs (*events*) and outputs (*effects*) of a node's polling protocol.
 
-``workers.node``, the *shell* of the protocol, creates the events and carries out the effects. Any effect except
-``StartPolling``, which cannot fail, may be lost: the shell then sends no answering event, and the protocol repeats the
-effect in the next maintenance interval. The shell ignores the repetition of an effect that is still in progress: a
-``TakeOwnership`` of the same channel, or a ``ListOwnedChannels``.
+``workers.node`` creates the events and carries out the effects. Any effect except ``StartPolling`` may be lost. The
+protocol then gets no answering event and repeats the effect in the next maintenance interval. If a ``TakeOwnership`` of
+the same channel, or a ``ListOwnedChannels``, is still in progress, ``workers.node`` ignores the repetition.
 """
 
 from collections.abc import Mapping
@@ -20,13 +19,19 @@ from service.overlay.ring import RingView
 
 
 class RingChanged(msgspec.Struct, frozen=True):
-    """The current membership of the ring. A node that is no longer a member owns and polls nothing."""
+    """Event: the member nodes of the fleet have changed to ``view``.
+
+    A node that is no longer a member polls nothing.
+    """
 
     view: RingView
 
 
 class ListedChannel(msgspec.Struct, frozen=True, gc=False):
-    """A channel of the store's registry. It is polled if it has subscribers or an admin has ``listed`` it."""
+    """A channel in the store's list of channels.
+
+    It is polled if it has subscribers, or if an admin has listed it (``listed``).
+    """
 
     channel: ChannelId
     subscribers: int
@@ -39,10 +44,10 @@ class ListedChannel(msgspec.Struct, frozen=True, gc=False):
 
 
 class ChannelsChanged(msgspec.Struct, frozen=True):
-    """Event: channels of this node were created or listed in the store's registry, or their subscribers have changed.
+    """Event: channels of this node were created or listed, or their numbers of subscribers have changed.
 
-    The changes were read after ``requested_s`` (monotonic time). A channel that is unwanted by this event is kept if
-    another event or message has requested its polls after ``requested_s``.
+    ``requested_s`` is the monotonic time before the changes were read. A channel that is unwanted by this event is kept
+    if another event or message has requested its polls later.
     """
 
     requested_s: float
@@ -50,7 +55,7 @@ class ChannelsChanged(msgspec.Struct, frozen=True):
 
 
 class ChannelsListed(msgspec.Struct, frozen=True):
-    """A batch of the answer to :class:`ListOwnedChannels`.
+    """Event: a batch of the answer to :class:`ListOwnedChannels`.
 
     - ``requested_s``: monotonic time at which the list was requested.
     - ``complete``: true in the last batch. All batches together contain at least all channels that this node owns.
@@ -75,12 +80,14 @@ class MessageReceived(msgspec.Struct, frozen=True):
 
 
 class OwnershipTaken(msgspec.Struct, frozen=True):
-    """The answer to :class:`TakeOwnership`: the channel's new epoch, and the channel's state in the store.
+    """Event: the answer to :class:`TakeOwnership`, with the channel's state in the store.
 
-    ``epoch`` is the number of the change of ownership; writes under an earlier epoch are refused. ``version`` is the
-    channel's current version, and ``updates`` its update history. ``private`` states whether the channel is exempt from
-    the limit on polls of public channels. ``site`` is the registrable domain or address whose request budget the
-    channel shares; it is empty if there is none. ``limits`` are the limits of the channel's polls.
+    - ``epoch``: the number of the change of ownership. Writes with an earlier number are refused.
+    - ``version``: the number of the channel's current version.
+    - ``private``: whether the channel is exempt from the limit on polls of public channels.
+    - ``updates``: the channel's update history.
+    - ``site``: the domain or address whose request budget the channel shares; empty if there is none.
+    - ``limits``: the limits that the publisher and failed polls set for the channel's polls.
     """
 
     channel: ChannelId
@@ -93,7 +100,7 @@ class OwnershipTaken(msgspec.Struct, frozen=True):
 
 
 class CandidateFound(msgspec.Struct, frozen=True):
-    """Event: this node's poller has found changes of a channel; ``candidate`` contains them."""
+    """Event: a poll of this node has found changes of a channel; ``candidate`` contains them."""
 
     candidate: Candidate
 
@@ -105,7 +112,10 @@ class LimitObserved(msgspec.Struct, frozen=True):
 
 
 class VersionPublished(msgspec.Struct, frozen=True):
-    """The answer to :class:`Publish`: the candidate is stored as ``version``, and ``digest`` identifies its content."""
+    """Event: the answer to :class:`Publish`; the changes are stored as the channel's version ``version``.
+
+    ``digest`` is the hash of the version's content.
+    """
 
     channel: ChannelId
     version: int
@@ -113,9 +123,10 @@ class VersionPublished(msgspec.Struct, frozen=True):
 
 
 class PublishRefused(msgspec.Struct, frozen=True):
-    """The answer to :class:`Publish` if the epoch or the candidate's base version is outdated.
+    """Event: the answer to :class:`Publish` if the request is outdated.
 
-    ``epoch`` is the epoch with which the node tried to write; 0 if the refusal does not depend on the epoch.
+    The ownership of the channel, or the version with which the changes were compared, has changed. ``epoch`` is the
+    number of the change of ownership in the request; 0 if the refusal does not depend on it.
     """
 
     channel: ChannelId
@@ -123,9 +134,11 @@ class PublishRefused(msgspec.Struct, frozen=True):
 
 
 class ObjectiveLoaded(msgspec.Struct, frozen=True):
-    """The answer to :class:`LoadObjective`: the fleet's objective, and admins' settings for single sites and channels.
+    """Event: the answer to :class:`LoadObjective`, the settings that admins can change.
 
-    ``site_rates`` has the allowed requests per second of sites, and ``bounds`` the limits for the polls of channels.
+    - ``objective``: the optimisation goal and its constraints.
+    - ``site_rates``: the allowed requests per second of single sites.
+    - ``bounds``: the limits for the polls of single channels.
     """
 
     objective: FleetObjective
@@ -147,10 +160,10 @@ class Send(msgspec.Struct, frozen=True):
 
 
 class ListOwnedChannels(msgspec.Struct, frozen=True):
-    """Effect that requests this node's channels from the store's registry.
+    """Effect that requests this node's channels from the store.
 
-    The answer is :class:`ChannelsListed`, in batches. If little has changed since the last complete answer, only the
-    changes are read, and the answer is :class:`ChannelsChanged`. ``requested_s`` is the time of the request, which the
+    The answer is :class:`ChannelsListed`, in batches. If little has changed since the last complete answer, it is
+    :class:`ChannelsChanged`, with the changes only. ``requested_s`` is the monotonic time of the request, which the
     answers contain as well.
     """
 
@@ -158,17 +171,17 @@ class ListOwnedChannels(msgspec.Struct, frozen=True):
 
 
 class LoadObjective(msgspec.Struct, frozen=True):
-    """Effect that requests the current objective, site rates and channel bounds.
+    """Effect that requests the current optimisation goal and admins' settings for single sites and channels.
 
     The answer is :class:`ObjectiveLoaded`.
     """
 
 
 class TakeOwnership(msgspec.Struct, frozen=True):
-    """Effect that increments the channel's epoch in the store and loads its state, because this node now owns it.
+    """Effect that makes this node the owner of a channel in the store, and loads the channel's state.
 
-    The answer is :class:`OwnershipTaken`. If the store has no such channel, the answer is a received
-    ``ChannelRemoved``.
+    The store counts the changes of ownership (the channel's epoch). The answer is :class:`OwnershipTaken`. If the store
+    has no such channel, the answer is the message ``ChannelRemoved``.
     """
 
     channel: ChannelId
@@ -181,15 +194,15 @@ class ReleaseOwnership(msgspec.Struct, frozen=True):
 
 
 class StartPolling(msgspec.Struct, frozen=True, gc=False):
-    """Effect that starts the polls of a channel by a schedule, or replaces the schedule of a polled channel.
+    """Effect that starts the polls of a channel, or replaces their schedule.
 
     - ``rank``: this node's place in the order of turns, from 0.
-    - ``schedule``: the channel's schedule.
+    - ``schedule``: the times of the channel's polls.
     - ``subscribers``: the channel's number of subscribers, which each request to the publisher states.
-    - ``limits``: the limits by which the owner has planned the schedule.
+    - ``limits``: the publisher's limits that the schedule takes into account.
 
-    Each poll is compared with the store's current version. The data for a poll is loaded from the store just before the
-    poll, so that this effect can be carried out while the store is unavailable.
+    Each poll is compared with the current version in the store. It is loaded just before the poll, so that this effect
+    can be carried out while the store is unavailable.
     """
 
     channel: ChannelId
@@ -208,21 +221,26 @@ class StopPolling(msgspec.Struct, frozen=True):
 class UpdateBase(msgspec.Struct, frozen=True):
     """Effect that changes the *base* of a channel, the version with which its polls are compared.
 
-    The new base is loaded from ``announcement``. If this is None, the new base is the store's current version. The
-    content that the last poll fetched is compared with the new base once more. If it still differs, the difference is a
-    new candidate: two members may have found different changes of the same version.
+    ``announcement`` describes the new base. If it is None, the new base is the current version in the store. The
+    content that the last poll fetched is compared with the new base once more, and the changes are reported if it still
+    differs.
     """
+
+    # Two members may have found different changes of the same version.
 
     channel: ChannelId
     announcement: VersionAnnouncement | None = None
 
 
 class Publish(msgspec.Struct, frozen=True):
-    """Effect that stores the candidate as the channel's next version and sends its changes to subscribers.
+    """Effect that stores changes as the channel's next version and sends them to subscribers.
 
-    The store accepts it only if ``epoch`` and the candidate's base version are current. ``updates`` is the channel's
-    update history including this candidate; it is stored with the version. The answer is :class:`VersionPublished` or
-    :class:`PublishRefused`.
+    - ``candidate``: the changes that a poll has found.
+    - ``epoch``: the number of the change of ownership by which this node owns the channel.
+    - ``updates``: the channel's update history including these changes.
+
+    The store accepts the changes only if ``epoch``, and the version with which they were compared, are current. The
+    answer is :class:`VersionPublished` or :class:`PublishRefused`.
     """
 
     candidate: Candidate

@@ -1,4 +1,4 @@
-"""The fleet's polling policy: optimisation goal, constraints and intervals, as the settings and admins define them."""
+"""The fleet's polling policy: optimisation goal, constraints and intervals, from the configuration and from admins."""
 
 from enum import StrEnum
 from math import inf, sqrt
@@ -27,17 +27,17 @@ class Goal(StrEnum):
 
     @property
     def depends_on_updates(self) -> bool:
-        """Whether a channel's weight under this goal depends on its update interval."""
+        """Whether a channel's importance under this goal depends on the time between its updates."""
         return self not in {Goal.LITE, Goal.FAST}
 
 
 class Levels(StrEnum):
-    """The numbers of nodes that may poll a channel together: any number, or only those of whole polling levels.
+    """The numbers of nodes that may poll a channel together.
 
-    - ``CONTINUOUS``: a channel may have any number n of polls per τ.
-    - ``BASE_2``, ``BASE_4``, ``BASE_16``: only the polling levels of Corona (§3.1) are allowed. At level l, a channel
-      is polled by its *wedge*: the nodes whose ids begin with the same l digits as the channel's id, in the number
-      system of this base. Each of these nodes polls it once per τ (:mod:`service.corona.optimizer.polling_levels`).
+    - ``CONTINUOUS``: any number. A channel may have any number of polls per poll interval τ.
+    - ``BASE_2``, ``BASE_4``, ``BASE_16``: only those of Corona's *polling levels* (§3.1). At level l, a channel is
+      polled by all nodes whose ids begin with the same l digits (of this base) as the channel's id. Each of them polls
+      it once per τ (:mod:`service.corona.optimizer.polling_levels`).
     """
 
     CONTINUOUS = "continuous"
@@ -47,12 +47,12 @@ class Levels(StrEnum):
 
     @property
     def are_whole(self) -> bool:
-        """Whether only whole polling levels are allowed."""
+        """Whether only the numbers of nodes of Corona's polling levels are allowed."""
         return self is not Levels.CONTINUOUS
 
     @property
     def base(self) -> int:
-        """The base of the digits by which levels are counted; 2 if n is continuous."""
+        """The base of the digits of ids by which polling levels are counted; 2 if any number of nodes is allowed."""
         return 2 if self is Levels.CONTINUOUS else int(self)
 
 
@@ -61,15 +61,13 @@ class FleetObjective(msgspec.Struct, frozen=True):
 
     - ``goal``: the optimisation goal.
     - ``demand_factor``: the load that all goals except Fast distribute, as a multiple of the *demand*. The demand is
-      the load of the polls that the subscribers of all channels justify (``node_allocation.channel_demands``). With a
-      factor of 1 or more, all public channels can be polled as often as politeness allows, and nothing is left to
-      optimise.
+      the load of the polls that the subscribers justify (``node_allocation.channel_demands``). With 1 or more, all
+      public channels can be polled as often as politeness allows.
     - ``budget_polls_per_minute``: limit on the polls of the whole fleet under any goal; None for no limit.
     - ``delay_s``: the mean delay per subscription in seconds at which the goal Fast minimises the load.
-    - ``longest_wait_s``: upper bound of each channel's mean wait (the time from an update to its detection) in seconds.
-      A channel may wait longer if its publisher's limits require it. All channels may if the polls for the longest wait
-      would take more than a quarter of the budget.
-    - ``levels``: whether only whole polling levels are allowed.
+    - ``longest_wait_s``: upper limit of each channel's mean time from an update to its detection, in seconds. It is
+      exceeded if the publisher's limits require it, or if it would take more than a quarter of the budget.
+    - ``levels``: the numbers of nodes that may poll a channel together.
     """
 
     goal: Goal = Goal.FAIR
@@ -81,10 +79,12 @@ class FleetObjective(msgspec.Struct, frozen=True):
 
 
 class ChannelBounds(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Limits that admins have set for the polls of one channel; None means that the fleet's objective applies.
+    """Limits that admins have set for the polls of one channel, in seconds.
 
-    ``longest_wait_s`` replaces the objective's longest mean wait for this channel. ``shortest_interval_s`` is the
-    minimum time between two polls of the channel. It takes precedence over the longest wait. Both are in seconds.
+    - ``longest_wait_s``: upper limit of the mean time from an update to its detection; None for that of the whole
+      fleet.
+    - ``shortest_interval_s``: the minimum time between two polls of the channel; None for no minimum. It takes
+      precedence.
     """
 
     longest_wait_s: PositiveNumber | None = None
@@ -94,8 +94,8 @@ class ChannelBounds(msgspec.Struct, frozen=True, omit_defaults=True):
     def are_contradictory(self) -> bool:
         """Whether no poll interval satisfies both limits.
 
-        A channel's mean wait is half its poll interval. The limits contradict each other if half the shortest interval
-        exceeds the longest mean wait.
+        An update waits for half a poll interval on average. The limits are contradictory if half the shortest interval
+        exceeds the longest wait.
         """
         longest_s, shortest_s = self.longest_wait_s, self.shortest_interval_s
         return longest_s is not None and shortest_s is not None and shortest_s > 2 * longest_s
@@ -109,17 +109,16 @@ class FleetPolicy(msgspec.Struct, frozen=True):
 
     - ``poll_interval_s``: τ, the interval in seconds at which one node polls a channel.
     - ``max_polls_per_hour``: limit on the fleet's polls of one public channel, however many subscribers it has.
-    - ``maintenance_interval_s``: the interval in seconds at which owners confirm their assignments.
+    - ``maintenance_interval_s``: the interval in seconds at which nodes confirm who polls what.
     - ``objective``: the optimisation goal and its constraints.
-    - ``site_requests_per_s``: limit on the polls of all public channels of one site, unless admins have set another
-      rate for the site.
-    - ``weekly_rhythm``: whether polls follow the learnt rhythm of each channel.
-    - ``polls_per_hour_for_one_subscriber``: limit on the polls of a public channel with one subscriber, from which the
-      limits for more subscribers follow (:meth:`most_polls_per_hour`).
-    - ``most_polls_per_node``: maximum number of polls that one node makes of a channel per τ, unless the channel's
-      longest wait requires more; 1 in the paper.
-    - ``affordable_wait_s``: the shortest mean wait of all channels that the fleet's budget can pay for
-      (``node_allocation.affordable_policy``); 0 without a budget. It replaces a shorter longest wait of the objective.
+    - ``site_requests_per_s``: limit on the polls of all public channels of one site; admins may set another for a site.
+    - ``weekly_rhythm``: whether polls follow the hours of the week in which a channel usually publishes.
+    - ``polls_per_hour_for_one_subscriber``: limit on the polls of a public channel with one subscriber. The limits for
+      more subscribers follow from it (:meth:`most_polls_per_hour`).
+    - ``most_polls_per_node``: maximum number of polls that one node makes of a channel per τ; 1 in the paper. It is
+      exceeded if the channel's longest wait requires it.
+    - ``affordable_wait_s``: the shortest mean wait of all channels that the fleet's budget can pay for; 0 without a
+      budget. It replaces a shorter longest wait of ``objective`` (``node_allocation.affordable_policy``).
     """
 
     poll_interval_s: float
@@ -134,25 +133,26 @@ class FleetPolicy(msgspec.Struct, frozen=True):
 
     @property
     def longest_wait_s(self) -> float:
-        """The upper bound of the mean wait of channels for which admins have set no other bound, in seconds.
+        """The upper limit in seconds of a channel's mean time from an update to its detection.
 
-        It is the objective's longest wait, or a longer one if the budget cannot pay for it.
+        It is the limit of the objective, or a longer one if the budget cannot pay for it. Admins may have set another
+        limit for single channels.
         """
         return max(self.objective.longest_wait_s, self.affordable_wait_s)
 
     @property
     def soft_state_ttl_s(self) -> float:
-        """The time in seconds after which soft state that is not renewed, such as an assignment, expires."""
+        """The time in seconds after which what nodes know of each other expires if it is not confirmed."""
         return SOFT_STATE_INTERVALS * self.maintenance_interval_s
 
     def most_polls_per_hour(self, subscribers: int) -> float:
         """Return the maximum number of polls per hour of a public channel, out of politeness to its publisher.
 
-        The limit grows with the square root of the channel's number of ``subscribers`` (0 counts as 1), up to
-        ``max_polls_per_hour``. By default it is 4 for one subscriber, 12.6 for 10, 40 for 100, and 120 from 900 on. The
-        more subscribers a channel has, the fewer requests per subscriber its publisher receives. If all subscribers
-        used readers of their own, each would cause as many requests as the first.
+        The limit grows with the square root of the number of ``subscribers`` (0 counts as 1), up to
+        ``max_polls_per_hour``. By default, it is 4 for one subscriber, 12.6 for 10, 40 for 100, and 120 from 900 on.
         """
+        # The more subscribers a channel has, the fewer requests per subscriber its publisher receives. If all
+        # subscribers used readers of their own, each would cause as many requests as the first.
         return min(self.polls_per_hour_for_one_subscriber * sqrt(max(subscribers, 1)), self.max_polls_per_hour)
 
 

@@ -1,10 +1,12 @@
-"""One node's solution for the fleet's scale c, from which all channels' polling rates follow (Corona §3.2-3.3).
+"""The fleet's *scale* c, from which all polling rates follow, as one node computes it (Corona §3.2-3.3).
 
-A node solves for c while it has the aggregates (summaries of their channels) of all nodes. If some of these have been
-missing for the lifetime of soft state, the node solves for c without them. After a change of the ring, c is frozen,
-that is, kept unchanged, for one maintenance interval. Channels that change owners are in no aggregate until their new
-owners have acquired them: without the freeze, all polling sets would change and soon change back. While neither the
-aggregates nor the policy change, c is not computed again.
+A node computes c while it has the summaries of the channels of all nodes. If some of them are missing for too long (the
+lifetime of soft state), it computes c without them. While neither the summaries nor the policy change, c is not
+computed again.
+
+After a node has joined or left, c is kept unchanged for one maintenance interval. Why: channels that change owners are
+in no summary until their new owners have acquired them. Without this wait, all polling rates would change and soon
+change back.
 """
 
 from collections.abc import Sequence
@@ -37,10 +39,10 @@ Until then, the fleet's load can exceed the budget by this share, which is a ten
 
 
 class FleetScale:
-    """The fleet's *scale* c, as one node computes it.
+    """The fleet's *scale* c, a number from which all polling rates follow, as one node computes it.
 
-    Between its bounds, each channel has c·√(weight/cost) polls per τ. The inputs are the ring, the policy and all
-    nodes' aggregates (summaries of their channels). ``now_s`` is monotonic time in seconds.
+    Between its bounds, each channel has c·√(weight/cost) polls per poll interval τ. The inputs are the member nodes,
+    the policy, and all nodes' summaries of their channels. ``now_s`` is monotonic time in seconds.
     """
 
     def __init__(self, node_id: NodeId, policy: FleetPolicy) -> None:
@@ -71,22 +73,25 @@ class FleetScale:
 
     @property
     def nodes(self) -> int:
-        """The number of nodes of the ring, at least 1."""
+        """The number of nodes of the fleet, at least 1."""
         return max(1, len(self._view.nodes))
 
     @property
     def applied_levels(self) -> Levels:
-        """The polling levels for which the scale was solved last, by which schedules are computed."""
+        """The allowed numbers of nodes per channel (polling levels) for which the scale was computed last.
+
+        Schedules are computed by them.
+        """
         return self._levels or self.policy.objective.levels
 
     def set_objective(self, objective: FleetObjective) -> None:
-        """Use ``objective`` from the next solution on, and end a freeze of the scale."""
+        """Use ``objective`` from the next computation of the scale on, even if a node has just joined or left."""
         self._apply_policy(msgspec.structs.replace(self.policy, objective=objective))
         self.has_changed = True
         self._frozen_until_s = None
 
     def on_ring_changed(self, view: RingView, now_s: float) -> None:
-        """Adopt the ring ``view``, and freeze the scale (keep it unchanged) for one maintenance interval."""
+        """Adopt the member nodes ``view``, and keep the scale unchanged for one maintenance interval."""
         if self.scale is not None and self._frozen_until_s is None:
             self._frozen_until_s = now_s + self.policy.maintenance_interval_s
         self._view, self._wedges, self.is_current = view, None, False
@@ -94,12 +99,12 @@ class FleetScale:
         self.has_changed = True
 
     def solve(self, now_s: float) -> bool:
-        """Compute the fleet's scale; return whether all schedules have to be updated because of its change.
+        """Compute the fleet's scale; return whether all schedules have to be updated because it has changed.
 
-        Between its bounds, a channel has scale·√(weight/cost) polls per τ. After a change of the allowed polling
-        levels, the former scale and levels are used until all nodes have sent aggregates for the new levels, because a
-        scale is valid only for the levels for which it was solved.
+        Between its bounds, a channel has scale·√(weight/cost) polls per poll interval τ. After a change of the allowed
+        polling levels, the former scale and levels are used until all nodes have sent summaries for the new levels.
         """
+        # A scale is valid only for the levels for which it was solved.
         fleet, levels = self.aggregation.fleet(), self.policy.objective.levels
         is_complete = (
             self.aggregation.own is not None
@@ -130,9 +135,9 @@ class FleetScale:
         return moved
 
     def take_change(self) -> bool:
-        """Return whether the scale, the ring or the policy has changed since the last call, and reset this state.
+        """Return whether the scale, the member nodes or the policy have changed since the last call.
 
-        If the result is true, the caller has to compare all schedules with the new values.
+        If so, the caller has to compare all schedules with the new values.
         """
         if not self.has_changed:
             return False
@@ -140,9 +145,9 @@ class FleetScale:
         return True
 
     def choices(self, channels: Sequence[ChannelId], levels: Levels) -> LevelChoices | None:
-        """Return the wedges of these channels: the number of nodes that poll each channel at the levels 0, 1, 2, ….
+        """Return the numbers of nodes that may poll each of these channels, one for each polling level 0, 1, 2, ….
 
-        A channel's polling set is one of its wedges. The result is None if ``levels`` are continuous.
+        The result is None if ``levels`` allows any number.
         """
         if not levels.are_whole:
             return None
@@ -151,10 +156,8 @@ class FleetScale:
         return self._wedges.choices(channels)
 
     def _apply_policy(self, policy: FleetPolicy) -> None:
-        """Adopt ``policy``, with a longer longest wait if the budget cannot pay for the objective's longest wait.
-
-        The polls that a longest wait requires depend on the fleet's number of channels.
-        """
+        """Adopt ``policy``, but with a longer longest wait if the budget cannot pay for the one of the objective."""
+        # The polls that a longest wait requires depend on the fleet's number of channels.
         fleet = self.aggregation.fleet()
         channels = round(fleet.channels * self.nodes / fleet.nodes)
         policy = node_allocation.affordable_policy(policy, channels)

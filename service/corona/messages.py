@@ -1,8 +1,8 @@
-"""Messages between nodes, and from bots and the console to owners, as tagged msgpack.
+"""Messages between nodes, and from bots and the console to nodes, encoded as msgpack with a type tag.
 
-Within one wire version, fields may be added with a default: older nodes ignore them. During an upgrade, nodes receive
-messages of another wire version, of an unknown type or malformed ones. :func:`decode` returns None for these, and
-nothing is lost, because soft state is sent repeatedly.
+Within one wire version, fields may be added with a default; older nodes ignore them. During an upgrade, nodes receive
+messages of another wire version, of an unknown type, or malformed ones. :func:`decode` returns None for these. Nothing
+is lost, because messages are repeated until they are confirmed or outdated.
 """
 
 from functools import lru_cache
@@ -29,10 +29,13 @@ ChannelId = Annotated[model.ChannelId, msgspec.Meta(pattern="^[0-9a-f]{40}$")]
 
 
 class Assignment(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One member's place in a channel's polling schedule.
+    """One node's place in the polling schedule of a channel.
 
-    ``rank`` is the place, counted from 0. ``version`` is the channel's current version, ``subscribers`` its
-    number of subscribers, and ``limits`` are the limits of its polls, all from the owner's state.
+    - ``rank``: the place in the order of turns, from 0.
+    - ``schedule``: the times of the channel's polls.
+    - ``version``: the number of the channel's current version.
+    - ``subscribers``: the channel's number of subscribers.
+    - ``limits``: the publisher's limits that the schedule takes into account.
     """
 
     channel: ChannelId
@@ -48,14 +51,14 @@ MAX_BUCKETS = 1_024
 
 
 class Assign(msgspec.Struct, frozen=True, tag=True):
-    """Owner to member: poll the channels of ``assignments``, which are new or have changed.
+    """Message from the owner of channels to another node: poll the channels of ``assignments``.
 
-    ``ring_version`` is the version of the ring from which the owner has computed the polling sets.
+    - ``ring_version``: the version of the list of member nodes from which the owner has computed the assignments.
+    - ``bucket_count``, ``buckets``: 0 and empty unless the message answers :class:`BucketDigests`.
 
-    An answer to :class:`BucketDigests` is about whole buckets, groups into which channels are divided: ``bucket_count``
-    is the number of all buckets, ``buckets`` are the numbers of some of them, and ``assignments`` are all assignments
-    of the owner to the member in these buckets. The member drops its other assignments in these buckets. In other
-    messages ``bucket_count`` is 0.
+    Such an answer is about some of the *buckets*, the groups into which channels are divided: ``bucket_count`` is the
+    number of all of them, and ``buckets`` has the numbers of some. ``assignments`` are then all assignments in these,
+    and the receiver drops its other ones there.
     """
 
     ring_version: int
@@ -65,9 +68,10 @@ class Assign(msgspec.Struct, frozen=True, tag=True):
 
 
 class AssignmentDigest(msgspec.Struct, frozen=True, tag=True):
-    """Owner to member, each maintenance interval: the digest of all of the owner's assignments to the member.
+    """Message from the owner of channels to a polling node, each maintenance interval: its assignments are still valid.
 
-    The message renews these assignments. ``ring_version`` is the version of the owner's ring.
+    ``digest`` is the hash of all assignments of the owner to the receiver. ``ring_version`` is the version of the
+    owner's list of member nodes.
     """
 
     ring_version: int
@@ -75,11 +79,12 @@ class AssignmentDigest(msgspec.Struct, frozen=True, tag=True):
 
 
 class BucketDigests(msgspec.Struct, frozen=True, tag=True):
-    """Member to owner, if the owner's :class:`AssignmentDigest` differs from the member's: the digests by bucket.
+    """Answer to :class:`AssignmentDigest` if the hashes differ: a hash of the assignments in each group of channels.
 
-    ``digests`` are the digests of the member's assignments in each bucket of channels, as encoded by
-    ``service.corona.assignment_digests``. If both nodes have the ring of ``ring_version``, the owner answers with
-    :class:`Assign` for the buckets that differ.
+    - ``ring_version``: the version of the sender's list of member nodes.
+    - ``digests``: a hash for each group, as encoded by ``service.corona.assignment_digests``.
+
+    The owner answers with :class:`Assign` for the groups that differ, if it has the same version of the list.
     """
 
     ring_version: int
@@ -87,11 +92,12 @@ class BucketDigests(msgspec.Struct, frozen=True, tag=True):
 
 
 class Unassign(msgspec.Struct, frozen=True, tag=True):
-    """Owner to member: stop polling this channel.
+    """Message from the owner of a channel to a polling node: stop polling this channel.
 
-    ``ring_version`` is the version of the owner's ring. A member ignores the message if a newer ring than this assigned
-    the channel to it. If the member still has to make one poll, ``last_poll_s`` is the fleet time of this poll;
-    otherwise it is 0.0.
+    - ``ring_version``: the version of the owner's list of member nodes. The message is ignored if the receiver's
+      assignment is of a newer one.
+    - ``last_poll_s``: the time of a last poll that the receiver still has to make (Unix time by the store's clock); 0.0
+      if there is none.
     """
 
     ring_version: int
@@ -100,9 +106,9 @@ class Unassign(msgspec.Struct, frozen=True, tag=True):
 
 
 class Candidate(msgspec.Struct, frozen=True, tag=True, rename={"polling_hints": "wishes", "metadata": "imprint"}):
-    """Member to owner: the changes that a poll found, and the channel's state once they are stored as a version.
+    """Message from a polling node to the channel's owner: the changes that a poll has found.
 
-    - ``delta``: the changes; ``delta.base_version`` is the version that the poll was compared with.
+    - ``delta``: the changes. ``delta.base_version`` is the version that the poll was compared with.
     - ``validators``: the HTTP validators for the next request.
     - ``memory``: the state of entry detection after these changes, opaque here.
     - ``polling_hints``: the poll intervals that the channel's document requests.
@@ -120,7 +126,7 @@ class Candidate(msgspec.Struct, frozen=True, tag=True, rename={"polling_hints": 
 
     @property
     def channel(self) -> model.ChannelId:
-        """The channel of the delta."""
+        """The channel whose changes this message contains."""
         return self.delta.channel
 
     @property
@@ -130,16 +136,17 @@ class Candidate(msgspec.Struct, frozen=True, tag=True, rename={"polling_hints": 
 
 
 class PollingLimit(msgspec.Struct, frozen=True, tag=True):
-    """Member to owner: the present limit of one kind for a channel's polls, set by its publisher or by failed polls.
+    """Message from a polling node to the channel's owner: a limit for the channel's polls has changed.
 
-    It is sent after a poll, or after a poll that was not allowed, if the limit differs from the limit in the member's
-    assignment.
-
-    - ``reason``: the kind of the limit (:mod:`service.corona.polling_limits`).
+    - ``reason``: the kind of the limit, set by the publisher or by failed polls (:mod:`service.corona.polling_limits`).
     - ``shortest_interval_s``: the minimum time in seconds between two polls of the channel by any nodes; 0 if there is
       no such limit any more.
-    - ``until_s``: the end of a pause in fleet time; 0 if the channel is not paused. It is ignored for other kinds.
+    - ``until_s``: for a pause, its end (Unix time by the store's clock); 0 if the channel is not paused. It is ignored
+      for other kinds.
     """
+
+    # It is sent after a poll, or after a poll that was not allowed, if the limit differs from the limit in the member's
+    # assignment.
 
     channel: ChannelId
     reason: LimitReason
@@ -148,11 +155,14 @@ class PollingLimit(msgspec.Struct, frozen=True, tag=True):
 
 
 class VersionBase(msgspec.Struct, frozen=True, array_like=True):
-    """The part of a new version that members need for their next polls, sent so that they need not read the store.
+    """What a polling node needs to compare its next poll with a new version of the channel.
 
-    ``validators`` are the HTTP validators for the next request. ``detected_s`` is the time (Unix s) at which the
-    changes were detected, by which a member recognises its own candidate. ``subscribers`` is the channel's number
-    of subscribers. ``digest`` identifies the content (:mod:`service.location.content_cache`).
+    - ``validators``: the HTTP validators for the next request.
+    - ``detected_s``: the Unix time at which the changes were detected. A node recognises its own changes by it.
+    - ``subscribers``: the channel's number of subscribers.
+    - ``digest``: the hash of the content (:mod:`service.location.content_cache`).
+
+    With it, the node need not read the store.
     """
 
     validators: model.Validators
@@ -162,10 +172,9 @@ class VersionBase(msgspec.Struct, frozen=True, array_like=True):
 
 
 class VersionAnnouncement(msgspec.Struct, frozen=True, tag="Versioned"):
-    """Owner to polling set: the channel has a new version.
+    """Message from a channel's owner to the nodes that poll it: the channel has a new version.
 
-    ``base`` describes the new version as far as members need it for their next polls; None if members have to load it
-    from the store.
+    ``base`` describes it as far as the next polls need it; None if the receivers have to load it from the store.
     """
 
     channel: ChannelId
@@ -174,9 +183,9 @@ class VersionAnnouncement(msgspec.Struct, frozen=True, tag="Versioned"):
 
 
 class Rejection(msgspec.Struct, frozen=True, tag="Rejected"):
-    """Owner to member: the member's candidate is not stored, because its base version is not the channel's current one.
+    """Message from a channel's owner to a polling node: the changes that it has sent are not stored.
 
-    ``base_version`` is the version that the candidate was compared with.
+    They were compared with the version ``base_version``, which is not the channel's current one.
     """
 
     channel: ChannelId
@@ -185,13 +194,16 @@ class Rejection(msgspec.Struct, frozen=True, tag="Rejected"):
 
 
 class ChannelAdded(msgspec.Struct, frozen=True, tag=True):
-    """Any process to the channel's owner: poll this channel, because it has a subscriber or an admin has listed it."""
+    """Message from any process to the node that owns the channel: poll this channel.
+
+    It has a subscriber now, or an admin has listed it.
+    """
 
     channel: ChannelId
 
 
 class ChannelRemoved(msgspec.Struct, frozen=True, tag=True):
-    """Any process to the channel's owner: this channel has been removed."""
+    """Message from any process to the node that owns the channel: this channel has been removed."""
 
     channel: ChannelId
 
@@ -204,18 +216,17 @@ CONTINUOUS, MIXED = 0, -1
 
 
 class Aggregate(msgspec.Struct, frozen=True, array_like=True):
-    """A summary of the channels that ``nodes`` nodes of the fleet own.
+    """A summary of the channels of some nodes of the fleet.
 
-    - ``channels``: the number of these channels.
-    - ``demand``: the load that the subscribers of these channels would cause by polling on their own, as the cost of
-      all polls per τ.
-    - ``clusters``: tradeoff clusters, which are sums of channels whose costs grow similarly with the fleet's scale, as
-      encoded by ``service.corona.optimizer.tradeoff_clusters``. If numbers of polls are continuous, they describe all
-      polls; otherwise, the polls of each channel below its first step.
+    - ``nodes``: the number of these nodes.
+    - ``demand``: the cost per poll interval τ of the polls that the channels' subscribers would make on their own.
+    - ``clusters``: sums of similar channels, as encoded by ``service.corona.optimizer.tradeoff_clusters``. If only
+      whole polling levels are allowed, they cover only polls below a channel's first step.
+    - ``base``: the number base of the polling levels, ``CONTINUOUS`` if any number of polls is allowed, or ``MIXED`` if
+      nodes have different bases.
     - ``steps``: if only whole polling levels are allowed, the changes of channels from one level to the next, as
       encoded by ``service.corona.optimizer.polling_levels``.
-    - ``base``: the number base of the levels, ``CONTINUOUS`` if numbers of polls are continuous, or ``MIXED`` if nodes
-      have different bases.
+    - ``channels``: the number of channels.
     """
 
     nodes: Annotated[int, msgspec.Meta(ge=1)]
@@ -227,10 +238,9 @@ class Aggregate(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Summary(msgspec.Struct, frozen=True, tag=True):
-    """Message with the sender's summary of a part of the ring, sent when the summary has changed.
+    """Message with a new summary of the channels of the sender and of other nodes.
 
-    ``aggregate`` summarises the channels of all nodes whose ids have the same first ``digits`` digits as the sender's
-    id.
+    ``aggregate`` covers all nodes whose ids begin with the same ``digits`` digits as the sender's id.
     """
 
     digits: int
@@ -240,9 +250,8 @@ class Summary(msgspec.Struct, frozen=True, tag=True):
 class SummaryConfirmation(msgspec.Struct, frozen=True, tag=True):
     """Message in each maintenance interval: the sender's last :class:`Summary` with the same ``digits`` is still valid.
 
-    That summary is about the nodes whose ids have the same first ``digits`` digits as the sender's id. ``digest`` is
-    the :func:`aggregate_digest` of its aggregate. A receiver that has another aggregate, or none, sends a
-    :class:`SummaryRequest`.
+    ``digest`` is the hash (:func:`aggregate_digest`) of its content. A receiver that has another summary, or none,
+    answers with a :class:`SummaryRequest`.
     """
 
     digits: int
@@ -250,9 +259,9 @@ class SummaryConfirmation(msgspec.Struct, frozen=True, tag=True):
 
 
 class SummaryRequest(msgspec.Struct, frozen=True, tag=True):
-    """Request to the receiver to send its :class:`Summary` with this number of ``digits`` again.
+    """Request to the receiver to send its :class:`Summary` again.
 
-    That summary is about the nodes whose ids have the same first ``digits`` digits as the receiver's id.
+    It covers the nodes whose ids begin with the same ``digits`` digits as the receiver's id.
     """
 
     digits: int
@@ -264,7 +273,7 @@ SummaryMessage = Summary | SummaryConfirmation | SummaryRequest
 class SiteShare(msgspec.Struct, frozen=True, array_like=True):
     """A summary of the channels of one ``site`` that one node owns.
 
-    ``clusters`` are sums of these channels, as encoded by ``service.corona.optimizer.tradeoff_clusters``.
+    ``clusters`` are sums of similar channels, as encoded by ``service.corona.optimizer.tradeoff_clusters``.
     """
 
     site: Site
@@ -272,18 +281,19 @@ class SiteShare(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SiteShares(msgspec.Struct, frozen=True, tag=True):
-    """Owner to site coordinator: summaries of the owner's channels, one per site whose request budget may be exceeded.
+    """Message with summaries of the sender's channels, one for each site whose request budget may be exceeded.
 
-    The message is sent when a summary has changed, and each maintenance interval.
+    The receiver coordinates the polls of these sites. The message is sent when a summary has changed, and each
+    maintenance interval.
     """
 
     shares: tuple[SiteShare, ...]
 
 
 class SiteScale(msgspec.Struct, frozen=True, array_like=True):
-    """The scale of ``site``, which limits the polls per τ of its channels to scale·√(weight/cost).
+    """A limit for the polls of the channels of ``site``, which keeps the site within its request budget.
 
-    At this scale, the channels use exactly the site's request budget (``allocation_solver.apply_site_scales``).
+    A channel has at most ``scale``·√(weight/cost) polls per poll interval τ (``allocation_solver.apply_site_scales``).
     """
 
     site: Site
@@ -291,9 +301,9 @@ class SiteScale(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SiteScales(msgspec.Struct, frozen=True, tag=True):
-    """Site coordinator to the owners of the sites' channels: the scales that limit the polls of these channels.
+    """Message from the node that coordinates some sites to the owners of their channels: limits for these channels.
 
-    The message is sent when a scale has changed, and each maintenance interval.
+    It is sent when a limit has changed, and each maintenance interval.
     """
 
     scales: tuple[SiteScale, ...]
@@ -328,10 +338,8 @@ _decoder = msgspec.msgpack.Decoder(Envelope)
 
 @lru_cache(_CACHED_DIGESTS)
 def aggregate_digest(aggregate: Aggregate) -> bytes:
-    """Return 8 bytes that identify an aggregate.
-
-    The last results are cached, because a node sends the same aggregate to many nodes.
-    """
+    """Return a hash of 8 bytes of a summary of channels."""
+    # Cached, because a node sends the same aggregate to many nodes.
     return blake2b(_encoder.encode(aggregate), digest_size=8).digest()
 
 

@@ -1,9 +1,9 @@
 """The polling protocol of one node without I/O: events in, effects out (Corona §3.3).
 
-A node has two halves: it is the owner of some channels (:class:`~service.corona.channel_owner.OwnerProtocol`), and a
-member of the polling sets of others (:class:`~service.corona.polling_set_member.MemberProtocol`). The halves
-communicate by the same messages as nodes do. Messages of a node to itself are processed here and never reach the shell,
-which is the process around the protocol.
+A node has two roles. It *owns* some channels: it plans their polls and stores their changes
+(:class:`~service.corona.channel_owner.OwnerProtocol`). It also polls channels for their owners
+(:class:`~service.corona.polling_set_member.MemberProtocol`). Both roles communicate by the same messages as nodes do,
+but messages of a node to itself are processed here.
 """
 
 from collections import deque
@@ -22,11 +22,9 @@ from service.overlay.ring import RingView
 
 
 class NodeProtocol:
-    """A node's reactions to events, from the time it joins the ring until it loses its lease.
+    """A node's reactions to events, from the time it joins the fleet until it loses the right to its node id.
 
-    The lease is the node's right to its node id. A node without a lease must stop, because its id may be reassigned.
-    The process around the protocol (the *shell*) then stops the node's polls, and joins again with a new id and a new
-    protocol.
+    Then its id may be reassigned. The caller stops the node's polls, and joins again with a new id and a new protocol.
     """
 
     def __init__(self, node_id: NodeId, policy: FleetPolicy) -> None:
@@ -43,9 +41,10 @@ class NodeProtocol:
     def handle(self, occurred: Iterable[Event], now_s: float, fleet_s: float) -> list[Effect]:
         """Process the events ``occurred``; return their effects, which the caller carries out in order.
 
-        ``now_s`` is the time of a monotonic clock, and ``fleet_s`` is fleet time (Unix seconds of the store's clock),
-        by which polls are scheduled. Unknown, repeated and outdated events have little or no effect. No event raises an
-        exception.
+        - ``now_s``: the time of a monotonic clock.
+        - ``fleet_s``: Unix time by the store's clock, by which polls are scheduled.
+
+        Unknown, repeated and outdated events have little or no effect. No event raises an exception.
         """
         effects: list[Effect] = []
         waiting = deque(occurred)
@@ -61,7 +60,7 @@ class NodeProtocol:
         return effects
 
     def explain(self, channel: ChannelId, fleet_s: float) -> PollExplanation | None:
-        """Return an explanation of a channel's polling rate at the fleet time ``fleet_s``.
+        """Return an explanation of how often a channel is polled at ``fleet_s`` (Unix time by the store's clock).
 
         The result is None if this node does not own the channel or has not planned the channel's polls yet.
         """
@@ -121,13 +120,13 @@ class NodeProtocol:
                 yield from self.plans.on_message(sender, message, now_s)
 
     def _on_ring_changed(self, view: RingView, now_s: float, fleet_s: float) -> Iterator[Effect]:
-        """Adopt the ring ``view``; take over those channels that this node already polls and now owns.
+        """Adopt the member nodes ``view``; take over those channels that this node already polls and now owns.
 
-        This node's other new channels are found by the registry walk, which reads all channels in the store. A node
-        that has just joined requests the walk at once. Any other node requests it at its next tick, because a change of
-        the ring already causes enough work. This delay matters little, because few of the channels that only the walk
-        finds are being polled.
+        Its other new channels are found when all channels in the store are read. A node that has just joined requests
+        this at once, any other node at its next tick.
         """
+        # The registry walk waits, because a change of the ring already causes enough work. The delay matters little:
+        # few of the channels that only the walk finds are being polled.
         self.plans.on_ring_changed(view, now_s)
         yield from self._owner.on_ring_changed(view, fleet_s)
         affected = self._member.find_affected(view)

@@ -1,7 +1,7 @@
-"""The plan table: the factors and the schedules of one owner's channels as arrays of numbers.
+"""The numbers by which one node plans the polls of its channels, as arrays.
 
-An owner has tens of thousands of channels. When inputs such as the fleet's scale change, array operations find the
-channels that need another schedule, and only these schedules are computed one by one.
+A node has tens of thousands of channels. When an input of all polling rates changes, array operations find the channels
+that need another schedule. Only these schedules are computed one by one.
 """
 
 import numpy as np
@@ -25,16 +25,16 @@ _PLAN_ROW = np.dtype(
 
 
 class PlanTable:
-    """One row per channel of an owner.
+    """A table with one row per channel of a node.
 
-    The fields of :class:`~service.corona.optimizer.node_allocation.ChannelFactors` are columns, with the values last
-    computed for each channel. The other columns:
+    The fields of :class:`~service.corona.optimizer.node_allocation.ChannelFactors` are columns. The other columns:
 
-    - ``planned_interval_s``: like ``publisher_interval_s``, but a pause that is longer than τ counts as a pause of τ.
+    - ``planned_interval_s``: like ``publisher_interval_s``, but a pause that is longer than the poll interval τ counts
+      as a pause of τ.
     - ``site``: the number of the channel's site, the place of its name in ``sites``.
-    - ``paused_until_s``: the end of the channel's pause, in fleet time; 0 for none.
-    - ``rate``, ``set_size``: the polls per τ that follow from the present scale and ring, and the number of nodes that
-      make them.
+    - ``paused_until_s``: the end of the channel's pause (Unix time by the store's clock); 0 for none.
+    - ``rate``: the number of polls per τ that the channel should have at present.
+    - ``set_size``: the number of nodes that should make these polls.
     - ``gap_s``, ``size``: the time between polls and the number of nodes in the channel's schedule; 0 if it has none.
     - ``slowest``, ``fastest``: the lowest and the highest speed of the schedule's clock in any hour of the week.
     - ``recorded_gap_s``: the time between polls that was last recorded in the channel's history; 0 for none.
@@ -49,9 +49,9 @@ class PlanTable:
 
     @property
     def rows(self) -> FactorTable:
-        """The rows of all channels, as a writable view: changes of this array change the table.
+        """The rows of all channels; changes of this array change the table.
 
-        The view is no longer valid after a channel has been added or removed.
+        The array is no longer valid after a channel has been added or removed.
         """
         return self._rows[: len(self.channels)]
 
@@ -66,9 +66,9 @@ class PlanTable:
         return row
 
     def remove(self, row: int) -> ChannelId | None:
-        """Remove row number ``row``, and move the last row to this number.
+        """Remove the row with the number ``row``, and move the last row to this number.
 
-        Return the channel of the moved row, or None if the removed row was the last one.
+        Return the channel of the moved row; None if the removed row was the last one.
         """
         last = self.channels.pop()
         if row == len(self.channels):

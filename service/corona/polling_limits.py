@@ -1,11 +1,14 @@
-"""Limits that a publisher, or the failures of its polls, set for the polls of one channel.
+"""Limits for the polls of one channel, set by its publisher or by failed polls.
 
-There are three kinds. A *hint* is the poll interval that the publisher's documents and responses request. A *failure*
-limit is the back-off of a channel whose polls fail. A *pause* forbids polls until a time: the publisher requested it by
-``Retry-After``, ``skipHours`` or ``skipDays``, or an admin set it.
+There are three kinds:
 
-A member of the polling set observes limits in its polls and reports them to the channel's owner, which plans the polls
-by these limits. Assignments contain the limits that the owner knows, so that members report only changes.
+- A *hint* is the poll interval that the publisher's documents and responses request.
+- A *failure* limit is the longer interval of a channel whose polls fail.
+- A *pause* forbids polls until a time. The publisher requested it by ``Retry-After``, ``skipHours`` or ``skipDays``, or
+  an admin set it.
+
+A node that polls the channel observes limits and reports them to the channel's owner, the node that plans its polls.
+The owner sends the limits that it knows with each assignment of polls, so that only changes are reported.
 """
 
 from enum import StrEnum
@@ -31,7 +34,7 @@ LimitTime = Annotated[int, msgspec.Meta(ge=0, le=1 << 40)]
 
 
 class LimitReason(StrEnum):
-    """The kind of a limit: a publisher's hint, a pause, or the back-off after failed polls."""
+    """The kind of a limit for polls: the publisher's wish, a pause, or the longer interval after failed polls."""
 
     HINT = "hint"
     FAILURE = "failure"
@@ -39,10 +42,11 @@ class LimitReason(StrEnum):
 
 
 class PollingLimits(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The limits of one channel's polls, by all nodes together.
+    """The limits of one channel's polls by all nodes together; each is 0 if there is no such limit.
 
-    ``hint_s`` and ``failure_s`` are the shortest intervals between polls, and ``paused_until_s`` is the end of the
-    pause. Each is 0 if there is no such limit.
+    - ``hint_s``: the shortest interval in seconds between polls that the publisher wishes.
+    - ``failure_s``: the shortest interval in seconds after failed polls.
+    - ``paused_until_s``: the end of a pause (Unix time by the store's clock).
     """
 
     hint_s: LimitSeconds = 0
@@ -50,11 +54,13 @@ class PollingLimits(msgspec.Struct, frozen=True, array_like=True, gc=False):
     paused_until_s: LimitTime = 0
 
     def shortest_interval(self, fleet_s: float, longest_pause_s: float = inf) -> tuple[float, LimitReason | None]:
-        """Return (seconds, reason): the shortest allowed interval between polls at ``fleet_s``, and its reason.
+        """Return the shortest allowed interval between polls in seconds, and its reason; (0.0, None) for no limit.
 
-        The result is (0.0, None) if there is no limit. The remaining time of a pause counts as such an interval,
-        because the next poll is not before the end of the pause. It counts as ``longest_pause_s`` seconds at most.
+        - ``fleet_s``: the present Unix time by the store's clock.
+        - ``longest_pause_s``: the remaining time of a pause counts as such an interval, but as this many seconds at
+          most.
         """
+        # The next poll is not before the end of the pause.
         paused_s = min(self.paused_until_s - fleet_s, longest_pause_s)
         longest_s = max(self.hint_s, self.failure_s, paused_s)
         if longest_s <= 0:
@@ -64,24 +70,26 @@ class PollingLimits(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return float(longest_s), LimitReason.FAILURE if self.failure_s > self.hint_s else LimitReason.HINT
 
     def without_past_pause(self, fleet_s: float) -> "PollingLimits":
-        """Return these limits without a pause that has ended at ``fleet_s``."""
+        """Return these limits without a pause that has ended at ``fleet_s`` (Unix time by the store's clock)."""
         is_past = 0 < self.paused_until_s <= fleet_s
         return msgspec.structs.replace(self, paused_until_s=0) if is_past else self
 
     def with_limit(self, reason: LimitReason, interval_s: int, until_s: int) -> "PollingLimits":
         """Return a copy of these limits in which the limit of kind ``reason`` is replaced.
 
-        The new limit is ``until_s`` (the end in fleet time) for a pause, and ``interval_s`` (the shortest interval in
-        seconds) for other kinds. The value 0 removes the limit.
+        - ``interval_s``: the new limit, the shortest interval in seconds; ignored for a pause.
+        - ``until_s``: the new limit if it is a pause: its end (Unix time by the store's clock).
+
+        The value 0 removes the limit.
         """
         value = until_s if reason is LimitReason.PAUSE else interval_s
         return msgspec.structs.replace(self, **{_FIELDS[reason]: value})
 
     def is_outdated(self, reason: LimitReason, interval_s: int, until_s: int, fleet_s: float) -> bool:
-        """Return whether a newly observed limit of kind ``reason`` differs notably from the limit in this object.
+        """Return whether a newly observed limit of kind ``reason`` differs notably from the present one.
 
-        ``interval_s`` or ``until_s`` is the observed limit, as for :meth:`with_limit`. ``fleet_s`` is the time of the
-        comparison.
+        ``interval_s`` or ``until_s`` is the observed limit, as for :meth:`with_limit`. ``fleet_s`` is the present Unix
+        time by the store's clock.
         """
         if reason is LimitReason.PAUSE:
             return abs(max(until_s, fleet_s) - max(self.paused_until_s, fleet_s)) > PAUSE_TOLERANCE_S

@@ -1,12 +1,16 @@
-"""Polling plans of a node's own channels: the factors that determine polling rates, and the schedules.
+"""The plans of the channels that one node owns: how often they are polled, and their schedules.
 
-A node that has just joined does not know the fleet's scale yet. It keeps the schedules of channels that it takes over.
+The inputs of a channel's polling rate are its own *factors*, such as its number of subscribers, and the *scale*, one
+number for the whole fleet. A node that has just joined does not know the scale yet. It keeps the schedules of channels
+that it takes over.
 
-The work depends on the number of changes, not on the number of channels. A channel's factors are read again when an
-event has changed them, when its pause ends, and otherwise once in ``REVIEW_INTERVAL_S``, because estimates and pauses
-also change with time. Only channels whose factors, or the scale, have changed so much that their schedule no longer
-fits are planned again. The node's aggregate is computed again when the polls of its channels have changed by more than
-the fraction ``SUMMARY_TOLERANCE``.
+The work depends on the number of changes, not on the number of channels:
+
+- A channel's factors are read again when an event has changed them, when its pause ends, and otherwise once in
+  ``REVIEW_INTERVAL_S``, because estimates and pauses also change with time.
+- Only channels whose schedule no longer fits are planned again.
+- The summary of the channels, which other nodes need, is computed again when the polls have changed by more than the
+  fraction ``SUMMARY_TOLERANCE``.
 """
 
 from collections import Counter
@@ -73,9 +77,9 @@ class _ChannelPlan(msgspec.Struct, gc=False):
 
 
 class PollingPlans:
-    """The plans of one node's own channels: the inputs of each channel's polling rate, and the resulting schedule.
+    """The plans of the channels that one node owns: the inputs of each polling rate, and the resulting schedule.
 
-    ``now_s`` is monotonic time and ``fleet_s`` fleet time (Unix seconds of the store's clock), both in seconds.
+    ``now_s`` is monotonic time, ``fleet_s`` is Unix time by the store's clock, both in seconds.
     """
 
     def __init__(self, node_id: NodeId, policy: FleetPolicy) -> None:
@@ -119,16 +123,18 @@ class PollingPlans:
 
     @property
     def scale(self) -> float | None:
-        """The scale c of the fleet, as this node has computed it; None before its first solution."""
+        """The number from which all polling rates of the fleet follow; None before this node has computed it."""
         return self._fleet.scale
 
     def set_objective(
         self, objective: FleetObjective, site_rates: Mapping[str, float], bounds: Mapping[ChannelId, ChannelBounds]
     ) -> Collection[ChannelId]:
-        """Set the objective, sites' request rates and channels' bounds from the next solution on.
+        """Set the optimisation goal, and admins' settings for single sites and channels.
 
-        ``site_rates`` are in requests per second. The result is this node's channels whose bounds have changed; the
-        caller updates their schedules at once.
+        - ``site_rates``: the allowed requests per second of single sites.
+        - ``bounds``: the limits for the polls of single channels.
+
+        The result is this node's channels whose limits have changed; the caller updates their schedules at once.
         """
         before, self._bounds = self._bounds, bounds
         changed = [
@@ -150,14 +156,14 @@ class PollingPlans:
         return changed
 
     def on_ring_changed(self, view: RingView, now_s: float) -> None:
-        """Adopt the ring, and keep the fleet's scale unchanged (frozen) for a maintenance interval."""
+        """Adopt the member nodes ``view``, and keep all polling rates unchanged for one maintenance interval."""
         self._fleet.on_ring_changed(view, now_s)
         self._sites.on_ring_changed(view)
         self._is_aggregate_current = False
         self._can_crowd_change = True
 
     def on_message(self, sender: NodeId, message: SummaryMessage | SiteShares | SiteScales, now_s: float) -> list[Send]:
-        """Process another node's message about summaries or sites' scales; return the messages to send in reply."""
+        """Process another node's message about summaries of channels or limits of sites; return the replies to send."""
         match message:
             case SiteShares():
                 self._sites.on_shares(sender, message, now_s)
@@ -171,14 +177,12 @@ class PollingPlans:
     def send_summaries(
         self, now_s: float, fleet_s: float, owned: int | None, *, is_maintenance: bool
     ) -> Iterator[Send]:
-        """Send summaries of this node's channels, and of subtrees and sites, to the nodes that need them.
+        """Send summaries of this node's channels, and of other nodes' channels, to the nodes that need them.
 
-        ``now_s`` is monotonic time, ``fleet_s`` fleet time (Unix seconds of the store's clock). ``owned`` is the number
-        of channels that this node owns or is about to own; None if it is not known yet.
-
-        Summaries that have changed are sent in each call, the others are confirmed once per maintenance interval. With
-        ``is_maintenance``, which is true in one call per maintenance interval, the factors of some channels are read
-        again, so that all are read once in ``REVIEW_INTERVAL_S``.
+        - ``now_s``: monotonic time. ``fleet_s`` is Unix time by the store's clock.
+        - ``owned``: the number of channels that this node owns or is about to own; None if it is not known yet.
+        - ``is_maintenance``: true in one call per maintenance interval. Summaries that have not changed are then
+          confirmed, and some channels are reviewed, so that all are within ``REVIEW_INTERVAL_S``.
         """
         if is_maintenance:
             self._choose_reviewed(now_s, fleet_s)
@@ -205,12 +209,12 @@ class PollingPlans:
         yield from self._fleet.aggregation.tick(now_s)
 
     def solve(self, now_s: float) -> bool:
-        """Compute the fleet's scale; return whether all schedules have to be updated because of its change.
+        """Compute the fleet's scale; return whether all schedules have to be updated because it has changed.
 
-        Between its bounds, a channel has scale·√(weight/cost) polls per τ. After a change of the allowed polling
-        levels, the former scale and levels are used until all nodes have sent aggregates for the new levels, because a
-        scale is valid only for the levels for which it was solved.
+        Between its bounds, a channel has scale·√(weight/cost) polls per poll interval τ. After a change of the allowed
+        polling levels, the former scale and levels are used until all nodes have sent summaries for the new levels.
         """
+        # A scale is valid only for the levels for which it was solved.
         longest_wait_s = self._policy.longest_wait_s
         moved = self._fleet.solve(now_s)
         if self._policy.longest_wait_s != longest_wait_s:
@@ -220,7 +224,8 @@ class PollingPlans:
     def outdated_channels(self, fleet_s: float) -> AbstractSet[ChannelId]:
         """Return this node's channels whose schedules may be outdated at ``fleet_s``; empty while nothing changes.
 
-        A channel is returned until :meth:`update_schedules` is called with it.
+        ``fleet_s`` is Unix time by the store's clock. A channel is returned until :meth:`update_schedules` is called
+        with it.
         """
         self._review(fleet_s)
         return frozenset(self._outdated)
@@ -228,8 +233,8 @@ class PollingPlans:
     def add_channel(self, taken: OwnershipTaken, subscribers: int, previous_schedule: PollingSchedule | None) -> None:
         """Add the channel of the event ``taken``; if it is present, replace its state by that in the event.
 
-        ``subscribers`` is the channel's number of subscribers. ``previous_schedule`` is the schedule of its previous
-        owner; None if this node does not know it.
+        - ``subscribers``: the channel's number of subscribers.
+        - ``previous_schedule``: the schedule by which another node has planned its polls; None if it is unknown.
         """
         channel, plan = taken.channel, self._plans.get(taken.channel)
         if plan is None:
@@ -281,11 +286,10 @@ class PollingPlans:
         return plan.schedule, plan.limits
 
     def set_limit(self, limit: PollingLimit) -> bool:
-        """Replace one of a channel's limits; return whether it has changed. An unknown channel is ignored.
-
-        This node's aggregate is updated at the next tick if the channel may be polled more often than before. Otherwise
-        it is updated in the next maintenance interval, because failing channels report longer intervals frequently.
-        """
+        """Replace one of a channel's limits; return whether it has changed. An unknown channel is ignored."""
+        # This node's aggregate is updated at the next tick if the channel may be polled more often than before.
+        # Otherwise it is updated in the next maintenance interval, because failing channels report longer intervals
+        # frequently.
         plan = self._plans.get(limit.channel)
         if plan is None:
             return False
@@ -298,9 +302,9 @@ class PollingPlans:
         return plan.limits != before
 
     def history_after(self, delta: Delta, fleet_s: float) -> UpdateHistory:
-        """Return the update history that the channel of ``delta`` will have once ``delta`` is stored.
+        """Return the update history that a channel will have once the changes ``delta`` are stored.
 
-        The channel's plan is not changed.
+        The channel's plan is not changed. ``fleet_s`` is Unix time by the store's clock.
         """
         return history_after_delta(self._plans[delta.channel].updates, delta, fleet_s)
 
@@ -314,9 +318,9 @@ class PollingPlans:
     def update_schedules(
         self, channels: Collection[ChannelId], fleet_s: float, owned: int
     ) -> Iterator[tuple[PollingSchedule | None, PollingSchedule]]:
-        """Adapt these channels' schedules to the present scale and ring; yield (old, new) schedules of each channel.
+        """Adapt these channels' schedules to the present inputs; yield the old and the new schedule of each channel.
 
-        ``old`` is None for a channel that had no schedule. If the schedule has not changed, both are the same object.
+        The old schedule is None for a channel that had none. If the schedule has not changed, both are the same object.
         ``owned`` is the number of channels that this node owns or is about to own.
         """
         self._owned = owned
@@ -342,7 +346,7 @@ class PollingPlans:
             yield before, plan.schedule
 
     def count_by_level(self) -> Counter[int]:
-        """Return the number of channels at each polling level; fractional levels are rounded."""
+        """Return the number of channels at each polling level (0 if all nodes poll the channel); levels are rounded."""
         sizes, channels = np.unique(self._table.rows["size"], return_counts=True)
         base, counts = self._fleet.applied_levels.base, Counter[int]()
         for size, count in zip(sizes.tolist(), channels.tolist(), strict=True):
@@ -351,9 +355,9 @@ class PollingPlans:
         return counts
 
     def count_by_constraint(self, fleet_s: float) -> Counter[BindingConstraint]:
-        """Return this node's number of channels for each constraint that determines a channel's polls.
+        """Return this node's number of channels for each constraint that decides how often a channel is polled.
 
-        ``fleet_s`` is fleet time. The result is empty while the fleet's scale is unknown.
+        ``fleet_s`` is Unix time by the store's clock. The result is empty while no polling rates have been computed.
         """
         if self.scale is None:
             return Counter()
@@ -369,10 +373,10 @@ class PollingPlans:
         return Counter(found)
 
     def find_changed_gaps(self, most: int) -> list[tuple[ChannelId, float]]:
-        """Return pairs (channel, seconds): channels whose time between polls has changed notably, and the new time.
+        """Return channels whose time between polls has changed notably, and the new time in seconds.
 
-        The comparison is with the time that was recorded last (:meth:`record_gaps`). The result has at most ``most``
-        channels.
+        There are at most ``most`` channels. The comparison is with the time that was recorded last
+        (:meth:`record_gaps`).
         """
         if self.scale is None:
             return []
@@ -381,16 +385,16 @@ class PollingPlans:
         return [(self._table.channels[row], float(gaps_s[row])) for row in np.flatnonzero(is_notable)[:most].tolist()]
 
     def record_gaps(self, gaps_s: Iterable[tuple[ChannelId, float]]) -> None:
-        """Mark times between polls, pairs (channel, seconds), as recorded in the channels' history."""
+        """Mark times between polls as recorded in the channels' history; ``gaps_s`` are pairs (channel, seconds)."""
         for channel, gap_s in gaps_s:
             if (plan := self._plans.get(channel)) is not None:
                 self._table.rows["recorded_gap_s"][plan.row] = gap_s
 
     def explain(self, channel: ChannelId, polling_set: Sequence[NodeId], fleet_s: float) -> PollExplanation | None:
-        """Return an explanation of a channel's polling rate at ``fleet_s``.
+        """Return an explanation of how often a channel is polled at ``fleet_s`` (Unix time by the store's clock).
 
-        ``polling_set`` are the nodes that poll the channel, in the order of their turns. The result is None if the
-        fleet's scale is unknown or this node does not own the channel.
+        ``polling_set`` are the nodes that poll the channel, in the order of their turns. The result is None if this
+        node does not own the channel, or has not computed the fleet's polling rates yet.
         """
         plan = self._plans.get(channel)
         if plan is None or plan.schedule is None or self.scale is None:
@@ -410,10 +414,10 @@ class PollingPlans:
         )
 
     def _choose_reviewed(self, now_s: float, fleet_s: float) -> None:
-        """Choose the channels whose factors have to be read again, and mark them as stale.
+        """Choose the channels whose inputs have to be read again, and mark them as stale.
 
         These are the channels whose pauses have ended, and the next ones in the periodic review of all channels. If the
-        fleet's clock has jumped, all schedules are marked as outdated.
+        store's clock has jumped, all schedules are marked as outdated.
         """
         ahead_s = fleet_s - now_s
         if abs(ahead_s - self._ahead_s) > _CLOCK_JUMP_S:
@@ -429,9 +433,9 @@ class PollingPlans:
         self._reviewed_s = now_s
 
     def _review(self, fleet_s: float) -> None:
-        """Read the factors of stale channels again, and mark channels as outdated whose schedules no longer fit.
+        """Read the inputs of stale channels again, and mark channels as outdated whose schedules no longer fit.
 
-        A channel is marked as stale when an event or the periodic review requires that its factors are read again.
+        A channel is *stale* when an event or the periodic review requires that its inputs are read again.
         """
         stale = [channel for channel in self._stale if channel in self._plans]
         self._stale.clear()
@@ -450,10 +454,9 @@ class PollingPlans:
             self._compare_schedules(np.arange(len(self._table.channels)))
 
     def _write_factors(self, plans: Sequence[_ChannelPlan], fleet_s: float) -> NDArray[np.intp]:
-        """Write the factors of these channels into the table; return the rows whose factors have changed notably.
+        """Write the inputs of these channels into the table; return the rows whose inputs have changed notably.
 
-        Factors with a smaller change are not written. Schedules and the aggregate are computed from the table, so that
-        small changes do not change them.
+        Smaller changes are not written, so that they do not change schedules and summaries.
         """
         rows = np.array([plan.row for plan in plans], dtype=np.intp)
         found, table = self._read_factors(plans, fleet_s), self._table.rows
@@ -478,10 +481,10 @@ class PollingPlans:
         return changed
 
     def _compare_schedules(self, rows: NDArray[np.intp]) -> None:
-        """Compute the polls per τ of the channels in these rows, and mark channels with another schedule as outdated.
+        """Compute how often the channels in these rows should be polled, and mark those polled otherwise as outdated.
 
-        A channel is outdated if :meth:`_fit_schedule` would revise its schedule, or if the schedule's clock violates
-        the bounds of the channel's polls in some hour of the week.
+        A channel is outdated if :meth:`_fit_schedule` would change its schedule, or if its polls violate a limit in
+        some hour of the week.
         """
         interval_s, nodes, table = self._policy.poll_interval_s, self._nodes, self._table.rows
         for start in range(0, len(rows), _ROWS_PER_CHECK):
@@ -502,28 +505,27 @@ class PollingPlans:
             self._outdated.update(self._table.channels[row] for row in some[~fits].tolist())
 
     def _planned_rows(self, rows: NDArray[np.intp]) -> FactorTable:
-        """Return a copy of these rows of the table, with pauses that are longer than τ shortened to τ.
-
-        Polls are therefore attempted every τ even during a pause, and resume soon after an admin ends the pause.
-        """
+        """Return a copy of these rows of the table, with longer pauses shortened to the poll interval τ."""
+        # Polls are therefore attempted every τ even during a pause, and resume soon after an admin ends the pause.
         part: FactorTable = self._table.rows[rows]
         part["publisher_interval_s"] = part["planned_interval_s"]
         return part
 
     def _is_aggregate_due(self, now_s: float) -> bool:
-        """Return whether this node's aggregate has to be computed again because of gradual changes of the polls."""
+        """Return whether this node's summary has to be computed again because its polls have gradually changed."""
         if self._drift is None:
             return False
         is_old = now_s - self._aggregated_s >= REVIEW_INTERVAL_S
         return is_old or self._drift > SUMMARY_TOLERANCE * float(self._table.rows["rate"].sum())
 
     def _summarise(self, owned: int) -> Aggregate | None:
-        """Return the aggregate of this node's channels; None if there are no channels yet.
+        """Return the summary of this node's channels; None if there are no channels yet.
 
         ``owned`` is the number of channels that this node owns or is about to own. Until it has taken over all of them,
-        the channels taken over so far are counted repeatedly, up to this number, to represent the others. Otherwise a
-        fleet that starts would divide its whole budget among its first channels.
+        the present ones are counted repeatedly, up to this number.
         """
+        # They represent the others. Otherwise a fleet that starts would divide its whole budget among its first
+        # channels.
         known, rows = len(self._table.channels), None
         if known < owned:
             if not known:
@@ -534,7 +536,10 @@ class PollingPlans:
         return node_allocation.own_aggregate(self._policy, self._nodes, table, choices)
 
     def _read_factors(self, plans: Sequence[_ChannelPlan], fleet_s: float) -> FactorTable:
-        """Return the factors of the channels of ``plans`` at ``fleet_s``, one row each; ``present_speed`` is 1."""
+        """Return the inputs of the polling rates of these channels at ``fleet_s``, one row each.
+
+        ``fleet_s`` is Unix time by the store's clock. The field ``present_speed`` is 1.
+        """
         table = factor_table((self._factors(plan, fleet_s) for plan in plans), len(plans))
         if self._policy.weekly_rhythm:
             table["weight_factor"] = weekly_rhythm.weight_factors(
@@ -543,11 +548,9 @@ class PollingPlans:
         return table
 
     def _update_present_speeds(self, fleet_s: float) -> None:
-        """Update the speeds at which channels with a weekly rhythm are polled in the present hour.
-
-        If the hour has changed, the shares (summaries of channels) of sites whose budget may be exceeded become
-        outdated. If the fleet has a budget per minute, the column ``present_speed`` of the table is updated.
-        """
+        """Update how often channels that follow a weekly rhythm are polled in the present hour."""
+        # If the hour has changed, the shares (summaries of channels) of sites whose budget may be exceeded become
+        # outdated. If the fleet has a budget per minute, the column ``present_speed`` of the table is updated.
         # The hours of this time and of the time when changed schedules apply, counted since the epoch.
         until_s = fleet_s + min(self._policy.soft_state_ttl_s, weekly_rhythm.HOUR_S)
         hours = fleet_s // weekly_rhythm.HOUR_S, until_s // weekly_rhythm.HOUR_S
@@ -564,7 +567,8 @@ class PollingPlans:
     def _present_speeds(self, plans: Iterable[_ChannelPlan], hours: tuple[float, float]) -> list[float]:
         """Return, for each plan, the higher of the speeds of its schedule's clock in the two ``hours``.
 
-        The speed is 1.0 for a schedule by real time. An hour is the number of hours since the Unix epoch.
+        A clock with a high speed makes polls more frequent. The speed is 1.0 for a schedule by real time. An hour is
+        the number of hours since the Unix epoch.
         """
         clocks = (plan.schedule.clock if plan.schedule else None for plan in plans)
         return [
@@ -573,10 +577,10 @@ class PollingPlans:
         ]
 
     def _choose_speeds(self, channels: Sequence[ChannelId]) -> Sequence[bytes]:
-        """Choose the clock of each channel's schedule; return the encoded speeds of each clock, or b"" for real time.
+        """Choose the clock by which the polls of each channel are evenly spaced; return its encoded speeds.
 
-        A channel's polls are evenly spaced by its clock. The clock is chosen so that the bounds of the channel's polls
-        hold in every hour of the week. The lowest and the highest speed of each clock are written into the table.
+        b"" stands for real time. The limits of the channel's polls hold in every hour of the week. The lowest and the
+        highest speed of each clock are written into the table.
         """
         plans = [self._plans[channel] for channel in channels]
         found = [plan.schedule.speeds if plan.schedule else b"" for plan in plans]
@@ -624,9 +628,9 @@ class PollingPlans:
         self._stale.update(self._table.channels[row] for row in rows.tolist())
 
     def _update_crowded_sites(self) -> None:
-        """Determine the *crowded* sites: those whose request budget may be exceeded.
+        """Determine the sites whose request budget may be exceeded.
 
-        This node's shares (summaries of its channels) of sites that are no longer crowded are removed.
+        This node's summaries of its channels of other sites are removed.
         """
         self._can_crowd_change = False
         rows, sites = self._table.rows, self._table.sites
@@ -646,10 +650,9 @@ class PollingPlans:
         self._crowded = crowded
 
     def _update_shares(self) -> None:
-        """Recompute this node's shares: the summary of its channels of each crowded site.
+        """Recompute this node's summary of its channels of each site whose request budget may be exceeded.
 
-        A site is crowded if its budget may be exceeded. A share is recomputed only if the site's channels or their
-        present speeds have changed.
+        A summary is recomputed only if the site's channels, or the times of their polls in the week, have changed.
         """
         for site in self._outdated_shares & self._crowded:
             rows = self._table.rows_of_site(site)
@@ -669,22 +672,22 @@ class PollingPlans:
         return self._fleet.policy
 
     def _choices(self, rows: NDArray[np.intp] | None, levels: Levels) -> LevelChoices | None:
-        """Return the wedges of the channels in these rows: the number of nodes that poll each channel at each level.
+        """Return the numbers of nodes that may poll each of the channels in these rows, one for each polling level.
 
-        A channel's polling set is one of its wedges. If ``rows`` is None, the result is about all channels. The result
-        is None if ``levels`` are continuous.
+        If ``rows`` is None, the result is about all channels. The result is None if ``levels`` allows any number.
         """
         channels = self._table.channels
         return self._fleet.choices(channels if rows is None else [channels[row] for row in rows.tolist()], levels)
 
     def _rates_and_set_sizes(self, table: FactorTable, rows: NDArray[np.intp]) -> tuple[Floats, NDArray[np.intp]]:
-        """Return (rates, set sizes): the polls per τ of the channels in these rows, and the numbers of polling nodes.
+        """Return the polls per poll interval τ of the channels in these rows, and the numbers of nodes that make them.
 
-        ``table`` is a copy of the rows. A channel keeps the rate of its schedule in these cases:
+        ``table`` is a copy of the rows. A channel keeps its present rate in these cases:
 
-        - The fleet's scale is unknown, or it was solved for other levels than the policy's.
-        - Only whole levels are allowed, and the scale has not been solved since the ring changed. On the new ring, the
-          levels have other numbers of nodes.
+        - The fleet's *scale* (the number from which all rates follow) is unknown, or was computed for other polling
+          levels.
+        - Only whole polling levels are allowed, and a node has joined or left since the scale was computed. The levels
+          then have other numbers of nodes.
         """
         interval_s = self._policy.poll_interval_s
         choices = self._choices(rows, self._fleet.applied_levels)
@@ -703,9 +706,10 @@ class PollingPlans:
     def _fit_schedule(
         self, schedule: PollingSchedule, rate: float, set_size: int, speeds: bytes, fleet_s: float
     ) -> PollingSchedule:
-        """Return a schedule with ``rate`` polls per τ by ``set_size`` nodes and a clock with these ``speeds``.
+        """Return a schedule with ``rate`` polls per poll interval τ by ``set_size`` nodes.
 
-        The result is ``schedule`` itself if it fits.
+        ``speeds`` are those of the clock by which the polls are evenly spaced. The result is ``schedule`` itself if it
+        fits.
         """
         gap_s = self._policy.poll_interval_s / rate
         fits = abs(gap_s / schedule.gap_s - 1) <= GAP_TOLERANCE and speeds == schedule.speeds

@@ -1,19 +1,17 @@
-"""Polling schedules: when each node of a polling set polls (Corona §3.1, §3.3).
+"""Polling schedules: when each of the nodes that share a channel polls it (Corona §3.1, §3.3).
 
-Times are *fleet time*: seconds of the store's clock, which all nodes read.
+Times are *fleet time*: seconds of the store's clock, which all nodes read. n is the number of polls per poll interval
+τ. The nodes take turns, τ/n apart. Schedules of different channels start at different times, so that the polls of one
+node are spread over τ as well.
 
-The nodes of a polling set take turns, τ/n apart, according to the channel's :class:`PollingSchedule`. Deviation: in the
-paper, each node waits a random time in (0, τ). An update is then detected after τ/(n+1) on average, up to twice the
-τ/(2n) of even spacing. Schedules of different channels start at different times, so that the polls of one node are
-spread over τ as well.
+- n may be any real number (see ``allocation_solver``). It is rounded up to a number of nodes, each of which polls
+  slightly less often than every τ. If n is below 1, a single node polls every τ/n.
+- When n or the nodes change, the next schedule continues the current one.
+- The polls of a channel with a weekly rhythm (:mod:`service.corona.weekly_rhythm`) are evenly spaced by a clock that
+  runs faster and slower in the course of a week. On average over a week, its time equals real time.
 
-The number n of polls per τ may be any real number (see ``allocation_solver``). If it is not whole, it is rounded up to
-a number of nodes, each of which polls slightly less often than every τ. If n is below 1, a single node polls every τ/n.
-When n or the ring changes, the next schedule continues the current one.
-
-The polls of a channel that has a weekly rhythm (:mod:`service.corona.weekly_rhythm`) are evenly spaced by a clock that
-runs faster and slower in the course of a week. Gaps are then measured by this clock. On average over a week, they equal
-real time.
+Deviation from the paper: in the paper, each node waits a random time in (0, τ). An update is then detected after
+τ/(n+1) on average, up to twice the τ/(2n) of even spacing.
 """
 
 from math import ceil, floor
@@ -44,10 +42,9 @@ spread the schedules' beginnings.
 
 
 def polling_set_size(polls_per_interval: float, nodes: int) -> int:
-    """Return the number of nodes that share the polls of one channel.
+    """Return the number of nodes that share the polls of one channel, at most ``nodes``.
 
-    It is ``polls_per_interval``, the number of the channel's polls per τ, rounded up, but at least 1 and at most
-    ``nodes``.
+    It is ``polls_per_interval``, the number of polls per poll interval τ, rounded up, but at least 1.
     """
     return max(1, nodes if polls_per_interval >= nodes else ceil(polls_per_interval))
 
@@ -55,14 +52,16 @@ def polling_set_size(polls_per_interval: float, nodes: int) -> int:
 class PollingSchedule(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A channel's polls: one every ``gap_s`` seconds from ``first_s`` on, by ``size`` nodes in turn.
 
-    ``first_s`` is fleet time. The nodes' ranks are 0 to ``size`` - 1. Poll number k = 0, 1, … is due at ``first_s +
-    k·gap_s`` and is made by the node of rank ``(first_rank + k) mod size``. An owner that changes the number of polls,
-    or whose ring changes, derives the next schedule from the current one. A new owner that does not know the current
-    schedule starts a new one, at the cost of one irregular gap.
-
-    ``speeds`` are the speeds of the :class:`~service.corona.weekly_rhythm.WeeklyClock` by which the gaps are counted.
-    If they are empty, or of another length than a clock's, gaps are of real time.
+    - ``first_s``: Unix time by the store's clock.
+    - ``first_rank``: the rank of the node that makes the first poll. Ranks are 0 to ``size`` - 1. Poll number k = 0, 1,
+      … is due at ``first_s + k·gap_s`` and is made by the node of rank ``(first_rank + k) mod size``.
+    - ``speeds``: the speeds of the clock by which ``gap_s`` is counted
+      (:class:`~service.corona.weekly_rhythm.WeeklyClock`). If they are empty or have another length than a clock's,
+      gaps are of real time.
     """
+
+    # An owner that changes the number of polls, or whose ring changes, derives the next schedule from the current one.
+    # A new owner that does not know the current schedule starts a new one, at the cost of one irregular gap.
 
     first_s: float
     gap_s: Annotated[float, msgspec.Meta(gt=0)]
@@ -77,41 +76,54 @@ class PollingSchedule(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def clock(self) -> WeeklyClock | None:
-        """The clock by which the gaps are counted; None for real time."""
+        """The clock by which the times between polls are counted; None for real time."""
         return weekly_clock(self.speeds) if len(self.speeds) == SPEEDS_BYTES else None
 
     def first_poll_s(self, rank: int) -> float:
-        """Return the fleet time of the first poll of the node of this rank."""
+        """Return the time of the first poll of the node with the place ``rank`` in the order of turns.
+
+        The result is Unix time by the store's clock.
+        """
         return self._poll_s(self._turn(rank))
 
     def next_poll_s(self, rank: int, after_s: float) -> float:
-        """Return the fleet time of the next poll after ``after_s`` by the node of this rank.
+        """Return the time of the next poll after ``after_s`` by the node with the place ``rank`` in the order of turns.
 
-        A schedule that begins more than two intervals after ``after_s`` was made before the fleet's clock was set back.
-        It is treated as if it had begun before ``after_s``.
+        Both times are Unix times by the store's clock.
         """
+        # A schedule that begins more than two intervals after ``after_s`` was made before the fleet's clock was set
+        # back. It is treated as if it had begun before ``after_s``.
         due_s = self._next_s(self._turn(rank), self.size, after_s)
         if self.gaps_between(after_s, due_s) <= 2 * self.size:
             return due_s
         return self._next_s(self._turn(rank), self.size, after_s, is_begun=True)
 
     def next_channel_poll_s(self, after_s: float) -> float:
-        """Return the fleet time of the channel's next poll after ``after_s`` by any node."""
+        """Return the time of the channel's next poll after ``after_s`` by any node.
+
+        Both times are Unix times by the store's clock.
+        """
         return self._next_s(0, 1, after_s)
 
     def rank_at(self, poll_s: float) -> int:
-        """Return the rank of the node that makes the poll due at the fleet time ``poll_s``."""
+        """Return the place, in the order of turns, of the node that makes the poll due at ``poll_s``.
+
+        ``poll_s`` is Unix time by the store's clock.
+        """
         return (self.first_rank + round(self.gaps_between(self.first_s, poll_s))) % self.size
 
     def gaps_between(self, begin_s: float, end_s: float) -> float:
-        """Return the (possibly fractional) number of gaps from ``begin_s`` to ``end_s``, both in fleet time."""
+        """Return how many times the time between two polls fits into the time from ``begin_s`` to ``end_s``.
+
+        The result may be fractional. Both times are Unix times by the store's clock.
+        """
         clock = self.clock
         if clock is None:
             return (end_s - begin_s) / self.gap_s
         return (clock.shown_s(end_s) - clock.shown_s(begin_s)) / self.gap_s
 
     def _turn(self, rank: int) -> int:
-        """Return the number k of the first poll of the node of this rank."""
+        """Return the number (from 0) of the first poll by the node with the place ``rank`` in the order of turns."""
         return (rank - self.first_rank) % self.size
 
     def _poll_s(self, number: int) -> float:
@@ -121,10 +133,10 @@ class PollingSchedule(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return clock.time_s(clock.shown_s(self.first_s) + number * self.gap_s) if number else self.first_s
 
     def _next_s(self, first: int, step: int, after_s: float, *, is_begun: bool = False) -> float:
-        """Return the fleet time of the first poll after ``after_s`` among the polls ``first``, ``first + step``, etc.
+        """Return the time of the first poll after ``after_s`` among the polls number ``first``, ``first + step``, etc.
 
-        ``first`` is the number of a poll. If ``is_begun`` is true, the earlier polls ``first - step``, ``first -
-        2·step``, etc. are included.
+        If ``is_begun`` is true, the earlier polls ``first - step``, ``first - 2·step``, etc. are included. Times are
+        Unix times by the store's clock.
         """
         clock, begin_s = self.clock, self._poll_s(first)
         if clock is None:
@@ -144,14 +156,14 @@ def new_schedule(
     *,
     speeds: bytes = b"",
 ) -> PollingSchedule:
-    """Return a schedule for a channel whose former schedule is unknown; its first poll is at most one gap from now.
+    """Return the first schedule of a channel; its first poll is at most one gap (time between polls) from now.
 
     Args:
-        channel: The id determines the time of the first poll, so that an owner's channels are polled one after another.
-        polls_per_interval: The channel's number of polls per τ, positive.
+        channel: The id determines the time of the first poll, so that channels are polled one after another.
+        polls_per_interval: The channel's number of polls per poll interval τ, positive.
         size: Number of nodes that take turns.
         poll_interval_s: τ, in seconds.
-        now_s: Fleet time.
+        now_s: Unix time by the store's clock.
         speeds: The speeds of the clock by which the polls are evenly spaced; empty for real time.
     """
     gap_s = poll_interval_s / polls_per_interval
@@ -174,25 +186,26 @@ def revised_schedule(
 
     Args:
         schedule: The channel's current schedule.
-        polls_per_interval: The channel's new number of polls per τ, positive.
+        polls_per_interval: The channel's new number of polls per poll interval τ, positive.
         size: The new number of nodes that take turns.
         poll_interval_s: τ, in seconds.
-        now_s: Fleet time.
+        now_s: Unix time by the store's clock.
         speeds: The speeds of the clock by which the polls are evenly spaced from now on; empty for real time.
-        can_hand_over: Whether a node that leaves the polling set can still make the channel's next poll.
+        can_hand_over: Whether a node that leaves can still make the channel's next poll.
 
-    The schedule begins with the channel's next poll. This poll either keeps its time (and its node, if the node stays
-    in the polling set), or is moved forward to between one and two new gaps from now. Thus no sequence of changes
-    postpones the channel's next poll, and two polls are never closer than the shorter of the gaps before and after.
+    The result begins with the channel's next poll. This poll keeps its time, or is moved forward to between one and two
+    new gaps (times between polls) from now. Its node stays the same if the poll keeps its time and the node stays. Thus
+    no sequence of changes postpones the next poll, and two polls are never closer than the shorter of the gaps before
+    and after.
 
-    A poll that is moved forward is due (1 + f) new gaps from now, where f (at most 1) is the fraction of the current
-    gap that is left. The fraction differs between channels. Without it, all channels that an owner speeds up at once
-    would be polled in step.
-
-    If the next poll is due within ``HANDOVER_S`` and its node leaves the polling set, the poll cannot be reassigned:
-    one of the two nodes may receive the change too late, and then neither or both of them poll. With ``can_hand_over``,
-    the leaving node makes this poll, and the schedule begins one gap later.
+    If the next poll is due within ``HANDOVER_S``, its node leaves, and ``can_hand_over`` is true, the leaving node
+    makes this poll. The result then begins one gap later.
     """
+    # A poll that is moved forward is due (1 + f) new gaps from now, where f (at most 1) is the fraction of the current
+    # gap that is left. The fraction differs between channels. Without it, all channels that an owner speeds up at once
+    # would be polled in step.
+    # Why a poll that is due soon is not reassigned: one of the two nodes may receive the change too late, and then
+    # neither or both of them poll.
     gap_s = poll_interval_s / polls_per_interval
     kept_s = schedule.next_channel_poll_s(now_s)
     gaps = 1 + min(1.0, schedule.gaps_between(now_s, kept_s))
@@ -208,7 +221,7 @@ def revised_schedule(
 
 
 def _next_multiple_s(phase_s: float, gap_s: float, after_s: float, rounding_s: float = ROUNDING_S) -> float:
-    """Return the first of the times ``phase_s`` + k·``gap_s`` (k whole) after ``after_s``.
+    """Return the first of the times ``phase_s`` + k·``gap_s`` (k is a whole number) after ``after_s``.
 
     A time that is less than ``rounding_s`` after ``after_s`` counts as equal to it and is skipped.
     """

@@ -1,13 +1,14 @@
-"""A node as a member of polling sets: polls as assigned, and sends candidates to the channels' owners.
+"""A node that polls channels as their *owners* (the nodes that plan the polls) instruct it.
 
-Assignments are soft state. In each maintenance interval, an owner sends the digest of all its assignments to this node
-(:mod:`service.corona.assignment_digests`), which renews them. If the digest differs, messages were lost, repeated or
-reordered. If both nodes have the same ring, this node then requests from the owner the assignments in the buckets
-(groups of channels) that differ. Assignments are renewed nevertheless, so that a difference which cannot be repaired
-does not stop all of an owner's polls.
+It sends the changes that a poll finds, a *candidate*, to the channel's owner. A lost candidate loses no entry. Until
+the owner has announced a new version, polls are compared with the former version, and the next poll finds the same
+changes again.
 
-A *candidate* is the changes that a poll has found. A lost candidate loses no entry: until the owner has announced a new
-version, polls are compared with the former version, and the next poll finds the same changes again.
+Assignments of polls expire unless they are renewed. In each maintenance interval, an owner sends a hash of all its
+assignments to this node (:mod:`service.corona.assignment_digests`), which renews them. If the hash differs, messages
+were lost, repeated or reordered. This node then requests the assignments in the groups of channels that differ,
+provided that both nodes know the same members of the fleet. The present assignments are renewed nevertheless. A
+difference that cannot be repaired therefore does not stop all of an owner's polls.
 """
 
 from collections.abc import Iterable, Iterator
@@ -44,9 +45,9 @@ MAX_SEND_ATTEMPTS = 10
 
 
 class _OwnerRecord(msgspec.Struct, eq=False):
-    """What this node knows of an owner of channels that it polls.
+    """What this node knows of another node that plans polls for it (an owner of channels).
 
-    If the owner leaves the ring and joins it again, it gets a new record.
+    An owner that leaves the fleet and joins it again gets a new record.
     """
 
     epoch: int | None
@@ -72,7 +73,7 @@ class _MemberAssignment(msgspec.Struct, gc=False):
 
     @property
     def confirmed_ring_version(self) -> int:
-        """The version of the ring by which the owner last assigned the channel or confirmed the assignment."""
+        """The version of the list of member nodes by which the owner has last assigned the channel, or confirmed it."""
         return max(self.ring_version, self.owner.ring_version)
 
 
@@ -82,10 +83,9 @@ class _PendingCandidate(msgspec.Struct):
 
 
 class MemberProtocol:
-    """The half of a node's protocol that polls channels as their owners assign them.
+    """The half of a node's protocol that polls channels as their owners (the nodes that plan the polls) instruct it.
 
-    It sends candidates, which are the changes that polls have found, to the channels' owners. ``now_s`` is monotonic
-    time in seconds.
+    It sends the changes that polls find to the owners. ``now_s`` is monotonic time in seconds.
     """
 
     def __init__(self, node_id: NodeId, policy: FleetPolicy) -> None:
@@ -108,9 +108,9 @@ class MemberProtocol:
         return assignment.instruction if assignment else None
 
     def find_affected(self, view: RingView) -> list[StartPolling]:
-        """Return this node's polling instructions for channels whose owner or polling set may differ on ``view``.
+        """Return the instructions for channels that another node may own or poll once the member nodes are ``view``.
 
-        ``view`` is the ring that this node is going to adopt.
+        This node is going to adopt ``view``, the new list of member nodes.
         """
         change = view.change_since(self._view)
         found = [self._assignments[channel].instruction for channel in self._ahead]
@@ -118,10 +118,10 @@ class MemberProtocol:
         return found + [each for each in instructions if change.concerns(each.channel, each.schedule.size)]
 
     def on_ring_changed(self, view: RingView, affected: Iterable[StartPolling]) -> Iterator[Effect]:
-        """Adopt the ring ``view``: leave polling sets that exclude this node, and send candidates to new owners.
+        """Adopt the member nodes ``view``: stop polls that other nodes make now, and send changes to new owners.
 
-        ``affected`` is the result of :meth:`find_affected` for this ring. A candidate (the changes that a poll found)
-        is sent again if no owner has answered it and its channel has another owner now.
+        ``affected`` is the result of :meth:`find_affected` for ``view``. Changes that a poll has found are sent again
+        if no owner has answered them and another node owns the channel now.
         """
         former, self._view = self._view, view
         for node, owner in list(self._owners.items()):
@@ -146,9 +146,9 @@ class MemberProtocol:
     def on_assign(self, sender: NodeId, message: Assign, now_s: float) -> Iterator[Effect]:
         """Start polling the assigned channels, or poll them by their new schedules.
 
-        ``sender`` is the channels' owner. An assignment is ignored if this node's ring is newer than the owner's and
-        excludes this node from the polling set. If the message contains whole buckets (groups into which an owner's
-        channels are divided), this node stops polling all other channels of the owner in these buckets.
+        ``sender`` is the node that plans their polls. An assignment is ignored if this node knows newer members of the
+        fleet, by which it is not to poll the channel. If the message lists whole groups of channels (buckets), this
+        node stops polling the sender's other channels in these groups.
         """
         owner, ring_version = self._owner(sender, now_s), message.ring_version
         for assignment in message.assignments:
@@ -180,10 +180,10 @@ class MemberProtocol:
             yield from self._drop_unlisted(owner, message)
 
     def on_digest(self, sender: NodeId, message: AssignmentDigest, now_s: float) -> Iterator[Effect]:
-        """Renew the assignments by the owner ``sender``; reply with digests by bucket if the owner's digest differs.
+        """Renew the assignments of polls by ``sender``; reply with one hash per group of channels if its hash differs.
 
-        A bucket is a group of channels. The owner answers with the assignments in the buckets whose digests differ. If
-        both nodes have the same ring, assignments of channels that the owner no longer owns are not renewed.
+        ``sender`` then answers with the assignments in the groups that differ. If both nodes know the same members of
+        the fleet, assignments of channels that ``sender`` no longer owns are not renewed.
         """
         if sender not in self._view and message.ring_version <= self._view.version:
             return
@@ -200,9 +200,10 @@ class MemberProtocol:
             yield Send(sender, BucketDigests(message.ring_version, encode_digests(digests)))
 
     def on_unassign(self, message: Unassign, fleet_s: float) -> Iterator[Effect]:
-        """Stop polling the channel, unless its assignment was computed from a newer ring than the message.
+        """Stop polling the channel, unless its assignment is newer than the message.
 
-        If the message states a last poll that is still due at ``fleet_s`` (fleet time), polling stops after it.
+        It is if it was computed from a newer list of the fleet's nodes. If the message states a last poll that is still
+        due at ``fleet_s`` (Unix time by the store's clock), polling stops after this poll.
         """
         known = self._assignments.get(message.channel)
         if known is not None and message.ring_version >= known.confirmed_ring_version:
@@ -214,11 +215,12 @@ class MemberProtocol:
                 yield from self._stop(message.channel)
 
     def on_candidate(self, candidate: Candidate) -> Iterator[Effect]:
-        """Send ``candidate`` to its channel's owner, and store it as the channel's pending candidate.
+        """Send the changes that a poll has found to the channel's owner, and store them until they are answered.
 
-        A candidate with a notice (a message about the channel itself, not an entry) is sent once and not stored,
-        because it must not replace a candidate with entries. If it is lost, the next poll finds the notice again.
+        A notice (a message about the channel itself, not an entry) is sent once and not stored. If it is lost, the next
+        poll finds it again.
         """
+        # It must not replace a candidate with entries.
         owner = self._view.owner(candidate.channel)
         if candidate.delta.notice is None:
             self._pending[candidate.channel] = _PendingCandidate(candidate)
@@ -227,12 +229,12 @@ class MemberProtocol:
             yield Send(owner, candidate)
 
     def on_limit_observed(self, limit: PollingLimit, fleet_s: float) -> Iterator[Effect]:
-        """Report ``limit`` to its channel's owner if it differs notably from the limit in this node's assignment.
+        """Report ``limit`` to its channel's owner if it differs notably from the limit that the owner knows.
 
-        ``fleet_s`` is the fleet time (the store's clock) of the comparison. A limit of a channel that is not assigned
-        to this node is always reported. If a report is lost, the assignment does not change, and the limit is reported
-        again after the next poll.
+        ``fleet_s`` is Unix time by the store's clock. A limit of a channel that is not assigned to this node is always
+        reported.
         """
+        # If a report is lost, the assignment does not change, and the limit is reported again after the next poll.
         known, owner = self._assignments.get(limit.channel), self._view.owner(limit.channel)
         if owner is not None and (
             known is None
@@ -241,16 +243,17 @@ class MemberProtocol:
             yield Send(owner, limit)
 
     def on_announcement(self, announcement: VersionAnnouncement) -> Iterator[Effect]:
-        """Compare polls with the announced version from now on; drop the channel's pending candidate if it is answered.
+        """Compare polls with the announced version from now on.
 
-        The announcement answers a candidate that was compared with an earlier version, whether or not it was accepted.
+        Stored changes of the channel that were compared with an earlier version are dropped, because they are answered
+        by the announcement, whether or not they were accepted.
         """
         pending = self._pending.get(announcement.channel)
         is_answered = pending is not None and pending.candidate.base_version < announcement.version
         yield from self._on_answer(announcement, is_answered=is_answered)
 
     def on_rejection(self, message: Rejection) -> Iterator[Effect]:
-        """Drop the rejected candidate, and compare polls with the channel's current version from now on."""
+        """Drop the changes that the owner has rejected, and compare polls with the current version from now on."""
         pending = self._pending.get(message.channel)
         is_answered = pending is not None and pending.candidate.base_version == message.base_version
         yield from self._on_answer(
@@ -260,7 +263,7 @@ class MemberProtocol:
     def expire(self, now_s: float, fleet_s: float) -> Iterator[Effect]:
         """Stop polling the channels whose assignments were not renewed in time or whose last poll is over.
 
-        ``now_s`` is monotonic time, ``fleet_s`` fleet time (Unix seconds of the store's clock).
+        ``now_s`` is monotonic time, ``fleet_s`` is Unix time by the store's clock.
         """
         for channel in [each for each in self._leaving if self._assignments[each].last_poll_s < fleet_s]:
             yield from self._stop(channel)
@@ -278,9 +281,9 @@ class MemberProtocol:
             self._former_owners = [*filter(is_needed, self._former_owners)]
 
     def resend_pending(self) -> Iterator[Effect]:
-        """Send each candidate again that its channel's owner has not answered.
+        """Send changes again that their channel's owner has not answered.
 
-        A candidate that was sent ``MAX_SEND_ATTEMPTS`` times is dropped instead.
+        Changes that were sent ``MAX_SEND_ATTEMPTS`` times are dropped instead.
         """
         for channel in list(self._pending):
             yield from self._send_pending(channel)
@@ -307,30 +310,32 @@ class MemberProtocol:
             yield Send(owner, pending.candidate)
 
     def _owner(self, node: NodeId, now_s: float) -> _OwnerRecord:
-        """Return the record of the owner ``node``; if there is none, create it as renewed at ``now_s``."""
+        """Return the record of the node ``node`` as an owner of channels; if there is none, create it.
+
+        A new record counts as renewed at ``now_s``.
+        """
         owner = self._owners.get(node)
         if owner is None:
             owner = self._owners[node] = _OwnerRecord(self._epoch(node), now_s)
         return owner
 
     def _epoch(self, node: NodeId) -> int | None:
-        """Return the epoch with which a node joined the ring; None if it is not on this node's ring."""
+        """Return the number with which a node joined the fleet; None if this node does not know it as a member."""
         info = self._view.node(node)
         return info.epoch if info else None
 
     def _set_fingerprint(self, channel: ChannelId, assignment: _MemberAssignment, after: int) -> None:
-        """Set the fingerprint of the channel's assignment to ``after``, and update its owner's digests accordingly.
+        """Set the hash of the channel's assignment to ``after``, and update its owner's hashes accordingly.
 
-        ``after`` is 0 if the assignment is not to be included in the digests.
+        ``after`` is 0 if the assignment is not to be included in the owner's hashes.
         """
         assignment.owner.digests.replace(channel, assignment.fingerprint, after)
         assignment.fingerprint = after
 
     def _detach_lost_channels(self, node: NodeId, owner: _OwnerRecord, renewed_s: float) -> None:
-        """Detach from the record ``owner`` the assignments of channels that ``node`` no longer owns.
+        """Remove from the record ``owner`` the assignments of channels that the node ``node`` no longer owns.
 
-        ``node`` is the id of the owner, and ownership is that on this node's ring. The assignments are moved to a new
-        record of a former owner. They expire three maintenance intervals after ``renewed_s`` (monotonic time in
+        They are moved to a new record. They expire three maintenance intervals after ``renewed_s`` (monotonic time in
         seconds) unless the channels' present owners assign these channels.
         """
         others = [
@@ -346,10 +351,7 @@ class MemberProtocol:
                 assignment.owner = former
 
     def _drop_unlisted(self, owner: _OwnerRecord, message: Assign) -> Iterator[Effect]:
-        """Stop polling the owner's channels that are in the buckets of ``message`` but not among its assignments.
-
-        A bucket is a group into which an owner's channels are divided.
-        """
+        """Stop polling the owner's channels that are in the groups (buckets) of ``message`` but not assigned by it."""
         assigned, buckets = {each.channel for each in message.assignments}, frozenset(message.buckets)
         surplus = [
             channel
@@ -363,9 +365,10 @@ class MemberProtocol:
             yield from self._stop(channel)
 
     def _is_still_inside(self, known: _MemberAssignment, ring_version: int, size: int) -> bool:
-        """Return whether this node stays in a channel's polling set, which has ``size`` nodes from now on.
+        """Return whether this node is among the ``size`` nodes that are to poll a channel from now on.
 
-        ``known`` is the node's present assignment, ``ring_version`` the ring version of the owner's new assignment.
+        - ``known``: this node's present assignment.
+        - ``ring_version``: the version of the list of member nodes of the new assignment.
         """
         known_version = known.confirmed_ring_version
         is_comparable = known_version == ring_version or known_version <= self._view.version
@@ -374,9 +377,9 @@ class MemberProtocol:
         return not self._is_outside(known.instruction.channel, size, ring_version)
 
     def _is_outside(self, channel: ChannelId, size: int, ring_version: int) -> bool:
-        """Return whether this node, by its ring, is outside the channel's polling set of ``size`` nodes.
+        """Return whether this node is not among the ``size`` nodes nearest to the channel, which poll it.
 
-        The result is False if the owner's ring, of the version ``ring_version``, is newer than this node's.
+        The result is False if the channel's owner has a newer list of member nodes, ``ring_version``, than this node.
         """
         return ring_version <= self._view.version and not self._view.is_among_nearest(channel, self._node_id, size)
 

@@ -1,15 +1,17 @@
-"""Site budgets: the exchange by which owners keep the polls of all channels of one site within the site's budget.
+"""How the nodes of a fleet keep the polls of all channels of one site within the site's request budget.
 
-A site's channels are spread over all owners. Each owner summarises its own channels of a site as tradeoff clusters. It
-sends this summary, its *share*, to the site's *coordinator*, which is the node nearest to the site's id. The
-coordinator computes the site's *scale* and returns it to the owners. The scale limits the polls per τ of the site's
-channels to scale·√(weight/cost), so that they use exactly the budget (see ``allocation_solver.apply_site_scales``).
-Shares and scales are soft state: they are dropped if they are not repeated in time, or if their sender has left the
-ring. While a scale is unknown or inaccurate, polls wait for the site's token bucket, which no schedule can overdraw.
+A site's channels are spread over all nodes. Most sites have so few channels that they cannot exceed the budget; nothing
+is exchanged about these. For the others:
 
-Shares and scales are sent when they have changed, and repeated once per maintenance interval.
+1. Each node sends a summary of its channels of the site, its *share*, to the site's *coordinator*, the node nearest to
+   the site's id.
+2. The coordinator computes the site's *scale* and returns it to the nodes.
+3. The scale limits a channel's polls per poll interval τ to scale·√(weight/cost), so that the site's channels use
+   exactly the budget (see ``allocation_solver.apply_site_scales``).
 
-Most sites have so few channels that their polls cannot exceed the budget. Nothing is exchanged about these sites.
+Shares and scales are sent when they have changed, and repeated once per maintenance interval. They are dropped if they
+are not repeated in time, or if their sender has left the fleet. While a scale is unknown or inaccurate, polls wait for
+the site's token bucket, which no schedule can overdraw.
 """
 
 from collections.abc import Iterator, Mapping
@@ -62,9 +64,10 @@ class _KnownScale(msgspec.Struct):
 
 
 class SiteBudgets:
-    """One node's part in the exchange of site budgets, as an owner of channels and as a coordinator of sites.
+    """One node's part in keeping the polls of each site's channels within the site's request budget.
 
-    ``now_s`` is monotonic time in seconds.
+    The node sends summaries of its own channels, and computes limits for the sites that it coordinates. ``now_s`` is
+    monotonic time in seconds.
     """
 
     def __init__(self, node_id: NodeId, policy: FleetPolicy) -> None:
@@ -90,9 +93,9 @@ class SiteBudgets:
         return before != rates
 
     def on_ring_changed(self, view: RingView) -> None:
-        """Adopt the ring, and drop the shares (owners' summaries of their channels of a site) that are no longer valid.
+        """Adopt the member nodes ``view``, and drop summaries of channels that are no longer valid.
 
-        These are the shares of nodes that have left the ring, and those of sites that another node coordinates now.
+        These are the summaries of nodes that have left, and of sites that another node coordinates now.
         """
         self._view = view
         self._unsent = set(self._own)
@@ -105,7 +108,7 @@ class SiteBudgets:
         }
 
     def scale(self, site: Site) -> float:
-        """Return a site's scale, which limits the polls per τ of its channels to scale·√(weight/cost).
+        """Return a site's scale: its channels have at most scale·√(weight/cost) polls per poll interval τ.
 
         The result is ``UNBOUNDED_SCALE`` if the site's channels do not exceed its budget, or if its scale is unknown.
         """
@@ -113,11 +116,12 @@ class SiteBudgets:
         return known.scale if known else UNBOUNDED_SCALE
 
     def find_crowded(self, numbers: Mapping[Site, int], own_polls: Floats) -> set[Site]:
-        """Return the *crowded* sites: those whose budget the polls of their channels by all nodes may exceed.
+        """Return the sites whose request budget may be exceeded by the polls of all nodes.
 
-        ``own_polls`` has, for each site, an upper bound of the polls per τ of this node's channels of the site.
-        ``numbers`` has the index of each site in ``own_polls``. Index 0 is for channels without a site. The polls of
-        other nodes' channels are estimated from those of this node.
+        - ``numbers``: the index of each site in ``own_polls``. Index 0 is for channels without a site.
+        - ``own_polls``: the maximum number of polls per poll interval τ of this node's channels of each site.
+
+        The polls of other nodes' channels are estimated from those of this node.
         """
         budgets = np.full(len(own_polls), self._budget(""))
         for site in self._rates.keys() & numbers.keys():
@@ -127,10 +131,10 @@ class SiteBudgets:
         return {sites[number] for number in np.flatnonzero(is_crowded) if number}
 
     def set_share(self, site: Site, problem: AllocationProblem | None) -> None:
-        """Set this node's *share* of a site: the summary of its channels that is sent to the site's coordinator.
+        """Set this node's summary of its channels of a site, which is sent to the node that coordinates the site.
 
-        ``problem`` has the node's channels of the site, not yet limited by the site's budget. None removes the share,
-        so that nothing is exchanged about the site.
+        ``problem`` has these channels, not yet limited by the site's budget. If it is None, nothing is exchanged about
+        the site.
         """
         if problem is None:
             self._own.pop(site, None)
@@ -141,9 +145,9 @@ class SiteBudgets:
             self._unsent.add(site)
 
     def send_shares(self, *, is_maintenance: bool) -> Iterator[Send]:
-        """Send this node's shares, the summaries of its channels of each site, to the coordinators of the sites.
+        """Send this node's summaries of its channels of each site to the nodes that coordinate the sites.
 
-        With ``is_maintenance`` all shares are sent, otherwise only the shares that have changed.
+        If ``is_maintenance`` is true, all summaries are sent, otherwise only those that have changed.
         """
         by_coordinator: dict[NodeId, list[SiteShare]] = {}
         for site in self._own if is_maintenance else self._unsent & self._own.keys():
@@ -155,9 +159,9 @@ class SiteBudgets:
             yield Send(coordinator, SiteShares(tuple(shares)))
 
     def on_shares(self, sender: NodeId, message: SiteShares, now_s: float) -> None:
-        """Store the shares (summaries of an owner's channels by site) in ``message``, which was received at ``now_s``.
+        """Store another node's summaries of its channels by site, which were received at ``now_s``.
 
-        Shares of sites that this node does not coordinate are ignored.
+        Summaries of sites that this node does not coordinate are ignored.
         """
         if sender not in self._view:
             return
@@ -167,11 +171,10 @@ class SiteBudgets:
                 known.clusters, known.received_s = share.clusters, now_s
 
     def on_scales(self, sender: NodeId, message: SiteScales, now_s: float) -> list[Site]:
-        """Store the scales that a site coordinator's message contains; return the sites whose scale has changed.
+        """Store limits for the channels of some sites; return the sites whose limit has changed.
 
-        A site's scale limits the polls per τ of its channels to scale·√(weight/cost). A scale that differs only by a
-        negligible amount is not stored, so that the channels' schedules do not change. ``now_s`` is the time of
-        receipt.
+        ``sender`` is the node that coordinates these sites. ``now_s`` is the time of receipt. A limit that differs only
+        by a negligible amount is not stored, so that schedules do not change.
         """
         changed = []
         for update in message.scales:
@@ -185,10 +188,9 @@ class SiteBudgets:
         return changed
 
     def expire(self, now_s: float) -> list[Site]:
-        """Drop expired scales of sites and shares of owners; return the sites whose scale is unknown from now on.
+        """Drop limits of sites, and other nodes' summaries of channels, that were not repeated in time.
 
-        A share is an owner's summary of its channels of a site. Scales and shares expire if they are not repeated in
-        time.
+        Return the sites whose limit is unknown from now on.
         """
         expired = [site for site, known in self._scales.items() if not self._is_fresh(known.received_s, now_s)]
         for site in expired:
@@ -201,10 +203,10 @@ class SiteBudgets:
         return expired
 
     def send_scales(self, *, is_maintenance: bool) -> Iterator[Send]:
-        """Send the scales of the sites that this node coordinates to the owners of the sites' channels.
+        """Send limits for the channels of the sites that this node coordinates to the nodes that own these channels.
 
-        With ``is_maintenance`` all scales are sent, otherwise only the scales that have changed. Sites whose channels
-        do not exceed the budget have no scale.
+        If ``is_maintenance`` is true, all limits are sent, otherwise only those that have changed. Sites whose channels
+        do not exceed the budget have no limit.
         """
         by_owner: dict[NodeId, list[SiteScale]] = {}
         for site, shares in self._shares.items():
@@ -219,7 +221,7 @@ class SiteBudgets:
             yield Send(node, SiteScales(tuple(scales)))
 
     def _budget(self, site: Site) -> float:
-        """Return the number of polls per τ that are planned for a site."""
+        """Return the number of polls per poll interval τ that all nodes together plan for a site's channels."""
         return (
             POLL_BUDGET_SHARE * self._rates.get(site, self._policy.site_requests_per_s) * self._policy.poll_interval_s
         )
@@ -234,10 +236,10 @@ def _site_point(site: Site) -> str:
 
 @lru_cache(_CACHED_SOLUTIONS)
 def _solve_scale(shares: tuple[bytes, ...], budget: float) -> float:
-    """Return the highest scale at which the channels that ``shares`` summarise need at most ``budget`` polls per τ.
+    """Return the highest scale at which a site's channels need at most ``budget`` polls per poll interval τ.
 
-    ``shares`` are the owners' summaries of their channels of one site, encoded. If the channels need no more than the
-    budget even at their maximum sizes, the result is ``UNBOUNDED_SCALE``.
+    A channel has scale·√(weight/cost) polls per τ. ``shares`` are encoded summaries of the site's channels. If these
+    never need more than the budget, the result is ``UNBOUNDED_SCALE``.
     """
     together = merge([clusters for share in shares if (clusters := decode(share)) is not None])
     return UNBOUNDED_SCALE if float(together.most_cost.sum()) <= budget else together.scale_for_budget(budget)

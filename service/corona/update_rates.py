@@ -1,13 +1,15 @@
-"""Estimates of a channel's update interval, from polls and the number of new entries that each found.
+"""Estimates of the time between a channel's updates, from its polls and the numbers of new entries that they found.
 
-Corona §3.3 takes the time between detected updates. Deviation: that time is known only within bounds. A poll without
-new entries shows that there was no update since the previous poll, and one with five new entries that there were five
-updates in that time. The estimate is the number of updates per time observed, which uses both kinds of polls, and is
-correct for channels that are polled slower or faster than they publish. In statistical terms, it is the rate of a
-Poisson process with a gamma prior and exponential forgetting.
+A poll without new entries shows that there was no update since the previous poll. A poll with five new entries shows
+that there were five updates in that time. The estimate is the number of updates per time observed, which uses both
+kinds of polls. It is correct for channels that are polled slower or faster than they publish.
 
-Time is observed by the channel's publishing clock (:mod:`service.corona.weekly_rhythm`), so that a silent night is not
-taken for a sign that the channel has become less active.
+- In statistical terms, it is the rate of a Poisson process with a gamma prior and exponential forgetting.
+- Time is observed by a clock that follows the hours at which the channel usually publishes
+  (:mod:`service.corona.weekly_rhythm`). A silent night is therefore not taken for a sign that the channel has become
+  less active.
+
+Deviation from the paper: Corona §3.3 takes the time between detected updates, which is known only within bounds.
 """
 
 from collections.abc import Sequence
@@ -48,11 +50,12 @@ By chance, 1 in 400 silences of a Poisson process is this long; if it publishes 
 
 
 class UpdateEstimate(msgspec.Struct, frozen=True, array_like=True):
-    """An estimate of a channel's update interval: ``updates`` updates were observed in ``watched_s`` seconds.
+    """An estimate of the time between a channel's updates.
 
-    Both numbers decay exponentially, so that recent polls count most. ``silence_s`` is the observed time in seconds
-    since the last update. ``recent_updates`` and ``recent_watched_s`` are like ``updates`` and ``watched_s``, with a
-    faster decay.
+    - ``updates``, ``watched_s``: the number of updates that were observed in this many seconds. Both decay
+      exponentially, so that recent polls count most.
+    - ``silence_s``: the observed time in seconds since the last update.
+    - ``recent_updates``, ``recent_watched_s``: like ``updates`` and ``watched_s``, with a faster decay.
     """
 
     updates: float = 1.0
@@ -75,9 +78,11 @@ def initial_estimate(interval_s: float) -> UpdateEstimate:
 
 
 def estimate_from_dates(published_s: Sequence[float], now_s: float) -> UpdateEstimate:
-    """Return the first estimate of a channel, from the publication dates of the entries it lists.
+    """Return the first estimate of the time between a channel's updates, from the dates of the entries it lists.
 
-    ``published_s`` are these dates and ``now_s`` the current time, in Unix seconds. Dates after ``now_s`` are ignored.
+    - ``published_s``: the publication dates in Unix seconds. Dates after ``now_s`` are ignored.
+    - ``now_s``: the present Unix time.
+
     If fewer than two different dates remain, the result is the default estimate.
     """
     past_s = [at_s for at_s in published_s if at_s <= now_s]
@@ -89,7 +94,7 @@ def estimate_from_dates(published_s: Sequence[float], now_s: float) -> UpdateEst
 
 
 def estimate_after_poll(estimate: UpdateEstimate, new_entries: int, elapsed_s: float) -> UpdateEstimate:
-    """Return the estimate of a channel's update interval after a poll.
+    """Return the estimate of the time between a channel's updates after a poll.
 
     Args:
         estimate: The estimate before.
@@ -111,11 +116,13 @@ def estimate_after_poll(estimate: UpdateEstimate, new_entries: int, elapsed_s: f
 
 
 class UpdateHistory(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A channel's update history as its owner stores it.
+    """What is known of the times of a channel's updates.
 
-    ``since_s`` is the time of the last detected update, in fleet time (Unix seconds of the store's clock), or 0 if
-    the channel has not been observed yet. ``estimate`` is the estimate as it was at that time. ``rhythm`` is the
-    channel's weekly rhythm (:mod:`service.corona.weekly_rhythm`), empty if it is unknown.
+    - ``estimate``: the estimated time between updates, as it was at ``since_s``.
+    - ``since_s``: the time of the last detected update (Unix time by the store's clock); 0 if the channel has not been
+      observed yet.
+    - ``rhythm``: the hours of the week at which the channel usually publishes (:mod:`service.corona.weekly_rhythm`);
+      empty if they are unknown.
     """
 
     estimate: UpdateEstimate = UpdateEstimate()
@@ -125,8 +132,7 @@ class UpdateHistory(msgspec.Struct, frozen=True, gc=False, array_like=True):
     def interval_s(self, fleet_s: float) -> float:
         """Return the estimated mean time between the channel's updates at the time ``fleet_s``, in seconds.
 
-        ``fleet_s`` is fleet time (Unix seconds of the store's clock). The time without updates from ``since_s`` to
-        ``fleet_s`` lengthens the estimate.
+        ``fleet_s`` is Unix time by the store's clock. The time without updates until then lengthens the estimate.
         """
         return (
             estimate_after_poll(self.estimate, 0, self.observed_s(fleet_s)).interval_s
@@ -135,9 +141,10 @@ class UpdateHistory(msgspec.Struct, frozen=True, gc=False, array_like=True):
         )
 
     def observed_s(self, fleet_s: float) -> float:
-        """Return the time from ``since_s`` to ``fleet_s`` by the channel's publishing clock, in seconds.
+        """Return the time since the last update, by a clock that follows the hours at which the channel publishes.
 
-        This clock runs faster in the hours of the week in which the channel usually publishes more.
+        The result is in seconds. The clock runs faster in the hours of the week in which the channel usually publishes
+        more. ``fleet_s`` is the present Unix time by the store's clock.
         """
         clock = publishing_clock(self.rhythm)
         return fleet_s - self.since_s if clock is None else clock.shown_s(fleet_s) - clock.shown_s(self.since_s)
@@ -146,7 +153,8 @@ class UpdateHistory(msgspec.Struct, frozen=True, gc=False, array_like=True):
 def history_from_dates(published_s: Sequence[float], now_s: float) -> UpdateHistory:
     """Return the first update history of a channel, from the publication dates of the entries it lists.
 
-    ``published_s`` are these dates and ``now_s`` the current time, in Unix seconds. Dates after ``now_s`` are ignored.
+    - ``published_s``: the publication dates in Unix seconds. Dates after ``now_s`` are ignored.
+    - ``now_s``: the present Unix time.
     """
     past_s = [at_s for at_s in published_s if at_s <= now_s]
     exact_s = [at_s for at_s in past_s if _is_exact(at_s)]
@@ -156,13 +164,14 @@ def history_from_dates(published_s: Sequence[float], now_s: float) -> UpdateHist
 
 
 def history_after_delta(updates: UpdateHistory, delta: Delta, fleet_s: float) -> UpdateHistory:
-    """Return a channel's update history after a delta (a set of changes) has been stored as a version.
+    """Return a channel's update history after the changes ``delta`` have been stored.
 
     Args:
         updates: The history before.
-        delta: Each added entry counts as an update, and so does a change of a page, however many lines it touches. A
-            notice does not. A channel's first content only starts the observation.
-        fleet_s: When the delta was stored, in fleet time (Unix seconds of the store's clock).
+        delta: The changes. Each added entry counts as an update, and so does a change of a page, however many lines it
+            touches. A notice (a message about the channel itself) does not. A channel's first content only starts the
+            observation.
+        fleet_s: When the changes were stored (Unix time by the store's clock).
     """
     if delta.initial or not updates.since_s:
         return UpdateHistory(updates.estimate, fleet_s, updates.rhythm)
@@ -177,12 +186,14 @@ def history_after_delta(updates: UpdateHistory, delta: Delta, fleet_s: float) ->
 
 
 def _update_times_s(delta: Delta, since_s: float, fleet_s: float) -> list[float]:
-    """Return the time of each update in a delta, in Unix seconds.
+    """Return the Unix time of each update in a set of changes.
 
-    An entry's time is its publication date if this is plausible: not earlier than an hour before ``since_s``, the time
-    of the last delta, and not later than the detection. Otherwise, and for a change of a page, it is the time of the
-    detection. This time is limited to the range from ``since_s`` to ``fleet_s``, the time at which the delta was
-    stored.
+    - ``since_s``: the time of the last changes before.
+    - ``fleet_s``: the time at which these changes were stored.
+
+    The time of an entry is its publication date if this is plausible: not earlier than an hour before ``since_s``, and
+    not later than the detection. Otherwise, and for a change of a page, it is the time of the detection, limited to the
+    range from ``since_s`` to ``fleet_s``.
     """
     earliest_s, detected_s = since_s - HOUR_S, min(max(delta.detected_s, since_s), fleet_s)
     times_s = []

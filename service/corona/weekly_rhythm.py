@@ -1,27 +1,30 @@
-"""The weekly rhythm of a channel: its publication rate by hour of the day and day of the week.
+"""The weekly rhythm of a channel: how often it publishes at each hour of the day and on each day of the week.
 
-A rhythm is learnt from the publication times of entries. Corona §3.2 takes a channel's update rate as constant. Here
-the rate at a time is the mean rate times a factor for the hour of the day and one for the day of the week. Two clocks
-follow from these factors:
+The rhythm is learnt from the publication times of entries. Corona §3.2 takes a channel's update rate as constant. Here
+the rate λ(t) is the mean rate times a factor for the hour of the day and one for the day of the week. Two clocks follow
+from these factors:
 
-- The *publishing clock* runs at the rate λ(t) of the rhythm. By this clock the channel has no daily or weekly pattern,
-  so that estimates of its update interval are not misled by silent nights.
+- The *publishing clock* runs at the rate λ(t). By this clock the channel has no daily or weekly pattern. Estimates of
+  its update interval are therefore not misled by silent nights.
 - The *polling clock* runs at √λ(t). Polls that are evenly spaced by this clock minimise the mean delay for a number of
   polls (by the Cauchy-Schwarz inequality, which also gives the square root between channels, see
   ``allocation_solver``).
 
-The polls of a channel that follows its rhythm detect updates after τ/(2n)·(mean of √λ)² on average, where λ has the
-mean 1. :func:`weight_factors` returns this square, by which the channel's weight is multiplied. The optimum then treats
-hours and channels by the same rule, and its scale c is constant over the week.
-
-*Estimation.* Each of the 31 factors is a count of entries divided by the time observed; both decay exponentially. Prior
-counts keep the rhythms of channels with few entries close to a typical one. A publisher is taken to publish either
-evenly over the day, or by one of 24 typical days with a night, which differ in the hour of the night. Likewise, it has
-either no weekend, or a weekend on one of the seven pairs of successive days.
-
-A clock's speed is the product of the two factors, within a lower and an upper bound. Over a whole week, a clock neither
+A clock's speed is the product of its two factors, within a lower and an upper bound. Over a whole week, a clock neither
 gains nor loses time: it shows the real time at the beginning of each week. A week begins on a Thursday (a Unix day
 number divisible by 7).
+
+Effect: with n polls per poll interval τ by the polling clock, updates are detected after τ/(2n)·(mean of √λ)² on
+average, where λ has the mean 1. :func:`weight_factors` returns this square, by which the channel's weight is
+multiplied. The optimum then treats hours and channels by the same rule, and its scale c is constant over the week.
+
+Estimation:
+
+1. Each of the 31 factors is a count of entries divided by the time observed; both decay exponentially.
+2. Prior counts keep the rhythms of channels with few entries close to a typical one.
+3. A publisher is taken to publish either evenly over the day, or by one of 24 typical days with a night, which differ
+   in the hour of the night.
+4. Likewise, it has either no weekend, or a weekend on one of the seven pairs of successive days.
 
 A rhythm is stored in ``RHYTHM_BYTES`` bytes; b"" is the even rhythm of a channel of which nothing is known.
 """
@@ -103,7 +106,7 @@ def hourly_speeds(steps: NDArray[np.int8]) -> NDArray[np.float64]:
     """Return the speed of each of M clocks in each hour of the week, relative to its mean speed; shape (M, 168).
 
     ``steps``, shape (M, 31), has the factors of the 24 hours of the day and of the 7 days of the week. A number n
-    stands for the factor 2^(n/16). With two more columns, shape (M, 33), it also has the lower and the upper bound of
+    stands for the factor 2^(n/16). Two optional further columns, shape (M, 33), have the lower and the upper bound of
     the speed.
     """
     factors = _EXP2[steps]
@@ -116,9 +119,9 @@ def hourly_speeds(steps: NDArray[np.int8]) -> NDArray[np.float64]:
 class WeeklyClock:
     """A clock whose speed depends on the hour of the week.
 
-    ``speeds`` has signed bytes: the factors for the 24 hours of the day, those for the 7 days of the week and,
-    optionally, the lower and the upper bound of the products of these factors. A byte n stands for the factor 2^(n/16).
-    The clock's time always increases with real time. Both are in seconds since the Unix epoch.
+    ``speeds`` has signed bytes: 24 factors for the hours of the day, 7 for the days of the week and, optionally, the
+    lower and the upper bound of the products of these factors. A byte n stands for the factor 2^(n/16). The clock's
+    time always increases with real time. Both are in seconds since the Unix epoch.
     """
 
     __slots__ = ("_begins_s",)
@@ -156,7 +159,9 @@ def weekly_clock(speeds: bytes) -> WeeklyClock:
 
 
 def learn_rhythm(rhythm: bytes, published_s: Sequence[float], since_s: float, now_s: float) -> bytes:
-    """Return the encoded rhythm of a channel after it has published entries.
+    """Return the encoded weekly rhythm of a channel after it has published entries.
+
+    The rhythm is how often the channel publishes at each hour of the week.
 
     Args:
         rhythm: The encoded rhythm before, or b"" for a channel without one.
@@ -177,37 +182,42 @@ def learn_rhythm(rhythm: bytes, published_s: Sequence[float], since_s: float, no
 
 
 def publishing_clock(rhythm: bytes) -> WeeklyClock | None:
-    """Return the clock that runs at the rate at which the channel publishes; None if its rhythm is even."""
+    """Return the clock that runs at the rate at which the channel publishes; None if this rate is always the same."""
     rates = rhythm[-FACTORS:] if len(rhythm) == RHYTHM_BYTES else b""
     return weekly_clock(rates) if any(rates) else None
 
 
 def decode_rates(rhythms: Sequence[bytes]) -> Steps:
-    """Return the factors of M encoded rhythms by hour of the day and day of the week, shape (M, 31)."""
+    """Return how often M channels publish, by hour of the day and day of the week, shape (M, 31).
+
+    ``rhythms`` are the channels' encoded weekly rhythms. A number n in the result stands for the factor 2^(n/16).
+    """
     return np.asarray(_decode(rhythms)["rates"])
 
 
 def weight_factors(rates: Steps) -> Floats:
     """Return each channel's mean delay with polls that follow its rhythm, divided by its mean delay with even polls.
 
-    ``rates`` has the factors of M rhythms (:func:`decode_rates`); the result has shape (M,) and is at most 1.
+    ``rates`` has how often each of M channels publishes at each hour (:func:`decode_rates`). The result has shape (M,)
+    and is at most 1.
     """
     hours, days = _factors(rates)
     return np.asarray(np.sqrt(hours).mean(axis=1) ** 2 * np.sqrt(days).mean(axis=1) ** 2)
 
 
 def polling_speeds(rates: Steps, lowest: Floats, highest: Floats) -> Steps:
-    """Return the speeds of each channel's polling clock, shape (M, 33).
+    """Return the speeds of the clock by which each channel's polls are evenly spaced, shape (M, 33).
 
     The columns are the factors of the 24 hours and the 7 days, and the lower and the upper bound of their products. A
-    clock runs at √λ(t), where λ is the rhythm. Where its speed, relative to the mean, is outside the given bounds, it
-    is clipped. If no clipping satisfies the bounds, the row consists of zeros, the sentinel for real time.
+    row of zeros stands for real time: no clock satisfies the limits.
 
     Args:
-        rates: The factors of M rhythms.
-        lowest: The lower bound of each clock's speed relative to its mean, shape (M,); follows from the longest wait.
-        highest: The upper bound, shape (M,); follows from the limits of publishers.
+        rates: How often each of M channels publishes at each hour (:func:`decode_rates`).
+        lowest: The lower limit of each clock's speed relative to its mean, shape (M,); follows from the longest wait.
+        highest: The upper limit, shape (M,); follows from the limits of publishers.
     """
+    # A clock runs at √λ(t), where λ is the rhythm. Where its speed, relative to the mean, is outside the given bounds,
+    # it is clipped. If no clipping satisfies the bounds, the row consists of zeros.
     steps = np.hstack((np.round(rates / 2), np.broadcast_to([_LEAST_STEP, _MOST_STEP], (len(rates), 2)))).astype(
         np.int8
     )
@@ -244,13 +254,13 @@ def _extremes(speeds: Steps) -> tuple[Floats, Floats]:
 
 
 def _bounded(speeds: Steps, lowest: Floats, highest: Floats) -> Steps:
-    """Return speeds with new lower and upper limits, so that each clock runs between ``lowest`` and ``highest``.
+    """Return speeds with new lower and upper bounds, so that each clock runs between ``lowest`` and ``highest``.
 
-    ``lowest`` and ``highest`` are relative to a clock's mean speed. The limits that clip the speed affect this mean: a
-    lower upper limit makes the clock slower on average, a higher lower limit makes it faster. The function first
-    chooses the highest upper limit at which no hour is faster than ``highest``. Then it chooses the lowest lower limit
-    at which no hour is slower than ``lowest``.
+    ``lowest`` and ``highest`` are relative to a clock's mean speed.
     """
+    # The bounds that clip the speed affect this mean: a lower upper bound makes the clock slower on average, a higher
+    # lower bound makes it faster. First choose the highest upper bound at which no hour is faster than ``highest``,
+    # then the lowest lower bound at which no hour is slower than ``lowest``.
     found = speeds.copy()
     products = _products(_EXP2[speeds])
     slowest, fastest = products.min(axis=1), products.max(axis=1)
@@ -274,16 +284,17 @@ def _bounded(speeds: Steps, lowest: Floats, highest: Floats) -> Steps:
 
 
 def _products(factors: Floats) -> Floats:
-    """Return the speed of M clocks in each hour of the week, shape (M, 168): hour's factor times day's factor.
+    """Return the speed of each of M clocks in each hour of the week, shape (M, 168).
 
-    ``factors`` has a row for each clock: the factors of the 24 hours of the day, then those of the 7 days of the week.
+    It is the hour's factor times the day's factor. ``factors`` has a row for each clock: the factors of the 24 hours of
+    the day, then those of the 7 days of the week.
     """
     products = factors[:, HOURS:FACTORS, None] * factors[:, None, :HOURS]
     return np.asarray(products.reshape(-1, HOURS_OF_WEEK))
 
 
 def _bounded_mean(products: Floats, least: Floats, most: Floats) -> Floats:
-    """Return the mean of each row of ``products`` after its values were clipped to the range ``least`` to ``most``.
+    """Return the mean of each row of ``products``, with each value limited to the range ``least`` to ``most``.
 
     If ``least`` exceeds ``most``, ``most`` is used.
     """
@@ -291,11 +302,12 @@ def _bounded_mean(products: Floats, least: Floats, most: Floats) -> Floats:
 
 
 def _last_within(count: int, fits: Callable[[NDArray[np.int64]], NDArray[np.bool_]]) -> NDArray[np.int64]:
-    """Return, for each of ``count`` clocks, the last step from -127 to 127 for which ``fits`` is true.
+    """Return, for each of ``count`` clocks, the highest number from -127 to 127 for which ``fits`` is true.
 
-    A step n stands for the factor 2^(n/16). ``fits`` maps an array with one step per clock to one boolean per clock.
-    For each clock, it must be true up to some step and false for all higher steps.
+    ``fits`` maps an array with one number per clock to one boolean per clock. For each clock, it must be true up to
+    some number and false for all higher ones.
     """
+    # The numbers are steps of a clock's speed: n stands for the factor 2^(n/16).
     low, high = np.full(count, _LEAST_STEP), np.full(count, _MOST_STEP)
     while (low < high).any():
         middle = (low + high + 1) // 2
@@ -307,7 +319,7 @@ def _last_within(count: int, fits: Callable[[NDArray[np.int64]], NDArray[np.bool
 def decode_speeds(speeds: Sequence[bytes]) -> Steps:
     """Return the speeds of M clocks, shape (M, 33).
 
-    The row of empty or malformed speeds consists of zeros, the sentinel for real time.
+    Empty or malformed speeds give a row of zeros, which stands for real time.
     """
     raw = b"".join(each if len(each) == SPEEDS_BYTES else _REAL_TIME for each in speeds)
     return np.frombuffer(raw, dtype=np.int8).reshape(-1, SPEEDS_BYTES)
@@ -321,27 +333,30 @@ def encode_speeds(speeds: Steps) -> list[bytes]:
 def delay_factors(rhythms: Sequence[bytes], speeds: Sequence[bytes]) -> Floats:
     """Return each channel's mean delay with polls by its clock, divided by its mean delay with even polls, shape (M,).
 
-    ``rhythms`` are the channels' encoded rhythms, and ``speeds`` the encoded speeds of their clocks. A factor is below
-    1 if the clock is fast in the hours in which the channel publishes.
+    - ``rhythms``: the encoded rhythms, which state how often each channel publishes at each hour of the week.
+    - ``speeds``: the encoded speeds of the clocks by which the polls are evenly spaced.
+
+    A result below 1 means that the clock is fast in the hours in which the channel publishes.
     """
     published, polled = hourly_speeds(decode_rates(rhythms)), hourly_speeds(decode_speeds(speeds))
     return np.asarray((published / polled).mean(axis=1))
 
 
 def _factors(steps: Steps) -> tuple[Floats, Floats]:
-    """Return (hours, days): the factors in ``steps`` of the hours, shape (M, 24), and of the days, shape (M, 7).
+    """Return the factors of the hours of the day, shape (M, 24), and of the days of the week, shape (M, 7).
 
-    Each row has the mean 1.
+    A number n in ``steps`` stands for the factor 2^(n/16). Each row of the results has the mean 1.
     """
     rates = np.exp2(steps / STEPS_PER_OCTAVE)
     return _normalised(rates[:, :HOURS]), _normalised(rates[:, HOURS:])
 
 
 def _decode(rhythms: Sequence[bytes]) -> NDArray[np.void]:
-    """Return each channel's rhythm as a row of a structured array.
+    """Return each channel's weekly rhythm as a row of a structured array.
 
-    An empty or malformed rhythm is even and has no counts.
+    An empty or malformed rhythm gives the row of a channel that always publishes at the same rate.
     """
+    # It has no counts.
     raw = b"".join(rhythm if len(rhythm) == RHYTHM_BYTES else _EMPTY for rhythm in rhythms)
     found = np.frombuffer(raw, dtype=_COUNTS).copy()
     found["since_s"] = np.nan_to_num(found["since_s"])
@@ -350,11 +365,12 @@ def _decode(rhythms: Sequence[bytes]) -> NDArray[np.void]:
 
 
 def count_entries(row: NDArray[np.int64], published_s: Floats, now_s: float, rows: int) -> Floats:
-    """Return an array of shape (``rows``, 31) with the number of entries in each hour of the day and day of the week.
+    """Return the number of entries of each channel in each hour of the day and on each day of the week.
 
-    Each row of the result stands for a channel. ``row`` has the row to which each entry belongs, and ``published_s``
-    the time at which it was published, in Unix seconds. An entry counts as 1 if it was published at ``now_s``, and less
-    the older it is.
+    - ``row``: for each entry, the number of its channel.
+    - ``published_s``: for each entry, the Unix time at which it was published.
+    - ``now_s``: the present Unix time. An entry counts as 1 if it was published now, and less the older it is.
+    - ``rows``: the number of channels. The result has the shape (``rows``, 31).
     """
     counts = np.zeros((rows, FACTORS))
     weight = np.exp((published_s - now_s) / MEMORY_S)
@@ -364,10 +380,12 @@ def count_entries(row: NDArray[np.int64], published_s: Floats, now_s: float, row
 
 
 def estimate_rates(counts: Floats, since_s: Floats, now_s: float) -> Steps:
-    """Return the factors of M rhythms, shape (M, 31); a number n stands for the factor 2^(n/16).
+    """Return how often M channels publish, by hour of the day and day of the week, shape (M, 31).
+
+    A number n in the result stands for the factor 2^(n/16).
 
     Args:
-        counts: Decayed numbers of entries in each hour of the day and day of the week, shape (M, 31).
+        counts: Numbers of entries in each hour of the day and day of the week, shape (M, 31); old entries count less.
         since_s: When the observation of each channel began, shape (M,), in Unix seconds.
         now_s: The end of the observation, in Unix seconds.
     """
@@ -383,10 +401,13 @@ def estimate_rates(counts: Floats, since_s: Floats, now_s: float) -> Steps:
 
 
 def _observed_s(age_s: Floats, now_s: float, period_s: float, slots: int) -> Floats:
-    """Return the observed time of each slot of a period in seconds, shape (M, ``slots``).
+    """Return for how many seconds each part of a period was observed, shape (M, ``slots``).
 
-    A slot is one of ``slots`` equal parts of a period, such as an hour of the day. Channel i was observed in the last
-    ``age_s[i]`` seconds before ``now_s``. A second that was t seconds ago counts as e^(-t/MEMORY_S).
+    - ``age_s``: channel i was observed in the last ``age_s[i]`` seconds before ``now_s``.
+    - ``period_s``: the length of the period, a day or a week.
+    - ``slots``: the number of equal parts of the period, such as 24 hours.
+
+    A second that was t seconds ago counts as e^(-t/MEMORY_S).
     """
     length_s = period_s / slots
     begun_s = np.asarray((now_s % period_s - length_s * np.arange(slots, dtype=np.float64)) % period_s)
@@ -409,13 +430,12 @@ def _weight_s(begin_s: Floats, end_s: Floats) -> Floats:
 
 
 def _posterior_rates(counts: Floats, observed_s: Floats, typical: Floats, prior: float) -> Floats:
-    """Return the rate of each slot (hour or day), shape (M, slots), as the mean of the posterior distribution.
-
-    Each publisher is assumed to follow one of the rows of ``typical``, whose means are 1. The first row is even and has
-    the prior probability ``EVEN_SHARE``.
+    """Return the estimated rate of each slot (hour or day), shape (M, slots): the mean of the posterior distribution.
 
     - ``counts``: the number of entries in each slot.
     - ``observed_s``: the observed time in each slot in seconds.
+    - ``typical``: typical rates, one publisher's per row, with the mean 1. The first row is even and has the prior
+      probability ``EVEN_SHARE``. Each publisher is assumed to follow one of the rows.
     - ``prior``: the weight of the typical rates, as a number of observed events in each slot.
     """
     events = counts / OVERDISPERSION

@@ -1,7 +1,8 @@
-"""Bloom filters and attenuated Bloom filters as Python integers (§II, §III.C).
+"""Bloom filters (sets with false positives) as Python integers (§II, §III.C).
 
-Bit ``p`` of a filter is the bit ``1 << p`` of the integer. A filter's width and number of hashes follow the measured
-number of documents. :class:`Link` has the attenuated filters of one neighbour, in both directions (§II.B, §II.D).
+Bit ``p`` of a filter is the bit ``1 << p`` of the integer. Row i of an *attenuated* filter contains the documents at a
+distance of i hops. The width of filters and the number of hashes follow the measured number of documents. :class:`Link`
+has the attenuated filters of one neighbour, in both directions (§II.B, §II.D).
 """
 
 from collections import Counter
@@ -20,11 +21,15 @@ MAX_DEPTH = 8
 
 
 class FilterShape(msgspec.Struct, frozen=True, order=True):
-    """The parameters of a filter; only filters with the same shape can be combined into their union.
+    """The parameters of a Bloom filter; only filters with the same parameters can be combined.
 
-    ``generation`` grows with each change of the shape, ``width`` is a filter's number of bits, ``hashes`` is the number
-    of bits that each document sets, and ``depth`` is the number of rows of an attenuated filter. Shapes are ordered by
-    ``generation`` first; if two neighbouring nodes have different shapes, both adopt the greater one.
+    - ``generation``: grows with each change of the parameters.
+    - ``width``: the number of bits of a filter.
+    - ``hashes``: the number of bits that each document sets.
+    - ``depth``: the number of rows of an attenuated filter (one filter for each distance in hops).
+
+    Shapes are ordered by ``generation`` first. If two neighbouring nodes have different shapes, both adopt the greater
+    one.
     """
 
     generation: int
@@ -41,16 +46,14 @@ class FilterShape(msgspec.Struct, frozen=True, order=True):
 
 
 def positions(document: str, shape: FilterShape) -> list[int]:
-    """Return the positions of the bits that a document sets in a filter of this shape.
-
-    The positions are 32-bit words of one BLAKE2 hash of the document, which has sixteen such words.
-    """
+    """Return the positions of the bits that a document sets in a filter of this shape."""
+    # The positions are 32-bit words of one BLAKE2 hash of the document, which has sixteen such words.
     words, width = int.from_bytes(blake2b(document.encode()).digest(), "little"), shape.width
     return [(words >> shift & 0xFFFFFFFF) % width for shift in range(0, 32 * shape.hashes, 32)]
 
 
 def document_mask(document: str, shape: FilterShape) -> int:
-    """Return the Bloom filter of one document, with this shape.
+    """Return the Bloom filter that contains only this document, as an integer.
 
     A filter of the same shape in which all these bits are set may contain the document.
     """
@@ -66,7 +69,7 @@ MIN_WIDTH = 64
 
 
 def false_positive_rate(width: int, hashes: int, documents: float) -> float:
-    """Return the probability that a filter with ``documents`` documents matches a document that is not among them.
+    """Return the probability that a filter with ``documents`` documents seems to contain another document.
 
     It is (1 - e^(-k·n/m))^k, where k is ``hashes``, n is ``documents``, and m is ``width`` in bits.
     """
@@ -74,7 +77,7 @@ def false_positive_rate(width: int, hashes: int, documents: float) -> float:
 
 
 def estimate_documents(shape: FilterShape, bits_set: int) -> float:
-    """Return the most likely number of documents in a filter of this shape with ``bits_set`` bits set.
+    """Return the most likely number of documents in a filter in which ``bits_set`` bits are set.
 
     It is infinite if all bits are set.
     """
@@ -83,48 +86,50 @@ def estimate_documents(shape: FilterShape, bits_set: int) -> float:
     return -shape.width / shape.hashes * log(1 - bits_set / shape.width)
 
 
-def best_hashes(width: int, rows: Sequence[float]) -> int:
+def best_hashes(width: int, documents: Sequence[float]) -> int:
     """Return the number of hashes that minimises the sum of the false-positive rates of several filters.
 
-    ``width`` is the width of each filter in bits, and ``rows`` has the expected number of documents in each filter.
+    - ``width``: the width of each filter in bits.
+    - ``documents``: the expected number of documents in each filter.
     """
-    alike = Counter(rows)
+    alike = Counter(documents)
     return min(
         range(1, MAX_HASHES + 1),
-        key=lambda hashes: sum(count * false_positive_rate(width, hashes, row) for row, count in alike.items()),
+        key=lambda hashes: sum(count * false_positive_rate(width, hashes, number) for number, count in alike.items()),
     )
 
 
 def width_for(documents: float, max_rate: float, max_width: int = MAX_WIDTH) -> int:
     """Return the width in bits at which a filter with ``documents`` documents has the false-positive rate ``max_rate``.
 
-    It is -n·ln(p)/ln(2)² for n documents and the rate p (0 < p < 1), but at least ``MIN_WIDTH`` and at most
-    ``max_width``.
+    The width is at least ``MIN_WIDTH`` and at most ``max_width``. The rate must be between 0 and 1.
     """
+    # -n·ln(p)/ln(2)² for n documents and the rate p.
     if documents == inf:
         return max_width
     return min(max_width, max(MIN_WIDTH, ceil(-documents * log(max_rate) / log(2) ** 2)))
 
 
-def next_shape(shape: FilterShape, fullest: float, max_rate: float, max_width: int = MAX_WIDTH) -> FilterShape:
-    """Return the shape that filters should have next: another width in the next generation, or ``shape`` itself.
+def next_shape(shape: FilterShape, documents: float, max_rate: float, max_width: int = MAX_WIDTH) -> FilterShape:
+    """Return the parameters that filters should have next; ``shape`` itself if its width is suitable.
 
-    ``fullest`` is the number of documents in the fullest filter. Filters grow, up to ``max_width`` bits, when the
-    false-positive rate of this filter exceeds ``max_rate``. They shrink when a quarter of their width suffices.
+    ``documents`` is the number of documents in the fullest filter. Filters grow, up to ``max_width`` bits, when
+    the false-positive rate of this filter exceeds ``max_rate``. They shrink when a quarter of their width suffices. A
+    new width begins a new generation.
     """
-    needed = width_for(fullest, max_rate)
+    needed = width_for(documents, max_rate)
     if shape.width >= max_width if needed > shape.width else 4 * HEADROOM * needed > shape.width:
         return shape
-    width = width_for(HEADROOM * fullest, max_rate, max_width)
+    width = width_for(HEADROOM * documents, max_rate, max_width)
     if width == shape.width:
         return shape
-    return FilterShape(shape.generation + 1, width, best_hashes(width, [HEADROOM * max(fullest, 1)]), shape.depth)
+    return FilterShape(shape.generation + 1, width, best_hashes(width, [HEADROOM * max(documents, 1)]), shape.depth)
 
 
 class LocalFilter:
-    """A node's own documents and their counting Bloom filter, ``bits``.
+    """A node's own documents, and their Bloom filter ``bits``.
 
-    The number of documents that set each bit is counted, so that documents can be removed.
+    It counts the documents that set each bit, so that documents can be removed.
     """
 
     def __init__(self, shape: FilterShape, documents: Iterable[str] = ()) -> None:
@@ -142,10 +147,9 @@ class LocalFilter:
         return self._documents
 
     def change(self, added: Iterable[str], removed: Iterable[str]) -> tuple[int, int]:
-        """Add and remove documents.
+        """Add and remove documents. Return (bits that became set, bits that became clear) as two integers.
 
-        Return (bits that became set, bits that became clear), each in the form of a filter. An added document that is
-        already present is ignored, and so is a removed document that is absent.
+        Documents to add that are already present are ignored, and so are documents to remove that are absent.
         """
         before, shape = self.bits, self.shape
         field = bytearray(before.to_bytes((shape.width + 7) // 8, "little"))
@@ -171,14 +175,16 @@ class LocalFilter:
 
 
 class Link:
-    """A link to a neighbour, with the attenuated filters of both directions; rows are numbered from 1.
+    """A link to a neighbour, with the filters of both directions.
+
+    A filter has several rows, numbered from 1: row i contains the documents at a distance of i hops.
 
     - ``rtt_s``: the round-trip time in seconds.
     - ``received``: the filter that the neighbour has sent.
-    - ``sent``: the filter that this node has sent. It includes bits that the neighbour dropped as redundant.
-    - ``ignored_from_row``: for some *sources* (nodes whose documents cause updates), the first row for which the
-      neighbour has declined updates.
-    - ``is_open``: whether both ends have the same shape.
+    - ``sent``: the filter that this node has sent, including bits that the neighbour dropped as redundant.
+    - ``ignored_from_row``: the neighbour's requests to ignore nodes. For the id of such a node, the first row in which
+      the neighbour does not want updates about its documents.
+    - ``is_open``: whether both ends have filters of the same shape.
     """
 
     __slots__ = ("ignored_from_row", "is_open", "received", "rtt_s", "sent")
@@ -191,7 +197,7 @@ class Link:
     def reset(self, shape: FilterShape) -> None:
         """Discard the filters of both directions, and wait for the neighbour's :class:`Hello`.
 
-        New filters have this shape.
+        ``shape`` has the parameters of the new filters.
         """
         self.received = [0] * (shape.depth + 1)
         self.sent = [0] * (shape.depth + 1)
@@ -200,7 +206,7 @@ class Link:
 
 
 def union_of_received(links: Iterable[Link], row: int) -> int:
-    """Return the union of the rows with the number ``row`` in the filters received over ``links``."""
+    """Return the union of the rows with the number ``row`` in the filters that the neighbours have sent."""
     bits = 0
     for link in links:
         bits |= link.received[row]

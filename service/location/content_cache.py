@@ -1,8 +1,8 @@
-"""Contents of channels: the content of a channel at one version, its digest, and a worker's cache of contents.
+"""Contents of channels, and a worker's cache of them.
 
-A client obtains the digest from the channel's owner or from the store, so that it can verify a copy that any other
-worker sends. A version that only adds a notice (a message about the channel itself) has the same content and digest as
-the version before. For the location of copies, both are one document.
+Each content is identified by its *digest*, a hash. A client gets the digest from a trusted place (the channel's owner
+or the store), so that it can verify a copy from any other worker. A version of a channel that only adds a notice (a
+message about the channel itself) has the same content as the version before.
 """
 
 import zlib
@@ -29,10 +29,10 @@ _MAX_LATEST_BYTES = 1024 * 1024
 
 
 class Content(msgspec.Struct, frozen=True, gc=False):
-    """A channel's content at one version.
+    """The content of one version of a channel.
 
-    ``memory`` is the encoded state from which the next poll finds the changes in the document that it fetches.
-    ``latest`` are the channel's latest entries in the format of :func:`pack_entries`.
+    - ``memory``: encoded state with which the next poll finds the changes of the channel's document.
+    - ``latest``: the channel's latest entries in the format of :func:`pack_entries`.
     """
 
     memory: bytes
@@ -45,7 +45,7 @@ class Content(msgspec.Struct, frozen=True, gc=False):
 
 
 def digest_of(content: Content) -> Digest:
-    """Return the digest of a content (BLAKE2b, 16 bytes), which is the same in every process."""
+    """Return the hash that identifies a content (BLAKE2b, 16 bytes). It is the same in every process."""
     digest = blake2b(len(content.memory).to_bytes(_LENGTH_BYTES, "big"), digest_size=DIGEST_BYTES)
     digest.update(content.memory)
     digest.update(content.latest)
@@ -53,7 +53,10 @@ def digest_of(content: Content) -> Digest:
 
 
 def encode(content: Content) -> tuple[bytes, bytes, bytes]:
-    """Encode a content as three buffers, without copying it: the length of the memory, the memory, and the entries."""
+    """Return a content as three buffers: the length of ``memory``, ``memory``, and ``latest``.
+
+    The content is not copied.
+    """
     return len(content.memory).to_bytes(_LENGTH_BYTES, "big"), content.memory, content.latest
 
 
@@ -68,8 +71,8 @@ def decode(data: memoryview) -> Content:
 def merge_latest(changes: Sequence[Change], before: Sequence[Entry]) -> tuple[Entry, ...]:
     """Return a channel's latest entries after ``changes``: the newest first, at most ``MAX_LATEST_ENTRIES``.
 
-    ``changes`` are in order of time, the oldest first. ``before`` are the channel's latest entries before these
-    changes, the newest first.
+    - ``changes``: the changes in order of time, the oldest first.
+    - ``before``: the channel's latest entries before these changes, the newest first.
     """
     found: dict[str, Entry] = {}
     changed = (change.entry for change in reversed(changes) if change.kind != "omission")
@@ -106,9 +109,9 @@ class _CachedContent(msgspec.Struct, gc=False):
 
 
 class ContentCache:
-    """An in-memory LRU cache of contents by digest, with at most one content for each channel.
+    """An in-memory cache of contents by digest (hash), with at most one content for each channel.
 
-    ``now_s`` is monotonic time in seconds.
+    The least recently used contents are removed first. ``now_s`` is monotonic time in seconds.
     """
 
     def __init__(self, max_bytes: int, ttl_s: float) -> None:
@@ -129,11 +132,11 @@ class ContentCache:
 
     @property
     def digests(self) -> KeysView[Digest]:
-        """The digests of all contents."""
+        """The digests (hashes) of all contents."""
         return self._channels.keys()
 
     def get(self, digest: Digest, now_s: float) -> Content | None:
-        """Return the content with this digest and mark it as used; None if it is absent or expired."""
+        """Return the content with this digest (hash) and mark it as used; None if it is absent or expired."""
         cid = self._channels.get(digest)
         if cid is None:
             return None
@@ -146,10 +149,10 @@ class ContentCache:
         return cached.content
 
     def put(self, cid: ChannelId, digest: Digest, content: Content, now_s: float) -> None:
-        """Store the content of the channel ``cid`` under its digest, in place of the channel's previous content.
+        """Store the content of the channel ``cid`` under its digest (hash), in place of the channel's previous content.
 
-        If another channel has a content with the same digest, this other content is removed. The least recently used
-        contents are removed if the cache exceeds its size.
+        If another channel has a content with the same digest, that content is removed. If the cache exceeds its size,
+        the least recently used contents are removed.
         """
         self.remove(cid)
         if (same := self._channels.get(digest)) is not None:

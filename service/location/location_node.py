@@ -1,21 +1,24 @@
-"""The protocol of one node of probabilistic location (§II.C, §II.D and the appendix).
+"""One node's part in the search for documents by Bloom filters (§II.C, §II.D and the appendix).
 
-Its inputs are changes of documents and links, and messages; its outputs are messages. The *source* of an update is the
-node whose documents have changed. The invariant is that of the appendix: a bit is set in row r + 1 of the filter sent
-to a neighbour only while row r of *another* neighbour's filter has this bit; in row 1, only while this node's own
-filter has it. A bit is cleared when this condition ceases.
+Its inputs are messages and changes of documents and links. Its outputs are messages. Each neighbour has sent a filter
+with several rows; row i contains the documents at a distance of i hops. The *source* of an update is the node whose
+documents have changed.
 
-These deviations put a document at distance i into row i, whatever the order of messages:
+Invariant (of the appendix): a bit is set in row r + 1 of the filter sent to a neighbour only while it is set in row r
+of *another* neighbour's filter. In row 1, it is set only while this node's own filter has it. A bit is cleared when its
+condition ceases.
+
+Deviations from the paper, which put a document at distance i into row i, whatever the order of messages:
 
 - A node accepts a source's bits from one neighbour only, the source's *parent*. Only a neighbour with a shorter path to
   the source replaces the parent. In the paper, a node drops each update whose number it knows, so that two neighbours
   can each conclude that the other's path suffices.
-- Bits from a parent are forwarded even if the same bits have been sent before. The paper forwards changes only; a bit
-  of two sources is then missing at nodes that dropped the update of one source as redundant, or that ignore it.
-- Paths are not discarded periodically but corrected when they become invalid: a node that loses a parent sends
-  ``SourcesLost``, and a neighbour that has another path sends ``RefreshRequest`` along it to the source, which sends
-  all its bits once more (:meth:`LocationNode.refresh`). After a new link, both ends request all sources that they know.
-- The clearing rule consults row r, which supports row r + 1; line 11 of the appendix consults row r + 1.
+- Bits from a parent are forwarded even if the same bits have been sent before. The paper forwards changes only. A bit
+  of two sources is then missing at nodes that dropped or ignore the update of one source.
+- Paths are not discarded periodically but corrected when they become invalid. A node that loses a parent sends
+  ``SourcesLost``. A neighbour that has another path sends ``RefreshRequest`` along it to the source, which sends all
+  its bits once more (:meth:`LocationNode.refresh`). After a new link, both ends request all sources that they know.
+- A bit of row r + 1 is cleared by row r, which supports it. Line 11 of the appendix consults row r + 1.
 """
 
 from collections.abc import Iterable
@@ -43,7 +46,7 @@ MAX_SOURCES = 4096
 class Filtering(StrEnum):
     """Where redundant updates are dropped (§II.D): nowhere, at the node that receives them, or before they are sent.
 
-    An update is redundant if the receiver has another path to the update's source that has at most the same length.
+    An update about a node's documents is redundant if the receiver has another path to that node which is not longer.
     """
 
     NONE = "none"
@@ -52,7 +55,7 @@ class Filtering(StrEnum):
 
 
 class LocationNode:
-    """One node, whose methods return the messages to send to its neighbours.
+    """One node of the search for documents, whose methods return the messages to send to its neighbours.
 
     A message that raises :class:`PeerProtocolError` changes nothing.
     """
@@ -60,7 +63,8 @@ class LocationNode:
     def __init__(self, node_id: NodeId, shape: FilterShape, filtering: Filtering = Filtering.SOURCE) -> None:
         """Create a node without documents and neighbours.
 
-        ``shape`` is the shape of its filters, and ``filtering`` states where redundant updates are dropped.
+        - ``shape``: the parameters of its Bloom filters.
+        - ``filtering``: where redundant updates are dropped.
         """
         self.node_id = node_id
         self.own = LocalFilter(shape)
@@ -72,7 +76,7 @@ class LocationNode:
 
     @property
     def shape(self) -> FilterShape:
-        """The shape of all filters of this node."""
+        """The parameters of all Bloom filters of this node."""
         return self.own.shape
 
     @property
@@ -81,9 +85,9 @@ class LocationNode:
         return self._links
 
     def fullest_row(self) -> float:
-        """Return the estimated number of documents in the fullest row of this node's filters.
+        """Return the estimated number of documents in the fullest of this node's Bloom filters.
 
-        Filters are sized by this number.
+        The size of filters is chosen by this number.
         """
         rows = [self.own.bits, *(row for link in self._links.values() for row in link.received)]
         return estimate_documents(self.shape, max(row.bit_count() for row in rows))
@@ -96,9 +100,9 @@ class LocationNode:
         return self._pass_on(self.node_id, 0, self.node_id, sets, clears) if sets or clears else []
 
     def add_link(self, neighbour: NodeId, rtt_s: float) -> list[SendToNeighbour]:
-        """Add a neighbour whose round-trip time is ``rtt_s`` seconds; return the :class:`Hello` to send to it.
+        """Add a neighbour whose round-trip time is ``rtt_s`` seconds; return the messages to send to it.
 
-        If the neighbour is present, only its round-trip time is updated, and nothing is sent.
+        If it is a neighbour already, only its round-trip time is updated, and nothing is sent.
         """
         if neighbour in self._links:
             self._links[neighbour].rtt_s = rtt_s
@@ -110,12 +114,15 @@ class LocationNode:
         return sends
 
     def remove_link(self, neighbour: NodeId) -> list[SendToNeighbour]:
-        """Remove a neighbour, if present; return messages that withdraw its documents from the other neighbours."""
+        """Remove a neighbour, if present; return messages to the other neighbours.
+
+        They state which documents can no longer be reached through this node.
+        """
         link = self._links.pop(neighbour, None)
         return [] if link is None else self._retract(neighbour, link.received)
 
     def reshape(self, shape: FilterShape) -> list[SendToNeighbour]:
-        """Adopt ``shape`` for all filters, and announce it to all neighbours, if it is greater than the present one.
+        """Adopt ``shape`` for all Bloom filters, and announce it to all neighbours, if it is greater than before.
 
         Shapes are ordered by their generation first. A shape that is not greater is ignored.
         """
@@ -128,7 +135,7 @@ class LocationNode:
         return [SendToNeighbour(neighbour, Hello(shape)) for neighbour in self._links]
 
     def refresh(self) -> list[SendToNeighbour]:
-        """Return messages with all bits of this node's own filter, if a refresh was requested since the last call.
+        """Return messages with all bits of this node's own filter, if they were requested since the last call.
 
         The caller calls this method periodically.
         """
@@ -163,7 +170,7 @@ class LocationNode:
         return self._on_refresh_request(neighbour, message)
 
     def next_hop(self, query: LocationQuery) -> tuple[NodeId, LocationQuery] | None:
-        """Return (neighbour, query): the neighbour to which a query goes next, and the query to send to it.
+        """Return the neighbour to which a query goes next, and the query to send to it.
 
         The result is None if the query fails at this node. The node's own documents are not searched.
         """
@@ -222,9 +229,9 @@ class LocationNode:
     def _choose_parent(self, neighbour: NodeId, source: NodeId, row: int) -> list[SendToNeighbour]:
         """Decide whether ``neighbour`` becomes the *parent* of ``source``; return the resulting messages.
 
-        The parent is the neighbour from which this node accepts the source's bits. ``row`` is the row of the
-        neighbour's update; it equals the number of hops of the path through this neighbour. The result may contain an
-        ``Ignore`` for the neighbour with the longer path.
+        The parent is the only neighbour from which this node accepts updates about the documents of ``source``. ``row``
+        is the number of hops of the path through ``neighbour``. The result may contain a request to the neighbour with
+        the longer path to send no more updates.
         """
         parent, shortest = (
             (self.node_id, 0) if source == self.node_id else self._parents.get(source, (neighbour, NO_ROW))
@@ -245,10 +252,12 @@ class LocationNode:
         return [SendToNeighbour(redundant, Ignore(source, row))]
 
     def _pass_on(self, origin: NodeId, row: int, source: NodeId, sets: int, clears: int) -> list[SendToNeighbour]:
-        """Forward changes of ``row`` that ``origin`` has sent to all other neighbours, as changes of the next row.
+        """Forward a neighbour's changes of one filter row to all other neighbours, as changes of the next row.
 
-        ``source`` is the node whose documents caused the changes. ``sets`` has the bits to set, and ``clears`` the bits
-        to clear.
+        - ``origin``: the neighbour that has sent the changes.
+        - ``row``: the row of its filter that has changed.
+        - ``source``: the node whose documents caused the changes.
+        - ``sets``, ``clears``: the bits to set and to clear.
         """
         sends: list[SendToNeighbour] = []
         common: FilterUpdate | None = None
@@ -280,7 +289,7 @@ class LocationNode:
         ]
 
     def _retract(self, neighbour: NodeId, received: list[int]) -> list[SendToNeighbour]:
-        """Return the messages that withdraw a removed neighbour's filter from the other neighbours.
+        """Return messages to the other neighbours by which they clear the bits of a removed neighbour's filter.
 
         ``received`` has the rows of this filter.
         """
@@ -293,10 +302,10 @@ class LocationNode:
         )
 
     def _on_sources_lost(self, neighbour: NodeId, link: Link, sources: Iterable[NodeId]) -> list[SendToNeighbour]:
-        """Process a neighbour's message that it no longer receives updates of these sources.
+        """Process a neighbour's message that it no longer receives updates about the documents of ``sources``.
 
-        The neighbour's former requests to ignore these sources no longer apply. If this node has another path to a
-        source, it requests along this path that the source sends all its bits again, which then reach the neighbour.
+        ``sources`` are nodes. The neighbour's former requests to ignore these nodes no longer apply. If this node has
+        another path to such a node, it requests all its bits along this path, which then reach the neighbour.
         """
         lost: list[NodeId] = []
         sends: list[SendToNeighbour] = []

@@ -1,12 +1,12 @@
 """Messages between neighbouring nodes, their binary encoding, and ordered streams of message batches.
 
-Malformed data, and filters beyond the maximum size, raise :class:`PeerProtocolError`. The encoding begins with the
-version and the kind of message, one byte each; integers are big-endian. A set of bits is encoded as the number of its
-bits, followed by either their positions or the whole row, whichever is shorter: the paper's *diff compression*.
+The encoding begins with the version and the kind of message, one byte each. Integers are big-endian. A set of bits is
+encoded as the number of its bits, followed by their positions or by the whole filter, whichever is shorter (the paper's
+*diff compression*). Malformed data, and filters beyond the maximum size, raise :class:`PeerProtocolError`.
 
 Requests may be lost, repeated, or reach a restarted worker. The messages from one worker to another are therefore a
-*stream* of numbered batches. Both ends discard their state together: a worker that begins a new stream has discarded
-the state of the other worker. A batch of an earlier stream is refused, so that its sender begins a new stream too.
+*stream* of numbered batches. A worker that begins a new stream has discarded what it knew of the other worker. A batch
+of an earlier stream is refused, so that its sender begins a new stream and discards its state too.
 """
 
 import struct
@@ -20,19 +20,21 @@ from service.model import NodeId
 
 
 class Hello(msgspec.Struct, frozen=True):
-    """The first message on a link, with the shape of the sender's filters; repeated when the sender's shape changes.
+    """The first message on a link, with the parameters of the sender's Bloom filters.
 
-    The message also states that the sender has no filters of the receiver.
+    It is repeated when these parameters change. It also states that the sender has no filters of the receiver.
     """
 
     shape: FilterShape
 
 
 class FilterUpdate(msgspec.Struct, frozen=True, gc=False):
-    """Bits to set and bits to clear in row ``row`` of the attenuated filter that the receiver has of the sender.
+    """Message with bits to set and bits to clear in one row of the Bloom filter that the sender has sent before.
 
-    ``source`` is the node whose documents caused the update. Row 1 contains the sender's own documents. ``sets`` and
-    ``clears`` are in the form of filters: each of their bits is a bit to set, or to clear.
+    - ``shape``: the parameters of the filter.
+    - ``source``: the node whose documents caused the update.
+    - ``row``: the row. Row 1 contains the sender's own documents, row i those at i - 1 hops from the sender.
+    - ``sets``, ``clears``: integers in which each bit that is 1 is to be set, or to be cleared.
     """
 
     shape: FilterShape
@@ -43,10 +45,9 @@ class FilterUpdate(msgspec.Struct, frozen=True, gc=False):
 
 
 class Ignore(msgspec.Struct, frozen=True, gc=False):
-    """Request to the receiver to send no more updates of ``source`` for row ``row`` and deeper rows.
+    """Request to the receiver to send no more updates about the documents of ``source`` for some rows of its filter.
 
-    ``source`` is a node whose documents cause updates. The sender of this request receives these updates by another
-    path that is not longer.
+    These are the row ``row`` and all deeper ones. The sender receives these updates by another path that is not longer.
     """
 
     source: NodeId
@@ -54,18 +55,18 @@ class Ignore(msgspec.Struct, frozen=True, gc=False):
 
 
 class SourcesLost(msgspec.Struct, frozen=True):
-    """Notice that the sender no longer receives updates of ``sources``, which are nodes whose documents cause updates.
+    """Message that the sender no longer receives updates about the documents of the nodes ``sources``.
 
-    The receiver drops its paths to these sources through the sender, and sends their updates to the sender again.
+    The receiver drops its paths to these nodes through the sender, and sends updates about them to the sender again.
     """
 
     sources: tuple[NodeId, ...]
 
 
 class RefreshRequest(msgspec.Struct, frozen=True):
-    """Request to ``source`` to send all bits of its own filter to all its neighbours again.
+    """Request to the node ``source`` to send all bits of its own Bloom filter to all its neighbours again.
 
-    The request is forwarded hop by hop until it reaches the source.
+    The request is forwarded from node to node until it reaches ``source``.
     """
 
     source: NodeId
@@ -226,10 +227,13 @@ MAX_FRAMES = 4096
 
 
 class StreamBatch(msgspec.Struct, frozen=True, array_like=True):
-    """One batch of a stream: part ``number`` (from 0), with the encoded messages ``frames``.
+    """One batch of a stream, the ordered messages from one worker to another.
 
-    ``sender_stream`` is the id of this stream. ``receiver_stream`` is the id of the stream in the opposite direction;
-    None if the sender has received no batch since its last restart.
+    - ``sender_stream``: the id of this stream.
+    - ``receiver_stream``: the id of the stream in the opposite direction; None if the sender has received no batch
+      since its last restart.
+    - ``number``: the number of the batch in its stream, from 0.
+    - ``frames``: the encoded messages.
     """
 
     sender_stream: StreamId
@@ -239,14 +243,14 @@ class StreamBatch(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Stream:
-    """One worker's end of the two streams between it and one other worker, one stream in each direction."""
+    """One worker's end of the ordered exchange of messages with one other worker, a stream in each direction."""
 
     def __init__(self, sender_stream: StreamId) -> None:
         """Begin a stream with the id ``sender_stream``, which was never used before."""
         self.restart(sender_stream)
 
     def restart(self, sender_stream: StreamId) -> None:
-        """Discard all state, and begin a stream with the id ``sender_stream``, which was never used before."""
+        """Discard all state, and begin a new stream with the id ``sender_stream``, which was never used before."""
         self._own_stream = sender_stream
         self._peer_stream: StreamId | None = None
         self._sent_count = 0
@@ -269,7 +273,7 @@ class Stream:
             self._sent_count = batch.number + 1
 
     def is_restart(self, batch: StreamBatch) -> bool:
-        """Return whether the received ``batch`` begins a new stream of its sender.
+        """Return whether the received ``batch`` begins a new stream of the other worker.
 
         If it does, this worker has to restart its own stream too.
         """
@@ -280,7 +284,7 @@ class Stream:
         )
 
     def receive(self, batch: StreamBatch) -> tuple[bytes, ...]:
-        """Return the encoded messages of a received batch; empty if the batch has been received before.
+        """Return the encoded messages of a received batch; empty if the batch was received before.
 
         Raises :class:`PeerProtocolError` with the reason ``stream`` if the batch belongs to an earlier stream, or if
         batches before it are missing.

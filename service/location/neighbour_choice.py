@@ -1,22 +1,23 @@
-"""Choice of neighbours: an overlay that builds and repairs itself by measured round-trip times (§V, future work).
+"""Choice of neighbours: nodes build and repair a network by measured round-trip times (§V, future work).
 
-A peer is *near* or *far*, by one limit of the round-trip time for all nodes. Every node seeks links to a few near
-peers, the nearest ones. In a group of nodes that are near each other, only the few nodes with the lowest ids are
-*gateways*, which also seek links to far neighbours, the gateways of other groups. Expensive links are therefore few,
-whatever the number of nodes, and information about a group crosses them once. This is the paper's restricted overlay,
-in which source filtering pays off, without global knowledge.
+A peer is *near* or *far*, by one limit of the round-trip time for all nodes. Every node seeks links to the nearest of
+its near peers. In each group of nodes that are near each other, only the few with the lowest ids are *gateways*, which
+also seek links to far peers. Few links are therefore expensive, and information about a group crosses them once. This
+is the paper's restricted overlay, in which source filtering pays off, without global knowledge.
 
-Both ends must agree to such a link, and a node that finds a nearer neighbour drops its farthest one. If both ends
-measure similar round-trip times, the result is a stable matching. A node whose request was declined does not repeat it
-until :meth:`Neighbourhood.reset_declined`, so the negotiation terminates in any case.
+How links are agreed:
 
-These links alone may leave the network partitioned, because groups that prefer each other exclude others. Every node
-therefore also links to its *anchor*, the nearest of the peers with a lower id, which may not decline. From any node, a
-chain of anchors leads to the lowest id. The overlay is therefore connected, whatever the round-trip times and whichever
-nodes leave, as soon as all nodes except the one with the lowest id know a peer with a lower id. The cost is small: of
-nodes that are near each other, only the one with the lowest id has a far anchor, so the number of such links is one
-less than the number of groups. Ids are hashes, so the number of nodes that have a given node as anchor is about the
-logarithm of its group's size.
+1. A link needs the agreement of both ends.
+2. A node that finds a nearer neighbour drops its farthest one. If both ends measure similar times, the result is a
+   stable matching.
+3. A node whose request was declined does not repeat it until :meth:`Neighbourhood.reset_declined`. The negotiation
+   therefore always ends.
+
+These links alone may leave the network in separate parts. Every node therefore also links to its *anchor*, its nearest
+peer with a lower id, which must accept. From any node, a chain of anchors leads to the lowest id. The network is
+therefore connected, whichever nodes leave, as soon as every other node knows a peer with a lower id. The cost is small:
+only one node of a group has a far anchor. A node is the anchor of about as many nodes as the logarithm of its group's
+size, because ids are hashes.
 """
 
 from collections.abc import Iterable
@@ -32,9 +33,9 @@ from service.model import NodeId
 class Offer(Enum):
     """Kinds of messages by which nodes negotiate links.
 
-    - ``REQUEST`` requests a link. It also states that the receiver is not, or is no longer, the sender's anchor.
-    - ``ANCHOR`` requests a link to the receiver as the sender's anchor (its nearest peer with a lower id). The receiver
-      must accept it.
+    - ``REQUEST`` requests a link. It also states that the receiver is not the sender's anchor (its nearest peer with a
+      lower id), or no longer.
+    - ``ANCHOR`` requests a link to the receiver as the sender's anchor. The receiver must accept it.
     - ``DECLINE`` refuses or ends a link.
     """
 
@@ -47,9 +48,9 @@ class Offer(Enum):
 class NeighbourLimits(msgspec.Struct, frozen=True):
     """The limits by which a node chooses neighbours.
 
-    ``near_s`` is the maximum round-trip time of a near peer in seconds. ``near`` and ``far`` are the maximum numbers of
-    near and far neighbours of a node. ``gateways`` is the number of nodes that seek far neighbours in each group of
-    nodes that are near each other.
+    - ``near_s``: the maximum round-trip time in seconds of a peer that counts as near.
+    - ``near``, ``far``: the maximum numbers of near and far neighbours of a node.
+    - ``gateways``: the number of nodes that seek far neighbours in each group of nodes that are near each other.
     """
 
     near_s: float
@@ -85,7 +86,7 @@ Effect = SendOffer | LinkAdded | LinkRemoved
 
 
 class Neighbourhood:
-    """One node's side of the negotiation of links.
+    """One node's side of the negotiation of links to other nodes.
 
     Each method returns instructions and notices (type ``Effect``), which the caller carries out in order.
     """
@@ -107,11 +108,14 @@ class Neighbourhood:
 
     @property
     def is_gateway(self) -> bool:
-        """Whether this node is a gateway, which also seeks links to far peers."""
+        """Whether this node also seeks links to far peers (those with a long round-trip time)."""
         return sum(peer < self.node_id for peer in self._order[True]) < self._limits.gateways
 
     def on_measurements(self, rtts_s: Iterable[tuple[NodeId, float]]) -> list[Effect]:
-        """Record measured round-trip times, pairs (peer, seconds); return the resulting changes of links and offers."""
+        """Record measured round-trip times; return the resulting changes of links and messages to peers.
+
+        ``rtts_s`` are pairs (peer, seconds).
+        """
         self._rtt_s.update((peer, rtt_s) for peer, rtt_s in rtts_s if peer != self.node_id)
         self._sort_peers()
         effects: list[Effect] = []
@@ -120,7 +124,7 @@ class Neighbourhood:
         return self._update_links(effects)
 
     def on_peer_left(self, peer: NodeId) -> list[Effect]:
-        """Remove ``peer``, which has left the fleet or does not respond; return the resulting changes and offers."""
+        """Remove ``peer``, which has left or does not respond; return the resulting changes of links and messages."""
         self._rtt_s.pop(peer, None)
         self._sort_peers()
         self._requested.discard(peer)
@@ -129,17 +133,20 @@ class Neighbourhood:
         return self._update_links(self._remove_link(peer))
 
     def reset_declined(self) -> list[Effect]:
-        """Clear refusals and unanswered requests, and return new requests; the caller calls this periodically."""
+        """Forget refused and unanswered requests for links, and return new requests.
+
+        The caller calls this method periodically.
+        """
         self._declined.clear()
         self._requested.clear()
         self._anchor = None
         return self._update_links([])
 
     def on_offer(self, peer: NodeId, offer: Offer) -> list[Effect]:
-        """Process an offer from ``peer``; return the reply and other effects.
+        """Process a request or refusal of a link from ``peer``; return the reply and other effects.
 
-        An offer from a peer whose round-trip time is unknown is declined, except ``ANCHOR``: this link is added as soon
-        as the time has been measured.
+        A request from a peer whose round-trip time is unknown is declined. A request ``ANCHOR`` is not: its link is
+        added as soon as the time has been measured.
         """
         if offer is Offer.DECLINE:
             return self._update_links(self._on_decline(peer))
@@ -157,12 +164,12 @@ class Neighbourhood:
         return self._update_links([] if peer in self._dependents else [SendOffer(peer, Offer.DECLINE)])
 
     def _on_decline(self, peer: NodeId) -> list[Effect]:
-        """Process a peer's refusal: remove the link to this peer.
+        """Process a peer's refusal: remove the link to this peer, and send it no further requests.
 
-        No further requests are sent to it, unless it is the anchor (the nearest peer with a lower id). In this case it
-        has refused a ``REQUEST`` that was sent before it became the anchor. The request ``ANCHOR``, which it has to
-        accept, is sent next.
+        The *anchor* (the nearest peer with a lower id) is an exception: it gets a request that it has to accept.
         """
+        # The anchor has refused a REQUEST that was sent before it became the anchor. It has to accept the request
+        # ANCHOR, which is sent next.
         self._requested.discard(peer)
         self._dependents.discard(peer)
         if peer == self._anchor:
@@ -189,16 +196,14 @@ class Neighbourhood:
             self._order[self._rtt_s[peer] <= self._limits.near_s].append(peer)
 
     def _nearest_with_lesser_id(self) -> NodeId | None:
-        """Return this node's anchor: the nearest known peer whose id is lower than this node's id.
-
-        The result is None if there is no such peer.
-        """
+        """Return the nearest known peer whose id is lower than this node's id; None if there is none."""
+        # This is the anchor.
         return next((peer for near in (True, False) for peer in self._order[near] if peer < self.node_id), None)
 
     def _nearest(self, peers: AbstractSet[NodeId], *, near: bool) -> list[NodeId]:
         """Return the nearest of the near peers in ``peers``; if ``near`` is false, the nearest of the far peers.
 
-        The nearest peer comes first. There are at most as many peers as the limits allow for this node.
+        The nearest peer comes first. The result has at most as many peers as the limits allow.
         """
         most = self._limits.near if near else self._limits.far if self.is_gateway else 0
         return list(islice((peer for peer in self._order[near] if peer in peers), most))
@@ -209,7 +214,7 @@ class Neighbourhood:
         return nearest | (peers & (self._dependents | {self._nearest_with_lesser_id()}))
 
     def _update_links(self, effects: list[Effect]) -> list[Effect]:
-        """Drop superfluous links, update the anchor, and request missing links.
+        """Drop superfluous links, update the *anchor* (the nearest peer with a lower id), and request missing links.
 
         Return ``effects`` with the effects of these changes appended.
         """

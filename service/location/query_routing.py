@@ -1,4 +1,4 @@
-"""Routing of queries along attenuated Bloom filters: the neighbour to which a query goes next (§II.C)."""
+"""Routing of queries for documents: the neighbour to which a query goes next (§II.C)."""
 
 from collections.abc import Iterable
 
@@ -12,11 +12,11 @@ class LocationQuery(msgspec.Struct, frozen=True):
     """A query in transit, which searches for a node that has a copy of ``document``.
 
     - ``visited``: the nodes on the query's path, beginning with the node that started the query.
-    - ``max_row``: the deepest row of filters that the next node searches.
+    - ``max_row``: the deepest row of filters that the next node searches. Row i contains the documents at i hops.
 
-    Deviation: a node that received the query because of a match in row i searches only rows below i, not all d rows. If
-    none of them matches, the earlier match was a false positive or is outdated, and the query fails at once instead of
-    after d hops. A query also never follows a row deeper than its number of remaining hops.
+    Deviation from the paper: a node that received the query because of a match in row i searches only rows below i, not
+    all d rows. If none of them matches, the earlier match was false or is outdated. The query then fails at once
+    instead of after d hops. A query also never follows a row deeper than its number of remaining hops.
     """
 
     document: str
@@ -25,9 +25,10 @@ class LocationQuery(msgspec.Struct, frozen=True):
 
 
 def first_row(received: list[int], mask: int, deepest: int) -> int | None:
-    """Return the number of the first row of ``received`` that has all bits of ``mask``; None if no row has.
+    """Return the number of the first row of a filter that has all bits of ``mask``; None if no row has.
 
-    ``received`` are the rows of a neighbour's filter. Only the rows up to the number ``deepest`` are searched.
+    - ``received``: the rows of the filter, which a neighbour has sent.
+    - ``deepest``: the number of the last row to search.
     """
     for row in range(1, deepest + 1):
         if received[row] & mask == mask:
@@ -36,10 +37,12 @@ def first_row(received: list[int], mask: int, deepest: int) -> int | None:
 
 
 def next_hop(query: LocationQuery, mask: int, links: Iterable[tuple[NodeId, Link]]) -> tuple[NodeId, int] | None:
-    """Return the neighbour to which a query goes next, and the number of the row that matched; None if the query fails.
+    """Return the neighbour to which a query goes next, and the number of the filter row that matched.
 
-    ``mask`` is the filter of the query's document (:func:`document_mask`). ``links`` are pairs (neighbour, link), the
-    nearest neighbour first. Each row is searched in all links before the next row.
+    - ``mask``: the bits that the query's document sets in a filter (:func:`document_mask`).
+    - ``links``: pairs (neighbour, link), the nearest neighbour first.
+
+    Each row is searched in all links before the next row. The result is None if the query fails.
     """
     best: tuple[NodeId, int] | None = None
     deepest = query.max_row

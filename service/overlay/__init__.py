@@ -1,12 +1,16 @@
-"""The overlay: an id space shared by nodes and channels, and the ring of nodes as every node sees it.
+"""The overlay: which node is responsible for which channel.
 
-A pure package: no clock, randomness or I/O; equal views give equal answers on all nodes.
+Nodes and channels have ids of 160 bits (Corona §3, on Pastry). The node whose id is nearest to a channel's id by XOR is
+the channel's *owner*. The n nearest nodes are its *polling set* of size n. The package has no clock, randomness or I/O:
+nodes that know the same members get the same answers.
 
-Nodes and channels are points of one 160-bit id space (Corona §3, on Pastry). The *owner* of a channel is the node
-nearest to its id by XOR, and its *polling set* of size n are the n nearest nodes. A wedge of the paper (all nodes that
-share l digits with the channel) is exactly such a set, so prefix routing still works.
+A *wedge* of the paper (all nodes whose ids begin with the same l digits as the channel's id) is also such a set. Prefix
+routing therefore still works.
 
-Deviation: distance is XOR, not numeric distance on the ring, because then every n has a polling set, the four nearest
-nodes always exist, and there are no orphans (§4). Deviation: a joining node takes the id that splits the emptiest part
-of the id space instead of a random one, which makes the nodes' loads more equal.
+Deviations from the paper:
+
+- Distance is XOR, not numeric distance on the ring. Every size n then has a polling set, the four nearest nodes always
+  exist, and there are no orphans (§4).
+- A joining node does not take a random id, but one that splits the emptiest part of the id space. The nodes' loads are
+  then more equal.
 """

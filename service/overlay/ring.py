@@ -1,16 +1,16 @@
-"""The ring as one node sees it: which nodes are nearest to a point of the id space.
+"""The members of the fleet as one node sees them (the *ring*), and the nodes that are nearest to an id.
 
-Points of the 160-bit id space are integers in memory, 40 hex digits elsewhere (Corona §4). A point is a sequence of
-digits, the most significant first. The base of the digits is 2, 4, 16, 32 or 256, because a whole number of digits must
-fill 160 bits.
+Ids have 160 bits (Corona §4). In memory, they are integers, also called points; elsewhere, they are 40 hex digits.
+Functions that count digits accept the bases 2, 4, 16, 32 and 256, because a whole number of digits must fill 160 bits.
+The most significant digit comes first.
 
-The sorted ids are a flattened binary trie: the ids with a common prefix are adjacent in the list. A query descends the
-trie from its root, always first to the side that is nearer to the target, and skips bits that all ids of a range share.
-It takes one step per branching, about log2 N for evenly distributed ids.
+How the nearest nodes are found: the sorted ids are a flattened binary trie, because ids with a common prefix are
+adjacent in the list. A query descends the trie from its root, always first to the side that is nearer to the target. It
+skips bits that all ids of a range share, so it takes about log2 N steps for N evenly distributed ids.
 
-Joining nodes take balanced ids, so that every node owns about the same share of the channels. Deviation: in Corona §4,
-an id is a hash of the node's address. The store writes an id only if the ring's version is still the one from which the
-id was computed; otherwise the id is computed again.
+Deviation from the paper: in Corona §4, an id is a hash of the node's address. Here a joining node takes an id such that
+all nodes own about the same share of the channels (:func:`balanced_id`). The store accepts this id only if no other
+node has joined or left since it was computed. Otherwise the id is computed again.
 """
 
 from bisect import bisect_left
@@ -35,16 +35,16 @@ def to_hex(point: int) -> str:
 
 
 def digit(point: int, index: int, base: int) -> int:
-    """Return the digit of ``point`` at ``index`` in a number system with this base.
+    """Return one digit of ``point`` in the number system with the base ``base``.
 
-    Index 0 is the most significant digit.
+    ``index`` 0 is the most significant digit.
     """
     width = _digit_bits(base)
     return point >> (BITS - width * (index + 1)) & (base - 1)
 
 
 def shared_digits(a: int, b: int, base: int) -> int:
-    """Return the number of leading digits, in this base, that two points have in common."""
+    """Return the number of leading digits, in the number system with this base, that two points have in common."""
     return (BITS - (a ^ b).bit_length()) // _digit_bits(base)
 
 
@@ -58,15 +58,15 @@ _MAX_COMPARED_NODES = 8
 
 @dataclass(frozen=True)
 class RingView:
-    """The members of the ring at one version, sorted by id. ``version`` grows with every join and departure."""
+    """The member nodes at one time, sorted by id. ``version`` grows whenever a node joins or leaves."""
 
     version: int
     nodes: tuple[NodeInfo, ...]
 
     def with_changes(self, version: int, present: Iterable[NodeInfo], left: Iterable[NodeId]) -> "RingView":
-        """Return the ring of a later ``version``, with the nodes ``present`` added and the nodes ``left`` removed.
+        """Return the members at the later ``version``: the nodes ``present`` are added, the ids ``left`` are removed.
 
-        A node in ``present`` replaces a node with the same id; ``left`` has node ids.
+        A node in ``present`` replaces a member with the same id.
         """
         members = {**self._members}
         for node in left:
@@ -75,7 +75,7 @@ class RingView:
         return RingView(version, tuple(members[node] for node in sorted(members)))
 
     def change_since(self, former: "RingView") -> "RingChange":
-        """Return the change from the ring ``former`` to this one."""
+        """Return the difference between the earlier members ``former`` and these members."""
         before, after = former._members.keys(), self._members.keys()  # noqa: SLF001 - of the same class
         return RingChange(former, self, frozenset(after - before), frozenset(before - after))
 
@@ -107,7 +107,7 @@ class RingView:
     def is_among_nearest(self, point: ChannelId | NodeId, node: NodeId, count: int) -> bool:
         """Return whether ``node`` is one of the ``count`` nodes nearest to ``point`` by XOR.
 
-        With ``count`` 1, the result is whether ``node`` is the owner of ``point``. The time does not depend on
+        With ``count`` 1, this means that ``node`` is the owner of ``point``. The running time does not depend on
         ``count``.
         """
         if node not in self._members:
@@ -141,11 +141,12 @@ class RingView:
                 ranges.append((low, middle))
 
     def branchings(self, node: NodeId) -> int | None:
-        """Return a mask of the bits at which the trie of ids branches on the path from its root to ``node``.
+        """Return a mask of the bits that decide to which points ``node`` is the nearest node.
 
-        The points that have these bits in common with the node are exactly the points to which it is the nearest node.
-        The result is None if the node is not a member.
+        The node is nearest to exactly those points that equal its id in all bits of the mask. The result is None if the
+        node is not a member.
         """
+        # These are the bits at which the binary trie of ids branches on the path from its root to the node.
         return sum(bit for bit, _, _ in self._path(node)) if node in self else None
 
     @cached_property
@@ -153,10 +154,13 @@ class RingView:
         return {}
 
     def _path(self, node: NodeId) -> list[tuple[int, int, int]]:
-        """Return the branchings on the path from the root of the trie of ids to ``node``.
+        """Return the branchings on the path from the root of the binary trie of ids to ``node``.
 
-        Each branching is a tuple: a mask with one bit, the value of this bit in the node's id (0 or the mask), and the
-        number of nodes on the other side of the branching.
+        Each branching is a tuple of three numbers:
+
+        - A mask with one bit, the bit at which the trie branches.
+        - The value of this bit in the node's id: 0 or the mask.
+        - The number of nodes on the other side of the branching.
         """
         if known := self._paths.get(node):
             return known
@@ -192,7 +196,10 @@ class RingView:
 
 @dataclass(frozen=True)
 class RingChange:
-    """The change from the ring ``former`` to the ring ``present``: the ids of the nodes that joined, and that left."""
+    """The difference between two sets of members, ``former`` and ``present``.
+
+    ``joined`` and ``left`` are the ids of the nodes that joined and left in between.
+    """
 
     former: RingView
     present: RingView
@@ -202,7 +209,7 @@ class RingChange:
     def concerns(self, point: ChannelId | NodeId, count: int) -> bool:
         """Return whether the change may affect the ``count`` + 1 nodes nearest to ``point``.
 
-        If many nodes have joined or left, the result is always True.
+        The result may be True without need: it always is if many nodes have joined or left.
         """
         return (
             len(self.joined) + len(self.left) > _MAX_COMPARED_NODES
@@ -212,7 +219,10 @@ class RingChange:
 
 
 def owned_prefixes(view: RingView, node_id: NodeId, digits: int = 2) -> tuple[str, ...]:
-    """Return the possible prefixes, of ``digits`` hex digits, of the points that ``node_id`` owns."""
+    """Return the prefixes, of ``digits`` hex digits, with which the ids of the channels of one node can begin.
+
+    A node owns the ids to which it is the nearest node.
+    """
     shift = BITS - 4 * digits
     own, branchings = from_hex(node_id) >> shift, view.branchings(node_id)
     if branchings is None:
@@ -224,11 +234,11 @@ def owned_prefixes(view: RingView, node_id: NodeId, digits: int = 2) -> tuple[st
 def balanced_id(existing: Sequence[NodeId]) -> NodeId:
     """Return an id that is not in ``existing`` and splits the emptiest part of the id space.
 
-    The function descends the binary trie of ids, always to the side with fewer nodes (the zeros if both sides have
-    equally many), until a side is empty, and returns that side's first id. If all ids are chosen by this function,
-    starting with an empty ring, the nodes' shares of the id space differ at most by a factor of 2, and are equal if the
-    number of nodes is a power of two.
+    If all ids are chosen by this function, beginning with no nodes, the nodes' shares of the id space differ at most by
+    a factor of 2. They are equal if the number of nodes is a power of two.
     """
+    # Descend the binary trie of ids, always to the side with fewer nodes (the zeros if both sides have equally many),
+    # until a side is empty: its first id is the result.
     points = sorted(map(from_hex, existing))
     low, high, start, width = 0, len(points), 0, BITS
     while low < high:

@@ -1,17 +1,18 @@
-"""The Honeycomb optimiser: the number of polls of each channel (Corona §3.2), as a real number.
+"""The Honeycomb optimiser: the number of polls of each channel, as a real number (Corona §3.2).
 
-A channel has a weight w and a cost s of one poll. Its *size* n is the number of its polls per τ by all nodes together.
-If n is below 1, one node polls every τ/n.
+A channel's *size* n is the number of its polls per poll interval τ by all nodes together. If n is below 1, one node
+polls every τ/n. A channel has a weight w (its importance), a cost s of one poll, and bounds: ``least`` ≤ n ≤ ``most``.
+The optimiser minimises Σ w/n subject to Σ s·n ≤ B, or the converse.
 
-The problem is to minimise Σ w/n subject to Σ s·n ≤ B, or the converse, with least ≤ n ≤ most for each channel:
-``least`` is a channel's minimum size, ``most`` its maximum size. By the method of Lagrange the optimum is n =
-clip(c·√(w/s), least, most) with one c for all channels, so that a fleet only has to agree on this *scale*. Deviation:
-the paper chooses among the sizes n = N/bˡ of its levels (``simulate.paper_levels``).
+By the method of Lagrange, the optimum is n = clip(c·√(w/s), least, most) with one number c for all channels, the
+*scale*. A fleet only has to agree on c.
 
 If not all constraints can be satisfied, ``most`` (what a publisher accepts) takes precedence over ``least`` (how long
-subscribers may wait), and so does the budget: the longest wait is a preference, the budget a promise to publishers. A
-scale may therefore be negative, down to -1: at -0.3, every channel has 70 % of its minimum size, and at -1 there are no
-polls. Sizes grow continuously with the scale.
+subscribers may wait). The budget takes precedence over ``least`` too: it is a promise to publishers, the longest wait a
+preference. A scale may therefore be negative, down to -1: at -0.3, every channel has 70 % of its minimum size, and at
+-1 there are no polls. Sizes grow continuously with the scale.
+
+Deviation from the paper: the paper chooses among the sizes n = N/bˡ of its levels (``simulate.paper_levels``).
 """
 
 from bisect import bisect_left
@@ -30,9 +31,10 @@ UNBOUNDED_SCALE = inf
 class AllocationProblem(NamedTuple):
     """The input of the optimiser for M channels; all arrays have shape (M,) and are 64-bit floats.
 
-    - ``weights``: the channels' weights under a goal, finite and not negative.
-    - ``costs``: the costs of one poll of each channel, positive and in any unit.
-    - ``least``, ``most``: the minimum and the maximum of each channel's polls per τ; the maximum may be infinite.
+    - ``weights``: the importance of each channel, finite and not negative.
+    - ``costs``: the cost of one poll of each channel, positive and in any unit.
+    - ``least``, ``most``: the minimum and the maximum of each channel's polls per poll interval τ. The maximum may be
+      infinite.
     """
 
     weights: Floats
@@ -42,7 +44,7 @@ class AllocationProblem(NamedTuple):
 
     @classmethod
     def of(cls, weights: ArrayLike, costs: ArrayLike = 1.0, *, least: ArrayLike = 0.0, most: ArrayLike = inf) -> Self:
-        """Return the problem with these fields; each is an array with one number per channel, or a scalar for all.
+        """Return the problem with these fields; each is an array with one number per channel, or one number for all.
 
         Raises:
             ValueError: A number is outside the range that :class:`AllocationProblem` states.
@@ -56,14 +58,18 @@ class AllocationProblem(NamedTuple):
         return problem
 
     def slopes(self) -> Floats:
-        """Return √(weight/cost) of each channel; between its bounds, a channel's polls per τ are scale·slope."""
+        """Return √(weight/cost) of each channel.
+
+        Between its bounds, a channel's number of polls is proportional to it.
+        """
         return np.sqrt(self.weights / self.costs)
 
 
 def sizes(problem: AllocationProblem, scale: float) -> Floats:
-    """Return the size of each channel of ``problem`` at this scale, in polls per τ; shape (M,).
+    """Return each channel's number of polls per poll interval τ at this scale, shape (M,).
 
-    A negative scale, down to -1, reduces all channels below their minimum sizes: at -0.3, each has 70 % of its minimum.
+    It is ``scale``·√(weight/cost), within the channel's bounds. A negative scale, down to -1, reduces all channels
+    below their minimum: at -0.3, each has 70 % of it.
     """
     if scale < 0:
         return np.asarray(max(0.0, 1 + scale) * np.minimum(problem.least, problem.most))
@@ -71,25 +77,29 @@ def sizes(problem: AllocationProblem, scale: float) -> Floats:
 
 
 def load(problem: AllocationProblem, size: Floats) -> float:
-    """Return the cost of all polls of the channels of ``problem`` within one τ; ``size`` has their polls per τ."""
+    """Return the cost of all polls within one poll interval τ.
+
+    ``size`` has the number of polls of each channel of ``problem`` per τ.
+    """
     return float((problem.costs * size).sum())
 
 
 def apply_site_scales(problem: AllocationProblem, scales: Floats) -> AllocationProblem:
-    """Return the problem with ``most`` (and ``least`` if necessary) reduced so that no site's budget is exceeded.
+    """Return the problem with ``most`` (and ``least`` if necessary) reduced so that no site exceeds its request budget.
 
     Args:
         problem: M channels.
-        scales: The scale of each channel's site, shape (M,), at least -1; ``UNBOUNDED_SCALE`` for no reduction.
+        scales: For each channel, the scale at which the channels of its site use exactly the site's budget; shape (M,),
+            at least -1. ``UNBOUNDED_SCALE`` stands for no reduction.
 
-    A site's scale is the scale at which the site's channels use exactly its request budget. With a budget for each
-    site, a channel's optimal scale is the minimum of its site's scale and the fleet's scale. A site's scale therefore
-    amounts to a lower maximum size (``most``) of each of its channels, whatever the fleet's scale is. This is exact if
-    all polls of a site's channels cost the same. If the budget does not suffice for the minimum sizes of the site's
-    channels, all of them are reduced in proportion.
+    The maximum of a channel becomes at most ``scale``·√(weight/cost). If the budget does not suffice for the minimum
+    sizes of a site's channels, all of them are reduced in proportion. The result is optimal if all polls of a site's
+    channels cost the same.
 
-    Deviation: the paper bounds only the total.
+    Deviation from the paper: the paper bounds only the total.
     """
+    # With a budget for each site, a channel's optimal scale is the minimum of its site's scale and the fleet's scale. A
+    # site's scale therefore amounts to a lower maximum size of each of its channels, whatever the fleet's scale is.
     bound = np.isfinite(scales)
     if not bound.any():
         return problem
@@ -101,17 +111,18 @@ def apply_site_scales(problem: AllocationProblem, scales: Floats) -> AllocationP
 
 
 def scale_for_budget(problem: AllocationProblem, budget: float) -> float:
-    """Return the scale of the sizes that minimise Σ w/n subject to Σ s·n ≤ budget (Corona-Lite and -Fair).
+    """Return the scale that minimises the mean delay of the channels within a budget (Corona-Lite and -Fair).
 
-    Here w is a channel's weight, s the cost of one poll, and n its size, the number of polls per τ.
+    At this scale, the sizes n (polls per poll interval τ) minimise Σ w/n subject to Σ s·n ≤ budget. Here w is a
+    channel's weight and s the cost of one poll.
 
     Args:
         problem: The channels.
-        budget: Maximum cost of all polls within one τ, in the unit of the costs.
+        budget: Maximum cost of all polls within one τ, in the unit of the costs. It is satisfied up to rounding
+            (10⁻¹²).
 
-    If the budget exceeds the cost of all channels at their maximum sizes, the result is the lowest scale at which all
-    channels reach these. If the budget is below the cost of all channels at their minimum sizes, the result is
-    negative. The budget is satisfied up to rounding (10⁻¹²).
+    If the budget suffices for all maximum sizes, the result is the lowest scale at which all channels reach these. If
+    it does not suffice for all minimum sizes, the result is negative.
 
     Raises:
         ValueError: The budget is negative or NaN.
@@ -131,23 +142,25 @@ def scale_for_budget(problem: AllocationProblem, budget: float) -> float:
 def scale_for_delay(
     problem: AllocationProblem, delay_s: float, poll_interval_s: float, *, total_weight: float | None = None
 ) -> float:
-    """Return the scale of the sizes that minimise Σ s·n within a mean delay (Corona-Fast).
+    """Return the scale that minimises the cost of polls within a mean delay (Corona-Fast).
 
-    Here w is a channel's weight, s the cost of one poll, and n its size, the number of polls per τ.
+    At this scale, the sizes n (polls per poll interval τ) minimise Σ s·n. Here w is a channel's weight and s the cost
+    of one poll.
 
     Args:
         problem: The channels; with Fast's weights the delay is that of a subscription.
-        delay_s: The bound on the mean delay Σ w·D/Σ w in seconds, with D = τ/(2n).
+        delay_s: The upper limit of the mean delay Σ w·D/Σ w in seconds, with D = τ/(2n). It is satisfied up to rounding
+            (10⁻¹²).
         poll_interval_s: τ, in seconds.
         total_weight: Σ w. It is required if the channels of ``problem`` stand for clusters, because their weights are
             not the sums of the clusters' weights.
 
-    If the delay is unattainable within the maximum sizes, the result is the lowest scale at which all channels with a
-    finite maximum reach it. If the minimum sizes suffice for the delay, the result is a scale at which all channels
-    have these. Channels that may not be polled at all are ignored. The delay is satisfied up to rounding (10⁻¹²).
-
-    If there is a budget too, use the lower of the two scales: it satisfies the budget, and it satisfies the delay if
-    the budget allows this.
+    - If the maximum sizes do not suffice for the delay, the result is the lowest scale at which all channels with a
+      finite maximum reach it.
+    - If the minimum sizes suffice, the result is a scale at which all channels have these.
+    - Channels that may not be polled at all are ignored.
+    - If there is a budget too, use the lower of the two scales. It satisfies the budget, and the delay as far as
+      possible.
 
     Raises:
         ValueError: The delay or τ is not positive.
@@ -169,7 +182,7 @@ def scale_for_delay(
 def _clipped_lines(problem: AllocationProblem, chosen: NDArray[np.bool_]) -> tuple[Floats, Floats, Floats]:
     """Return the arrays (rises, starts, ends) of the channels for which ``chosen`` is true.
 
-    At scale c, the polls of such a channel cost rise·clip(c, start, end) per τ.
+    At the scale c, the polls of such a channel cost rise·clip(c, start, end) per poll interval τ.
     """
     if not chosen.all():
         problem = AllocationProblem(*(part[chosen] for part in problem))
@@ -181,9 +194,6 @@ def _clipped_lines(problem: AllocationProblem, chosen: NDArray[np.bool_]) -> tup
 def solve_clipped_sum(rises: Floats, starts: Floats, ends: Floats, target: float) -> float:
     """Return the lowest x ≥ 0 at which Σ rise·clip(x, start, end) reaches ``target``.
 
-    Every scale is the solution of an equation of this form. The sum is linear between consecutive starts and ends; the
-    segment on which it reaches the target is found by bisection.
-
     Args:
         rises: Non-negative, finite, shape (K,).
         starts: Non-negative, finite, shape (K,).
@@ -191,6 +201,8 @@ def solve_clipped_sum(rises: Floats, starts: Floats, ends: Floats, target: float
         target: Finite. If the sum at 0 exceeds it, the result is 0. If the sum never reaches it, the result is the
             lowest x beyond which the sum is constant.
     """
+    # Every scale is the solution of an equation of this form. The sum is linear between consecutive starts and ends;
+    # the segment on which it reaches the target is found by bisection.
 
     def sum_at(x: float) -> float:
         return float((rises * np.minimum(np.maximum(starts, x), ends)).sum())

@@ -1,8 +1,9 @@
-"""A node's part in the optimisation: its own channels as a problem, and the scale c from the fleet's aggregate (§3.2).
+"""A node's part in the optimisation of polling rates (§3.2).
 
-The scale c follows from the tradeoff clusters of the whole fleet, which are sums of similar channels. A channel's
-number n of polls per τ follows from c and the channel's own, exact factors, such as its number of subscribers. Nodes
-therefore have to agree on one number only, and coarse clusters cause only small errors.
+It describes the node's own channels as an optimisation problem, and computes the *scale* c from a summary of all
+channels of the fleet. All polling rates follow from c: a channel's number of polls depends on c and on the channel's
+own, exact factors, such as its number of subscribers. Nodes therefore have to agree on one number only, and a coarse
+summary causes only small errors.
 """
 
 from collections.abc import Iterable
@@ -41,10 +42,10 @@ FactorTable = NDArray[Any]
 
 
 class ChannelFactors(NamedTuple):
-    """The properties of one channel that determine its number of polls per τ.
+    """The properties of one channel that determine how often it is polled.
 
-    ``subscribers`` is at least 1 if an admin has listed the channel or a subscription is pending. ``private`` channels
-    are exempt from the limit on polls of public ones.
+    - ``subscribers``: at least 1 if an admin has listed the channel or a subscription is pending.
+    - ``private``: whether the channel is exempt from the limit on polls of public channels.
     """
 
     subscribers: int
@@ -78,17 +79,19 @@ FACTORS_ROW = np.dtype(
 
 
 def factor_table(channels: Iterable[ChannelFactors], count: int) -> FactorTable:
-    """Return the factors of ``count`` channels as rows of an array, which needs a tenth of the memory of objects."""
+    """Return the factors of ``count`` channels as rows of an array."""
+    # It needs a tenth of the memory of objects.
     return np.fromiter(channels, dtype=FACTORS_ROW, count=count)
 
 
 def allocation_problem(policy: FleetPolicy, nodes: int, channels: FactorTable) -> AllocationProblem:
-    """Return the optimisation problem of these channels on a ring of ``nodes`` nodes, within their sites' budgets.
+    """Return the optimisation problem of these channels on ``nodes`` nodes, within the budgets of their sites.
 
-    Sizes are polls per τ on average over the week. Costs are those of the present hour: a channel that follows its
-    weekly rhythm is polled ``present_speed`` times as often as on average, so its cost is multiplied by
-    ``present_speed``. Its weight is multiplied by the same factor, so that sizes do not depend on the hour.
+    Numbers of polls are averages over the week, per poll interval τ. Costs are those of the present hour.
     """
+    # A channel that follows its weekly rhythm is polled ``present_speed`` times as often as on average, so its cost is
+    # multiplied by ``present_speed``. Its weight is multiplied by the same factor, so that sizes do not depend on the
+    # hour.
     found = weights(
         policy.objective.goal, _subscribers(channels), channels["update_interval_s"], policy.poll_interval_s
     )
@@ -99,13 +102,15 @@ def allocation_problem(policy: FleetPolicy, nodes: int, channels: FactorTable) -
 
 
 class UpperBounds(NamedTuple):
-    """The upper bounds of the polls per τ of M channels, without the request budgets of sites; each has shape (M,).
+    """The upper bounds of each channel's polls per poll interval τ; each array has shape (M,) for M channels.
 
     - ``channel_interval`` follows from the shortest intervals that admins have set for the channels.
     - ``publisher`` follows from the present limits of publishers and failed polls.
     - ``channel_budget`` is the limit on polls of a public channel (:meth:`FleetPolicy.most_polls_per_hour`).
     - ``nodes`` follows from the number of nodes. A node polls a channel at most ``FleetPolicy.most_polls_per_node``
       times per τ, unless the longest wait requires more polls.
+
+    The request budgets of sites are not included.
     """
 
     channel_interval: Floats
@@ -115,7 +120,7 @@ class UpperBounds(NamedTuple):
 
 
 def upper_bounds(policy: FleetPolicy, nodes: int, channels: FactorTable) -> UpperBounds:
-    """Return the upper bounds of the polls per τ of these channels on a ring of ``nodes`` nodes."""
+    """Return the upper bounds of each channel's polls per poll interval τ, for a fleet of ``nodes`` nodes."""
     with np.errstate(divide="ignore"):
         return UpperBounds(
             policy.poll_interval_s / channels["shortest_interval_s"],
@@ -126,28 +131,34 @@ def upper_bounds(policy: FleetPolicy, nodes: int, channels: FactorTable) -> Uppe
 
 
 def least_sizes(policy: FleetPolicy, channels: FactorTable) -> Floats:
-    """Return each channel's minimum polls per τ: its mean wait is then its longest allowed wait. Shape (M,)."""
+    """Return each channel's minimum number of polls per poll interval τ, shape (M,).
+
+    With it, the mean time from an update to its detection is the longest that is allowed.
+    """
     waits_s = channels["longest_wait_s"]
     return size_for_wait(1.0, policy.poll_interval_s) / np.where(waits_s > 0, waits_s, policy.longest_wait_s)
 
 
 def size_bounds(policy: FleetPolicy, nodes: int, channels: FactorTable) -> tuple[Floats, Floats]:
-    """Return (minimum, maximum) of each channel's polls per τ, two arrays of shape (M,), on a ring of ``nodes`` nodes.
+    """Return the minimum and the maximum of each channel's polls per poll interval τ, two arrays of shape (M,).
 
-    The bounds do not include the request budgets of sites.
+    ``nodes`` is the number of nodes of the fleet. The request budgets of sites are not included.
     """
     return least_sizes(policy, channels), np.minimum.reduce(upper_bounds(policy, nodes, channels))
 
 
 def channel_demands(policy: FleetPolicy, nodes: int, channels: FactorTable) -> Floats:
-    """Return the demand of each channel: the cost per τ of the polls that its subscribers justify, shape (M,).
+    """Return the cost per poll interval τ of the polls that each channel's subscribers justify, shape (M,).
 
-    Each subscriber justifies one poll per τ, as their own reader would make (§3.2). The demand of a public channel is
-    bounded by politeness (:meth:`FleetPolicy.most_polls_per_hour`) and by the number of ``nodes``. The demand of a
-    private channel has no upper bound, and is at least the number of polls that one node makes. Sites' budgets and
-    bounds of single channels prevent polls but do not change the demand, so that these polls are spent on other
-    channels.
+    Each subscriber justifies one poll per τ, as their own reader would make (§3.2). The result is the channel's
+    *demand*.
+
+    - Public channels: at most what politeness (:meth:`FleetPolicy.most_polls_per_hour`) and the number of ``nodes``
+      allow.
+    - Private channels: no upper bound, and at least the number of polls that one node makes.
     """
+    # Sites' budgets and bounds of single channels prevent polls but do not change the demand, so that these polls are
+    # spent on other channels.
     subscribers = _subscribers(channels)
     private = np.maximum(subscribers, policy.most_polls_per_node)
     polite = np.minimum(polite_sizes(policy, channels), policy.most_polls_per_node * nodes)
@@ -160,7 +171,7 @@ def _subscribers(channels: FactorTable) -> Floats:
 
 
 def polite_sizes(policy: FleetPolicy, channels: FactorTable) -> Floats:
-    """Return each channel's maximum polls per τ out of politeness to its publisher, shape (M,).
+    """Return each channel's maximum number of polls per poll interval τ out of politeness to its publisher, shape (M,).
 
     It follows from :meth:`FleetPolicy.most_polls_per_hour`. Private channels are treated as public ones.
     """
@@ -171,9 +182,10 @@ def polite_sizes(policy: FleetPolicy, channels: FactorTable) -> Floats:
 def own_aggregate(
     policy: FleetPolicy, nodes: int, channels: FactorTable, choices: LevelChoices | None = None
 ) -> Aggregate:
-    """Return the summary (aggregate) of one node's ``channels``, on a ring of ``nodes`` nodes.
+    """Return a summary of one node's ``channels``, which can be added to those of other nodes.
 
-    ``choices`` are the channels' polling levels; None if numbers of polls are continuous.
+    - ``nodes``: the number of nodes of the fleet.
+    - ``choices``: the numbers of nodes that may poll each channel; None if any number of polls is allowed.
     """
     base = aggregate_base(policy.objective.levels)
     if not len(channels):
@@ -186,13 +198,12 @@ def own_aggregate(
 
 
 def affordable_policy(policy: FleetPolicy, channels: int) -> FleetPolicy:
-    """Return the policy with ``affordable_wait_s``, the shortest mean wait that the budget can pay for.
+    """Return the policy with ``affordable_wait_s``, the shortest mean wait of all channels that the budget can pay for.
 
-    ``channels`` is the number of channels in the fleet. The polls that keep all channels within a longest wait may take
-    at most ``LONGEST_WAIT_SHARE`` of a budget in polls per minute; ``affordable_wait_s`` is the shortest wait for which
-    they do. It replaces the objective's longest wait if that is shorter. Longest waits that admins have set for single
-    channels do not change.
+    ``channels`` is the number of channels in the fleet. The polls that such a wait requires may take at most
+    ``LONGEST_WAIT_SHARE`` of the budget. Longest waits that admins have set for single channels do not change.
     """
+    # affordable_wait_s replaces the objective's longest wait if that is shorter.
     objective = policy.objective
     if objective.budget_polls_per_minute is None:
         return msgspec.structs.replace(policy, affordable_wait_s=0.0)
@@ -207,11 +218,16 @@ def aggregate_base(levels: Levels) -> int:
 
 
 def solve_scale(policy: FleetPolicy, nodes: int, fleet: Aggregate) -> float | None:
-    """Return the scale at which the fleet's channels reach the objective; None if there are no channels.
+    """Return the *scale* c, at which the fleet's polls reach the objective; None if there are no channels.
 
-    ``nodes`` is the number of nodes on the ring. ``fleet`` summarises the channels of ``fleet.nodes`` of them. If these
-    are fewer, their channels get a proportionate part of the objective's budget. The polls that longest waits require
-    are made even if they exceed the demand (the polls that subscribers justify), but not beyond the objective's budget.
+    A channel has c·√(weight/cost) polls per poll interval τ, within its bounds.
+
+    - ``nodes``: the number of nodes of the fleet.
+    - ``fleet``: a summary of the channels of ``fleet.nodes`` nodes. If these are fewer than ``nodes``, their channels
+      get a proportionate part of the budget.
+
+    The polls that longest waits require are made even if the subscribers do not justify them, but not beyond the
+    budget.
     """
     clusters, steps = decode(fleet.clusters), decode_steps(fleet.steps)
     if clusters is None or steps is None or not len(clusters.rise):
@@ -237,13 +253,15 @@ def channel_sizes(
     *,
     owned: int = 1,
 ) -> Floats:
-    """Return each channel's number of polls per τ at this scale, on a ring of ``nodes`` nodes.
+    """Return each channel's number of polls per poll interval τ, within its bounds.
 
-    ``choices`` are the channels' polling levels; None if numbers of polls are continuous.
+    - ``nodes``: the number of nodes of the fleet.
+    - ``scale``: the number c; a channel has c·√(weight/cost) polls per τ. None if it is unknown.
+    - ``choices``: the numbers of nodes that may poll each channel; None if any number of polls is allowed.
+    - ``owned``: the number of channels of this node; used only while the scale is unknown.
 
-    If the scale is unknown (None), a channel gets ``demand_factor`` times its own demand. If the fleet has a budget, it
-    gets at most budget/(``nodes``·``owned``), where ``owned`` is the number of channels that this node owns. In any
-    case, the channel's bounds take precedence.
+    If the scale is unknown, a channel gets ``demand_factor`` times the polls that its subscribers justify. If the fleet
+    has a budget, it gets at most budget/(``nodes``·``owned``).
     """
     bounds = allocation_problem(policy, nodes, channels)
     share = channel_demands(policy, nodes, channels) * policy.objective.demand_factor

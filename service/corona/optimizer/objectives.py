@@ -1,7 +1,8 @@
-"""Optimisation objectives: a goal as one weight per channel, and the model of detection delay (Corona §3.2, Table 1).
+"""Optimisation goals as one weight per channel, and the model of detection delay (Corona §3.2, Table 1).
 
-Every goal minimises Σ weight/n over the channels, where n is a channel's number of polls per τ by its whole polling
-set. With D = τ/(2n) that is the weighted mean delay, up to a constant factor.
+Every goal minimises Σ weight/n, where n is a channel's number of polls per poll interval τ by all nodes. An update is
+detected after D = τ/(2n) on average, so the sum is a weighted mean delay, up to a constant factor. In the weights, q is
+the number of subscribers, and u the mean time between a channel's updates:
 
     Lite       q               the mean delay of a subscription; bounded load
     Fast       q               the same delay as a bound; minimum load
@@ -9,7 +10,7 @@ set. With D = τ/(2n) that is the weighted mean delay, up to a constant factor.
     Fair-Sqrt  q·√(τ/u)        between Fair and Lite
     Fair-Log   q·log τ/log u   nearer to Lite
 
-q is the number of subscribers, u the mean time between a channel's updates. Logarithms are of seconds.
+Logarithms are of seconds.
 """
 
 from math import log
@@ -24,13 +25,13 @@ Floats = NDArray[np.float64]
 
 
 def weights(goal: Goal, subscribers: ArrayLike, update_interval_s: ArrayLike, poll_interval_s: float) -> Floats:
-    """Return the weight of each channel, dimensionless (Corona Table 1).
+    """Return the weight (importance) of each channel under a goal, dimensionless (Corona Table 1).
 
     Args:
         goal: The optimisation goal.
         subscribers: Number of subscribers of each channel, shape (M,). A channel without any has weight 0.
         update_interval_s: u, the mean time between updates in seconds, shape (M,) or one for all. An unknown value
-            (zero, negative, NaN) counts as τ, at which the weight is the number of subscribers under every goal.
+            (zero, negative, NaN) counts as τ; the weight is then the number of subscribers under every goal.
         poll_interval_s: τ, in seconds.
 
     Deviation from Table 1: u is taken as at least ``SHORTEST_UPDATE_INTERVAL_S``, because log u has to be positive. In
@@ -51,18 +52,19 @@ def weights(goal: Goal, subscribers: ArrayLike, update_interval_s: ArrayLike, po
 
 
 def size_for_wait(longest_wait_s: float, poll_interval_s: float) -> float:
-    """Return the number n of polls per τ whose mean wait D = τ/(2n) is ``longest_wait_s`` (Corona §3.1).
+    """Return the number n of polls per poll interval τ at which an update waits ``longest_wait_s`` on average.
 
-    ``poll_interval_s`` is τ. With fewer polls, a channel's mean wait exceeds ``longest_wait_s``. Both are in seconds.
+    The mean wait is D = τ/(2n) (Corona §3.1). ``poll_interval_s`` is τ. Both are in seconds.
     """
     return poll_interval_s / (2 * longest_wait_s)
 
 
 def detection_s(size: ArrayLike, poll_interval_s: float) -> Floats:
-    """Return D = τ/(2n), the mean time in seconds from an update to its detection (Corona §3.1).
+    """Return the mean time in seconds from an update to its detection, D = τ/(2n), for each channel (Corona §3.1).
 
-    ``size`` is n, the number of polls of each channel per τ, and ``poll_interval_s`` is τ. The result is infinite where
-    n is 0. The formula assumes evenly spaced polls; it also holds for n below 1.
+    - ``size``: n, the number of polls of each channel per τ, evenly spaced. It may be below 1. Where it is 0, the
+      result is infinite.
+    - ``poll_interval_s``: τ, in seconds.
     """
     with np.errstate(divide="ignore"):
         return np.asarray(poll_interval_s / (2 * np.asarray(size, dtype=np.float64)))
@@ -71,9 +73,12 @@ def detection_s(size: ArrayLike, poll_interval_s: float) -> Floats:
 def mean_delay_s(weight: Floats, size: Floats, poll_interval_s: float) -> float:
     """Return the weighted mean delay Σ w·D / Σ w in seconds; zero if all weights are zero.
 
-    ``weight`` is w of each channel, ``size`` its n in polls per τ, ``poll_interval_s`` is τ, and D = τ/(2n). With w =
-    number of subscribers, the result is the mean delay of a subscription. With w = number of subscribers / update
-    interval, it is the mean delay of a notification. Channels of weight 0 are ignored, even if they are never polled.
+    - ``weight``: w of each channel. With the number of subscribers, the result is the mean delay of a subscription.
+      With the number of subscribers / update interval, it is the mean delay of a notification.
+    - ``size``: n, the number of polls of each channel per τ. The channel's delay is D = τ/(2n).
+    - ``poll_interval_s``: τ, in seconds.
+
+    Channels of weight 0 are ignored, even if they are never polled.
     """
     heavy = weight > 0
     if not heavy.any():

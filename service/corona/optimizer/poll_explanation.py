@@ -31,7 +31,7 @@ precision.
 
 
 class BindingConstraint(StrEnum):
-    """The reason for a channel's number of polls: its weight, or the bound that raises or lowers the number."""
+    """The reason for a channel's number of polls: its importance, or a limit that raises or lowers the number."""
 
     NONE = "none"
     LONGEST_WAIT = "longest-wait"
@@ -68,10 +68,11 @@ LIMIT_CONSTRAINTS = {
 
 
 class PollingTurn(msgspec.Struct, frozen=True):
-    """One node's part in a channel's schedule.
+    """One node's part in a channel's polling schedule.
 
-    ``rank`` is the node's place in the order of turns, from 0. ``phase_s`` is the time from the start of the schedule
-    to the node's first poll, in seconds. ``next_poll_s`` is the time of its next poll, in fleet time.
+    - ``rank``: the node's place in the order of turns, from 0.
+    - ``phase_s``: the time from the start of the schedule to the node's first poll, in seconds.
+    - ``next_poll_s``: the time of its next poll (Unix time by the store's clock).
     """
 
     node: NodeId
@@ -81,26 +82,28 @@ class PollingTurn(msgspec.Struct, frozen=True):
 
 
 class PollExplanation(msgspec.Struct, frozen=True):
-    """An explanation of a channel's polling rate: its inputs, the binding constraint, and the resulting schedule.
+    """An explanation of how often a channel is polled: the inputs, the constraint that decides, and the schedule.
+
+    Numbers of polls are per poll interval τ, by all nodes together. Times are Unix times by the store's clock.
 
     Inputs:
 
-    - ``weight``: the channel's weight under the goal.
+    - ``weight``: the channel's importance under the optimisation goal.
     - ``cost``: the cost of one poll.
-    - ``scale``: the fleet's scale.
+    - ``scale``: the factor by which the number of polls of every channel is computed.
     - ``subscribers``: the channel's number of subscribers.
     - ``update_interval_s``: the estimated mean time between updates in seconds.
     - ``publisher_interval_s``: the shortest interval in seconds between polls that the publisher or failed polls
-      currently allow, even if another constraint determines the number of polls; 0.0 for none.
+      currently allow, whatever decides the number of polls; 0.0 for none.
     - ``limit_reason``: the reason for ``publisher_interval_s``; None for none.
-    - ``paused_until_s``: the end of a pause in fleet time; 0.0 if the channel is not paused.
+    - ``paused_until_s``: the end of a pause; 0.0 if the channel is not paused.
 
     Number of polls:
 
-    - ``wanted``: scale·√(weight/cost), the number of polls per τ without bounds.
-    - ``least``, ``most``: the minimum and the maximum number of polls per τ.
-    - ``size``: the resulting number of polls per τ.
-    - ``bound``: the constraint that determines ``size``.
+    - ``wanted``: scale·√(weight/cost), the number of polls without limits.
+    - ``least``, ``most``: the minimum and the maximum number of polls.
+    - ``size``: the resulting number of polls.
+    - ``bound``: the constraint that decides ``size``.
     - ``wait_s``: the mean time in seconds from an update to its detection.
     - ``present_speed``: how often the channel is polled at this hour, as a multiple of its average over the week
       (:mod:`service.corona.weekly_rhythm`). ``size`` and ``interval_s`` are averages over the week.
@@ -111,7 +114,7 @@ class PollExplanation(msgspec.Struct, frozen=True):
     - ``turns``: the nodes' parts in the schedule.
     - ``nodes``: the number of nodes that poll the channel, of the ``ring_nodes`` nodes of the fleet.
     - ``level``: the channel's polling level, from 0 (all nodes poll it) to ``highest_level`` (one node polls it). It is
-      a whole number if the policy allows only whole levels (:mod:`service.corona.optimizer.polling_levels`).
+      whole if only whole levels are allowed (:mod:`service.corona.optimizer.polling_levels`).
     """
 
     channel: ChannelId
@@ -143,10 +146,10 @@ class PollExplanation(msgspec.Struct, frozen=True):
         return self.interval_s / self.nodes
 
     def next_poll_s(self, earliest_s: float = 0.0) -> float:
-        """Return the fleet time of the channel's next poll; infinity if no poll is planned.
+        """Return the time of the channel's next poll (Unix time by the store's clock); infinity if no poll is planned.
 
-        There are no polls before the end of a pause. ``earliest_s`` is the end, in fleet time, of a pause that this
-        explanation may not include yet.
+        There are no polls before the end of a pause. ``earliest_s`` is the end of a pause that this explanation may not
+        include yet.
         """
         earliest_s = max(earliest_s, self.paused_until_s)
         first_s = min((turn.next_poll_s for turn in self.turns), default=inf)
@@ -163,16 +166,16 @@ def binding_constraints(
     *,
     reason: Callable[[int], LimitReason | None] = lambda _: None,
 ) -> list[BindingConstraint]:
-    """Return, for each channel, the constraint that determines its number of polls.
+    """Return, for each channel, the constraint that decides how often it is polled.
 
     Args:
         policy: The fleet's policy.
-        nodes: Number of nodes on the ring.
-        channels: The channels.
-        scale: The fleet's scale.
-        choices: The channels' polling levels; None if numbers of polls are continuous.
-        reason: Function that returns, for a row number of ``channels``, the kind of the publisher's limit of that
-            channel: a hint (the interval that the publisher requests), failed polls or a pause. None counts as a hint.
+        nodes: Number of nodes of the fleet.
+        channels: The channels, one per row.
+        scale: The factor by which the number of polls of every channel is computed.
+        choices: The numbers of nodes that may poll each channel; None if any number of polls is allowed.
+        reason: Function that returns, for a row number of ``channels``, the kind of the publisher's limit: a hint (the
+            interval that the publisher requests), failed polls or a pause. None counts as a hint.
     """
     if scale < 0:
         return [BindingConstraint.FLEET_BUDGET] * len(channels)
@@ -225,20 +228,20 @@ def explain_polling(
     now_s: float,
     choices: LevelChoices | None = None,
 ) -> PollExplanation:
-    """Return an explanation of the channel's polling rate.
+    """Return an explanation of how often a channel is polled.
 
     Args:
         channel: The channel.
         policy: The fleet's policy.
-        nodes: Number of nodes on the ring.
+        nodes: Number of nodes of the fleet.
         factors: The channel's factors, one row.
-        scale: The fleet's scale.
+        scale: The factor by which the number of polls of every channel is computed.
         updates: The channel's update history.
         limits: The limits that the publisher and failed polls set for the channel's polls.
         polling_set: The nodes that poll the channel, in the order of their turns.
         schedule: The channel's schedule.
-        now_s: Fleet time; the next polls in the result are after it.
-        choices: The channel's polling levels; None if numbers of polls are continuous.
+        now_s: Unix time by the store's clock; the next polls in the result are after it.
+        choices: The numbers of nodes that may poll the channel; None if any number of polls is allowed.
     """
     problem = allocation_problem(policy, nodes, factors)
     (size,) = channel_sizes(policy, nodes, factors, scale, choices).tolist()

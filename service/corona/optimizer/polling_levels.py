@@ -1,37 +1,36 @@
-"""Polling levels: the wedges of nodes that poll a channel together, and the choice among them (Corona §3.1, §3.2).
+"""Polling levels: groups of nodes that may poll a channel together, and the choice among them (Corona §3.1, §3.2).
 
-Ids are written in a number system of base b. The *wedge* of a channel at level l consists of the nodes whose ids begin
-with the same l digits as the channel's id: all N nodes at level 0, about N/bˡ at level l. These nodes are nearer to the
-channel by XOR than all others, so that a wedge of n nodes is the polling set of the n nearest ones. If a wedge is
-empty, the channel's owner polls it instead. Conversely, a channel that n nodes poll is at level log_b(N/n), a real
-number.
+The *wedge* of a channel at level l consists of the nodes whose ids begin with the same l digits, of base b, as the
+channel's id. At level 0, it has all N nodes, at level l about N/bˡ. A wedge of n nodes has the n nodes nearest to the
+channel by XOR. If a wedge is empty, the node nearest to the channel polls it instead. A channel that n nodes poll is at
+level log_b(N/n).
 
-If only whole levels are allowed, a channel's number of polls per τ is the size of one of its wedges. The optimiser
-(``allocation_solver``) minimises w/n + λ·s·n for each channel, with c = 1/√λ. Two sizes n < n' are equally good if
-c·√(w/s) = √(n·n'), so a channel takes the larger one if its wanted size c·√(w/s) is at least this *threshold*, the
-geometric mean of both. Three rules complete this:
+The choice: a channel's number of polls per poll interval τ is the size of one of its wedges. Without levels, the
+optimiser (``allocation_solver``) would give it the *wanted* number c·√(w/s), where w is its weight, s the cost of one
+poll, and c the number on which the fleet agrees, the *scale*. Of two sizes n < n', the channel takes the larger one if
+the wanted number is at least √(n·n'), the *threshold*. There both are equally good, as w/n + λ·s·n is minimised with c
+= 1/√λ. Further rules:
 
-- Below one poll per τ, one node polls at the wanted rate: there is no smaller wedge. At level 0, all nodes may poll 2,
-  4, 8, … times per τ, as far as the channel's maximum (``most``) allows.
-- A channel's ``least`` and ``most`` are the minimum and the maximum of its size. The minimum is an additional size: if
-  it is 1.5, the channel has 1.5 polls per τ, made by the smallest wedge of at least 1.5 nodes, before it takes the next
-  wedge.
-- Channels with the same weight would take a step at the same c, all or none of them. Each channel's thresholds are
-  therefore multiplied by a factor that follows from its id. The factors are spread over ``SPREAD`` of a level, so that
-  c decides how many of these channels take the step.
+- Below one poll per τ, one node polls at the wanted rate. At level 0, all nodes may poll 2, 4, 8, … times per τ, within
+  the channel's maximum (``most``).
+- A channel's minimum (``least``) is an additional size. If it is 1.5, the channel has 1.5 polls per τ, made by the
+  smallest wedge of at least 1.5 nodes, before it takes the next wedge.
+- Each channel's thresholds are multiplied by a factor that follows from its id. The factors are spread over ``SPREAD``
+  of a level. Otherwise all channels of the same weight would take a larger wedge at the same c.
 
-So that nodes can solve for c, each summarises the *steps* of its channels. A step is a channel's change from one size
-to the next larger one, by the actual sizes of its wedges. As a function of c, a channel's cost is a clipped line
-(``tradeoff_clusters``) up to its minimum or to 1; beyond, it rises at each step's threshold of c. A summary consists of
-*bins*, which are sums of steps with neighbouring thresholds. Each bin adds about the same proportion to the polls of
-all bins before it. Summaries are merged by concatenation, and reduced to ``MAX_BINS`` bins.
+The summary by which nodes compute c:
 
-A bin of one step is exact. A larger bin reaches from halfway to the bin before it to halfway to the bin after it. Its
-steps are taken to be evenly spaced in this range (as in a t-digest; T. Dunning, O. Ertl 2019), but at least one of them
-at its start. ``BUDGET_MARGIN`` of the budget is held back for the error that remains.
+1. A *step* is a channel's change from one size to the next larger one. Up to its minimum or to 1, its cost is a clipped
+   line (``tradeoff_clusters``). Beyond, it rises at each step's threshold.
+2. A *bin* is a sum of steps with neighbouring thresholds. Each bin adds about the same proportion to the polls of all
+   bins before it.
+3. Summaries are merged by concatenation, and reduced to ``MAX_BINS`` bins.
+4. A bin of one step is exact. A larger bin reaches from halfway to the bin before it to halfway to the bin after it.
+   Its steps are taken to be evenly spaced (as in a t-digest; T. Dunning, O. Ertl 2019), with at least one at its start.
+5. ``BUDGET_MARGIN`` of the budget is not used, because of the remaining error.
 
 Measured with 500 random fleets of 1 to 100 nodes and 10 to 8,000 channels: the load is never more than 0.3 % above the
-budget. With at least 1,000 channels it is 99.0 to 100.2 % of what the exact discrete optimum would use, and the mean
+budget. With at least 1,000 channels, it is 99.0 to 100.2 % of what the exact discrete optimum would use, and the mean
 delay is at most 1.8 % longer. In fleets of a few dozen channels, the last step that does not fit can be a large share
 of the budget.
 """
@@ -77,17 +76,19 @@ _ROUNDING = 1e-6
 
 
 def level_of(size: float, nodes: int, base: int) -> float:
-    """Return log_b(N/n), the polling level of a channel that ``size`` = n of N ``nodes`` poll, with ``base`` b.
+    """Return the polling level of a channel that ``size`` of ``nodes`` nodes poll.
 
-    The result is between 0, if all nodes poll the channel, and log_b N, if one node does.
+    It is the logarithm of ``nodes``/``size`` to the base ``base``.
+
+    It is 0 if all nodes poll the channel, and highest if one node does.
     """
     return log(nodes / min(max(size, 1.0), nodes), base)
 
 
 def highest_level(nodes: int, base: int) -> int:
-    """Return the lowest polling level whose wedges have at most one node on average, on a ring of ``nodes`` nodes.
+    """Return the lowest polling level at which at most one node polls a channel, on average.
 
-    A wedge of level l consists of the nodes whose ids have l leading digits of ``base`` in common with a channel's id.
+    At level l, a channel is polled by the nodes whose ids begin with the same l digits, of base ``base``, as its id.
     """
     level = 0
     while base**level < nodes:
@@ -96,23 +97,22 @@ def highest_level(nodes: int, base: int) -> int:
 
 
 class LevelChoices(NamedTuple):
-    """The wedges from which the polling sets of M channels are chosen, one per polling level.
+    """The numbers of nodes that may poll each of M channels, one for each of L polling levels.
 
-    - ``sizes``, shape (M, L): the number of nodes in each channel's wedge at the levels 0 to L-1. It decreases from the
-      number of all nodes to 1. An empty wedge counts as 1, the channel's owner.
-    - ``factors``, shape (M,): factors of each channel's *thresholds*, the wanted polls per τ from which the channel
-      takes a larger wedge. The factors differ, so that channels of equal weight do not all take a larger wedge at once.
+    - ``sizes``, shape (M, L): the numbers of nodes. They decrease from the number of all nodes to 1.
+    - ``factors``, shape (M,): a factor for each channel, by which the thresholds for a larger number of nodes are
+      multiplied. The factors differ, so that channels of equal weight do not all get more nodes at once.
     """
 
     sizes: Floats
     factors: Floats
 
     def rates(self, problem: AllocationProblem, wanted: Floats) -> Floats:
-        """Return each channel's number of polls per τ, shape (M,).
+        """Return each channel's number of polls per poll interval τ, shape (M,).
 
         Args:
-            problem: The channels' bounds.
-            wanted: The polls per τ that follow from each channel's weight and cost, without bounds; shape (M,), not
+            problem: The minimum and maximum of each channel's polls.
+            wanted: The polls per τ that follow from each channel's weight and cost, without limits; shape (M,), not
                 negative.
         """
         least, top = _line_bounds(problem)
@@ -122,11 +122,11 @@ class LevelChoices(NamedTuple):
         return np.asarray(np.maximum(found, np.where(taken, after, 0.0).max(axis=1)))
 
     def steps(self, problem: AllocationProblem) -> tuple[Floats, Floats, Floats]:
-        """Return (sizes before, sizes after, thresholds) of the steps to larger wedges that the problem's bounds allow.
+        """Return (before, after, thresholds) of the steps of each channel to more polls, within the problem's bounds.
 
-        Each is an array of shape (M, K), for M channels with up to K steps. A step changes a channel's polls per τ from
-        the size before to the size after, when the wanted polls per τ reach the threshold. Where a channel has fewer
-        than K steps, both sizes are equal.
+        A step changes a channel's polls per poll interval τ from ``before`` to ``after``, when the number that follows
+        from its weight and cost reaches the threshold. Each array has shape (M, K), for M channels with up to K steps.
+        Where a channel has fewer than K steps, before and after are equal.
         """
         _, top = _line_bounds(problem)
         multiples = 2.0 ** np.arange(1, 1 + self._doublings(problem.most))
@@ -136,7 +136,7 @@ class LevelChoices(NamedTuple):
         return before, after, np.sqrt(before * after) * self.factors[:, None]
 
     def _doublings(self, most: Floats) -> int:
-        """Return the number of sizes beyond the whole ring: 2, 4, 8, … polls per τ by each of all nodes.
+        """Return how many of the rates 2, 4, 8, … polls per poll interval τ by each of all nodes have to be considered.
 
         The result is the maximum over all channels. ``most`` has each channel's maximum number of polls per τ.
         """
@@ -144,42 +144,42 @@ class LevelChoices(NamedTuple):
         return int(log2(min(max(greatest * (1 + _ROUNDING), 1.0), _MAX_POLLS_PER_NODE)))
 
     def set_sizes(self, rates: Floats) -> Floats:
-        """Return the number of nodes in each channel's polling set at these ``rates``, in polls per τ.
+        """Return the number of nodes that poll each channel at these ``rates``, in polls per poll interval τ.
 
-        A polling set is the smallest wedge in which no node polls more than once per τ. If there is no such wedge, it
-        has all nodes. Argument and result have shape (M,).
+        It is the smallest allowed number at which no node polls more than once per τ, or the number of all nodes.
+        Argument and result have shape (M,).
         """
         large_enough = self.sizes >= rates[:, None] * (1 - _ROUNDING)
         return np.asarray(np.where(large_enough, self.sizes, self.sizes[:, :1]).min(axis=1))
 
     def levels(self, set_size: float) -> Floats:
-        """Return, for each channel, the lowest polling level whose wedge has at most ``set_size`` nodes; shape (M,)."""
+        """Return the lowest polling level of each channel at which at most ``set_size`` nodes poll it; shape (M,)."""
         return np.asarray(np.argmax(self.sizes <= set_size, axis=1), dtype=np.float64)
 
 
 def below_first_step(problem: AllocationProblem) -> AllocationProblem:
-    """Return the problem restricted to sizes below each channel's first step to a larger wedge.
+    """Return the problem in which no channel is polled by more than one node, or than its minimum requires.
 
-    These sizes may be any real numbers.
+    The numbers of polls may then be any real numbers.
     """
     least, top = _line_bounds(problem)
     return problem._replace(least=least, most=top)
 
 
 class RingLevels:
-    """The wedges of one ring, by which channels are polled at whole polling levels.
+    """The groups of nodes (*wedges*) that may poll channels, one for each channel and polling level.
 
     A channel's wedge at level l consists of the nodes whose ids begin with the same l digits as the channel's id. The
-    digits are those of a number system of ``base`` 2, 4 or 16.
+    base of the digits is ``base``: 2, 4 or 16.
     """
 
     def __init__(self, view: RingView, base: int) -> None:
-        """Prepare the wedges of the ring ``view``; ``base`` is 2, 4 or 16, the base of the digits of ids."""
+        """Prepare the groups of the nodes in ``view``; ``base`` is 2, 4 or 16, the base of the digits of ids."""
         self.base = base
         self._prefixes = np.array([point >> BITS - _PREFIX_BITS for point in view.points], np.int64)
 
     def choices(self, channels: Sequence[ChannelId]) -> LevelChoices:
-        """Return the wedges of these channels, from which their polling sets are chosen, as numbers of nodes."""
+        """Return the numbers of nodes that may poll each of these channels."""
         count, width = len(channels), self.base.bit_length() - 1
         prefixes = np.fromiter((int(channel[:_PREFIX_DIGITS], 16) for channel in channels), np.int64, count)
         sizes = [np.full(count, max(1.0, len(self._prefixes)))]
@@ -196,22 +196,23 @@ class RingLevels:
 
 
 def _line_bounds(problem: AllocationProblem) -> tuple[Floats, Floats]:
-    """Return (minimum, maximum) of each channel's polls per τ before its first step to a larger wedge.
+    """Return the minimum and the maximum of each channel's polls while it is not polled by a larger group of nodes.
 
-    Both arrays have shape (M,). Before this step, one node polls the channel: at most once per τ, unless the channel's
-    minimum is higher.
+    Both arrays have shape (M,) and are polls per poll interval τ. The maximum is 1, or the channel's minimum if this is
+    higher.
     """
     least = np.minimum(problem.least, problem.most)
     return least, np.maximum(least, np.minimum(1.0, problem.most))
 
 
 class LevelSteps(NamedTuple):
-    """K *bins*, ordered by threshold: each is a sum of channels' steps with neighbouring thresholds.
+    """K sums of steps, ordered by threshold; each array has shape (K,).
 
-    A step is a channel's change from n to n' polls per τ, the size of a larger wedge. Each array has shape (K,):
+    A *step* is a channel's change from n to n' polls per poll interval τ, made by a larger group of nodes. It is taken
+    at a threshold of the *scale* c, the number that determines all polls.
 
-    - ``steps``: the number of steps in the bin.
-    - ``threshold``: the mean, weighted by cost, of the scales c at which the steps are taken.
+    - ``steps``: the number of steps in the sum.
+    - ``threshold``: the mean threshold of the steps, weighted by cost.
     - ``cost``: Σ s·(n'-n) over the steps, where s is the cost of one poll.
     - ``saving``: Σ w·(1/n-1/n') over the steps, where w is the channel's weight.
     """
@@ -223,7 +224,10 @@ class LevelSteps(NamedTuple):
 
     @classmethod
     def of(cls, problem: AllocationProblem, choices: LevelChoices) -> Self:
-        """Return the steps of the problem's channels between the wedges of ``choices``, in up to ``MAX_BINS`` bins."""
+        """Return the changes of these channels from each allowed number of nodes to the next larger one.
+
+        They are summarised as at most ``MAX_BINS`` sums.
+        """
         before, after, thresholds = choices.steps(problem)
         slopes = problem.slopes()[:, None]
         can_take = (after > before) & (thresholds < slopes * _FLOAT_MAX)
@@ -235,7 +239,7 @@ class LevelSteps(NamedTuple):
 
     @classmethod
     def merge(cls, parts: Sequence[Self]) -> Self:
-        """Return the steps of all summaries in ``parts``, in at most ``MAX_BINS`` bins."""
+        """Return the sum of the summaries in ``parts``, with at most ``MAX_BINS`` entries."""
         if not parts:
             return cls(*(np.zeros(0) for _ in cls._fields))
         together = cls(*map(np.concatenate, zip(*parts, strict=True)))
@@ -251,16 +255,16 @@ class LevelSteps(NamedTuple):
         return cls(steps, weighted / total, total, saving)
 
     def encode(self) -> bytes:
-        """Return the wire format that :func:`decode_steps` reads, 16 bytes per bin."""
+        """Return the wire format that :func:`decode_steps` reads, 16 bytes per entry."""
         rows = pack_columns(_STEP_ROW, self)
         rows["threshold"] = np.nextafter(rows["threshold"], np.float32(0))  # not above that of a single step
         return rows.tobytes()
 
     def scale_for_budget(self, lines: TradeoffClusters, budget: float) -> float:
-        """Return the highest scale at which all channels together cost at most ``budget`` per τ.
+        """Return the highest scale at which all channels together cost at most ``budget`` per poll interval τ.
 
-        ``lines`` are the tradeoff clusters of the same channels, restricted to sizes below their first step. If the
-        budget does not suffice for the minimum sizes of all channels, the result is negative, as for
+        The *scale* is the number that determines all polls. ``lines`` summarise the same channels, each polled by one
+        node only. If the budget does not suffice for all minimum numbers of polls, the result is negative, as for
         :func:`allocation_solver.scale_for_budget`.
         """
         usable = lines.usable_budget(budget * (1 - BUDGET_MARGIN) if self.steps.max(initial=1) > 1 else budget)
@@ -277,9 +281,11 @@ class LevelSteps(NamedTuple):
     def scale_for_delay(self, lines: TradeoffClusters, delay_s: float, poll_interval_s: float) -> float:
         """Return the lowest scale at which the weighted mean delay of all channels is at most ``delay_s``.
 
-        ``lines`` are the tradeoff clusters of the same channels, restricted to sizes below their first step, and
-        ``poll_interval_s`` is τ. If the delay is unattainable, all channels reach their maximum sizes at the resulting
-        scale.
+        - The *scale* is the number that determines all polls.
+        - ``lines`` summarise the same channels, each polled by one node only.
+        - ``poll_interval_s`` is the poll interval τ of one node.
+
+        If the delay is unattainable, all channels have their maximum numbers of polls at the resulting scale.
         """
         if not len(self.steps):
             return lines.scale_for_delay(delay_s, poll_interval_s)
@@ -297,11 +303,10 @@ class LevelSteps(NamedTuple):
         return self._find_change(suffices, problem)[1]
 
     def _find_change(self, holds: Callable[[float], bool], lines: AllocationProblem) -> tuple[float, float]:
-        """Return (before, after), two close scales: the condition ``holds`` is false before and true after.
+        """Return two close scales, the numbers that determine all polls: ``holds`` is false at the first, then true.
 
-        The condition must be true at all scales above some scale. If it is never true, both results are the scale at
-        which all channels reach their maximum sizes. ``lines`` are the channels, restricted to sizes below their first
-        step.
+        ``holds`` must be true at all scales above some scale. If it never is, both results are the scale at which all
+        channels have their maximum numbers of polls. ``lines`` are the channels, each polled by one node only.
         """
         # Thresholds are rounded down on the wire.
         points = np.unique(np.concatenate(([0.0], self.threshold * (1 + _WIRE_ROUNDING), lines.least, lines.most)))
@@ -315,12 +320,12 @@ class LevelSteps(NamedTuple):
         return low, high * (1 + _WIRE_ROUNDING)
 
     def _shares_taken(self, scale: float, *, at_most: bool) -> Floats:
-        """Return an estimate of the share of each bin's steps that are taken at this scale, shape (K,).
+        """Return an estimate of the share of each sum's steps that are taken at this scale, shape (K,).
 
-        All steps of a bin except one are assumed to be evenly spread over the bin's range of scales. If ``at_most`` is
-        true, the remaining step is placed at the start of the range, and the estimate is an upper bound. Otherwise it
-        is placed at the end of the range, and the estimate is a lower bound.
+        If ``at_most`` is true, the estimate is an upper bound, otherwise a lower bound.
         """
+        # All steps of a bin except one are assumed to be evenly spread over the bin's range of scales. For the upper
+        # bound, the remaining step is placed at the start of the range, otherwise at its end.
         middles = (self.threshold[1:] + self.threshold[:-1]) / 2
         starts = np.concatenate((self.threshold[:1], middles))
         ends = np.concatenate((middles, self.threshold[-1:]))
@@ -332,10 +337,10 @@ class LevelSteps(NamedTuple):
 
 
 def decode_steps(raw: bytes) -> LevelSteps | None:
-    """Return the steps, or None if ``raw`` is not a valid summary.
+    """Return the decoded summary of channels' steps; None if ``raw`` is invalid.
 
-    A summary is invalid if its length is wrong, if it has too many bins, if a number is negative, infinite or NaN, or
-    if a bin is empty.
+    It is invalid if its length is wrong, if it has too many entries, if a number is negative, infinite or NaN, or if an
+    entry has no steps.
     """
     columns = unpack_columns(_STEP_ROW, raw, MAX_BINS)
     return LevelSteps.merge([LevelSteps(*columns)]) if columns else None

@@ -1,24 +1,32 @@
-"""Tradeoff clusters: summaries of a node's channels that are small enough for one message (Corona §3.2).
+"""Summaries of a node's channels that are small enough for one message (Corona §3.2).
 
-In the following formulas, w is a channel's weight, s the cost of one poll, n its number of polls per τ, and least and
-most are the minimum and the maximum of n.
+From the summaries of all nodes, each node computes the *scale* c, which determines all polls. In the formulas, w is a
+channel's weight, s the cost of one poll, n its number of polls per poll interval τ, and least and most are the minimum
+and the maximum of n.
 
-A channel affects the fleet's scale c only by its cost at each c: s·n = rise·clip(c, start, end), with rise = √(w·s),
-start = least·√(s/w), end = most·√(s/w). As a function of c, this is a *clipped line*: it is constant below the start,
-rises in proportion to c, and is constant above the end. The sum over channels with similar starts and ends is
-approximately such a line again, so a cluster is a sum of channels. It consists of the number of distinct lines, the
-weight, the rise, the cost if all its channels have their minimum n, and the cost if all have their maximum n. Summaries
-of several nodes are merged by concatenation and another reduction.
+How channels are summarised:
 
-Deviation: the paper uses 16 bins of equal width in log(w/s). This module uses up to 1,024 bins of equal total rise
-among channels with similar ratios of least to most, ordered by their ends. Channels with identical starts and ends are
-one line and always share a cluster: where costs are polls and weights are subscribers, most channels do. A cluster is
-exact unless c lies between the starts or ends of its own channels, so the error is that of a few clusters of a
-thousandth each.
+1. A channel affects c only by its cost at each c: s·n = rise·clip(c, start, end), with rise = √(w·s), start =
+   least·√(s/w), end = most·√(s/w). This is a *clipped line*: constant below the start, then in proportion to c, and
+   constant above the end.
+2. The sum of channels with similar starts and ends is approximately such a line again. A *cluster* is such a sum.
+3. It consists of the number of distinct lines, the weight, the rise, the cost with all minimum n, and the cost with all
+   maximum n.
+4. Summaries of several nodes are merged by concatenation and another reduction.
 
-The paper's bins are :func:`summarise` with ``log_bins=16``. The paper's nodes send a set of clusters for each level;
-one set suffices here, because the cost at each level follows from w and s. In the paper's bins, channels whose size
-cannot change (orphans, §4) form one *slack* cluster, which only reduces the budget left for the others.
+A cluster is exact unless c lies between the starts or ends of its own channels. The error is therefore that of a few
+clusters of a thousandth each.
+
+Deviations from the paper:
+
+- The paper uses 16 bins of equal width in log(w/s) (:func:`summarise` with ``log_bins=16``). This module uses up to
+  1,024 bins of equal total rise among channels with similar ratios of least to most, ordered by their ends. Channels
+  with identical starts and ends always share a cluster: where costs are polls and weights are subscribers, most
+  channels do.
+- The paper's nodes send a set of clusters for each level. One set suffices here, because the cost at each level follows
+  from w and s.
+- In the paper's bins, channels whose size cannot change (orphans, §4) form one *slack* cluster, which only reduces the
+  budget left for the others.
 """
 
 from collections.abc import Sequence
@@ -66,13 +74,13 @@ _IDLE, _ENDLESS, _SLACK = -(1 << 20), -(1 << 19), -1
 
 
 class TradeoffClusters(NamedTuple):
-    """K tradeoff clusters, at most ``MAX_CLUSTERS``; each array has shape (K,) and one sum per cluster.
+    """K *clusters*, sums of similar channels, at most ``MAX_CLUSTERS``; each array has shape (K,).
 
-    In these sums, w is a channel's weight, s the cost of one poll, and least and most are the minimum and the maximum
-    of its polls per τ.
+    In the sums, w is a channel's weight, s the cost of one poll, and least and most are the minimum and the maximum of
+    its polls per poll interval τ.
 
-    - ``lines``: the number of distinct clipped lines (see the module) in the cluster. With one line, the cluster is
-      exact.
+    - ``lines``: the number of different functions by which the costs of the cluster's channels follow from the scale.
+      With one, the cluster is exact.
     - ``weight``: Σ w over the channels that may be polled.
     - ``rise``: Σ √(w·s) over the channels that may be polled.
     - ``least_cost``: Σ s·least.
@@ -91,56 +99,56 @@ class TradeoffClusters(NamedTuple):
         return cls(*(np.zeros(0) for _ in cls._fields))
 
     def scale_for_budget(self, budget: float) -> float:
-        """Return the scale c at which all channels together cost at most ``budget`` per τ.
+        """Return the scale c (the number that determines all polls) at which all channels cost at most ``budget``.
 
-        A small share of the budget, at most ``BUDGET_MARGIN``, is held back for the clusters' approximation error.
-        Apart from this reserve, the result is the same as that of :func:`allocation_solver.scale_for_budget`.
+        The budget is per poll interval τ. At most the share ``BUDGET_MARGIN`` of it is not used, because of the
+        clusters' error. Apart from this, the result is that of :func:`allocation_solver.scale_for_budget`.
         """
         return allocation_solver.scale_for_budget(self.to_problem(), self.usable_budget(budget))
 
     def usable_budget(self, budget: float) -> float:
-        """Return the part of a budget that is not held back for the clusters' approximation error."""
+        """Return the part of a budget that may be used: the rest is reserved for the error of the summary."""
         held_back = BUDGET_MARGIN if self.lines.max(initial=1) > 1 else _EXACT_MARGIN * sqrt(len(self.lines))
         # What all cost at their least is a sum, and known exactly: it may take the whole budget.
         return max(budget * (1 - held_back), min(budget, float(self.least_cost.sum())))
 
     def scale_for_delay(self, delay_s: float, poll_interval_s: float) -> float:
-        """Return the scale c at which the weighted mean delay of all channels is ``delay_s``.
+        """Return the scale c (the number that determines all polls) at which the weighted mean delay is ``delay_s``.
 
-        ``poll_interval_s`` is τ. The result is that of :func:`allocation_solver.scale_for_delay` for the clusters'
-        channels.
+        ``poll_interval_s`` is τ, the poll interval of one node. The result is that of
+        :func:`allocation_solver.scale_for_delay`.
         """
         return allocation_solver.scale_for_delay(
             self.to_problem(), delay_s, poll_interval_s, total_weight=float(self.weight.sum())
         )
 
     def to_level_problem(self) -> AllocationProblem:
-        """Return an optimisation problem with one channel for each cluster, for ``simulate.paper_levels``.
+        """Return an optimisation problem with one channel in place of each cluster, for ``simulate.paper_levels``.
 
-        Every summarised channel must have the minimum size 1 (one node), as in the paper: a cluster's cost at the
-        minimum sizes is then the sum of its channels' costs of one poll.
+        Every summarised channel must have the minimum of one poll per poll interval τ, as in the paper.
         """
+        # A cluster's cost at the minimum sizes is then the sum of its channels' costs of one poll.
         costs = np.where(self.least_cost > 0, self.least_cost, 1.0)
         return AllocationProblem(self.weight, costs, np.ones_like(costs), self.most_cost / costs)
 
     def to_problem(self) -> AllocationProblem:
         """Return an optimisation problem with one channel in place of each cluster.
 
-        At each scale, this channel costs about as much as all channels of the cluster. Its weight equals the cost of
-        one poll, so that its size is the scale, clipped to the cluster's bounds.
+        At each scale, this channel costs about as much as all channels of the cluster.
         """
+        # Its weight equals the cost of one poll, so that its size is the scale, clipped to the cluster's bounds.
         moving = self.rise > 0
         rises = np.where(moving, self.rise, 1.0)
         return AllocationProblem(self.rise, rises, self.least_cost / rises, self.most_cost / rises)
 
 
 def summarise(problem: AllocationProblem, *, limit: int = MAX_CLUSTERS, log_bins: int = 0) -> TradeoffClusters:
-    """Return the tradeoff clusters of these channels.
+    """Return sums of similar channels (clusters), which summarise these channels.
 
     Args:
-        problem: M channels, already bounded by their sites' budgets.
+        problem: M channels, already limited by the budgets of their sites.
         limit: Maximum number of clusters, at least 4.
-        log_bins: Number of bins of equal width in log(w/s), as in the paper; 0 for this module's own bins.
+        log_bins: Number of bins of equal width in log(weight/cost), as in the paper; 0 for this module's own bins.
     """
     most = np.minimum(problem.most, MAX_SIZE)
     least = np.minimum(problem.least, most)
@@ -157,7 +165,7 @@ def summarise(problem: AllocationProblem, *, limit: int = MAX_CLUSTERS, log_bins
 
 
 def merge(parts: Sequence[TradeoffClusters], *, limit: int = MAX_CLUSTERS, log_bins: int = 0) -> TradeoffClusters:
-    """Return the clusters of all channels that the summaries in ``parts`` describe.
+    """Return one summary of all channels that the summaries in ``parts`` describe.
 
     ``limit`` and ``log_bins`` are those of :func:`summarise`.
     """
@@ -172,12 +180,12 @@ def encode(clusters: TradeoffClusters) -> bytes:
 
 
 def decode(raw: bytes) -> TradeoffClusters | None:
-    """Return the clusters, or None if ``raw`` is not a valid summary.
+    """Return the clusters, or None if ``raw`` is invalid.
 
-    The sender of an invalid summary will send another one soon. A summary is invalid if its length is wrong, if it has
-    too many clusters, if a number is negative, infinite or NaN, if a cluster has no lines, or if its ``least_cost``
-    exceeds its ``most_cost``.
+    It is invalid if its length is wrong, if it has too many clusters, if a number is negative, infinite or NaN, if a
+    cluster has no lines, or if its ``least_cost`` exceeds its ``most_cost``.
     """
+    # The sender of an invalid summary will send another one soon.
     columns = unpack_columns(_ROW, raw, MAX_CLUSTERS)
     if columns is None:
         return None
@@ -186,7 +194,7 @@ def decode(raw: bytes) -> TradeoffClusters | None:
 
 
 def pack_columns(row: np.dtype[np.void], columns: Sequence[Floats]) -> NDArray[np.void]:
-    """Return the arrays ``columns``, all of the same length, as rows of the structured type ``row``, a wire format."""
+    """Return arrays of the same length in a wire format, as rows of the structured type ``row``."""
     rows = np.empty(len(columns[0]), dtype=row)
     for name, column in zip(row.names or (), columns, strict=True):
         rows[name] = column
@@ -194,7 +202,7 @@ def pack_columns(row: np.dtype[np.void], columns: Sequence[Floats]) -> NDArray[n
 
 
 def unpack_columns(row: np.dtype[np.void], raw: bytes, most: int) -> list[Floats] | None:
-    """Return the columns that :func:`pack_columns` has packed with the type ``row``, or None if ``raw`` is invalid.
+    """Return the arrays that :func:`pack_columns` has packed with the type ``row``; None if ``raw`` is invalid.
 
     It is invalid if its length is wrong, if it has more than ``most`` rows, if a number is negative, infinite or NaN,
     or if the first number of a row is zero.
@@ -211,8 +219,8 @@ def unpack_columns(row: np.dtype[np.void], raw: bytes, most: int) -> list[Floats
 def _reduce(clusters: TradeoffClusters, limit: int, log_bins: int) -> TradeoffClusters:
     """Reduce clusters to at most ``limit`` clusters, each the sum of one or more of ``clusters``.
 
-    With ``log_bins`` > 0, the result has one cluster for each of ``log_bins`` bins of equal width in log(w/s), as in
-    the paper. It also has the slack cluster, which contains the channels whose size is fixed.
+    If ``log_bins`` is not 0, there is one cluster for each of ``log_bins`` bins of equal width in log(weight/cost), as
+    in the paper. One more cluster has the channels whose number of polls is fixed.
     """
     if not len(clusters.rise):
         return clusters
@@ -223,10 +231,11 @@ def _reduce(clusters: TradeoffClusters, limit: int, log_bins: int) -> TradeoffCl
 
 
 def _sum_by_bin(clusters: TradeoffClusters, bins: NDArray[np.intp], lines: np.ufunc = np.add) -> TradeoffClusters:
-    """Return one cluster per bin: the sum of the clusters in the bin, in the order of the bins' numbers.
+    """Return one cluster per bin, the sum of the clusters in the bin, in the order of the bins' numbers.
 
-    ``bins`` has the bin number of each of ``clusters``. ``lines`` is the function that combines the clusters' numbers
-    of distinct lines within a bin: addition, or the maximum if all clusters of a bin are the same line.
+    - ``bins``: the bin number of each of ``clusters``.
+    - ``lines``: the function that combines the field ``lines`` of the clusters of a bin: addition, or the maximum if
+      all of them are the same line.
     """
     places, ids = np.unique(bins, return_inverse=True)
     line_counts = np.zeros(len(places))
@@ -239,7 +248,7 @@ def _sum_by_bin(clusters: TradeoffClusters, bins: NDArray[np.intp], lines: np.uf
 
 
 def _group_identical(clusters: TradeoffClusters) -> NDArray[np.intp]:
-    """Return, for each cluster, the number of its bin; clusters with the same start and the same end share a bin.
+    """Return the number of each cluster's bin; clusters with the same start and the same end share a bin.
 
     Start and end are the scales between which the cluster's cost grows.
     """
@@ -251,12 +260,13 @@ def _group_identical(clusters: TradeoffClusters) -> NDArray[np.intp]:
 
 
 def _group_by_quantile(clusters: TradeoffClusters, limit: int) -> NDArray[np.intp]:
-    """Return, for each cluster, the number of its bin; there are at most ``limit`` bins.
+    """Return the number of each cluster's bin; there are at most ``limit`` bins.
 
-    The heaviest clusters have a bin each, so that they remain exact. The others are divided, in the order of their
-    ends, into bins of about equal mass (:func:`_relative_mass`); a bin contains only clusters with similar ratios of
-    minimum to maximum cost.
+    The most important clusters have a bin each, so that they remain exact. The others are divided into bins of about
+    equal importance (:func:`_relative_mass`).
     """
+    # They are divided in the order of their ends; a bin contains only clusters with similar ratios of minimum to
+    # maximum cost.
     mass = _relative_mass(clusters)
     alone = _find_heaviest(mass, limit)
     mass = _cap_mass(np.where(alone, 0.0, mass), limit)
@@ -275,11 +285,9 @@ def _group_by_quantile(clusters: TradeoffClusters, limit: int) -> NDArray[np.int
 
 
 def _relative_mass(clusters: TradeoffClusters) -> Floats:
-    """Return each cluster's *mass*, a number for its importance to the summary's accuracy; the masses add up to 1.
-
-    The mass is the mean of the cluster's shares in four sums over all clusters: the rise, the cost with all channels at
-    their maximum sizes, and the delay Σ w/n with all channels at their minimum and at their maximum sizes.
-    """
+    """Return each cluster's *mass*: its importance to the accuracy of the summary. The masses add up to 1."""
+    # The mass is the mean of the cluster's shares in four sums over all clusters: the rise, the cost with all channels
+    # at their maximum sizes, and the delay Σ w/n with all channels at their minimum and at their maximum sizes.
     with np.errstate(divide="ignore", invalid="ignore"):
         sums = (
             clusters.rise,
@@ -296,14 +304,15 @@ def _relative_mass(clusters: TradeoffClusters) -> Floats:
 
 
 def _find_heaviest(mass: Floats, limit: int) -> NDArray[np.bool_]:
-    """Return, for each mass, whether its cluster is so heavy that it gets a bin of its own among ``limit`` bins."""
+    """Return, for each mass (importance), whether its cluster gets a bin of its own if there are ``limit`` bins."""
     heaviest = np.zeros(len(mass), dtype=bool)
     heaviest[np.argsort(-mass, kind="stable")[: limit // _CLUSTERS_PER_SINGLETON]] = True
     return heaviest & (mass * limit > 1)
 
 
 def _cap_mass(mass: Floats, limit: int) -> Floats:
-    """Return the masses as shares of the total, with none larger than 1/``limit``, the mass of one bin."""
+    """Return the masses as shares of the total, each reduced to at most 1/``limit``."""
+    # That is the mass of one bin.
     for _ in range(_CAPPING_ROUNDS):
         mass = np.minimum(mass, mass.sum() / limit)
     return np.asarray(mass / max(float(mass.sum()), np.finfo(float).tiny))
@@ -312,9 +321,10 @@ def _cap_mass(mass: Floats, limit: int) -> Floats:
 def _ratio_classes(clusters: TradeoffClusters, mass: Floats, limit: int) -> NDArray[np.intp]:
     """Return the class of each cluster; clusters with similar ratios of minimum to maximum cost are in the same class.
 
-    ``mass`` has each cluster's importance. If there are more than ``limit`` classes, neighbouring ones are joined to
-    classes of about equal mass. Clusters without weight are a class of their own.
+    ``mass`` has each cluster's importance. If there are more than ``limit`` classes, neighbouring ones are joined.
+    Clusters without weight are a class of their own.
     """
+    # The joined classes have about equal mass.
     with np.errstate(divide="ignore", invalid="ignore"):
         doublings = np.log2(clusters.least_cost / clusters.most_cost)
     codes = np.nan_to_num(np.round(doublings * _CLASSES_PER_DOUBLING), nan=_IDLE, neginf=_ENDLESS).astype(np.intp)
@@ -328,9 +338,9 @@ def _ratio_classes(clusters: TradeoffClusters, mass: Floats, limit: int) -> NDAr
 
 
 def _group_by_log_ratio(clusters: TradeoffClusters, bins: int) -> NDArray[np.intp]:
-    """Return, for each cluster, the number of its bin: ``bins`` of equal width in log(w/s), as in the paper.
+    """Return the number of each cluster's bin: ``bins`` bins of equal width in log(weight/cost), as in the paper.
 
-    Clusters whose size is fixed are in the bin ``_SLACK``.
+    Clusters whose number of polls is fixed are in the bin ``_SLACK``.
     """
     fixed = (clusters.rise == 0) | (clusters.least_cost == clusters.most_cost)
     found = np.full(len(clusters.rise), _SLACK, dtype=np.intp)
