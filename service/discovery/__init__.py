@@ -11,8 +11,9 @@ matrix of one of its pairs: to one replica of every partition. An overloaded mat
 replicas; one with little load removes them one by one. Its *head node*, cell (0,0), keeps the size and makes one change
 at a time. All state is soft: it expires unless refreshed.
 
-Here a cell is a Redis key whose hash tag is the cell's address, so Redis Cluster takes the place of the paper's DHT.
-Workers do the work of head nodes.
+Here a cell is a field of a Redis hash, or a hash of its own if it has many postings. The hash tag is a bucket of many
+cells, to which the cell's address leads, so Redis Cluster takes the place of the paper's DHT. Workers do the work of
+head nodes.
 
 - ``av_pairs``, ``content_names``  AV-pairs, and the content names of channels and entries
 - ``queries``               queries: their conditions and grammar; saved searches
