@@ -64,6 +64,7 @@ bench: $(venv)/dev.stamp
 	@$(bin)/python -m tests.bench.bench_logins
 	@$(bin)/python -m tests.bench.bench_peers
 	@$(bin)/python -m tests.bench.bench_upkeep
+	@$(bin)/python -m tests.bench.bench_records
 	@$(bin)/python -m tests.bench.bench_idle # takes eight minutes: every channel has to be polled once
 
 # Five minutes of one publisher with 20 feeds, three workers and two people: how long they wait, and what the ledger says.
@@ -89,7 +90,7 @@ fleet: $(venv)/dev.stamp
 	@scripts/need redis-server
 	@$(bin)/python -m tests.live.fleet --json $(ARGS)
 
-# 200,000 subscriptions on a Redis Cluster of six, a burst, keepers killed at every step and a master: seven minutes, JSON.
+# 200,000 subscriptions on a Redis Cluster of six, a burst, balancers killed at every step and a primary: seven minutes, JSON.
 shards: $(venv)/dev.stamp
 	@scripts/need redis-server
 	@$(bin)/python -m tests.live.shards $(ARGS)
@@ -124,12 +125,13 @@ load: $(venv)/dev.stamp
 	@scripts/need redis-server prosody openssl ip:iproute2
 	@$(bin)/python -m tests.live.load $(ARGS)
 
-# What the papers claim, other readers, and ours, in simulated time: writes docs/experiments.
+# What the papers claim, other readers, and ours, in simulated time: writes six pages of docs/experiments, those of the
+# papers and of schedulers. Half an hour.
 experiments: $(venv)/dev.stamp
 	@$(bin)/coronet simulate report $(ARGS)
 
 # A thousand fleets of node protocols through loss, delay, cuts, crashes and joins; every run of the tests has fifty.
-# Fifteen thousand histories of key groups that split and merge under readers, writers and dying keepers; else six hundred.
+# Fifteen thousand histories of key groups that split and merge under readers, writers and dying balancers; else six hundred.
 # The store's whole contract on a Redis Cluster as well.
 storms: $(venv)/dev.stamp
 	@$(bin)/pytest -n 2 --dist worksteal -m "storms or not storms" tests/property/test_fleet.py tests/property/test_clash_moves.py tests/contract tests/integration/workers/test_key_group_balancer.py $(ARGS)

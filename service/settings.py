@@ -9,7 +9,8 @@ Each setting is taken from the first of these sources that has it:
 5. the preset
 6. the defaults below
 
-:func:`load_with_origins` returns the source of each value. No other module reads the environment.
+:func:`load_with_origins` returns the source of each value. No other module reads the environment, except those of
+:mod:`service.embedded`: they search ``PATH`` for programs and pass the environment on to them.
 """
 
 import os

@@ -10,6 +10,6 @@ Rules:
 * **Publishers' content is text.** Jinja escapes it; only http and https links are rendered as links.
 * **Works without Redis.** Pages answer 503 with an explanation, ``/livez`` answers 200, ``/readyz`` gives the reason.
 
-``auth`` contains authentication and authorization. ``pages`` contains one module for each subject, with its pages and
-its API operations.
+``auth`` contains authentication and authorization. ``resources`` contains one module for each subject, with its pages
+and its API operations.
 """

@@ -14,8 +14,9 @@ Names are stored as follows:
 - The *head node* of a matrix, cell (0,0), stores the matrix's size and makes one change at a time.
 - All of this data expires unless it is refreshed.
 
-Here a cell is a Redis key whose hash tag is the cell's address, so Redis Cluster takes the place of the paper's DHT.
-Workers do the work of head nodes.
+Here a cell is a field of a Redis hash, or a hash of its own if it has many postings. The hash tag is a bucket of many
+cells, to which the cell's address leads, so Redis Cluster takes the place of the paper's DHT. Workers do the work of
+head nodes.
 
 Modules:
 

@@ -6,7 +6,7 @@ below the tables, each key has a constant or a function that returns its name.
 Conventions:
 
 - The part of a name in braces is the hash tag of Redis Cluster: keys with the same tag lie in one slot. Keys that a
-  script changes together share a tag (docs/guarantees.md).
+  script changes together share a tag (docs/architecture/store.md).
 - ``CID`` is a channel id (40 hexadecimal digits), ``UID`` a user id (:func:`user_id`), ``NODE`` a worker's node id.
 - Values are text unless another format is named; the struct of a msgpack or JSON value is named with it.
 - Unix times are in seconds unless the table says ms. A key that can expire says so.
