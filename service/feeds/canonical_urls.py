@@ -8,8 +8,8 @@ In a canonical URL:
 - The default port, the fragment, an empty query and tracking parameters are removed.
 - Non-ASCII characters of the path are percent-encoded; otherwise the path is unchanged.
 
-A channel can watch a part of a page. Its URL has a fragment, the percent-encoded CSS selector of that part. The
-fragment is removed before fetching, and by :func:`canonical_url`.
+A channel can watch a part of a page. The URL of such a channel has a fragment: the percent-encoded CSS selector of the
+part. The fragment is removed before the page is fetched; :func:`canonical_url` removes it, too.
 
 URL parsers interpret some characters differently: user information, backslashes, control characters, and percent signs
 in hosts. A URL with any of these is rejected before it is parsed.
@@ -71,7 +71,7 @@ def canonical_url(text: str) -> str:
 def redirect_target(base: str, location: str) -> str:
     """Return the absolute, validated target of a redirect from ``base`` with the Location header ``location``.
 
-    Tracking parameters are kept. Raises :class:`BadUrl`.
+    Tracking parameters are kept. Raises :class:`BadUrl` if the target is not a valid http or https URL.
     """
     # Some publishers redirect each URL without tracking parameters to one with them. Removing them would cause an
     # endless loop.
@@ -98,8 +98,9 @@ def web_link(link: str) -> str:
 def page_url(url: str, selector: str) -> str:
     """Return the URL of the channel that watches a part of the page ``url``.
 
-    ``selector`` is the CSS selector of the part; "" means the whole page. Its syntax is not checked here. Raises
-    :class:`BadUrl`.
+    ``selector`` is the CSS selector of the part; "" means the whole page. The syntax of the selector is not checked
+    here. Raises :class:`BadUrl` if ``url`` is invalid, or if the selector is too long or contains an invisible
+    character.
     """
     selector = " ".join(selector.split())
     if len(selector) > MAX_SELECTOR_CHARS:
@@ -253,8 +254,8 @@ def _ipv6(literal: str) -> str:
 def _ipv4(labels: list[str]) -> str:
     """Return the dotted decimal form of an IPv4 host.
 
-    The host consists of 1 to 4 ``labels``, each of which is a decimal, octal or hexadecimal number. It is parsed as
-    browsers do (WHATWG URL, "IPv4 parser"). Raises :class:`BadUrl`.
+    The host consists of 1 to 4 ``labels``, each of which is a decimal, octal or hexadecimal number. The labels are read
+    in the same way as by browsers (WHATWG URL, "IPv4 parser"). Raises :class:`BadUrl` if they are not an IPv4 address.
     """
     shown = _excerpt(".".join(labels))
     if len(labels) > _IPV4_BYTES or not all(_NUMBER.fullmatch(label) for label in labels):

@@ -6,9 +6,9 @@
   network or one bad day is not enough.
 - The *back-off* is the minimum interval between polls of a failing channel.
 
-The back-off equals the time for which the channel has failed, up to ``LONGEST_BACKOFF_S``. A recovery is therefore
-detected after at most twice the duration of the failure. Failures that this node's own network may have caused do not
-count (see ``network_outage_detector``).
+The back-off equals the time for which the channel has failed so far, up to ``LONGEST_BACKOFF_S``. The next poll thus
+takes place before the failure has lasted twice as long, and detects a recovery. Failures that this node's own network
+may have caused do not count (see ``network_outage_detector``).
 """
 
 # The store's script ``channel_record_poll`` adds up the time f for which a channel has failed, because several nodes
@@ -28,13 +28,13 @@ MIN_OBSERVERS = 2
 poll the channel, all of them must have observed it."""
 PERMANENT_POLLS = 3
 PERMANENT_AFTER_S = DAY_S
-"""A redirect or a 410 status counts as permanent after ``PERMANENT_POLLS`` successive polls that span at least this
-time."""
+"""Minimum time that ``PERMANENT_POLLS`` successive polls must span before a redirect or a status 410 counts as
+permanent."""
 DEAD_AFTER_S = 30 * DAY_S
 DEAD_POLLS = 30
-"""Minimum number of successive polls with the symptom ``FAILING`` after which a channel is dead. They must also span at
-least ``DEAD_AFTER_S``. This time alone is not sufficient: a fleet that was stopped meanwhile has polled only before and
-after the stop."""
+"""Minimum number of successive polls with the symptom ``FAILING`` after which a channel is dead. These polls must also
+span at least ``DEAD_AFTER_S``. The time span alone would not be sufficient, because a fleet that was stopped for a long
+time has polled only before and after the stop."""
 QUARANTINE_POLLS = 3
 
 FIRST_BACKOFF_S = 900.0
@@ -102,8 +102,8 @@ class PollReport(msgspec.Struct, frozen=True):
 def symptom_of(url: str, result: PollResult, permanent_url: str = "") -> str:
     """Return the symptom, the class of a poll's ``result``, of the channel ``url``.
 
-    ``permanent_url`` (canonical) is where the permanent redirects at the beginning of the redirect chain lead; "" if
-    there are none.
+    ``permanent_url`` is the canonical URL that the poll reached by permanent redirects alone, before any other
+    redirect; "" if there were no such redirects.
 
     The symptom is ``HEALTHY``, ``GONE``, ``FAILING``, ``BUSY``, ``PARSER_KILLED``, or ``MOVED_PREFIX`` + the new URL.
     The new URL is ``permanent_url``, with the CSS selector of ``url`` if there is one.
@@ -131,7 +131,8 @@ def is_healthy(symptom: str) -> bool:
 def diagnose(health: ChannelHealth, pollers: int, reason: str) -> Notice | None:
     """Return the notice to send to a channel's subscribers, for example that it is dead; None if no notice is due.
 
-    A notice needs enough failed or moved polls, and is sent once.
+    A notice is due if enough polls in succession have failed or were redirected permanently, or if a channel has
+    recovered. A notice that was sent already is not due again.
 
     - ``pollers`` is the number of nodes that poll the channel.
     - ``reason`` describes the last poll's result in a sentence.

@@ -1,8 +1,8 @@
 """The detector of outages of a node's own network. Failed polls during an outage are not blamed on publishers.
 
 An outage is assumed if several hosts begin to fail in succession and no host responds in between. A failure that an
-outage may have caused is kept back, unreported, until another poll gets a response. If none of these hosts has ever
-responded to this node, they may be dead instead. In this case an outage is assumed for at most an hour.
+outage may have caused is kept back, unreported, until another poll gets a response. If none of the failing hosts has
+ever responded to this node, the hosts may be dead instead. In this case an outage is assumed for at most an hour.
 """
 
 from collections import deque
@@ -17,10 +17,11 @@ from service.model import Channel, PollResult
 OUTAGE_HOSTS = 3
 """Number of hosts that must begin to fail in succession for an outage. No host may respond in between."""
 ATTRIBUTION_TIMEOUT_S = 600.0
-"""Maximum time for which a failure is held back. Then it is attributed to the publisher."""
+"""Maximum time for which a failure is kept back while an outage is possible. Then the failure is attributed to the
+publisher."""
 
 UNCONFIRMED_OUTAGE_S = 3_600.0
-"""Maximum time for which an outage is assumed if no failing host has responded before."""
+"""Maximum time for which an outage is assumed if none of the failing hosts has ever responded to this node."""
 
 _MAX_FAILING_HOSTS = 10_000
 _MAX_RESPONDING_HOSTS = 100_000
@@ -48,8 +49,9 @@ class NetworkOutageDetector:
     def attribute(self, channel: Channel, result: PollResult) -> Iterator[tuple[Channel, PollResult]]:
         """Record the ``result`` of a poll of ``channel``; yield the results that the publishers are responsible for.
 
-        Yields pairs (channel, result): this poll, and earlier failures that were kept back because of a possible
-        outage. Failures during an outage of this node's network are never yielded.
+        This is a generator of pairs (channel, result); the caller iterates over all of them. The pairs are this poll,
+        and earlier failures that were kept back because of a possible outage. Failures during an outage of this node's
+        network are never yielded.
         """
         if result.outcome in _AMBIGUOUS_OUTCOMES:
             yield from self.expire(result.at_s)

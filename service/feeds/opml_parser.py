@@ -146,6 +146,6 @@ class _OutlineCollector:
 def _categories(category: str) -> Sequence[str]:
     """Return the tags in an OPML 2.0 ``category``, which is a comma-separated list of paths.
 
-    Each part of a path, between slashes, is a tag.
+    Slashes divide a path into parts, and each part is a tag.
     """
     return [word for path in category[:FIELD_CHARS].split(",") for word in path.split("/")]

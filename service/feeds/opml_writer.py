@@ -17,9 +17,9 @@ class OpmlSubscription(msgspec.Struct, frozen=True, omit_defaults=True):
     """One subscription in a list.
 
     - ``url`` is the canonical URL.
-    - ``title`` is the user's title for it.
-    - ``tags`` are the names of its folders.
-    - ``page`` states that it is a subscription to a page, or to a part of a page, instead of a feed.
+    - ``title`` is the user's title for the feed or page.
+    - ``tags`` are the names of the folders that contain the subscription.
+    - ``page`` states that the subscription is to a page, or to a part of a page, instead of a feed.
     """
 
     url: str

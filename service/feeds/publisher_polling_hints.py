@@ -27,7 +27,7 @@ _DAYS = 7
 _MAX_DIGITS = 12
 _MAX_RETRY_AFTER_S = 7 * DAY_S
 _EPOCH_WEEKDAY = 3
-"""1 January 1970 was a Thursday; 0 is Monday."""
+"""The weekday of 1 January 1970, which was a Thursday. Monday is 0."""
 
 _MAX_AGE = re.compile(r"max-age\s*=\s*\"?([0-9]+)")
 _UNITS = (("year", 365 * DAY_S), ("day", DAY_S), ("hour", 3_600.0), ("minute", 60.0), ("second", 1.0))

@@ -1,7 +1,8 @@
 """The state machine of a feed's subscription at a hub, a server that pushes changes (W3C WebSub, subscriber's side).
 
-A request to the hub counts as failed until the hub verifies it (:func:`verify_intent`). When it is due again, it is
-repeated, so that a process may die at any moment. In all states, the feed is polled as if it had no hub.
+A request to the hub counts as failed until the hub verifies it (:func:`verify_intent`). A failed request is sent again
+when the next one is due. Therefore no request is lost if a process dies. In all states, the feed is polled as if it had
+no hub.
 
 The states and their transitions are below. A hub is *listed* if the feed's last document links to it.
 
@@ -108,7 +109,7 @@ class VerificationResult(NamedTuple):
 def update_hub(state: HubState | None, hubs: Sequence[str], topic: str, credentials: HubCredentials) -> HubState | None:
     """Return the state of a feed's subscription after a document has listed ``hubs`` and ``topic``.
 
-    The topic is the URL by which the hubs identify the feed. If either is empty, the feed has no hub.
+    The topic is the URL by which the hubs identify the feed. If ``hubs`` or ``topic`` is empty, the feed has no hub.
 
     - ``state`` and the result are None if there is no subscription.
     - ``credentials`` are used if a new subscription begins.

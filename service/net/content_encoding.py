@@ -1,6 +1,7 @@
 """The decoding of compressed bodies (content codings, RFC 9110 §8.4): gzip, deflate, br or zstd, with a size limit.
 
-A decoder produces at most one byte more than the limit. A decompression bomb therefore takes no more memory.
+A decoder produces at most one byte more than the limit. Thus a small body that expands to a huge size (a decompression
+bomb) cannot exhaust the memory.
 """
 
 import io

@@ -72,7 +72,7 @@ _canonical = functools.lru_cache(_MAX_CACHED_URLS)(canonical_url)  # the same UR
 def user_agent(operator_url: str) -> str:
     """Return the user agent ``Coronet/VERSION (+URL)``, where URL is ``operator_url``.
 
-    At this URL publishers can complain. It may be "".
+    ``operator_url`` is the page where publishers can complain; "" means that there is none.
     """
     return f"Coronet/{version('coronet')} ({f'+{operator_url}' if operator_url else 'feed reader'})"
 
@@ -92,8 +92,8 @@ class FetchResult(msgspec.Struct, frozen=True):
     - ``validators`` are the ETag, the date and the hash of the document. The next request finds out by them whether the
       document has changed.
     - ``private`` states that the address of the publisher, or of a server that redirected the request, is not public.
-    - ``permanent_url`` (canonical) is where the permanent redirects at the beginning of the redirect chain lead; None
-      if there are none.
+    - ``permanent_url`` is the canonical URL that was reached by permanent redirects alone, before any other redirect;
+      None if there were no such redirects.
     - ``took_s`` is the duration in seconds.
     - ``retry_after_s`` is the delay in seconds that the ``Retry-After`` header requests; None if there is none.
     - ``partial`` states that the body has only the entries that are new since the request's validators (RFC 3229 with
@@ -197,14 +197,14 @@ class Fetcher:
         """Fetch ``url`` (canonical) by GET, and follow redirects.
 
         - ``validators`` are the ETag, the date and the body's hash of the last response. The ETag and the date make the
-          request conditional. By the hash, an unchanged body is recognised.
+          request conditional. The hash serves to recognise an unchanged body.
         - ``subscribers`` is the number of subscribers that the user agent states.
         - ``on_redirect`` is called with the host of each redirect before the redirect is followed.
         - ``within_s`` can only shorten this fetcher's time limit.
         - ``public_only`` refuses private networks, even if the operator allows them.
 
-        Raises a :class:`FetchError` subclass, :class:`AddressRefused` or :class:`BadUrl`, and the errors of
-        ``on_redirect``.
+        Raises a :class:`FetchError` subclass if there is no usable response, :class:`AddressRefused` if a connection is
+        not allowed, and :class:`BadUrl` if a URL is invalid. Errors of ``on_redirect`` are passed on.
         """
         started_s = time.monotonic()
         url, known = _canonical(url), validators or Validators()

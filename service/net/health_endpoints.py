@@ -5,7 +5,7 @@
 - ``/metrics`` returns the metrics, in OpenMetrics or the Prometheus text format (default). It is for clients in
   ``metrics_networks`` or with the ``metrics_token``.
 
-The first two are public, so they contain no addresses.
+Anyone may read ``/livez`` and ``/readyz``. Their responses therefore contain no addresses.
 """
 
 # With the status 503, the error's code is the reason phrase. The format of the metrics depends on the ``Accept``

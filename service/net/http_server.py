@@ -33,7 +33,7 @@ MIN_BYTES_PER_S = 16_384
 """Minimum rate at which the body of a request must arrive. The deadline for a body is ``BODY_TIMEOUT_S`` plus the time
 that the received bytes take at this rate."""
 WRITE_TIMEOUT_S = 60.0
-"""Maximum time in which a client reads nothing of a response."""
+"""Maximum time for which a client may read nothing of a response; then its connection is closed."""
 IDLE_TIMEOUT_S = 75.0
 """Time after which an idle connection is closed. It is longer than the 60 s for which nginx keeps connections;
 otherwise nginx could send a request while the server closes the connection."""

@@ -1,8 +1,8 @@
 """The client that uploads files to XMPP servers (XEP-0363), and downloads files from the bot's own server.
 
 The XMPP server determines upload URLs, which may point to any host. The address guard therefore checks them. TLS is
-required, because the upload carries an authorization header. The bot's own server may be exempt, because it need not be
-public. Workers, not this client, fetch files that people have uploaded elsewhere.
+required, because the upload carries an authorization header. The bot's own server may be exempt from the check and from
+TLS, because it need not be public. Workers, not this client, fetch files that people have uploaded elsewhere.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -42,13 +42,17 @@ class HttpUploadClient:
     async def write(self, url: str, body: bytes, headers: Mapping[str, str]) -> None:
         """Upload a file to ``url`` by PUT, with the request headers ``headers``.
 
-        Raises a :class:`FetchError` subclass, :class:`AddressRefused`, or :class:`BadUrl`.
+        Raises a :class:`FetchError` subclass if the server does not accept the file, :class:`AddressRefused` if the
+        connection is not allowed, and :class:`BadUrl` if ``url`` is invalid.
         """
         async with self._request("PUT", url, body, headers):
             pass
 
     async def read(self, url: str) -> bytes:
-        """Download a file from the bot's own server. Raises the same errors as :meth:`write`, and :class:`TooLarge`."""
+        """Download a file from the bot's own server.
+
+        Raises :class:`TooLarge` if the file is too large, and the errors of :meth:`write` in the corresponding cases.
+        """
         async with self._request("GET", url, None, {"Accept-Encoding": "identity"}) as response:
             body = await read_at_most(response, MAX_BODY_BYTES)
             if body is None:

@@ -41,7 +41,10 @@ class ProcessClient:
         await self._session.close()
 
     async def metrics(self, url: str) -> str:
-        """Return the first megabyte of a process's metrics at ``url``. Raises :class:`Unreachable`."""
+        """Return the first megabyte of a process's metrics at ``url``.
+
+        Raises :class:`Unreachable` if the process does not respond, or responds without metrics.
+        """
         status, body = await self._get_start(url, _MAX_METRICS_BYTES, self._headers)
         if status != HTTPStatus.OK:
             raise Unreachable(f"The process at {url} does not show its metrics: it answers {status}.")
@@ -50,13 +53,13 @@ class ProcessClient:
     async def unready_reason(self, url: str) -> str:
         """Return the reason why the process at ``url`` is not ready (``/readyz``); "" if it is ready.
 
-        Raises :class:`Unreachable`.
+        Raises :class:`Unreachable` if the process does not respond.
         """
         status, body = await self._get_start(f"{url}/readyz", _MAX_REASON_BYTES)
         return "" if status == HTTPStatus.OK else body.strip() or f"It answers {status}."
 
     async def _get_start(self, url: str, max_bytes: int, headers: Mapping[istr, str] | None = None) -> tuple[int, str]:
-        """Return a response's status and the first ``max_bytes`` of its body as text."""
+        """Send a GET request; return the status of the response and the first ``max_bytes`` of its body as text."""
         try:
             async with self._session.get(url, headers=headers) as answer:
                 return answer.status, (await read_start(answer, max_bytes)).decode(errors="replace")
@@ -69,7 +72,8 @@ async def send_request(
 ) -> tuple[int, str, bytes]:
     """Send an HTTP request to ``url``; return the status, the media type and the body of the response.
 
-    Redirects are not followed. ``within_s`` limits the time in seconds. Raises :class:`Unreachable`.
+    Redirects are not followed. ``within_s`` limits the time in seconds. Raises :class:`Unreachable` if there is no
+    response within this time.
     """
     try:
         async with (
@@ -87,7 +91,7 @@ async def connect_websocket(
 ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
     """Open a WebSocket with the subprotocol ``protocol``, and close it when the context ends.
 
-    ``largest_bytes`` is the maximum size of a received message. Raises :class:`Unreachable`.
+    ``largest_bytes`` is the maximum size of a received message. Raises :class:`Unreachable` if the connection fails.
     """
     async with aiohttp.ClientSession() as session:
         try:

@@ -78,8 +78,8 @@ class PeerClient:
         - Raises :class:`PeerProtocolError` if the response is a refusal, is larger than ``max_bytes``, or has an
           invalid signature.
 
-        Messages to a worker form a stream: they are numbered. The error's reason is ``stream`` if ``peer`` cannot
-        continue the stream, and this worker has to begin a new one.
+        Messages to a worker form a stream: they are numbered. The reason of a :class:`PeerProtocolError` is ``stream``
+        if ``peer`` cannot continue the stream, and this worker has to begin a new one.
         """
         nonce = secrets.token_hex(NONCE_BYTES)
         signature = self._signer.sign(peer.id, verb, body, nonce, self._fleet_s())

@@ -45,7 +45,10 @@ class RequestSignature(msgspec.Struct, frozen=True):
 
 
 def parse_signature(header: str) -> RequestSignature:
-    """Return the signature in the value of a signature header. Raises :class:`PeerProtocolError`."""
+    """Return the signature in the value of a signature header.
+
+    Raises :class:`PeerProtocolError` if the value is not a signature.
+    """
     found = _FORMAT.fullmatch(header)
     if found is None:
         raise PeerProtocolError("A request has no valid signature header.", reason="signature")

@@ -36,7 +36,7 @@ class BoundedResponseHandler(ResponseHandler):
     """A connection's protocol that closes the connection if a response is far too large.
 
     It also closes the connection after too many interim responses (status 1xx). ``has_responded`` states that the
-    connection has received a response before.
+    connection has already received a response to an earlier request.
     """
 
     has_responded = False
@@ -72,7 +72,8 @@ class BoundedResponseHandler(ResponseHandler):
 class PublisherResponse(aiohttp.ClientResponse):
     """A response that also has the IP address of the publisher.
 
-    The fetcher sets the other attributes, which are those of :class:`service.net.fetcher.FetchResult`.
+    The fetcher sets the other attributes. They have the same meaning as those of
+    :class:`service.net.fetcher.FetchResult`.
     """
 
     # The address is stored at the start, because a response without a body releases its connection at once.
@@ -111,7 +112,7 @@ class PublisherResponse(aiohttp.ClientResponse):
 class BodyReader:
     """Reads response bodies. A body that was received before is neither decoded nor hashed again.
 
-    It remembers the SHA-256 of the last 10,000 bodies.
+    The reader remembers the SHA-256 of the last 10,000 bodies.
     """
 
     # A received body is recognized by its length and Python's hash of it (SipHash with a random key per process), which
@@ -124,7 +125,8 @@ class BodyReader:
     async def read(self, response: PublisherResponse, known_sha256: str) -> tuple[bytes | None, str]:
         """Return the decoded body and its SHA-256 in hex.
 
-        The body is None if its SHA-256 is ``known_sha256``. Raises :class:`BadHttp` or :class:`TooLarge`.
+        The body is None if its SHA-256 is ``known_sha256``. Raises :class:`BadHttp` if the body cannot be decoded, and
+        :class:`TooLarge` if it exceeds the size limit.
         """
         coding = content_encoding.parse_content_coding(response.headers.getall("Content-Encoding", []))
         received = await read_at_most(response, MAX_BODY_BYTES)
@@ -168,7 +170,10 @@ async def read_excerpt(response: aiohttp.ClientResponse) -> str:
 
 
 def refuse_large_headers(response: PublisherResponse) -> None:
-    """Raise :class:`TooLarge` if all headers together exceed the limit. aiohttp limits only each single header."""
+    """Raise :class:`TooLarge` if all headers together exceed the limit.
+
+    This check is needed because aiohttp limits only each single header.
+    """
     if sum(len(name) + len(value) for name, value in response.raw_headers) > MAX_HEADER_BYTES:
         raise TooLarge(f"{response.host_name}: the headers of its answer are larger than {MAX_HEADER_BYTES:,} bytes.")
 
@@ -176,13 +181,14 @@ def refuse_large_headers(response: PublisherResponse) -> None:
 def next_validators(known: Validators, headers: Mapping[str, str], *, replaced: bool, body_sha256: str) -> Validators:
     """Return the ETag, the date and the body's hash for the next conditional request.
 
-    - ``known`` are those of the last request.
+    - ``known`` has the ETag, the date and the hash that were known before the response.
     - ``headers`` are the headers of the response.
-    - ``replaced`` states that the response has a new body. Its ETag and date then replace both known ones. Otherwise
-      only those in the headers replace known ones (RFC 9110 §15.4.5).
+    - ``replaced`` states that the response has a new body. In this case the known ETag and date are both replaced, even
+      if the response lacks one of them. Otherwise a known value is replaced only if the headers have a new one (RFC
+      9110 §15.4.5).
     - ``body_sha256`` is the hash of the current body.
 
-    A value that cannot be sent in a request is omitted.
+    An ETag or date that cannot be sent in a request is omitted.
     """
     etag = headers.get("ETag", "" if replaced else known.etag)
     last_modified = headers.get("Last-Modified", "" if replaced else known.last_modified)

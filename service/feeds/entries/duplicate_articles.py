@@ -1,4 +1,4 @@
-"""Article hashes: the same article in several feeds of a user is recognised by them and delivered once.
+"""Article hashes, by which an article in several feeds of a user is recognised, so that it is delivered only once.
 
 Two entries are the same article if they share an article hash. Each article hash covers two fields, for example link
 and title. One field is not enough: podcast episodes or comments may share a link without being the same, and losing an

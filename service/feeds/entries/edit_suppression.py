@@ -1,8 +1,8 @@
-"""The decision which edits of entries are reported: those that a person has probably made.
+"""The decision about which edits of entries are reported: only those that a person has probably made.
 
-Some texts change by themselves, such as relative dates, counters and advertisements. Reporting them would flood
-subscribers. Therefore at most three edits are reported per entry. If many entries change at once or often, no edits of
-the feed are reported for 30 days, the *quiet period*. Titles and texts are judged separately.
+Some texts change by themselves, such as relative dates, counters and advertisements. Reports of all these changes would
+flood subscribers. Therefore at most three edits of each entry are reported. If many entries change at once or often, no
+edits of the feed are reported for 30 days, the *quiet period*. Titles and texts are judged separately.
 """
 
 from collections.abc import Sequence
@@ -18,11 +18,11 @@ _MIN_EVIDENCE = 3
 
 
 class EditDecision(NamedTuple):
-    """The decision which edits of a document's entries are reported.
+    """The decision about which edits of a document's entries are reported.
 
     - ``is_reported`` states for each entry, in document order, whether its edit is reported.
     - ``edit_counts`` has the number of edits of each entry so far, in the same order.
-    - ``quiet_until`` is a day (days since 1970). Until its end no edits are reported.
+    - ``quiet_until`` is a day, as a number of days since 1970. No edits are reported until the end of this day.
     """
 
     is_reported: Sequence[bool]
@@ -36,11 +36,11 @@ def select_edits(
     """Decide which edits of a document's entries are reported. Days are counted from 1970.
 
     - ``is_edited`` states for each known entry of the document whether it has changed since the last poll.
-    - ``counts_before`` are the numbers of edits of these entries so far. Those of recent entries that the document no
-      longer lists follow at the end.
-    - ``last_seen_days`` has, for each count, the day on which the entry was last seen.
-    - ``quiet_until`` is the last day of the quiet period, in which no edits are reported. The previous decision
-      returned it.
+    - ``counts_before`` are the numbers of edits of these entries so far. At the end of the sequence are the numbers of
+      edits of recent entries that the document no longer lists.
+    - ``last_seen_days`` has, for each entry in ``counts_before``, the day on which the entry was last seen.
+    - ``quiet_until`` is the last day of the quiet period, in which no edits are reported. It comes from the previous
+      decision.
     - ``today`` is the current day.
     """
     # After the end of a quiet period, the counts of entries that were last seen before its end restart at zero.

@@ -5,10 +5,10 @@ feed, which remembers known entries. ``entry_identity`` finds the known entry of
 selects the edits that are reported.
 
 - Known entries are remembered after the feed drops them, because a feed may become empty and recover.
-- At least the max(4 n, 500) entries seen last are kept, where n is the size of the largest document so far.
-- Beyond these, entries seen within 90 days are kept, up to 2,000 in all.
-- If a feed was empty so far and then lists many entries, most are not new. Only entries dated after the first poll are
-  reported, and the first 3 without a date.
+- The max(4 n, 500) entries seen last are always kept, where n is the number of entries of the largest document so far.
+- Besides these, entries seen within 90 days are kept, up to 2,000 in all.
+- If a feed was empty so far and then lists many entries, most of these entries are not new. Only those dated after the
+  first poll are reported, and the first 3 without a date.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -51,16 +51,17 @@ class FeedState(msgspec.Struct, frozen=True, array_like=True, tag="feed"):
     - ``first_poll_s`` is the Unix time of the first poll.
     - ``rows`` is a table with one row of bytes per known entry. The last rows are the entries of the previous document.
     - ``fingerprints`` has one hash of all fields for each entry of the previous document, in the order of the rows.
-    - ``element_hashes`` has one hash of the XML for each of these entries, or zero if there is no XML element. It is
-      empty if the XML was not hashed.
+    - ``element_hashes`` has one hash of the XML for each of these entries, or zero if there is no XML element.
+      ``element_hashes`` is empty if the XML was not hashed.
     - ``excluded`` are the fingerprints of the previous document's duplicates and empty entries, which have no row.
     - ``site`` is the :func:`site_hash` of the URLs of the feed and its site.
     - ``largest_document`` is the number of entries in the largest document so far.
     - ``are_ids_unstable`` states that the publisher generates new ids at each request.
-    - ``titles_quiet_until`` and ``texts_quiet_until`` are days (since 1970). Until their end, no edits of titles or of
-      texts are reported.
+    - ``titles_quiet_until`` and ``texts_quiet_until`` are days (since 1970). No edits of titles are reported until the
+      end of the first day, and no edits of texts until the end of the second.
 
-    Raises ValueError if lengths do not fit together, and :class:`msgspec.DecodeError` for this while decoding.
+    Raises ValueError if the lengths of the fields do not fit together. If such a state is decoded, the decoder raises
+    :class:`msgspec.DecodeError` instead.
     """
 
     first_poll_s: float
@@ -103,8 +104,9 @@ class EntryChanges(msgspec.Struct, frozen=True):
 
     - ``new`` and ``edited`` are the new and the edited entries, oldest first.
     - ``latest`` has up to 10 entries, newest first, at the first poll. Later it is empty.
-    - ``gap`` states that no entry of the document is known, although the feed has known entries. Entries were then
-      probably missed. An older document, such as the feed's archive (RFC 5005), may have them.
+    - ``gap`` states that no entry of the document is known, although the feed has known entries. In this case the polls
+      have probably missed entries. An older document, such as the feed's archive (RFC 5005), may contain the missed
+      entries.
     """
 
     state: FeedState
@@ -117,8 +119,8 @@ class EntryChanges(msgspec.Struct, frozen=True):
 def detect_entry_changes(state: FeedState | None, feed: ParsedFeed, *, url: str, now_s: float) -> EntryChanges:
     """Return the new and edited entries of ``feed``, the current document of the channel ``url``.
 
-    - ``state`` is the one that the previous call returned; None at the first poll. At the first poll no entry is new.
-    - ``now_s`` is the Unix time. Entries dated more than a day later count as undated.
+    - ``state`` is the state that the previous call returned; None at the first poll. At the first poll no entry is new.
+    - ``now_s`` is the Unix time. An entry whose date is more than a day after it counts as undated.
     """
     before = state or FeedState(now_s)
     today = int(now_s // _DAY_S)
@@ -209,8 +211,8 @@ def _update_rows(
     The rows of these entries are moved or added to the end, in reverse order of the document.
 
     - ``rows`` is the table before, with one row of bytes per entry.
-    - ``last_seen`` maps the row's position of each entry that was known before to the day and the numbers of edits to
-      store.
+    - ``last_seen`` has an item for each entry that was known before. It maps the position of the entry's row to the day
+      and the numbers of edits that are stored in the row.
     - ``today`` is the number of days since 1970.
     """
     listed = []
@@ -226,7 +228,7 @@ def _update_rows(
 def _newest_first(items: Sequence[DocumentEntry], *, now_s: float) -> list[DocumentEntry]:
     """Return the entries with the newest first if all have a valid date; otherwise in document order.
 
-    ``now_s`` is the Unix time. Dates more than a day later are not valid.
+    ``now_s`` is the Unix time. A date more than a day after it is not valid.
     """
     # Entries of the same date keep the document order, because most publishers list the newest entry first.
     dates = [_published_s(item.entry, now_s=now_s) for item in items]

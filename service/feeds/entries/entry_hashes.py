@@ -1,11 +1,11 @@
-"""Short hashes of an entry's fields. By them an entry is recognised, and edits of it are detected.
+"""Short hashes of an entry's fields, by which the entry is recognised and its edits are detected.
 
 A hash has 40 bits: among 2,000 known entries, a new one is mistaken for a known one with a probability of 2 in 10⁹.
 Hashes ignore changes without a meaning: white space, markup, character references, letter case of titles, the scheme
 and ``www.`` of URLs, and tracking parameters.
 
-The *gist* of a text is its letters without numbers, URLs, words that contain a digit, punctuation and letter case. Its
-hash is compared to detect edits, but never identifies an entry.
+The *gist* of a text is its letters without numbers, URLs, words that contain a digit, punctuation and letter case. The
+hash of the gist is compared to detect edits, but never identifies an entry.
 """
 
 import hashlib
@@ -50,7 +50,8 @@ class EntryHashes(msgspec.Struct, frozen=True, array_like=True):
     - ``target`` is the hash of the link, or of the enclosure if there is no link.
     - ``body`` is the hash of the content, or of the title if there is no content.
     - ``title_date`` is one hash of the title and the date.
-    - ``gist`` is a hash of the text that ignores numbers, URLs, punctuation and letter case. It shows edits.
+    - ``gist`` is a hash of the text that ignores numbers, URLs, punctuation and letter case. A change of it shows that
+      the text was edited.
 
     The last bit of ``title`` and of ``gist`` states that the text is complete: it exists and does not end in an
     ellipsis.
@@ -76,9 +77,10 @@ class EntryHashes(msgspec.Struct, frozen=True, array_like=True):
         return {self.id, self.target, self.body, self.title_date} - {NO_HASH}
 
     def contradicts(self, other: Self) -> bool:
-        """Return whether both entries have a link or enclosure, and this, the title and the content all differ.
+        """Return whether the entries differ in title, in content, and in link or enclosure.
 
-        Such entries are different even if they have the same id.
+        The result is False if one of the entries has neither link nor enclosure. Entries that contradict each other are
+        different even if they have the same id.
         """
         targets_differ = NO_HASH not in (self.target, other.target) and self.target != other.target
         return targets_differ and self.title != other.title and self.body != other.body
@@ -86,15 +88,18 @@ class EntryHashes(msgspec.Struct, frozen=True, array_like=True):
     def has_only_text(self, *, with_ids: bool) -> bool:
         """Return whether only title, content and date can identify the entry.
 
-        ``with_ids`` states whether ids can identify entries of this channel.
+        This is so if the entry has no link, no enclosure and no usable id. ``with_ids`` states whether ids can identify
+        entries of this channel.
         """
         return self.target == NO_HASH and not (with_ids and self.id != NO_HASH)
 
     def candidate_keys(self, *, with_ids: bool) -> tuple[CandidateKey, ...]:
         """Return the keys that may identify the entry, at least one, the most trustworthy first.
 
-        They are made of the entry's id. Without an id they are made of its link or enclosure, and without that of its
-        text and date. ``with_ids`` states whether ids identify entries of this feed; if not, the id is ignored.
+        The keys are made of the entry's id. If the entry has no id, they are made of its link or enclosure. If it has
+        none of these, they are made of its text and date.
+
+        ``with_ids`` states whether ids identify entries of this feed; if not, the id is ignored.
         """
         if self.has_only_text(with_ids=with_ids):
             return self.text_keys()
@@ -149,7 +154,8 @@ def fingerprint(entry: ParsedEntry, *, homes: Sequence[str]) -> bytes:
 def hash_entry(entry: ParsedEntry, *, homes: Collection[str]) -> EntryHashes:
     """Return the hashes of the entry's fields.
 
-    ``homes`` are the addresses of the feed and its site (:func:`own_urls`). A link to one of them is ignored.
+    ``homes`` are the addresses of the feed and its site (:func:`own_urls`). A link to one of these is ignored, because
+    it does not lead to the entry.
     """
     target = next((at for at in map(normalize_link, (entry.link, entry.enclosure)) if at and at not in homes), "")
     title = " ".join(entry.title.split()).casefold()

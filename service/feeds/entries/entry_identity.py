@@ -5,17 +5,18 @@
 2. The others are matched by *candidate keys*. A candidate key is one hash, or a pair of hashes, that may identify an
    entry: of its id, target (link or enclosure) or text.
 3. The candidate keys of an entry are tried from the most to the least trustworthy.
-4. The first one that no other entry of the document has, and at most one known entry has, is the *key* of the entry.
+4. The *key* of the entry is the first of its candidate keys that no other entry of the document has, and that at most
+   one known entry has.
 5. The entry is new if no known entry has its key.
 
 Special cases:
 
 - An id that several entries share identifies an entry only together with its target, title or content.
-- If all ids are new, but at least half of the entries are known by all other fields, the publisher generates ids at
+- If all ids are new, but at least half of the entries are known by their other fields, the publisher generates ids at
   each request. The ids of the feed are ignored from then on.
-- If several entries match one known entry, the first of them is that entry. The others are excluded as long as they are
-  in the document.
-- Dates distinguish only entries without id and target that are equal in all other fields.
+- If several entries match one known entry, the first of them is that entry. The other entries are excluded as long as
+  they are in the document.
+- The date distinguishes two entries only if they have neither id nor target and are equal in all other fields.
 """
 
 from collections import Counter
@@ -33,12 +34,12 @@ _SKIPPED_ENTRY = ParsedEntry()
 class DocumentEntry(NamedTuple):
     """An entry of a feed's document, and the known entry that it matches.
 
-    - ``entry`` is the entry; it may be empty if unchanged since the previous document.
+    - ``entry`` is the entry. Its fields may be empty if the entry is unchanged since the previous document.
     - ``fingerprint`` is one hash of all fields that are read of the entry.
-    - ``element_hash`` is a hash of its XML element; zero if it has none.
+    - ``element_hash`` is a hash of the entry's XML element; zero if there is no such element.
     - ``row_offset`` is the position of the matching entry in the table of known entries. None means that the entry is
       new.
-    - ``hashes`` are the hashes of its fields; None if the entry is unchanged.
+    - ``hashes`` are the hashes of the entry's fields; None if the entry is unchanged.
     - ``key`` is the hex text of the hashes that identify the entry within its feed; "" if the entry is unchanged.
     """
 
@@ -51,8 +52,9 @@ class DocumentEntry(NamedTuple):
 
 
 class MatchResult(NamedTuple):
-    """The distinct entries of a document, in document order, matched with the known entries.
+    """The result of matching the entries of a document with the known entries of the feed.
 
+    - ``entries`` are the distinct entries of the document, in document order.
     - ``excluded`` are the fingerprints (hashes of all fields) of the duplicates and of the empty entries.
     - ``candidates`` has the known entries that may match a new or changed entry.
     - ``are_ids_unstable`` states that the publisher generates new ids at each request.
@@ -74,7 +76,7 @@ def entries_by_fingerprint(
     - ``fingerprints`` maps the element hashes of the previous document's entries to their fingerprints.
     - ``homes`` are the addresses of the feed and its site (:func:`~service.feeds.entries.entry_hashes.own_urls`).
 
-    The result has an empty entry for each entry with an element hash in ``fingerprints``.
+    An entry with an element hash in ``fingerprints`` has not changed. The result has an empty entry in its place.
     """
     # The parser has skipped these entries, so that ``feed`` has only their element hashes.
     entries = iter(feed.entries)
@@ -125,9 +127,10 @@ def match_entries(
 def _identify(
     items: Collection[DocumentEntry], candidates: CandidateRows, *, with_ids: bool
 ) -> Iterator[DocumentEntry]:
-    """Yield the entries with their keys and the known entries that they match. A key identifies an entry.
+    """Yield the entries ``items`` of a document, each with its key and with the known entry that it matches, if any.
 
-    Of several entries with the same key or the same known entry, only the first is yielded.
+    A key identifies an entry. Of several entries that have the same key or match the same known entry, only the first
+    is yielded.
 
     - ``candidates`` are the known entries that may match.
     - ``with_ids`` states whether the entries' ids are trusted.
@@ -159,7 +162,8 @@ def _identify(
 def _find_by_text(hashes: EntryHashes, candidates: CandidateRows, *, with_ids: bool) -> int | None:
     """Return the table position of the known entry with the same title and content; None if there is none.
 
-    The links of both entries must be equal, unless one has no link. With ``with_ids``, the same applies to the ids.
+    The links of both entries must be equal, unless one of them has no link. If ``with_ids``, the same applies to their
+    ids.
     """
     offset = candidates.last_offset.get(hashes.text_keys()[0])
     if offset is None or candidates.hashes[offset].title != hashes.title:

@@ -23,7 +23,8 @@ RETENTION_DAYS = 90
 _HASHES = struct.Struct("<5s5s5s5s5s4s3x")
 _LOOKUP_HASHES = struct.Struct("<5s5s5x5s5s7x")
 _MAX_SINGLE_SEARCHES = 20
-"""Up to this many hashes are searched for one by one; one scan of all rows costs as much as 20 searches."""
+"""Maximum number of hashes that are searched for one by one. For more hashes all rows are scanned once, which costs as
+much as 20 searches."""
 
 _LAST_SEEN = struct.Struct("<BH")
 _LAST_SEEN_OFFSET = _HASHES.size - _LAST_SEEN.size
@@ -89,7 +90,7 @@ def remove_rows(rows: bytes, offsets: Iterable[int]) -> bytes:
 
 
 def trim_rows(rows: bytes, *, largest_document: int, today: int) -> bytes:
-    """Return the table ``rows`` of known entries without the oldest entries, which exceed the limits on number and age.
+    """Return the table ``rows`` of known entries without the oldest entries that exceed the limits on number and age.
 
     - The last max(4 * ``largest_document``, 500) entries are kept. ``largest_document`` is a number of entries.
     - Of the last 2,000 entries, those seen within 90 days before ``today`` (days since 1970) are kept too.
@@ -129,7 +130,8 @@ class CandidateRows(NamedTuple):
     def can_identify(self, key: CandidateKey, hashes: EntryHashes) -> bool:
         """Return whether ``key``, made of an entry's hashes, can identify the entry with ``hashes``.
 
-        It can if no known entry has this key, or if exactly one has it and does not contradict ``hashes``.
+        It can if no known entry has this key. It also can if exactly one known entry has the key, and this known entry
+        does not contradict ``hashes``.
         """
         count = self.counts[key]
         return count == 0 or (count == 1 and not hashes.contradicts(self.hashes[self.last_offset[key]]))
@@ -144,7 +146,8 @@ def _scan(rows: bytes, lookup_hashes: Collection[bytes]) -> Iterable[int]:
 def _search_each(rows: bytes, lookup_hashes: Collection[bytes]) -> Iterable[int]:
     """Return the byte offsets of the known entries in ``rows`` whose bytes contain a hash of ``lookup_hashes``.
 
-    Some results may be wrong: the hash may be at any byte position, across fields. No entry that has a hash is missed.
+    All entries that have one of the hashes are found. Some results may be wrong, because the bytes of the hash may also
+    occur across two fields of an entry.
     """
     # For few hashes this function is faster than :func:`_scan`.
     found = set()

@@ -13,9 +13,9 @@ from service.model import Change, Delta
 ArticleHashes = tuple[tuple[int, tuple[bytes, ...]], ...]
 """The hashes of the articles in a version: pairs (position in the version's changes, hashes of 8 bytes).
 
-The first hash of each article identifies its entry within the channel. It serves to leave out the edits of an entry
-that was not delivered. The other hashes are the article hashes, by which the same article is found in other channels
-(``duplicate_articles``)."""
+The first hash of each article identifies its entry within the channel. If an entry was not delivered, its later edits
+are recognised by this hash and left out. The other hashes are the article hashes, by which the same article is found in
+other channels (``duplicate_articles``)."""
 
 
 class VersionParts(msgspec.Struct, frozen=True):
@@ -31,7 +31,7 @@ class VersionParts(msgspec.Struct, frozen=True):
 
 
 def select_part(delta: Delta, *, edits: bool, left_out: Collection[int] = ()) -> Delta:
-    """Return ``delta`` with a part of its changes: with ``edits`` the edits of known entries, otherwise all others.
+    """Return ``delta`` with only the edits of known entries if ``edits`` is true, and otherwise without these edits.
 
     The changes at the positions ``left_out`` in ``delta`` are left out.
     """

@@ -6,7 +6,7 @@ The content is all visible text except *boilerplate*: navigation, header, footer
 - If ``<main>``, or a single ``<article>``, has at least half of the text without boilerplate, it is the content.
 - If less than a tenth of all text would remain, all text is the content.
 
-Why: article extractors lose the price lists, tables and indexes that people watch.
+General article extractors are not used, because they omit the price lists, tables and indexes that people watch.
 """
 
 import re
@@ -135,7 +135,7 @@ def _main_content(lines: Sequence[Line]) -> list[Line]:
 
     1. If ``<main>``, or a single ``<article>``, has at least half of the text without boilerplate, it is the content.
     2. Otherwise the content is all text without boilerplate.
-    3. If that is less than a tenth of all text, the content is all text.
+    3. If the text without boilerplate is less than a tenth of all text, the content is all text.
     """
     sizes: Counter[Landmark] = Counter()
     for line in lines:

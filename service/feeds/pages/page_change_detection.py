@@ -29,7 +29,7 @@ from service.feeds.parsing.html_text import one_line
 from service.model import Change, Entry, ParsedPage
 
 LEARNING_S = 120.0
-"""Time after the first fetch of a page within which a second fetch serves to find volatile regions."""
+"""Time in seconds after the first fetch of a page. A second fetch within this time serves to find volatile regions."""
 VOLATILE_AFTER_CHANGES = 10
 VOLATILE_WITHIN_S = 10 * 3600.0
 STABLE_AFTER_S = 7 * 86_400.0
@@ -78,7 +78,7 @@ class PageState(msgspec.Struct, frozen=True, array_like=True, tag="page"):
 class PageChanges(msgspec.Struct, frozen=True):
     """The changes of a page to report, in page order, and the state to store.
 
-    ``latest`` is one entry, made of the title and the beginning of the page.
+    ``latest`` is one entry that shows the current page; it is made of the title and the beginning of the page.
     """
 
     state: PageState
@@ -89,7 +89,7 @@ class PageChanges(msgspec.Struct, frozen=True):
 def detect_page_changes(state: PageState | None, page: ParsedPage, *, url: str, now_s: float) -> PageChanges:
     """Return the changes of ``page``, the current content of the page ``url``.
 
-    - ``state`` is the one that the previous call returned; None at the first poll.
+    - ``state`` is the state that the previous call returned; None at the first poll.
     - ``now_s`` is the Unix time.
 
     The first poll reports no changes, nor does a second poll within two minutes of the first.
@@ -172,7 +172,7 @@ def _state_without_change(
 def _with_change_times(regions: VolatileRegions, changed_keys: set[bytes], now_s: float) -> dict[bytes, VolatileRegion]:
     """Return ``regions`` (parts of a page, by key) with the time of their last change set to ``now_s`` (Unix s).
 
-    Only the regions with ``changed_keys`` are set, and only if their last change is over half a day ago.
+    The time is set only for regions whose key is in ``changed_keys`` and whose last change is over half a day ago.
     """
     # Otherwise the state would change, and be stored, at each poll.
     return {

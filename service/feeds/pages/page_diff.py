@@ -111,7 +111,10 @@ def _heading(page: ParsedPage, index: int) -> str:
 
 
 def _excerpts(before: str, after: str) -> tuple[str, str]:
-    """Return ``before`` and ``after``, truncated; if they are long, without most of their common beginning."""
+    """Return the texts ``before`` and ``after``, truncated.
+
+    If the texts are long, most of their common beginning is left out.
+    """
     if max(len(before), len(after)) <= BLOCK_CHARS:
         return before, after
     common = _common_length(before, after)

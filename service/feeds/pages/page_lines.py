@@ -3,7 +3,8 @@
 - A block element is a line.
 - A table row is one line with `` | `` between its cells. Long rows, and rows that contain other tables, are divided.
 - White space collapses, except for line breaks in ``pre``.
-- Of links and images only the text (``alt``) is read. Their addresses contain session ids, sizes and signatures.
+- Only the text of links and the ``alt`` text of images is read. Addresses are not, because they contain session ids,
+  sizes and signatures.
 - Invisible content is omitted: scripts, templates, embedded content, and hidden elements.
 """
 
@@ -25,7 +26,8 @@ _BETWEEN_ATTRIBUTES = re.compile(r"[\s/\"']+")
 def decode_html(body: bytes, content_type: str) -> str:
     """Return the page's source text.
 
-    ``content_type`` is the value of the ``Content-Type`` header. Its encoding takes precedence over that in ``<meta>``.
+    ``content_type`` is the value of the ``Content-Type`` header. An encoding in this header takes precedence over one
+    in a ``<meta>`` element.
     """
     return decode_document(body, content_type if "charset" in content_type.lower() else _with_meta(body, content_type))
 
@@ -102,7 +104,7 @@ class Landmark(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A line of a page's sanitized text, and the landmark (such as a footer) that contains it. It is not empty."""
+    """A line of a page's sanitized text, and the landmark (such as a footer) that contains it. No line is empty."""
 
     text: str
     landmark: Landmark
@@ -113,9 +115,9 @@ NO_LANDMARK = Landmark("", 0)
 
 
 def page_lines(*roots: etree._Element) -> list[Line]:
-    """Return the lines of text in the elements ``roots``: at most 20,000 and 1 MiB, each at most 2,000 characters long.
+    """Return the lines of text in the elements ``roots``: at most 20,000 lines of up to 2,000 characters.
 
-    Text after the first 300,000 elements is omitted.
+    All lines together have at most 1 MiB. Text after the first 300,000 elements is omitted.
     """
     # The largest pages have 100,000 elements.
     extractor = _LineExtractor()
@@ -193,7 +195,7 @@ class _LineExtractor:
     def _landmark_of(self, element: etree._Element) -> Landmark | None:
         """Return the landmark (such as navigation) that begins with ``element``; None if the element is no landmark.
 
-        Within the main content there are no landmarks, and the header or footer of a section is none.
+        An element within the main content is no landmark, nor is the header or footer of a section.
         """
         kind = _LANDMARK_ELEMENTS.get(element.tag) or _LANDMARK_ROLES.get(element.get("role") or "")
         if (

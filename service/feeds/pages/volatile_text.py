@@ -45,7 +45,7 @@ class VolatileRegion(msgspec.Struct, frozen=True, array_like=True):
     """A part of a page that changes by itself, or may do so: some words of a line, or some whole lines.
 
     - ``words`` are the indexes of the words in their line; empty for whole lines.
-    - ``lines`` is the largest number of whole lines so far; 0 for words of a line.
+    - ``lines`` is the largest number of lines that a region of whole lines has had so far; 0 for words of a line.
     - ``times`` is the number of successive changes.
     - ``since_s`` and ``changed_s`` are the Unix times of the first and the last of these changes.
     """

@@ -114,7 +114,7 @@ class DocumentWalker:
 
     - ``fields`` are the values of the entry or feed that is being read, and ``base`` is its base URL.
     - ``entries`` are the entries read so far.
-    - ``title_depth`` is the depth of the last title that was not empty; -1 means that there is none.
+    - ``title_depth`` is the depth of the last title that was not empty; -1 means that there was no such title yet.
     - ``hasher`` recognises entries that are unchanged since the previous document; they are skipped.
     """
 
@@ -134,7 +134,7 @@ class DocumentWalker:
     def walk(self, parent: Element, depth: int, handlers: dict[str, "ElementHandler"]) -> None:
         """Call the handlers of the children of ``parent``; ``depth`` is the depth of these children.
 
-        ``handlers`` are given by element name. The walk descends into elements without a handler.
+        ``handlers`` maps the names of elements to their handlers. The walk descends into elements without a handler.
         """
         names = self.names
         for element in parent:
@@ -486,8 +486,9 @@ def parse(text: str, *, url: str, language: str, previous: PreviousDocument | No
 
     - ``url`` is where the document was fetched from.
     - ``language`` is the value of the ``Content-Language`` header.
-    - ``previous`` has the hashes of the previous document. Entries that are unchanged since then may be left out. The
-      result then has hashes of the entries' XML, by which unchanged entries are recognised next time.
+    - ``previous`` has the hashes of the previous document. Entries that are unchanged since the previous document may
+      be left out. If ``previous`` is given, the result usually has hashes of the entries' XML, by which unchanged
+      entries are recognised at the next poll.
     """
     if _DAMAGED in text:
         return None

@@ -58,7 +58,7 @@ def parse(text: str, *, url: str, language: str) -> ParsedFeed:
 
 
 def _without_middle_entries(text: str) -> str:
-    """Return the document with only its first and last 500 entries; the newest entries are at one of its ends."""
+    """Return the document with only its first and last 500 entries, because the newest are at one end."""
     # feedparser would take 10 s for 100,000 entries.
     ends = [found.end() for found in _ENTRY_END.finditer(text)]
     return text[: ends[MAX_ENTRIES - 1]] + text[ends[-MAX_ENTRIES - 1] :] if len(ends) > 2 * MAX_ENTRIES else text

@@ -50,10 +50,11 @@ def parse(body: bytes, *, url: str, headers: Mapping[str, str], previous: Previo
 
     - Links are absolute, texts are truncated, and implausible dates are None.
     - Of more than 500 entries, only the newest are returned.
-    - ``previous`` has the hashes of the previous document. Entries that are unchanged since then may be left out. The
-      result then has a hash of each entry's XML element.
+    - ``previous`` has the hashes of the previous document. Entries that are unchanged since the previous document may
+      be left out. If ``previous`` is given, the result usually has a hash of each entry's XML element.
 
-    Raises :class:`EmptyBody`, :class:`NotAFeed`, :class:`ListOfFeeds` or :class:`BrokenFeed`.
+    Raises :class:`EmptyBody` for an empty document, :class:`ListOfFeeds` for an OPML file, :class:`BrokenFeed` for an
+    unreadable feed, and :class:`NotAFeed` for any other document.
     """
     lowered = {name.lower(): value for name, value in headers.items()}
     text = decode_document(body, lowered.get("content-type", ""))

@@ -27,7 +27,8 @@ _VERSION = "jsonfeed.org/version/"
 def parse(text: str, *, url: str) -> ParsedFeed:
     """Return the feed in ``text``, which was fetched from ``url``.
 
-    Raises :class:`NotAFeed` for other JSON, and :class:`BrokenFeed` for a damaged feed.
+    Raises :class:`BrokenFeed` for a JSON Feed that is not valid JSON, and :class:`NotAFeed` for any other document that
+    is not a JSON Feed.
     """
     try:
         document = msgspec.json.decode(text)

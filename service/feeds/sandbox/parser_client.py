@@ -3,7 +3,8 @@
 The client's own process loads neither feedparser nor lxml. A parser process is a child that runs ``parser_process``:
 
 - It is started on demand and handles one request after the other.
-- It is killed if a document exceeds its time or memory (``resource_limits``), and after two minutes without a request.
+- It is killed if a document takes too much time or memory (``resource_limits``), and after two minutes without a
+  request.
 - OPML files are parsed one at a time, each in a process of its own.
 """
 
@@ -41,10 +42,12 @@ from service.feeds.sandbox.protocol import (
 from service.observability.metrics import PARSE_KILLS, PARSER_WITHOUT_SECCOMP
 
 PARSE_TIMEOUT_S = 12.0
-"""Time after which the client kills a parser process that has not responded. The process's own timer ends it after 10
-s; this timeout is for a process whose timer does not run, because the process is stopped or starved."""
+"""Time after which the client kills a parser process that has not responded. Normally the timer of the process ends the
+process after 10 s. This timeout is needed if that timer does not run, because the process is stopped or gets no
+processor time."""
 _IDLE_TIMEOUT_S = 120.0
-"""A parser process without requests ends after this time. It takes 41 MB of memory, and a new one 0.2 s to start."""
+"""Time after which a parser process without requests ends. An idle process takes 41 MB of memory; starting a new one
+takes 0.2 s."""
 _PACKAGES = str(Path(service.__file__).parent.parent)
 _log = structlog.get_logger(__name__)
 _EXIT_REASONS = {
@@ -83,7 +86,7 @@ class ParserClient:
         ``selector`` (CSS) limits a page to the matching elements. Raises:
 
         - the errors of :func:`~service.feeds.sandbox.parser_handlers.parse_document`
-        - :class:`ParseKilled` if the document exceeded its time or memory
+        - :class:`ParseKilled` if the document took too much time or memory
         - :class:`OperationalError` if the process cannot be started
         """
         return await self._request(ParseDocument(document, selector), ParserResponse[ParsedDocument])

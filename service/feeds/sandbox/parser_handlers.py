@@ -23,7 +23,8 @@ from service.model import Change, Entry, FeedLink, ParsedFeed
 def detect_changes(request: DetectChanges) -> DetectionResult:
     """Compare the documents of a feed or page with its baseline; return the changes and the next baseline.
 
-    A baseline is the encoded state by which changes are detected. Raises subclasses of :class:`FeedError`.
+    A baseline is the encoded state by which changes are detected. Raises a subclass of :class:`FeedError` if a document
+    cannot be parsed.
     """
     return _detect_in_page(request) if request.kind == "page" else _detect_in_feed(request)
 
@@ -96,8 +97,12 @@ def _decode_baseline(baseline: bytes, kind: type[_State]) -> _State | None:
 def parse_document(request: ParseDocument) -> ParsedDocument:
     """Parse the document in ``request``; return its feed, or its page and the feeds to which the page links.
 
-    If the request has a CSS selector, any document is parsed as a page. Raises :class:`EmptyBody`, :class:`BrokenFeed`
-    or :class:`ListOfFeeds`. Raises :class:`NotAFeed` for a document that is neither a feed nor a page.
+    If the request has a CSS selector, any document is parsed as a page. Raises:
+
+    - :class:`EmptyBody` if there is no text, no text that the selector matches, or only a login form
+    - :class:`BrokenFeed` for an unreadable feed
+    - :class:`ListOfFeeds` for an OPML file
+    - :class:`NotAFeed` for a document that is neither a feed nor a page
     """
     document = request.document
     links: tuple[FeedLink, ...] = ()

@@ -48,7 +48,8 @@ class DetectionResult(msgspec.Struct, frozen=True, array_like=True):
     - ``baseline`` is the encoded state by which changes are detected.
     - ``latest`` are the latest entries, newest first; set only if there was no baseline before.
     - ``older_url`` is the URL of the document with the next older entries; set only if polls have missed entries.
-    - ``links`` are the feeds to which an HTML page links that was fetched as a feed. In this case nothing else is set.
+    - ``links`` is set only if the document turned out to be an HTML page instead of a feed. It then has the feeds to
+      which the page links, and nothing else is set.
     """
 
     baseline: bytes = b""
@@ -73,11 +74,12 @@ class ParseDocument(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class DetectChanges(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """A request to compare documents of the channel ``url`` (a feed or page) with its baseline, oldest document first.
+    """A request to compare the ``documents`` of the channel ``url`` (a feed or page) with the channel's baseline.
 
+    - ``documents`` are in order from the oldest to the newest.
     - ``baseline`` is the encoded state by which changes are detected; ``b""`` if there is none yet.
     - ``cpu_s`` is the limit of processor time in seconds, besides the limit for all requests. The parser process is
-      killed if it takes more.
+      killed if the comparison takes more.
     """
 
     documents: tuple[Document, ...]
