@@ -1,8 +1,9 @@
 """``coronet admin``: a command-line client of the console's API with one command per operation.
 
-Path parameters and required body fields are arguments, everything else is an option. Command names come from operation
-ids: ``get_keys`` is ``keys``, ``post_key`` is ``add-key``, ``put_…`` and ``patch_…`` are ``set-…``, ``delete_…`` is
-``remove-…``; other operations keep their names. Responses are printed as text or, with ``--json``, unchanged.
+Path parameters and required body fields are arguments, and everything else is an option. A command's name comes from
+the id of its operation: the operation ``get_keys`` has the command ``keys``, and ``post_key`` has ``add-key``. The
+prefixes ``put_`` and ``patch_`` become ``set-``, and ``delete_`` becomes ``remove-``. Other operations keep their
+names. Responses are printed as text or, with ``--json``, unchanged.
 """
 
 import inspect
@@ -33,14 +34,17 @@ from service.settings import Settings, load
 
 _COMMAND_PREFIXES: Final = {"get_": "", "post_": "add-", "put_": "set-", "patch_": "set-", "delete_": "remove-"}
 _PAGES_ONLY: Final = {"put_my_password"}
-"""Operations without a command, because their arguments are secrets. Only the console's page Settings offers them."""
+"""Operations that have no command, because their arguments are secrets, which a command line would reveal. People use
+the console's page Settings instead."""
 _JSON: Final = "application/json"
 _TIMEOUT_S: Final = 120.0
-"""Longer than any operation takes; importing an OPML file takes up to 45 s."""
+"""Time limit for a response of the console. It is longer than any operation takes: importing an OPML file takes up to
+45 s."""
 _MAX_QUOTED_CHARS: Final = 200
 _MAX_CELL_CHARS: Final = 60
 _MIN_TIMESTAMP_S: Final = 1e9
-"""A number of seconds of at least this value is printed as the date of a Unix time; a lower one is a duration."""
+"""A number of seconds in a response is taken as a Unix time and printed as a date if it is at least this value. A lower
+number is printed as a duration."""
 _HELP: Final = """\
 Inspect and manage a running Coronet through the console's API.
 
@@ -68,8 +72,9 @@ class ApiRequest:
 async def run(arguments: Sequence[str], environ: Mapping[str, str]) -> str:
     """Send the request of a command line; return the text to print.
 
-    ``arguments`` are the command line without the program's name. ``environ`` are the environment variables with the
-    settings. Raises :class:`UsageError`, typer's errors, and the errors of the console's problem responses.
+    ``arguments`` are the words of the command line after the program's name. ``environ`` are the environment variables
+    with the settings. Raises :class:`UsageError` or an error of typer for an invalid command line, and the error in the
+    console's response if the request failed.
     """
     api_request = parse(arguments)
     if api_request is None:
@@ -93,7 +98,8 @@ async def run(arguments: Sequence[str], environ: Mapping[str, str]) -> str:
 def parse(arguments: Sequence[str]) -> ApiRequest | None:
     """Return the API request for the command line ``arguments``; None if help was printed.
 
-    Raises typer's errors and UsageError.
+    Raises an error of typer if the command line does not fit its command, and :class:`UsageError` if the value of a
+    field of the request body is invalid.
     """
     app = typer.Typer(
         add_completion=False,
@@ -119,9 +125,10 @@ def _command(operation: Operation) -> str:
 
 
 def _callback(operation: Operation) -> Callable[..., ApiRequest]:
-    """Return the function that typer calls for the operation's command; it returns the request for the parsed values.
+    """Return the function that typer calls for the command of ``operation``.
 
-    typer derives the command's arguments and options from the function's signature.
+    typer derives the command's arguments and options from the function's signature. The function gets their values and
+    returns the API request.
     """
     parameters = [
         _parameter(each.name, str, each.description, is_argument=each.place == "path") for each in operation.parameters
@@ -292,9 +299,9 @@ def _table(items: Sequence[Any]) -> list[str]:
 
 
 def _flatten(item: object) -> dict[str, object]:
-    """Return the values of ``item`` by name, for one line or one table row.
+    """Return the fields of ``item`` by name, to be printed as one line or one table row.
 
-    The values of nested mappings are included. Lists that contain lists or mappings are left out. If ``item`` is not a
+    The fields of nested mappings are included. Lists that contain lists or mappings are left out. If ``item`` is not a
     mapping, it is returned under the name "".
     """
     if not isinstance(item, Mapping):

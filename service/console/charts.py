@@ -82,7 +82,7 @@ def draw_wait_curves(waits_s: Sequence[float], changed_waits_s: Sequence[float] 
     """Return the chart of the share of subscriptions whose mean detection delay is at most the value on the x axis.
 
     ``waits_s`` are the quantiles of the present delays, in seconds, at even steps from 0 to 100 %. ``changed_waits_s``
-    are those after a change of the policy; None means that only the present curve is drawn.
+    are the same quantiles after a change of the policy; None means that only the present curve is drawn.
     """
     curves = {"now": waits_s} if changed_waits_s is None else {"now": waits_s, "then": changed_waits_s}
     title = "Share of all subscriptions by mean detection delay"
@@ -115,7 +115,7 @@ def draw_wait_curves(waits_s: Sequence[float], changed_waits_s: Sequence[float] 
 
 
 def _wait_ticks(low: float, high: float) -> Iterator[float]:
-    """Yield the positions (s) of the labels on a logarithmic axis of detection delays.
+    """Yield the delays (s) to label on a logarithmic axis of detection delays.
 
     ``low`` and ``high`` are the ends of the axis as base-10 logarithms of seconds.
     """
@@ -132,7 +132,8 @@ _RATE_HEIGHT: Final = 150
 _RATE_TOP: Final = 14
 _RATE_BOTTOM: Final = _RATE_HEIGHT - 30
 _SCALE_MARGIN: Final = 1.5
-"""Factor for the ends of the poll rate chart's y axis: the shortest interval divided by it, the longest times it."""
+"""Margin of the y axis in the poll rate chart. The axis begins at the shortest interval divided by this factor, and
+ends at the longest interval multiplied by it."""
 _INTERVAL_TICKS_S: Final[Sequence[float]] = (1, 5, 15, 60, 300, 900, 3_600, 14_400, 43_200, 172_800, 604_800)
 _LABEL_DISTANCE: Final = 18
 
@@ -192,8 +193,8 @@ def draw_poll_timeline(
 ) -> Markup | None:
     """Return the chart of a channel's past and planned polls by node; None without polls.
 
-    ``polls`` are the past polls, newest first. ``turns`` have the time of each node's next poll. ``names`` are the
-    nodes' names. ``now_s`` is the Unix time.
+    ``polls`` are the past polls, newest first. ``turns`` has the time of the next poll by each node that polls the
+    channel. ``names`` are the nodes' names. ``now_s`` is the present Unix time.
     """
     nodes = list(dict.fromkeys([*(turn.node for turn in turns), *(poll.node for poll in polls)]))[:_MAX_ROWS]
     times_s = [poll.at_s for poll in polls] + [turn.next_poll_s for turn in turns]
@@ -280,14 +281,14 @@ def wedge_arcs(
 ) -> Sequence[tuple[float, float]]:
     """Return the arcs of the ring that form the wedge of ``channel``: (start, end) as fractions of a turn.
 
-    The wedge contains the ids whose XOR distance from the channel's id is less than a radius r. Such a radius exists
-    because ``polling_set`` has the nearest of ``nodes``: their ids are in the wedge, and those of the other nodes are
-    not.
+    The wedge contains all ids whose XOR distance from the channel's id is less than a radius r. The radius is chosen so
+    that the ids of the nodes in ``polling_set`` are in the wedge, and the ids of the other ``nodes`` are not. This is
+    possible because ``polling_set`` has the nodes with the smallest distances.
 
-    The wedge has one arc for each bit of r that is 1 (fewer if arcs adjoin). Of all possible radii, r is the one with
-    the fewest such bits. If the nodes in ``polling_set`` are those whose ids share a prefix with the channel's id
-    (Corona §3.1), r is a power of two, and the wedge is one arc with all ids that have this prefix. There are no arcs
-    if ``polling_set`` is empty.
+    The wedge has one arc for each bit of r that is 1 (fewer if arcs adjoin). If several radii are possible, r is the
+    one with the fewest such bits. If ``polling_set`` has the nodes whose ids share a prefix with the channel's id
+    (Corona §3.1), r is a power of two, and the wedge is a single arc with all ids that have this prefix. If
+    ``polling_set`` is empty, there are no arcs.
     """
     target = from_hex(channel)
     polling = {from_hex(node) ^ target for node in polling_set}
@@ -310,7 +311,11 @@ def wedge_arcs(
 
 
 def _arc_path(start: float, end: float, radius: float) -> str:
-    """Return the SVG path of an arc around the centre of the ring, in two halves because it may be a full turn."""
+    """Return the SVG path of an arc around the centre of the ring.
+
+    The arc goes clockwise from ``start`` to ``end``, which are fractions of a turn. The path consists of two halves,
+    because SVG cannot draw a full turn as a single arc.
+    """
     first, half, last = (
         "{:.2f} {:.2f}".format(*_on_circle(position, radius)) for position in (start, (start + end) / 2, end)
     )
@@ -319,7 +324,7 @@ def _arc_path(start: float, end: float, radius: float) -> str:
 
 
 def find_regions(nodes: Sequence[NodeInfo]) -> Iterator[tuple[NodeId, float, float]]:
-    """Yield the arcs of the ring, clockwise: (owner, start, end).
+    """Yield the arcs of the ring that the nodes own, clockwise: (owner, start, end).
 
     The owner of an arc is the node that is responsible for the channels whose ids are in the arc. Start and end are
     fractions of a turn, rounded to the chart's resolution.

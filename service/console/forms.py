@@ -30,7 +30,8 @@ async def read_form(request: web.Request) -> dict[str, str]:
 def convert_fields(fields: Mapping[str, object], kind: type[_Kind], problem: str) -> _Kind:
     """Return the fields of a form or a URL's query as an object of the type ``kind``.
 
-    Raises :class:`UserError` with the text ``problem``, in which ``{}`` stands for msgspec's reason.
+    Raises :class:`UserError` if a field is missing or invalid. Its text is ``problem``, in which ``{}`` is replaced by
+    msgspec's description of the mistake.
     """
     try:
         return msgspec.convert(fields, kind, strict=False)

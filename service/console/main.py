@@ -90,7 +90,7 @@ def make_app(settings: Settings, store: Store, check_ready: ReadinessCheck | Non
 
 
 def _add_routes(app: web.Application, health: Sequence[web.RouteDef]) -> None:
-    """Add all routes, below the setting ``console_base_path``, and the rules of their handlers.
+    """Add all routes and the rules of their handlers. All paths begin with the setting ``console_base_path``.
 
     ``health`` are the routes of the health endpoints, which are public.
     """

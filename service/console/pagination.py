@@ -22,7 +22,7 @@ _STREAM_CURSOR: Final = re.compile(r"\d{1,19}-\d{1,19}", re.ASCII)
 def read_limit(request: web.Request, default: int = PAGE_SIZE) -> int:
     """Return the maximum number of items on the requested page: ``limit`` in the URL's query, or ``default``.
 
-    Raises :class:`UserError` if it is out of range.
+    Raises :class:`UserError` if ``limit`` is not a number from 1 to ``MAX_ITEMS``.
     """
     try:
         limit: int = msgspec.convert(
@@ -47,9 +47,10 @@ def read_log_cursor(request: web.Request) -> str:
 def find_page_start(ids: Sequence[str], cursor: str) -> int:
     """Return the index in ``ids`` at which the requested page of a list begins.
 
-    ``cursor`` is the field ``next`` of the previous page, or "" for the first page. It has the form ``ID.COUNT``: ID is
-    the last id on the previous page, and COUNT is the number of ids up to and including it. The page begins after ID,
-    or at the index COUNT - 1 if ID is no longer in the list. Raises :class:`UserError` for an invalid cursor.
+    ``ids`` are the ids of all items in the list. ``cursor`` is the field ``next`` of the previous page, or "" for the
+    first page. It has the form ``ID.COUNT``: ID is the last id on the previous page, and COUNT is the number of ids up
+    to and including ID. The page begins after ID. If ID has been removed from the list, the page begins at the index
+    COUNT - 1, because the following ids have moved up by one. Raises :class:`UserError` for an invalid cursor.
     """
     if not cursor:
         return 0

@@ -1,4 +1,4 @@
-"""Descriptions of polling for people: schedules, publishers' hints, the binding constraint, and a channel's bounds."""
+"""Descriptions of polling for people: schedules, publishers' hints, and the constraints and bounds on poll rates."""
 
 from calendar import day_name
 from collections.abc import Iterator, Sequence

@@ -37,7 +37,7 @@ async def serve_static_file(request: web.Request) -> web.Response:
 def _load_static_file(name: str) -> tuple[bytes, bytes, str, str]:
     """Return a file's content, the same content compressed with gzip, the media type, and the entity tag.
 
-    If the file's type is not worth compressing, both contents are uncompressed.
+    If the file's type is not worth compressing, the second content is not compressed either.
     """
     content = _STATIC_FILES[name].read_bytes()
     media_type = mimetypes.guess_type(name)[0] or "application/octet-stream"

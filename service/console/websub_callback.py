@@ -24,13 +24,14 @@ _RETRY_AFTER_S = 60
 _MAX_MEDIA_TYPE_CHARS = 200
 _BODY_TIMEOUT_S = 30.0
 _MAX_TOTAL_BYTES = 16 * 1024 * 1024
-"""Limit of all push bodies in memory. Only received bytes count, so slow senders do not block others."""
+"""Maximum total size of all push bodies in memory. Only received bytes count, so slow senders do not block others."""
 
 
 class PushReader:
     """Reads the bodies of hubs' pushes into memory, one at a time per channel.
 
-    The bodies that are being read are limited to ``_MAX_TOTAL_BYTES`` in total. ``size_bytes`` is their present size.
+    ``size_bytes`` is the total size of the bodies that are being read at present. It is limited to
+    ``_MAX_TOTAL_BYTES``.
     """
 
     def __init__(self) -> None:
@@ -120,7 +121,7 @@ async def receive(request: web.Request) -> web.Response:
 async def _subscription(request: web.Request) -> HubState | None:
     """Return the hub subscription of the channel in the request's path.
 
-    The result is None if the channel has no subscription, or if the token in the path is wrong.
+    The result is None if the channel has no subscription, or if the secret token in the path is wrong.
     """
     state = await request.app[STORE].websub.get(request.match_info["cid"])
     token = request.match_info["token"].encode(errors="replace")

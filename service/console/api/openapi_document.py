@@ -25,7 +25,8 @@ _IDEMPOTENCY_PROBLEMS: Final = (409, 422)
 _REFERENCE: Final = "#/components/schemas/{name}"
 _JSON: Final = "application/json"
 _CODE_REFERENCE: Final = re.compile(r"\s*\((?:see )?(?::\w+:`[^`]+`|``(?:[a-z_]+\.)+\w+``)\)")
-"""A reference in parentheses to a module, or to something in it, which readers of the document cannot follow."""
+"""Matches a reference in parentheses to a module or to something in a module. Such references are removed, because
+readers of the document cannot follow them."""
 _IDEMPOTENCY_KEY: Final = Parameter(
     "Idempotency-Key",
     "header",

@@ -73,9 +73,11 @@ async def create_account(store: Store, by: Principal, name: str, role: Role) -> 
 
 
 async def set_role(store: Store, by: Principal, name: str, role: Role) -> AccountView:
-    """Set the role of the account ``name`` at the request of ``by``.
+    """Set the role of the account ``name``; return the changed account.
 
-    The new role applies from the account's next request on. Returns the changed account.
+    The new role applies from the account's next request on. ``by`` is the sender of the request. Raises
+    :class:`NotFound` if there is no such account, :class:`PermissionDenied` if ``by`` may not grant the old or the new
+    role, and :class:`UserError` if no admin would remain.
     """
 
     def edit(accounts: Mapping[str, Account]) -> Account:
@@ -89,7 +91,11 @@ async def set_role(store: Store, by: Principal, name: str, role: Role) -> Accoun
 
 
 async def remove_account(store: Store, by: Principal, name: str) -> None:
-    """Remove the account ``name`` with its sessions and API keys, at the request of ``by``."""
+    """Remove the account ``name`` with its sessions and API keys.
+
+    ``by`` is the sender of the request. Raises :class:`NotFound` if there is no such account, :class:`PermissionDenied`
+    if ``by`` may not grant the account's role, and :class:`UserError` if no admin would remain.
+    """
 
     def edit(accounts: Mapping[str, Account]) -> None:
         _check_can_grant(by, _require(accounts, name).role)
@@ -118,9 +124,10 @@ async def set_password(store: Store, name: str, password_hash: str) -> Account:
 
 
 async def set_zone(store: Store, name: str, query: str) -> str:
-    """Set the time zone in which pages show times to the account ``name``; return the zone's name.
+    """Set the time zone of the account ``name``, in which pages show times; return the zone's name.
 
-    ``query`` is the zone's name or a large city in it. Raises :class:`UserError` unless it matches exactly one zone.
+    ``query`` is the name of the zone or of a large city in it. Raises :class:`UserError` unless ``query`` matches
+    exactly one zone.
     """
     zones = find_time_zones(query)
     if len(zones) != 1:
@@ -137,8 +144,8 @@ async def _replace(store: Store, name: str, **fields: str) -> Account:
 async def _replace_account(store: Store, name: str, edit: Callable[[Mapping[str, Account]], _Changed]) -> _Changed:
     """Replace the account ``name`` with the result of ``edit``, and return this result.
 
-    ``edit`` is called with all accounts by name. If it returns None, the account is removed. It is called again if
-    another request has changed the accounts in the meantime.
+    ``edit`` is called with all accounts by name. If ``edit`` returns None, the account is removed. If another request
+    changes the accounts in the meantime, ``edit`` is called again with the changed accounts.
     """
     for _ in range(_MAX_ATTEMPTS):
         accounts = await store.accounts.all()

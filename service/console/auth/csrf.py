@@ -37,10 +37,10 @@ async def check_csrf(request: web.Request) -> None:
 
 
 def check_origin(request: web.Request) -> None:
-    """Raise HTTPForbidden unless a page of this console has sent the request, according to its ``Origin``.
+    """Raise HTTPForbidden unless the header ``Origin`` shows that a page of this console has sent the request.
 
-    Pages have the origin (scheme and host) that the client has requested, or that of the setting
-    ``console_public_url``.
+    An origin is a scheme and host. The permitted origins are the one under which the client has requested this console,
+    and the one of the setting ``console_public_url``.
     """
     public_origin = urljoin(request.app[SETTINGS].console_public_url, "/").rstrip("/")
     if request.headers.get(hdrs.ORIGIN, "") not in {own_origin(request), public_origin or None}:

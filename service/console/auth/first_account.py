@@ -23,7 +23,7 @@ _SETUP_LINK_INVALID = (
 async def create_setup_link(store: Store, base_url: str) -> str | None:
     """Return a new one-time link for creating the first account; None if an account exists.
 
-    ``base_url`` is the console's URL. Raises :class:`StoreUnavailable`.
+    ``base_url`` is the console's URL. Raises :class:`StoreUnavailable` if Redis does not respond.
     """
     if await store.accounts.all():
         return None

@@ -128,7 +128,7 @@ async def logout(request: web.Request) -> web.Response:
 
 
 def _local_path(target: str) -> str:
-    """Return ``target`` if it is a path on this console, else "/". Login therefore never redirects to another site."""
+    """Return ``target`` if it is a path on this console, else "/", so that login never redirects to another site."""
     parts = urlsplit(target)
     is_local = target.startswith("/") and not target.startswith(("//", "/\\")) and not parts.netloc
     return target if is_local and target.isprintable() else "/"

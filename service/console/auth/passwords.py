@@ -1,8 +1,8 @@
 """Passwords of console accounts: rules, hashing, and the limit on queued hashes.
 
-Passwords are hashed with argon2id (RFC 9106) with OWASP's minimum parameters. Each hash takes 19 MiB of memory and a
-CPU core. Therefore hashes are computed one at a time and outside the event loop. If many hashes are queued already,
-further requests are refused.
+Passwords are hashed with argon2id (RFC 9106) with OWASP's minimum parameters. Because each hash takes 19 MiB of memory
+and a CPU core, hashes are computed one at a time and outside the event loop. If many hashes are queued already, further
+requests for a hash are refused.
 """
 
 import asyncio
@@ -22,7 +22,8 @@ _DUMMY_HASH = "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAA
 _MAX_QUEUED = 64
 """Maximum number of queued hashes: about two seconds of work."""
 _MAX_QUEUED_FOR_UNKNOWN = 48
-"""The limit for browsers that never logged in to the account, so that password guesses leave capacity for others."""
+"""Maximum number of queued hashes, including a new one for a browser that never logged in to the account. It is lower
+than the limit for other browsers, so that password guesses leave capacity for them."""
 
 
 def check_password(password: str, repeated: str) -> None:
@@ -50,9 +51,9 @@ class Passwords:
     async def verify(self, password: str, stored: str, *, is_known: bool = False) -> bool:
         """Return whether ``password`` matches the argon2id string ``stored``.
 
-        ``stored`` is "" for an account without a password; the result is then False after the same time. ``is_known``
-        states that the browser has logged in to the account before. Raises :class:`LimitReached` if too many hashes are
-        queued.
+        For an account without a password, ``stored`` is "". The result is then False, and takes the same time.
+        ``is_known`` states that the browser has logged in to the account before; the limit on queued hashes is then
+        higher. Raises :class:`LimitReached` if too many hashes are queued.
         """
         async with self._turn(_MAX_QUEUED if is_known else _MAX_QUEUED_FOR_UNKNOWN):
             return await asyncio.to_thread(_matches, password, stored or _DUMMY_HASH) and bool(stored)

@@ -74,9 +74,9 @@ def write_access(area: Area) -> Permission:
 
 
 def admin_access(area: Area, action: Literal["read", "write"] = "write") -> Permission:
-    """Return a permission that only admins have.
+    """Return a permission that only admins have, for ``action`` in the area ``area``.
 
-    It is required for changes that affect all users, and for reading accounts and the audit log. An API key also needs
-    the scope ``AREA:ACTION`` for ``area`` and ``action``.
+    Such a permission is required for changes that affect all users, and for reading accounts and the audit log. An API
+    key also needs the scope ``AREA:ACTION``.
     """
     return Permission(Role.ADMIN, f"{area}:{action}")

@@ -28,7 +28,8 @@ _HEADERS: Final = {
 async def add_security_headers(request: web.Request, response: web.StreamResponse) -> None:
     """Add the security headers to a response; aiohttp calls this for every response (``on_response_prepare``).
 
-    Also prefix a ``Location`` that is a path with ``console_base_path``, which handlers leave out.
+    Handlers redirect to paths without the prefix ``console_base_path``. Therefore also add this prefix to the header
+    ``Location`` if it is a path.
     """
     location = response.headers.get(hdrs.LOCATION, "")
     if location.startswith("/"):

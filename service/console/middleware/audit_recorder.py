@@ -1,7 +1,7 @@
 """Recorder of the audit log: writes an entry for every change.
 
-An entry is begun before the change is made and completed with its outcome afterwards. After a crash, only the outcome
-can therefore be missing, not the attempt.
+An entry is begun before the change is made, and completed with the outcome afterwards. If the console crashes in
+between, the entry still shows the attempt, and only its outcome is missing.
 """
 
 import secrets
@@ -66,8 +66,8 @@ def audit(handler: Handler) -> Handler:
 async def record_action(request: web.Request, by: str, action: str, key: str = "") -> None:
     """Write a completed audit entry for ``action``, for handlers that are not wrapped by :func:`audit`.
 
-    Such an action happens before login, or makes the store usable again. ``by`` is the account's name. ``key`` is the
-    name of the API key; "" without a key.
+    These handlers execute actions before login, or make the store usable again. ``by`` is the account's name. ``key``
+    is the name of the API key; "" without a key.
     """
     entry_id, entry = secrets.token_hex(8), _make_entry(request, by, key, action)
     await request.app[STORE].audit_log.begin(entry_id, entry)

@@ -72,7 +72,11 @@ _STORE_UNAVAILABLE = (
 
 
 def status_of(error: CoronetError) -> int:
-    """Return the HTTP status of the response to ``error``, by its class or nearest base class; 500 if there is none."""
+    """Return the HTTP status of the response to ``error``.
+
+    The status is that of the error's class. If this class has none, it is that of the nearest base class with a status;
+    if no base class has one, it is 500.
+    """
     return next((_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS), 500)
 
 

@@ -76,7 +76,7 @@ def _replay(earlier: StoredResponse, request_digest: str) -> web.Response:
 
 
 def _make_record(request: web.Request, response: web.StreamResponse, request_digest: str) -> StoredResponse | None:
-    """Return the record of ``response`` to store, with which a repeated request is answered.
+    """Return the record of ``response`` to store, so that a repeated request can be answered from the record.
 
     ``request_digest`` is a hash of the request. The result is None for a server error, after which the request may be
     sent again.

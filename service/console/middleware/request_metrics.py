@@ -16,7 +16,7 @@ _CLASSES: Mapping[str, str] = {
     websub_callback.PATH: "hook",
     **dict.fromkeys(("/livez", "/readyz", "/metrics"), "health"),
 }
-"""Classes of requests in the metrics, by the beginning of the path. Requests with any other path have the class
+"""The class of a request in the metrics, by the beginning of its path. Requests with any other path have the class
 ``page``."""
 
 

@@ -1,8 +1,8 @@
 """In-memory cache of all channels, which the search for the console's lists reads.
 
 Redis stores every channel under a separate key, without an index for searching or sorting. The console therefore reads
-all channels once and then follows changes. New and removed channels are found at every refresh, by comparing the sizes
-of the channel registry's 256 buckets. Subscriber counts and other changes are read repeatedly, with pauses, so that
+all channels once and then follows changes. At every refresh, it compares the sizes of the channel registry's 256
+buckets to find new and removed channels. It reads subscriber counts and other changes repeatedly, with pauses, so that
 reading takes only a small share of the time. The cache decides only which channels are displayed and in which order;
 pages read the displayed channels from the store.
 """
@@ -130,7 +130,7 @@ class ChannelCache:
             self._reread_task = _start_reading(self._reread_all())
 
     async def _changed_membership(self) -> tuple[list[ChannelId], list[ChannelId]]:
-        """Return the ids of removed channels and the ids of added channels.
+        """Return the ids of the channels that were removed, and of those that were added, since the last refresh.
 
         The channel registry consists of buckets of ids. Only buckets whose size has changed are read.
         """
@@ -202,7 +202,10 @@ class ChannelCache:
 
 
 def _start_reading(reading: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-    """Run ``reading`` in a new task; return the task. Its exception is not logged, because the next refresh retries."""
+    """Run ``reading`` in a new task; return the task.
+
+    If the task fails, its exception is not logged, because the next refresh reads the channels again.
+    """
     task = asyncio.create_task(reading)
     task.add_done_callback(lambda done: done.cancelled() or done.exception())
     return task

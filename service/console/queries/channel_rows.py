@@ -79,7 +79,7 @@ State = Literal["polled", "failing", "paused", "blocked", "idle", "moved"]
 def channel_state(row: ChannelRow, subscribers: int, now_s: float, *, is_blocked: bool) -> State:
     """Return the state of a channel at the Unix time ``now_s``.
 
-    ``subscribers`` is the channel's number of subscribers. ``is_blocked`` says whether its host is blocked.
+    ``subscribers`` is the channel's number of subscribers. ``is_blocked`` says whether the channel's host is blocked.
     """
     if row.moved:
         return "moved"

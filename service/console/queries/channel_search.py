@@ -23,7 +23,7 @@ _SORT_KEYS: Final[Mapping[str, Callable[[ChannelCache, ChannelRow], Any]]] = {
     "failing": lambda _, row: row.failing_since_s or inf,
     "added": lambda _, row: -row.created_s,
 }
-"""The functions that return a channel's sort key, by sort order; channels with equal keys are sorted by title."""
+"""For each sort order, the function that returns a channel's sort key. Channels with equal keys are sorted by title."""
 
 
 class ChannelQuery(msgspec.Struct, frozen=True):
@@ -42,7 +42,7 @@ class ChannelQuery(msgspec.Struct, frozen=True):
 
 
 class ChannelSearch:
-    """Searches the channel cache. A sort order is computed at most once in ``_ORDER_TTL_S``."""
+    """Searches the channel cache. Each sort order is computed at most once every ``_ORDER_TTL_S`` seconds."""
 
     def __init__(self, cache: ChannelCache) -> None:
         """Create a search over ``cache``."""

@@ -1,4 +1,4 @@
-"""Problems of the fleet that need an admin's attention: their thresholds and texts, as the page Overview shows them."""
+"""Problems of the fleet that need an admin's attention: when the page Overview shows each problem, and its text."""
 
 from collections.abc import Mapping
 from typing import Final

@@ -29,9 +29,9 @@ _FINE_S: Final = 300.0
 _COARSE_S: Final = 30.0
 _RETENTION_S: Final = 3_600.0
 _LOAD_WINDOW_S: Final = 120.0
-"""Minimum time over which the load of a process is averaged; the maximum is twice as long. The load is computed from
-the difference between an old sample and the newest one. Whenever this time has passed, a later sample becomes the old
-one."""
+"""Minimum time over which the load of a process is averaged; the maximum is twice as long. A sample is set aside
+whenever this time has passed. The load is computed from the difference between the newest sample and the last but one
+that was set aside."""
 _MAX_PROCESSES: Final = 500
 
 log = structlog.get_logger(__name__)
@@ -92,9 +92,10 @@ class MetricsScraper:
         self._task: asyncio.Task[None] | None = None
 
     def recent_growth(self, now_s: float) -> tuple[Counts, float]:
-        """Return the increase of all counts in the last 5 minutes, and the time between the samples used, in seconds.
+        """Return the increase of all counts in the last 5 minutes, and the time in which they increased.
 
-        ``now_s`` is the Unix time.
+        This time is the number of seconds between the oldest and the newest sample of the last 5 minutes. Without such
+        samples, there are no counts, and the time is 0. ``now_s`` is the present Unix time.
         """
         recent = [sample for sample in self.samples if sample.at_s > now_s - _FINE_S]
         if not recent:
@@ -116,7 +117,7 @@ class MetricsScraper:
         self._sampled.set()
 
     async def watch(self) -> AsyncIterator[bytes]:
-        """Yield the rendered update after each sample, until the scraper is closed."""
+        """Yield the rendered update after each sample; the iteration ends when the scraper is closed."""
         self._watchers += 1
         self._watcher_joined.set()
         try:
@@ -146,8 +147,8 @@ class MetricsScraper:
     async def _wait_for_next(self) -> None:
         """Wait until the next sample is due.
 
-        If a new watcher arrives, the sample is due at once, but at least ``_MIN_INTERVAL_S`` seconds after the previous
-        sample.
+        If a new watcher arrives, the next sample is due at once, but not earlier than ``_MIN_INTERVAL_S`` seconds after
+        the previous sample.
         """
         self._watcher_joined.clear()
         await asyncio.sleep(_MIN_INTERVAL_S)

@@ -36,9 +36,11 @@ class Delays(msgspec.Struct, frozen=True):
 class Load(msgspec.Struct, frozen=True):
     """The load of one process over the last minutes.
 
-    ``core_share`` is the used fraction of one CPU core. ``poll_lag`` is the delay of polls behind their schedule.
-    ``cache_hit_share`` is the fraction of contents requested since the process's start that were in its cache; null
-    means that none was requested. ``versions`` are those of Coronet, Python and the Redis client.
+    - ``core_share`` is the used fraction of one CPU core.
+    - ``poll_lag`` is the delay of polls behind their schedule; null means that there were no polls.
+    - ``cache_hit_share`` concerns the contents that were requested since the process's start: it is the fraction of
+      them that were in the process's cache. The value null means that none was requested.
+    - ``versions`` are the versions of Coronet, Python and the Redis client.
     """
 
     polls_per_minute: float
@@ -85,13 +87,13 @@ def count_polls(counts: Counts) -> dict[str, float]:
 
 
 def _by_label(counts: Counts, metric: str, label: str) -> dict[str, float]:
-    """Return a metric's values by the values of ``label``, which is the metric's only label."""
+    """Return the values of the metric ``metric`` by the value of its only label, which is named ``label``."""
     start = f'{metric}{{{label}="'
     return {name[len(start) : -2]: value for name, value in counts.items() if name.startswith(start)}
 
 
 def count_key_group_moves(counts: Counts) -> dict[str, int]:
-    """Return the numbers of splits and of merges of key groups, by the kind of move."""
+    """Return the number of splits and the number of merges of key groups, by the kind of move."""
     return {kind: int(value) for kind, value in _by_label(counts, _MOVES, "kind").items() if value > 0}
 
 

@@ -16,7 +16,7 @@ over the channels of a dead worker: two leases, by default 12 s."""
 
 
 class OverdueChannels:
-    """The channels that had not been polled for too long when they were read."""
+    """The channels that were overdue for a poll when they were last read from the store."""
 
     def __init__(self, default_interval_s: float) -> None:
         """Create an empty object. ``default_interval_s`` is assumed for channels without a recorded poll interval."""
@@ -32,7 +32,7 @@ class OverdueChannels:
     def check(self, found: AdministeredChannel, now_s: float, *, is_blocked: bool) -> None:
         """Record whether the channel ``found``, which was read at ``now_s`` (Unix s), is overdue for a poll.
 
-        ``is_blocked`` says whether its host is blocked.
+        ``is_blocked`` says whether the channel's host is blocked.
         """
         cid = found.channel.id
         if is_blocked:
@@ -52,10 +52,11 @@ class OverdueChannels:
         self._last_blocked_s.pop(cid, None)
 
     def find(self, fleet_started_s: float) -> list[ChannelId]:
-        """Return the overdue channels.
+        """Return the ids of the overdue channels.
 
-        ``fleet_started_s`` is the time when the first of the present workers joined the ring (Unix s). A fleet that has
-        just started has not had the time to poll, so channels that were due before are left out.
+        ``fleet_started_s`` is the time when the first of the present workers joined the ring (Unix s). Channels whose
+        polls were due before this time are left out, because a fleet that has just started has not had the time to poll
+        them.
         """
         return [cid for cid, due_s in self._due_s.items() if due_s > fleet_started_s]
 
@@ -75,9 +76,9 @@ def max_silence_s(found: AdministeredChannel, default_interval_s: float) -> floa
 def poll_due_since_s(found: AdministeredChannel) -> float:
     """Return the Unix time at which the present poll interval of the channel ``found`` began.
 
-    This is the latest of these times: the channel's creation, its last poll, the end of a pause by its publisher or an
-    admin, and the last change of its poll interval. The store has them even if the worker that owns the channel is
-    dead.
+    It is the latest of these times: the channel's creation, its last poll, the end of a pause by its publisher or an
+    admin, and the last change of its poll interval. The store has these times even if the worker that owns the channel
+    is dead.
     """
     changed_s = found.poll_rate.since_s if found.poll_rate else 0.0
     return max(found.channel.created_s, found.polled_s, found.no_poll_before_s, found.paused_until_s, changed_s)

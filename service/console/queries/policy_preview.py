@@ -1,12 +1,12 @@
 """Model of the effect of a polling policy on the current channels, computed with the workers' own optimizer.
 
-The figures follow Corona §3.1 and §3.2, with the workers' additions:
+The model follows Corona §3.1 and §3.2, with the workers' additions:
 
-- limits on the number of polls by number of subscribers,
-- publishers' polling hints, and the back-off of failing channels,
-- limits on the requests to each site (a registrable domain with all its hosts),
-- whole polling levels: the number of nodes that poll a channel is that of a level,
-- weekly rhythms: channels are polled more often at the hours and days at which they publish more.
+- Limits on the number of polls depend on a channel's number of subscribers.
+- Publishers give polling hints, and failing channels are polled less often.
+- The requests to each site (a registrable domain with all its hosts) are limited.
+- The number of nodes that poll a channel is that of a whole polling level.
+- In a weekly rhythm, channels are polled more often at the hours and days at which they publish more.
 
 The model leaves out polls that fail or are late, and pauses of whole sites.
 """
@@ -78,8 +78,8 @@ class Outcome(msgspec.Struct, frozen=True):
 
     - ``delay_s`` is the mean over all subscriptions, and ``news_delay_s`` the mean over all notifications.
     - ``waits_s`` are the quantiles 0, 1, …, 100 % of the delays of all subscriptions.
-    - ``scale`` is the factor by which the optimizer multiplies the polls of all channels, so that they use the fleet's
-      budget; null means that there are no channels.
+    - ``scale`` is the factor by which the optimizer multiplies the polls of all channels, so that all polls together
+      use the fleet's budget; null means that there are no channels.
     - ``bounds`` has the number of channels by the constraint that determines their poll rate.
     """
 
@@ -115,14 +115,15 @@ class SlowestChannel(msgspec.Struct, frozen=True):
 
 
 class _Solution(NamedTuple):
-    """The optimum for all channels.
+    """The optimizer's solution for all channels under a policy.
 
     - ``policy`` is the policy, completed with the longest mean delay for which its poll budget suffices.
     - ``size`` is the number of polls of each channel in one poll interval of the policy.
     - ``delays_s`` is the mean detection delay of each channel in seconds.
-    - ``table`` has the optimizer's input for each channel. This includes the scale of its site, the optimizer's factor
-      that fits the polls of the site into the site's request limit.
-    - ``scale`` is the factor that fits all polls into the fleet's budget; None without channels.
+    - ``table`` has the optimizer's input for each channel. This includes the factor by which the optimizer multiplies
+      the polls of all channels of a site, so that these polls do not exceed the site's request limit.
+    - ``scale`` is the factor by which the optimizer multiplies the polls of all channels, so that all polls together
+      fit into the fleet's budget; None without channels.
     - ``choices`` are the polling levels that each channel can have; None if any number of nodes may poll a channel.
     """
 
@@ -201,7 +202,7 @@ class PolicyModel:
     def find_slowest(self, policy: FleetPolicy, max_count: int) -> tuple[SlowestChannel, ...]:
         """Return up to ``max_count`` channels with the longest detection delays under ``policy``, slowest first.
 
-        Their titles are empty.
+        The field ``title`` of these channels is empty, because the model does not know titles.
         """
         policy, _, delays_s, table, scale, _ = self.solve(policy)
         if scale is None:
@@ -220,7 +221,8 @@ class PolicyModel:
     def _bound(self, policy: FleetPolicy, row: int, table: FactorTable, scale: float) -> BindingConstraint:
         """Return the constraint that determines the number of polls of the channel in row ``row`` of ``table``.
 
-        ``scale`` is the optimizer's factor that fits all polls into the fleet's budget.
+        ``scale`` is the factor by which the optimizer multiplies the polls of all channels, so that all polls together
+        fit into the fleet's budget.
         """
         channel, levels = self._channels[row], policy.objective.levels
         choices = RingLevels(self._ring, levels.base).choices([channel.id]) if levels.are_whole else None
@@ -235,8 +237,8 @@ class PolicyModel:
         """Return the channels whose detection delay decreases most, and the channels whose delay increases most.
 
         The policy changes from ``before`` to ``after``. Each tuple has at most ``max_count`` channels, most affected
-        first; their titles are empty. Channels are ranked by the logarithm of the ratio of both delays, multiplied by
-        the number of subscribers.
+        first. Channels are ranked by the logarithm of the ratio of both delays, multiplied by the number of
+        subscribers. The field ``title`` of the channels is empty, because the model does not know titles.
         """
         before_s, after_s = self.solve(before).delays_s, self.solve(after).delays_s
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -252,10 +254,11 @@ class PolicyModel:
         return tuple(map(change, sooner)), tuple(map(change, later))
 
     def _site_scales(self, policy: FleetPolicy, table: FactorTable) -> Floats:
-        """Return for each channel the scale that fits the polls of its site into the site's request budget.
+        """Return for each channel the scale of its site.
 
-        A scale is a factor of the optimizer; it is ``UNBOUNDED_SCALE`` if the budget does not restrict the polls. The
-        worker that manages a site's budget computes the same scale.
+        The scale of a site is the factor by which the optimizer multiplies the polls of all channels of the site, so
+        that these polls fit into the site's request budget. The scale is ``UNBOUNDED_SCALE`` if the budget does not
+        restrict the polls. The worker that manages the site's budget computes the same scale.
         """
         scales = np.full(len(table), UNBOUNDED_SCALE)
         unbound = node_allocation.allocation_problem(policy, self._nodes, table)
@@ -279,7 +282,10 @@ def _mean(delays_s: Floats, weights: Floats) -> float:
 
 
 def _quantiles(waits_s: Floats, subscriptions: Floats) -> tuple[float, ...]:
-    """Return the quantiles 0, 1, …, 100 % of ``waits_s``, each weighted by its number of ``subscriptions``."""
+    """Return the quantiles 0, 1, …, 100 % of the mean detection delays ``waits_s`` of channels.
+
+    ``subscriptions`` has each channel's number of subscriptions, by which its delay is weighted.
+    """
     if not len(waits_s):
         return (0.0,) * len(_SHARES)
     order = np.argsort(waits_s)

@@ -1,1 +1,1 @@
-"""The resources of the console, grouped as the scopes of API keys: each module has pages and API operations."""
+"""The resources of the console, each a module with pages and API operations, in one package for each area of scopes."""

@@ -42,7 +42,7 @@ _DONE: Final = {
     "role": "The role has been changed.",
     "removed": "The account, its sessions and its API keys have been removed.",
 }
-"""Messages after a redirect, by the value of ``done`` in the query."""
+"""Messages about a completed change, by the value of ``done`` in the query of the URL to which the change redirects."""
 
 _Text = Annotated[str, msgspec.Meta(min_length=1, max_length=1024)]
 

@@ -1,6 +1,7 @@
 """Login sessions and API keys: the API operations that list them, create keys, and end or revoke them.
 
-Rules decide who sees the sessions and API keys of other accounts, and who may end or revoke them.
+Accounts see their own sessions and API keys, and admins see all. Those who see a session or key may also end or revoke
+it, unless they use an API key that has fewer rights than the owner of that session or key.
 """
 
 import time
@@ -25,16 +26,19 @@ OWN_ACCESS: Final = Permission(Role.VIEWER, "access:write")
 
 
 def can_see(request: web.Request, account: str) -> bool:
-    """Return whether the request's sender sees the sessions and API keys of the account ``account``."""
+    """Return whether the request's sender may see the sessions and API keys of the account named ``account``.
+
+    Admins may see those of all accounts, others only their own.
+    """
     return request[PRINCIPAL].role is Role.ADMIN or request[PRINCIPAL].name == account
 
 
 async def check_can_end(request: web.Request, owner: str | None, missing: str) -> None:
     """Check that the request's sender may end a session, or revoke an API key, of the account ``owner``.
 
-    Raises HTTPNotFound with the text ``missing`` if ``owner`` is None: there is no such session or key. Raises
-    :class:`PermissionDenied` if the owner is another account, and the request was sent with an API key that has fewer
-    rights than this account.
+    An ``owner`` of None means that the session or key does not exist. In this case, raises HTTPNotFound with the text
+    ``missing``. Raises :class:`PermissionDenied` if the owner is another account and the request was sent with an API
+    key that has fewer rights than this account.
     """
     if owner is None:
         raise web.HTTPNotFound(text=missing)

@@ -91,9 +91,10 @@ async def preview_channel(request: web.Request, body: AddChannel) -> web.Respons
 
 
 async def add_form(request: web.Request, status: int = 200, *, error: str = "") -> web.Response:
-    """Show the form for a URL; for the URL of a page (``as_page``), the form for the page's selector.
+    """Show the form for adding a channel.
 
-    ``error`` is the message of a failed attempt.
+    The form asks for a URL. If the request has the field ``as_page``, the form asks which part (CSS selector) of the
+    page at the URL to watch. ``error`` is the message of a failed attempt.
     """
     body = await _read_body(request)
     template = "channel_page.html" if body.as_page else "channel_add.html"
@@ -141,9 +142,10 @@ def _offer_choices(request: web.Request, body: AddChannel, probed: ProbeReply) -
 
 
 async def _probe(request: web.Request, body: AddChannel, *, keep: bool) -> ProbeReply:
-    """Request a worker to fetch the URL of ``body``; return the worker's reply. Raises the worker's error.
+    """Request a worker to fetch the URL of ``body``; return the worker's reply.
 
-    ``keep`` means that the worker also creates the channel of the URL.
+    ``keep`` means that the worker also creates the channel of the URL. Raises the error that the worker reports, and
+    :class:`OperationalError` if no worker replies.
     """
     request[AUDIT_DETAIL] = f"{body.url} {body.selector}".strip()
     as_page = body.as_page or bool(body.selector)
@@ -151,9 +153,9 @@ async def _probe(request: web.Request, body: AddChannel, *, keep: bool) -> Probe
 
 
 async def make_preview(store: Store, channel: Channel, probed: ProbeReply) -> Preview:
-    """Return the preview of ``channel``; ``probed`` is a worker's reply about its URL.
+    """Return the preview of ``channel``.
 
-    If there is no example notification, the preview states why.
+    ``probed`` is a worker's reply about the channel's URL. If there is no example notification, the preview states why.
     """
     message, trouble = "", ""
     try:

@@ -50,8 +50,8 @@ class BulkChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class BulkResult(msgspec.Struct, frozen=True):
     """The result of a change to many channels.
 
-    ``done`` is the number of changed channels. ``left`` is the number of channels that remained when the time ran out.
-    ``problems`` are the errors of single channels.
+    ``done`` is the number of changed channels. ``left`` is the number of channels that were not processed before the
+    time ran out. ``problems`` are the errors of single channels.
     """
 
     done: int
@@ -105,7 +105,7 @@ async def change_each(
 ) -> tuple[int, list[tuple[_Item, CoronetError]]]:
     """Call ``change`` on each of ``items``, several at once.
 
-    Return the number of successful calls, and the items whose calls failed with their errors. Items that remain after
+    Return the number of successful calls, and the failed calls as pairs (item, error). Items that remain after
     ``time_limit_s`` seconds are in neither result. An error of the class ``fatal`` ends all calls and is raised.
     """
     remaining, done = iter(items), 0

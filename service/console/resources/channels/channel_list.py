@@ -67,7 +67,7 @@ async def page(
 ) -> web.Response:
     """Show the list of channels.
 
-    ``result`` is the result of a change to the selected channels; ``error`` is the message of a failed one.
+    ``result`` is the result of a change to the selected channels. ``error`` is the message of a failed change.
     """
     fields = await read_form(request)
     query, cache = _parse_query({"sort": "title", **fields}), request.app[CHANNEL_CACHE]
@@ -129,7 +129,10 @@ async def change_selected(request: web.Request) -> web.Response:
 
 
 def _parse_query(fields: Mapping[str, str]) -> ChannelQuery:
-    """Return the search in the query of a URL or the fields of a form. Raises :class:`UserError`."""
+    """Return the search that the query of a URL or the fields of a form describe.
+
+    Raises :class:`UserError` if a field is invalid.
+    """
     limited = {name: text[:_MAX_QUERY_CHARS] for name, text in fields.items()}
     return convert_fields(limited, ChannelQuery, "Invalid search: {}")
 
@@ -140,9 +143,9 @@ def _query_fields(query: ChannelQuery) -> dict[str, str]:
 
 
 def _link(query: ChannelQuery, **changes: object) -> str:
-    """Return the URL of the list of channels for ``query`` with some fields changed.
+    """Return the URL of the list of channels for ``query``, with the fields ``changes`` changed.
 
-    If ``changes`` sets the sort order that the list already has, the order is reversed.
+    If ``changes`` sets the sort order that ``query`` already has, the order is reversed.
     """
     if changes.get("sort") == query.sort and "page" not in changes:
         changes["sort"] = f"-{query.sort}"

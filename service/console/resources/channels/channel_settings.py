@@ -32,7 +32,10 @@ _MAX_TAG_CHARS: Final = 40
 
 
 def parse_tag(text: str) -> str:
-    """Return a tag in its stored form: stripped and case-folded. Raises :class:`UserError`."""
+    """Return a tag in its stored form: stripped and case-folded.
+
+    Raises :class:`UserError` if ``text`` is not a single printable word, or too long.
+    """
     tag = text.strip().casefold()
     if not tag or len(tag) > _MAX_TAG_CHARS or len(tag.split()) > 1 or not tag.isprintable():
         raise UserError(f"A tag is a single word of at most {_MAX_TAG_CHARS} characters.")
@@ -40,7 +43,10 @@ def parse_tag(text: str) -> str:
 
 
 def parse_tags(text: str) -> list[str]:
-    """Return the sorted tags in a text that separates them with spaces. Raises :class:`UserError`."""
+    """Return the sorted tags in a text that separates them with spaces.
+
+    Raises :class:`UserError` if a tag is invalid, or if there are too many tags.
+    """
     tags = sorted({parse_tag(word) for word in text.split()})
     if len(tags) > MAX_TAGS:
         raise UserError(f"A channel can have at most {MAX_TAGS} tags.")
@@ -53,7 +59,7 @@ _MAX_NOTE_CHARS: Final = 2_000
 
 
 class SetChannel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Settings of a channel. ``listed`` channels are polled even without subscribers."""
+    """Settings of a channel. If ``listed`` is true, the channel is polled even without subscribers."""
 
     listed: bool
 

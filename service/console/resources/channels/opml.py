@@ -1,6 +1,6 @@
 """OPML export and import of channels, on pages and in the API.
 
-An import adds feeds for a limited time per request; sending the same file again continues where it stopped.
+An import adds feeds for a limited time per request. Sending the same file again continues the import where it stopped.
 """
 
 import asyncio
@@ -111,7 +111,10 @@ async def _add(store: Store, feed: OpmlSubscription) -> None:
 
 
 async def _unlisted(store: Store, feeds: Sequence[OpmlSubscription]) -> list[OpmlSubscription]:
-    """Return the feeds that have no channel yet, or whose channel is not listed (polled without subscribers)."""
+    """Return the feeds of ``feeds`` that are not polled permanently yet.
+
+    These are the feeds that have no channel, and those whose channel is polled only while it has subscribers.
+    """
     unlisted: list[OpmlSubscription] = []
     for start in range(0, len(feeds), _BATCH_SIZE):
         batch = feeds[start : start + _BATCH_SIZE]

@@ -66,7 +66,7 @@ async def change_selector(request: web.Request) -> web.Response:
 
 
 async def _move_to_part(request: web.Request, channel: Channel, selector: str) -> Channel:
-    """Create the channel for the part of the page that ``selector`` (CSS) matches; return it.
+    """Create the channel for the part of the page that ``selector`` (CSS) matches; return this new channel.
 
     All subscribers of ``channel`` move to the new channel. The function can be called again after a crash.
     """

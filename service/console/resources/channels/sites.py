@@ -41,10 +41,10 @@ operation = OPERATIONS = Operations()
 
 
 class Site(msgspec.Struct, frozen=True):
-    """A site with its number of channels, of subscriptions to them, and of failing channels.
+    """A site with the number of its channels, the number of subscriptions to them, and the number of failing channels.
 
     ``requests_per_s`` is the request limit that an admin has set; null means the default. ``blocked`` are the blocked
-    hosts of the site; it contains the site's name if the whole site is blocked.
+    hosts of the site. If the whole site is blocked, they include the site's name.
     """
 
     site: str
@@ -56,7 +56,7 @@ class Site(msgspec.Struct, frozen=True):
 
 
 class Hosts(msgspec.Struct, frozen=True):
-    """One page of the list of sites, which begins with the sites that have most channels.
+    """One page of the list of sites, which is sorted by the number of channels, the largest first.
 
     ``next`` is the cursor of the next page; "" means that this is the last page.
     """
@@ -77,8 +77,8 @@ class SetHost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Host(msgspec.Struct, frozen=True):
     """The request limit of a site, which is a registrable domain with all its hosts.
 
-    ``set`` says that an admin has set the limit; otherwise it is the default. The publisher wants no requests for
-    another ``paused_s`` seconds.
+    ``set`` is true if an admin has set the limit, and false if it is the default. ``paused_s`` is the number of seconds
+    for which the publisher wants no further requests.
     """
 
     site: str
@@ -214,7 +214,10 @@ async def pause(request: web.Request) -> web.Response:
 
 
 async def _poll_results(store: Store, ids: Sequence[ChannelId]) -> dict[str, object]:
-    """Return statistics of the last recorded polls of the channels ``ids``, by the names that the template uses."""
+    """Return statistics of the last recorded polls of the channels ``ids``.
+
+    The result has the statistics by the names that the template uses.
+    """
     results = [poll for polls in await store.channels.polls_of_many(ids, POLLS_KEPT) for poll in polls]
     statuses = Counter(poll.status for poll in results)
     return {

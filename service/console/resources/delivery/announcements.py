@@ -207,7 +207,10 @@ async def _start(request: web.Request, draft: AnnouncementDraft, number: int) ->
 
 
 async def _recipients(request: web.Request, draft: AnnouncementDraft) -> list[UserId]:
-    """Return the ids of the recipients of ``draft``. Raises :class:`UserError` for an unknown channel or host."""
+    """Return the ids of the people and rooms that get the announcement ``draft``.
+
+    Raises :class:`UserError` if the draft names an unknown channel or host.
+    """
     store, settings = request.app[STORE], request.app[SETTINGS]
     addresses = dict.fromkeys((settings.xmpp_jid, *settings.xmpp_shards))
     rooms = await asyncio.gather(*(store.rooms.get(address) for address in addresses))

@@ -27,8 +27,8 @@ operation = OPERATIONS = Operations()
 class Matrix(msgspec.Struct, frozen=True):
     """The matrix of an attribute-value pair (AV-pair), in which the channels or entries with this pair are registered.
 
-    The matrix is a grid of cells: each partition stores a part of the names (of channels or entries), each replica a
-    copy. ``names`` are the numbers of names in each partition's first replica.
+    The matrix is a grid of cells. Each partition stores a part of the names (of channels or entries), and each replica
+    stores a copy of all partitions. ``names`` has, for each partition, the number of names in its first replica.
     """
 
     about: ContentKind
@@ -63,7 +63,7 @@ class MemoryDirectory(msgspec.Struct, frozen=True):
     - ``entries`` is h, the number of entries of the directory.
     - ``servers`` is n, the number of workers.
 
-    The following numbers are computed by the paper's formulas:
+    The following numbers are computed by the formulas of the paper on partial lookup:
 
     - ``stored`` is the number of copies of entries on all workers.
     - ``coverage`` is the number of different entries that can be found.
@@ -94,20 +94,20 @@ class MemoryDirectories(msgspec.Struct, frozen=True):
 
 
 class DirectoryMetrics(msgspec.Struct, frozen=True):
-    """The metrics of partial lookup (paper §4) for one directory, from the entries that its workers have now.
+    """The metrics of one directory, from the entries that its workers have now (§4 of the paper on partial lookup).
 
     - ``target`` is the number of entries that a lookup should return.
     - ``entries`` is the number of different entries of the directory.
     - ``servers`` is the number of workers.
-    - ``answered`` is the number of workers that reported their entries. The others are counted as empty.
+    - ``answered`` is the number of workers that reported their entries. The others are treated as having no entries.
     - ``stored`` is the number of copies of entries on all workers.
     - ``coverage`` is the number of different entries of which a worker has a copy.
 
     The following metrics are computed over all subsets of workers. They are null with more than 10 workers.
 
     - ``lookup_cost`` is the mean number of workers that a lookup queries.
-    - ``fault_tolerance`` is the number of workers that may fail, whichever they are, before a lookup finds fewer
-      entries. It is -1 if lookups already find fewer.
+    - ``fault_tolerance`` is the number of workers that may fail, whichever they are, with lookups still finding
+      ``target`` entries. It is -1 if lookups find fewer even without a failure.
     - ``unfairness`` is the deviation from returning all entries equally often; 0 is fair.
     """
 
@@ -199,7 +199,7 @@ async def page(request: web.Request) -> web.Response:
 
 
 async def measure(store: Store, pair: str) -> DirectoryMetrics:
-    """Return the metrics of the directory of the AV-pair ``pair`` in the workers' memory, from its present entries.
+    """Return the metrics of the directory of the AV-pair ``pair``, from the entries that workers have in memory now.
 
     Raises :class:`NotFound` if no worker has such a directory.
     """
@@ -213,8 +213,8 @@ async def measure(store: Store, pair: str) -> DirectoryMetrics:
 def compute_metrics(chosen: DirectoryChoice, shares: Sequence[Sequence[ChannelId] | None]) -> DirectoryMetrics:
     """Return the metrics of the directory ``chosen``.
 
-    ``shares`` has the entries that each of its workers stores, beginning with the worker that coordinates the
-    directory; None for a worker that did not reply.
+    ``shares`` has the entries that each worker of the directory stores, or None for a worker that did not reply. The
+    first worker is the one that coordinates the directory.
     """
     known = sorted({name for share in shares for name in share or ()})
     # Only the number of entries without a copy is known. They count as never returned.

@@ -93,7 +93,7 @@ async def page(request: web.Request) -> web.Response:
 
 
 async def _find_channel(request: web.Request, text: str) -> ChannelDetail | None:
-    """Return the channel with the id ``text``, or the first channel with this text in its title or URL.
+    """Return the channel with the id ``text``, or else the first channel with ``text`` in its title or URL.
 
     The result is None if there is no such channel.
     """
@@ -105,7 +105,7 @@ async def _find_channel(request: web.Request, text: str) -> ChannelDetail | None
 def _versions(nodes: Nodes) -> list[tuple[str, list[str]]]:
     """Return each combination of software versions with the names of the nodes that run it.
 
-    Nodes without a load are left out.
+    Nodes whose process did not report its load are left out.
     """
     by_versions: dict[str, list[str]] = {}
     for node in nodes.items:

@@ -73,7 +73,7 @@ async def get_overview(request: web.Request) -> Overview:
 
 
 async def read_overview(app: web.Application) -> Overview:
-    """Return the key figures of the fleet. Raises StoreUnavailable."""
+    """Return the key figures of the fleet. Raises :class:`StoreUnavailable` if Redis does not respond."""
     store, settings, cache, now_s = app[STORE], app[SETTINGS], app[CHANNEL_CACHE], time.time()
     nodes, waiting, users, aims, _ = await asyncio.gather(
         store.ring.nodes(), store.outbox.count_waiting(), store.users.count(), store.fleet_policy.get(), cache.refresh()
@@ -113,9 +113,10 @@ async def page(request: web.Request) -> web.Response:
 
 
 async def stream_updates(request: web.Request) -> web.StreamResponse:
-    """Stream updates (server-sent events).
+    """Stream updates of the page Overview (server-sent events).
 
-    The stream begins with all points of the charts. After each sample it has an update of the key figures.
+    The stream begins with all points of the charts. After each sample of the metrics, an update of the key figures and
+    the latest point of the charts follow.
     """
     response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: "text/event-stream", "X-Accel-Buffering": "no"})
     await response.prepare(request)
@@ -147,10 +148,10 @@ def _event(name: str, data: str) -> bytes:
 
 
 def make_chart_series(samples: Sequence[Sample], budget: float | None) -> dict[str, list[float | None]]:
-    """Return the values to draw in the charts, by the name of the line.
+    """Return the values to draw in the charts, by the name of the line; the name ``at_s`` has the times (Unix s).
 
-    Each list has one value for each sample except the first. Times are Unix seconds. ``budget`` is the current limit on
-    polls per minute; None means that there is none.
+    Each list has one value for each sample except the first, because most values are differences from the previous
+    sample. ``budget`` is the current limit on polls per minute; None means that there is none.
     """
     points = [_point(*pair) for pair in pairwise(samples)]
     return {"budget": [budget] * len(points)} | {name: [point[name] for point in points] for name in _SERIES}

@@ -160,7 +160,7 @@ async def weigh_policy(request: web.Request, body: FleetObjective) -> PolicyPrev
 
 
 def _add_titles(channels: Sequence[_Shown], titles: Mapping[ChannelId, str]) -> tuple[_Shown, ...]:
-    """Return ``channels`` with their titles from ``titles``, without channels that are not in ``titles``."""
+    """Return ``channels`` with their titles added. Channels that have no title in ``titles`` are left out."""
     return tuple(
         msgspec.structs.replace(each, title=titles[each.channel]) for each in channels if each.channel in titles
     )
@@ -282,7 +282,7 @@ def _channel_load(
 def _previous_aims(history: Sequence[Revision]) -> FleetObjective | None:
     """Return the policy that applied before the last change in ``history`` (newest first).
 
-    None means that the default applied. Raises :class:`UserError` if there was no change.
+    None means that the default policy applied. Raises :class:`UserError` if ``history`` is empty.
     """
     if not history:
         raise UserError("There is no change to undo.")

@@ -89,10 +89,10 @@ class SearchAlternative(msgspec.Struct, frozen=True):
 
 
 class SearchClause(msgspec.Struct, frozen=True):
-    """A condition of a query: a result satisfies it if it has the pair of one of the ``alternatives``.
+    """A condition of a query. A result satisfies it if the result has the pair of at least one of the ``alternatives``.
 
-    Every result satisfies the condition unless ``is_optional`` is true. ``importance`` is the inverse document
-    frequency, so that rare words count more.
+    If ``is_optional`` is false, every result satisfies the condition. ``importance`` is the weight of the condition in
+    the score: the inverse document frequency, so that rare words count more.
     """
 
     importance: float
@@ -116,8 +116,8 @@ class SearchResult(msgspec.Struct, frozen=True):
     - ``corrections`` are the words of the query that were replaced by similar ones.
     - ``source`` is ``memory`` if workers answered from memory, and ``matrices`` if matrices in the store were read.
     - ``cells`` is the number of cells of matrices that were read.
-    - ``candidates`` is the number of names (of channels or entries) that were found. The results are those that are not
-      private and match the query as written.
+    - ``candidates`` is the number of names (of channels or entries) that were found. The results are the candidates
+      that are not private and match the query as written.
     - ``total`` is the number of all results; null means that it is unknown.
     - ``has_more`` is true if there are further results.
     - ``took_s`` is the duration of the whole search in seconds.
@@ -168,7 +168,11 @@ async def get_search(request: web.Request) -> SearchResult:
 
 
 def _item(hit: SearchHit, parts: ScoreParts, pairs: Sequence[Pair]) -> SearchItem:
-    """Return a search result. ``pairs`` has the AV-pair that counted for each clause of the query."""
+    """Return the search result for ``hit``, with an explanation of its score.
+
+    ``parts`` are the parts of the score. ``pairs`` has, for each clause of the query, the AV-pair of the result that
+    determined the score.
+    """
     channel = hit.channel
     clauses = tuple(ClauseScore(pair, value) for pair, value in zip(pairs, parts.clauses, strict=True) if value)
     score = ItemScore(parts.total, clauses, parts.as_written, parts.subscribers, parts.language, parts.recency)

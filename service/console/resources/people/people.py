@@ -1,6 +1,6 @@
 """The pages of people and their API operations: search, limits, suspension and deletion.
 
-People are listed in the order of their ids and found by a part of their address.
+People are listed in the order of their ids. A search finds people by a part of their address.
 """
 
 import asyncio
@@ -159,9 +159,10 @@ forget = redirect_after(delete_person, "/people?forgotten=1")
 async def _find(store: Store, part: str, cursor: str, count: int) -> tuple[list[UserId], str]:
     """Return the ids of people whose address contains ``part`` (ignoring case), and the cursor of the following page.
 
-    A ``part`` of "" matches everybody. The page begins after the id ``cursor`` and has at most ``count`` people. A
-    person whose address is exactly ``part`` comes first. At most ``_MAX_SCANNED`` people are read, so a page can be
-    shorter although there is a next page.
+    A ``part`` of "" matches everybody. The page begins after the id ``cursor`` and has at most ``count`` people. On the
+    first page, a person whose address is exactly ``part`` comes first. Because at most ``_MAX_SCANNED`` people are
+    read, a page can have fewer than ``count`` people although there is a next page. The returned cursor is "" on the
+    last page.
     """
     text = part.casefold().strip()
     exact = user_id(text)
