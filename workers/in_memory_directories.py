@@ -13,8 +13,8 @@ In each maintenance interval, the coordinator
 Bots and the console read the announcements and send their lookups to one server or a few
 (:mod:`service.store.directory.lookup_directory_client`). They report the numbers of their lookups to the coordinators.
 
-After a change of the ring, the new coordinators distribute their directories at the next maintenance. The old shares
-answer until then. Shares are soft state: messages about them may be lost.
+After a change of the ring, the new coordinators distribute their directories at the next maintenance. Until then, nodes
+answer lookups from their old shares. Shares are soft state: messages about them may be lost.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Sequence
@@ -61,8 +61,8 @@ MAX_ENTRIES = 50_000
 """Maximum number of names in a directory. If more names have the AV-pair, the directory has those with the greatest
 weights."""
 NAMES_PER_READING = 10_000
-"""Number of names of a directory that are read per maintenance, on average: n names are read at every k-th maintenance,
-where k is n / ``NAMES_PER_READING``, rounded up."""
+"""Maximum mean number of names of a directory that are read per maintenance. To keep to this maximum, a directory of n
+names is read only at every k-th maintenance, where k is n / ``NAMES_PER_READING``, rounded up."""
 TARGET_DECAY = 0.98
 """Factor by which a pair's target decreases at each maintenance. The target is the greatest number of entries that one
 lookup has requested."""
@@ -79,8 +79,8 @@ SendMessages = Callable[[Sequence[tuple[NodeId, bytes]]], Awaitable[None]]
 
 class _Demand(msgspec.Struct):
     lookups: float = 0.0
-    """Number of lookups of an AV-pair until the last maintenance; older lookups count less, because it is halved at
-    each maintenance."""
+    """Number of lookups of an AV-pair until the last maintenance. Each maintenance halves this number, so that older
+    lookups count less."""
     recent: int = 0
     """Lookups since the last maintenance."""
     former: int = 0
@@ -95,14 +95,15 @@ class _Directory(msgspec.Struct):
 
     coordinator: Coordinator
     mark: Hashable = None
-    """A hash of the names and weights at the last reading, by which a change is recognised."""
+    """A hash of the names and weights at the last reading, by which a change is recognised; None before the first
+    reading."""
     total: int = 0
     """Number of all names with the pair at the last reading."""
     rounds: int = 0
     """Maintenance rounds since the last reading."""
     number: int = 0
-    """Sequence number of the next update. The first update after a placement has the number 0, and all servers get the
-    same numbers, by which they notice that an update was lost."""
+    """Sequence number of the next update. The first update after the directory was distributed anew has the number 0.
+    All servers get the same numbers, and a gap in the numbers shows that an update was lost."""
 
 
 class InMemoryDirectories:
@@ -179,9 +180,10 @@ class InMemoryDirectories:
         return self._shares.find(directory, pairs, limit)
 
     async def on_message(self, payload: bytes) -> None:
-        """Apply a message of another process: an update of names on this node, or a report about its directories.
+        """Apply a message of another process.
 
-        Raises :class:`StoreUnavailable`. Coordinators repair lost updates at a later maintenance.
+        The message is an update of names that this node holds, or a report about a directory that this node
+        coordinates. Raises :class:`StoreUnavailable`. Coordinators repair lost updates at a later maintenance.
         """
         outgoing: list[tuple[NodeId, MessagePart]] = []
         for part in decode_message(payload):
@@ -279,10 +281,13 @@ class InMemoryDirectories:
         ]
 
     async def _read(self, pair: str, own: _Directory | None) -> NamesOfPair | None:
-        """Read the names in the directory of ``pair`` from the store; None if unchanged or not due to be read.
+        """Return the names in the directory of ``pair``; None if they have not changed, or are not due to be read.
 
-        ``pair`` is an attribute with its value, and ``own`` its directory; None if there is none yet. Raises
-        :class:`StoreUnavailable` or :class:`CellsUnavailable`.
+        ``pair`` is an attribute with its value. ``own`` is this node's present directory of the pair; None if there is
+        none yet.
+
+        Raises :class:`StoreUnavailable` if the store cannot be read, or :class:`CellsUnavailable` if parts of the
+        search directory change or disappear too often during the reading.
         """
         if own is not None:
             own.rounds += 1
@@ -300,7 +305,10 @@ class InMemoryDirectories:
         return own.choice is not None and (server is None or (sized and len(server.entries) < target))
 
     def _sample(self, message: Message, strategy: Strategy) -> Message:
-        """Return ``message`` with only x random entries if ``strategy`` is RandomServer-x, else ``message`` itself."""
+        """Return ``message`` with only x random entries if ``strategy`` is RandomServer-x, else ``message`` itself.
+
+        RandomServer-x is a strategy of partial lookup, by which each server keeps x random entries.
+        """
         # This keeps the message small.
         if isinstance(strategy, RandomServer) and isinstance(message, Keep) and len(message.entries) > strategy.x:
             return Keep(tuple(self._random.sample(message.entries, strategy.x)), len(message.entries))
@@ -334,9 +342,9 @@ class InMemoryDirectories:
             own.coordinator.is_placement_due = True
 
     def _count(self, count: LookupCount) -> None:
-        """Record the lookups of an attribute value that a client has reported, as demand for the value's directory.
+        """Record the number of lookups that a client has made for an attribute value, as demand for its directory.
 
-        The report is ignored if this node does not coordinate the directory.
+        ``count`` is the client's report. It is ignored if this node does not coordinate the directory.
         """
         if not self.is_coordinator(count.pair):
             return

@@ -4,8 +4,8 @@ A key group is a set of keys with a common prefix. A keyspace is a server of the
 The node nearest to a keyspace's id balances it. :mod:`service.clash` decides on the next step; this module measures
 loads and executes the steps.
 
-Several such nodes, or none for a while, do no harm. A successor reads unfinished moves from the store and continues
-them.
+It does no harm if several nodes balance the same keyspace, or if none does for a while. The next node that balances the
+keyspace reads unfinished moves (splits and merges) from the store, and continues them.
 """
 
 import asyncio
@@ -59,7 +59,7 @@ class KeyGroupBalancer:
         self._intervals = 0
 
     def on_ring_changed(self, ring: RingView) -> None:
-        """Set the keyspaces that this node balances: those to whose ids this node is the nearest node of ``ring``.
+        """Set the keyspaces that this node balances, which are those to whose ids it is the nearest node of ``ring``.
 
         A keyspace is a server of the CLASH paper.
         """
@@ -88,10 +88,10 @@ class KeyGroupBalancer:
     async def _start_due(self, tables: Mapping[Keyspace, ServerTable], fleet_s: float) -> None:
         """Start or continue the splits and merges that are due, except those in progress in this process.
 
-        - ``tables`` has the server table (the list of key groups) of each keyspace.
+        - ``tables`` has the server table (the list of key groups) of each keyspace to consider.
         - ``fleet_s`` is Redis's clock (Unix s), which all nodes share.
 
-        In keyspaces that other nodes balance, only splits are started.
+        A keyspace in ``tables`` may be balanced by another node. In such a keyspace, only splits are started.
         """
         due, loads = await self._due_steps(tables, fleet_s)
         self._is_at_rest, self._loads = not due and not self._moving and loads == self._loads, loads
@@ -121,11 +121,11 @@ class KeyGroupBalancer:
     async def _due_steps(
         self, owned: Mapping[Keyspace, ServerTable], fleet_s: float
     ) -> tuple[dict[Keyspace, Step], Mapping[Keyspace, Mapping[KeyGroup, float]]]:
-        """Return the next step of each keyspace that needs one, and the loads of its key groups.
+        """Return the next step of each keyspace that needs one, and the loads of the key groups of each keyspace.
 
-        The step continues an unfinished split or merge, or begins one that the load requires.
+        A step continues an unfinished split or merge, or begins one that the load requires.
 
-        - ``owned`` has the server table (the list of key groups) of each keyspace.
+        - ``owned`` has the server table (the list of key groups) of each keyspace to examine.
         - ``fleet_s`` is Redis's clock (Unix s), which all nodes share.
         """
         right_children = {entry.right_child for table in owned.values() for entry in table.entries.values()}
@@ -145,10 +145,10 @@ class KeyGroupBalancer:
         )
 
     async def _move(self, keyspace: Keyspace, step: Step, fleet_s: float) -> None:
-        """Complete a split or merge in a keyspace, and then further ones that its load requires.
+        """Complete a split or merge in a keyspace; then carry out further ones, if the keyspace's load requires them.
 
-        After a split only splits follow, and after a merge only merges. ``step`` is the first step. ``fleet_s`` is
-        Redis's clock (Unix s), which all nodes share.
+        After a split only splits follow, and after a merge only merges. ``step`` is the first step of the first split
+        or merge. ``fleet_s`` is Redis's clock (Unix s), which all nodes share.
         """
         # For example, one half of a key group may still be too hot after a split.
         try:

@@ -212,7 +212,7 @@ class Node:
         self._tasks.start(self._context.hubs.on_hubs_found(channel_id, hubs, topic))
 
     async def _repeat(self, function: Callable[[], Coroutine[Any, Any, object]], interval_s: float) -> None:
-        """Call ``function`` about every ``interval_s`` seconds, at ticks of the process timer; 0.0 means each tick."""
+        """Call ``function`` about every ``interval_s`` seconds, at ticks of the process timer; 0.0 means every tick."""
         timer = self._context.timer
         # If all nodes of a process ran the same task at once, polls would be delayed.
         delay_s = self._fraction * timer.interval_s if self._context.settings.nodes_per_worker > 1 else 0.0
@@ -320,7 +320,7 @@ class Node:
 
         The rules are
 
-        - the objective, which the polling as a whole optimises,
+        - the objective, which is the goal of the polls of all channels together,
         - request rates of sites,
         - bounds on single channels' polling intervals,
         - and blocked hosts.
@@ -360,7 +360,10 @@ class Node:
             )
 
     def _post(self, sends: Sequence[Send]) -> list[tuple[NodeId, InboxMessage]]:
-        """Send the protocol's messages in the background; return those that have to go to inboxes in Redis."""
+        """Send the protocol's messages in the background.
+
+        Returns the messages that are not sent in this way, which the caller has to put into inboxes in Redis.
+        """
         soft: list[tuple[NodeId, InboxMessage]] = []
         urgent: list[tuple[NodeId, InboxMessage]] = []
         for send in sends:

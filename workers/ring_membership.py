@@ -1,7 +1,8 @@
 """Membership of nodes in the ring: joining, renewal of the lease, and joining again after the lease was lost.
 
 A node is a member as long as it renews its lease, an entry in the store that expires. If a worker is frozen or cut off
-from the store for longer than that, other nodes take over its channels. The node then joins again under a new id.
+from the store until its nodes' leases expire, other nodes take over the channels. The nodes of the worker then join
+again under new ids.
 """
 
 import asyncio
@@ -34,8 +35,8 @@ class RingMembership:
     async def run(self, on_member: Callable[[NodeInfo], Awaitable[None]], on_ready: Callable[[], None]) -> None:
         """Keep the node in the ring until cancelled, unless an admin has drained the worker (taken it out of the ring).
 
-        - ``on_member`` runs the node under the id and address in its argument, until it raises :class:`LeaseLost`. The
-          node then joins the ring again under a new id.
+        - ``on_member`` runs the node under the id and address in its argument. It raises :class:`LeaseLost` if the
+          lease is lost; the node then joins the ring again under a new id.
         - ``on_ready`` is called when the node has joined or is drained.
         """
         store, worker = self._store, self._worker
@@ -71,7 +72,8 @@ async def renew_lease(
 ) -> RingView | None:
     """Renew the lease of ``node`` for ``ttl_s`` seconds, and set ``clock`` to the common time of all nodes.
 
-    Returns the ring if it has changed since the version ``ring_version``, otherwise None. Raises
+    ``ring_version`` is the version of the ring that the node knows. Returns the ring if it has a newer version,
+    otherwise None. Raises
 
     - :class:`LeaseLost` if the lease has expired, or if the store has other data than before,
     - and :class:`StoreUnavailable`.

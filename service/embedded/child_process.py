@@ -1,8 +1,8 @@
 """Child processes: their start, readiness check and stop, and a base class of servers that run as child processes.
 
-Every child runs in its own session and logs to a file. The kernel kills it when its parent dies for any reason
-(``PR_SET_PDEATHSIG``, prctl(2)). After a kill -9 of ``coronet up``, no child therefore keeps files in use that the next
-start needs.
+Every child runs in its own session and logs to a file. The kernel kills a child when its parent dies for any reason
+(``PR_SET_PDEATHSIG``, prctl(2)). So, after a kill -9 of ``coronet up``, no child stays behind and keeps files in use
+that the next start needs.
 """
 
 import abc
@@ -38,7 +38,7 @@ class Program:
     is_ready: Callable[[], Awaitable[bool]]
     """Returns whether the program serves requests; must not raise, and must return within a few seconds."""
     environ: Mapping[str, str] | None = None
-    """The child's complete environment; None means that of this process."""
+    """The child's complete environment; None means the environment of this process."""
 
 
 class Child:
@@ -102,7 +102,7 @@ class Child:
             exited.cancel()
 
     async def stop(self, grace_s: float = GRACE_S) -> None:
-        """Send SIGTERM to the process; after its exit or ``grace_s`` seconds, kill its process group (SIGKILL)."""
+        """Send SIGTERM, wait up to ``grace_s`` seconds for the exit, then kill the process group with SIGKILL."""
         with contextlib.suppress(ProcessLookupError):
             self._process.terminate()
         try:

@@ -24,8 +24,8 @@ _RESPONSE_TIMEOUT_S = 2.0
 def choose_ports(file: Path, requested: Mapping[str, int]) -> dict[str, int]:
     """Return a port for each name in ``requested``, and save the ports in ``file`` (JSON).
 
-    A requested port of 0 means any free port. The port that an earlier call saved in ``file`` is preferred. Raises
-    :class:`OperationalError` if a requested port is in use.
+    ``requested`` maps each name to the requested port. 0 means any free port, if possible the one that an earlier call
+    saved in ``file``. Raises :class:`OperationalError` if a requested port is in use.
     """
     saved: dict[str, int] = {}
     with contextlib.suppress(FileNotFoundError, msgspec.DecodeError):
@@ -55,7 +55,7 @@ async def is_ready(port: int) -> bool:
 async def has_started(port: int) -> bool:
     """Return whether the HTTP server at ``port`` is ready, or waits only for a decision of the operator.
 
-    Programs wait if the store has lost data or belongs to another fleet, until the operator accepts it.
+    If the store has lost data or belongs to another fleet, a program waits until the operator accepts the store's data.
     """
     status = await _readiness(port)
     return status[:1] == [b"200"] or status[:2] == [b"503", StoreIdentityMismatch.code.encode()]

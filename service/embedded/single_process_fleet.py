@@ -39,8 +39,8 @@ class SingleProcessFleet:
     async def start(self, settings: Settings) -> None:
         """Start the programs, and wait until each is ready, or waits only for a decision of the operator.
 
-        Programs wait if the store has lost data or belongs to another fleet, until the operator accepts it. Raises
-        :class:`OperationalError` if one ends, or if they are not ready in time.
+        If the store has lost data or belongs to another fleet, a program waits until the operator accepts the store's
+        data. Raises :class:`OperationalError` if a program ends, or if the programs are not ready in time.
         """
         output = self._output.enter_context(io.TextIOWrapper(open_log(self._log), "utf-8", line_buffering=True))
         self._output.enter_context(contextlib.redirect_stdout(output))

@@ -176,10 +176,10 @@ class LocalFleet:
         self._display.print_line(await self._greeting())
 
     async def wait(self) -> None:
-        """Wait until cancelled.
+        """Wait until cancelled. The supervisor restarts programs in child processes if they end.
 
-        With the option ``small``, some programs run in this process; raises :class:`OperationalError` if one of them
-        ends by itself. Programs in child processes are restarted by the supervisor.
+        With the option ``small``, some programs run in this process instead. If one of these ends by itself, the method
+        raises :class:`OperationalError`.
         """
         if self._in_process is not None:
             await self._in_process.wait()

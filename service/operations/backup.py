@@ -39,7 +39,8 @@ FORMAT: Final = 1
 _COMPRESSION_LEVEL: Final = 3
 _LENGTH_BYTES: Final = 4
 _MAX_FRAME_BYTES: Final = 512 * 1024 * 1024
-"""Maximum size of a frame, which is that of a value in Redis. A longer frame means that the file is damaged."""
+"""Maximum size of a frame in bytes, which is the maximum size of a value in Redis. A longer frame means that the file
+is damaged."""
 
 
 class Header(msgspec.Struct, frozen=True, array_like=True, tag="coronet backup"):
@@ -168,7 +169,10 @@ def _read_header(file: IO[bytes]) -> Header:
 
 
 def _frames(file: IO[bytes]) -> Iterator[Header | Footer | Record]:
-    """Yield all frames. Raises :class:`UserError` at the end unless the last is a footer with the right checksum."""
+    """Yield all frames.
+
+    Raises :class:`UserError` at the end if the last frame is not a footer with the right checksum.
+    """
     digest = hashlib.sha256()
     footer: Footer | None = None
     for packed in _raw_frames(file):

@@ -51,7 +51,8 @@ _ADVICE: Final = {
 def bound_shares(channels: Mapping[BindingConstraint, int]) -> dict[BindingConstraint, float]:
     """Return, for each constraint, the share of all channels whose polls it determines, largest first.
 
-    ``channels`` maps each constraint to the number of these channels. The result is empty if there are no channels.
+    ``channels`` maps each constraint to the number of channels whose polls it determines. The result is empty if there
+    are no channels.
     """
     total = sum(channels.values())
     shares = {bound: count / total for bound, count in channels.items() if count}

@@ -85,7 +85,7 @@ class Answers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     public_url: str = ""
 
     def completed(self) -> "Answers":
-        """Return the answers with the defaults that depend on other answers."""
+        """Return a copy in which omitted answers have default values, which depend on other answers."""
         is_component = self.xmpp == "component"
         return msgspec.structs.replace(
             self,
@@ -318,8 +318,9 @@ class _Wizard:
     ) -> bool:
         """Run ``check`` with the settings of ``answers``, and show the results.
 
-        After a failure, the user chooses to check again, to keep the answers in spite of it, or, if ``may_change``, to
-        change them. Return False if the user wants to change the answers, otherwise True.
+        If the check fails, the user decides whether to check again, to keep the answers despite the failure, or, if
+        ``may_change`` is set, to change the answers. Returns False if the user wants to change the answers, otherwise
+        True.
         """
         while True:
             results = asyncio.run(check(load({}, **values_of(answers))))

@@ -65,7 +65,7 @@ class Shards(msgspec.Struct, frozen=True):
 async def read_shards(store: Store, settings: Settings) -> Shards:
     """Return the key groups of all keyspaces in use, and their loads.
 
-    They are read from the keyspaces' server tables, which list the key groups of each (CLASH). Raises
+    Each keyspace has a server table (CLASH), the list of its key groups, from which this function reads them. Raises
     :class:`StoreUnavailable`, or :class:`BadKey` for an invalid table.
     """
     tables = [table for table in await _tables(store) if table.entries]
@@ -143,7 +143,7 @@ def _redis_nodes(store: Store, leaf_loads: LeafLoads) -> tuple[RedisNode, ...]:
 
 
 def as_text(shards: Shards) -> str:
-    """Format the tree as a text table in key order, each group above its halves."""
+    """Format the tree as a text table in key order. A split group is above its two halves."""
     places = f"{shards.keyspaces_used} of {shards.keyspaces} keyspaces"
     lines = [
         f"{_subscriptions(shards.subscriptions)} in {places}; capacity of each: {shards.capacity:g} deliveries per s.",
@@ -205,7 +205,7 @@ def _shared_prefix_length(one: str, other: str) -> int:
 async def _execute(store: Store, first: SplitGroup | MergeGroup) -> bool:
     """Execute a split or a merge as a worker would, and return whether it completed.
 
-    ``first`` is the first of its steps. If this process crashes, a worker executes the remaining steps.
+    ``first`` is the first step of the split or merge. If this process crashes, a worker executes the remaining steps.
     """
     kinds = [kind async for _, kind in run_move(store.keyspaces, first)]
     return kinds[-1] is not None

@@ -19,7 +19,7 @@ RedisInfo = Mapping[str, str]
 
 
 async def update_store_gauges(store: Store) -> None:
-    """Set the gauges to the present values in ``store``. Raises StoreUnavailable."""
+    """Set the gauges to the present values in ``store``. Raises StoreUnavailable if they cannot be read."""
     infos, people, letters = await asyncio.gather(read_infos(store), store.users.count(), store.dead_letters.count())
     DEAD_LETTERS.set(letters)
     USERS.set(people)
@@ -31,7 +31,7 @@ async def update_store_gauges(store: Store) -> None:
 async def read_infos(store: Store) -> list[RedisInfo]:
     """Return the fields of INFO of a standalone Redis, or of each primary of a Redis Cluster that replies.
 
-    Raises StoreUnavailable.
+    Raises StoreUnavailable if no Redis replies.
     """
     primaries = store.redis.primaries()
     if not primaries:

@@ -1,9 +1,10 @@
 """The work of a channel's owner: takes over and moves channels, stores their versions, and starts fan-outs.
 
 The owner of a channel (a feed or page) is the node nearest to its id. A version is a numbered set of changes. A fan-out
-queues a version for all subscribers. Writes that fail are repeated, by the protocol or later here; each is idempotent:
+queues a version for all subscribers. A write that fails is repeated, on request of the protocol or later by this
+module. Every write can be repeated without harm:
 
-- A repeated takeover increments the channel's epoch again, the fencing token of its owner.
+- A repeated takeover increments the channel's epoch (the fencing token of the owner) once more.
 - A repeated publication is refused, because the version before it is no longer the latest.
 - A repeated fan-out queues no message twice.
 """
@@ -142,7 +143,7 @@ class ChannelOwner:
             await self._on_events(*events)
 
     async def _complete_move(self, moved: ChannelState) -> None:
-        """Complete the move of a channel to another URL.
+        """Complete the move of a channel to another URL. ``moved`` is the stored state of the old channel.
 
         1. The notice about the move is queued for the subscribers.
         2. The subscribers are moved to the new channel.
@@ -176,7 +177,7 @@ class ChannelOwner:
     async def publish(self, effect: Publish) -> None:
         """Store the changes in ``effect`` as a version of their channel, and start to queue it for the subscribers.
 
-        A node has detected these changes in a poll. The protocol is told the result.
+        The changes were detected in a poll, by this or another node. The result is passed to the protocol.
         """
         candidate = effect.candidate
         notice = candidate.delta.notice

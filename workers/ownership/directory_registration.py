@@ -79,7 +79,7 @@ class DirectoryRegistrar:
             self._due.schedule(channel_id, 0.0)
 
     def remove(self, channel_id: ChannelId) -> None:
-        """Remove a channel that another node now owns."""
+        """Forget a channel that another node now owns, so that this node no longer registers it."""
         # The channel's name stays in the directory until the new owner registers it, or the name expires.
         self._due.remove(channel_id)
         self._refresh_s.pop(channel_id, None)

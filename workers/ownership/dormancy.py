@@ -6,7 +6,7 @@ A channel is needed
 - if an admin has listed it in the public directory,
 - or if its move to another URL is not complete.
 
-The next subscription wakes it up (:mod:`workers.request_handlers.channel_creation`).
+The next subscription to a dormant channel wakes it up (:mod:`workers.request_handlers.channel_creation`).
 """
 
 from collections.abc import Sequence

@@ -5,11 +5,12 @@
 3. The PubSub publisher is notified of versions of public channels.
 
 The position after the last page, the *cursor*, is stored with the channel. Only the owner with the latest epoch
-(fencing token) can write it. A repeated page queues nothing twice (guarantee I2), so a crash costs at most one page.
+(fencing token) can write the cursor. A page that is repeated after a crash queues nothing twice (guarantee I2), so a
+crash costs at most the work for one page.
 
 If a channel has many subscribers, its owner divides them into *units*, and asks other workers to help
-(:mod:`service.store.delivery.fanout_units`). The owner works on units too, and completes those of workers that have
-died. It begins the next version when all are finished, so that each user receives the versions in order.
+(:mod:`service.store.delivery.fanout_units`). The owner works on units too, and completes the units of workers that have
+died. The owner begins the next version when all units are finished, so that each user receives the versions in order.
 """
 
 import asyncio
@@ -82,7 +83,7 @@ class FanOut:
     def __init__(self, store: Store, least_subscribers: int, invite: Invite = _invite_nobody) -> None:
         """Create the fan-outs (deliveries to all subscribers) of one node.
 
-        - ``least_subscribers`` is the number of subscribers from which on a channel is public.
+        - ``least_subscribers`` is the number of subscribers that make a channel public.
         - ``invite`` is called to ask other workers for help. The work is completed even if nobody helps.
         """
         self._store = store
@@ -169,10 +170,10 @@ class FanOut:
                 return None
 
     async def _divide(self, channel_id: ChannelId, cursor: str) -> dict[str, str]:
-        """Divide the subscribers after the position ``cursor`` into units; return the start of each, by its label.
+        """Divide the subscribers after the position ``cursor`` into units; return the start of each unit by its label.
 
-        A unit is a set of subscribers whose keys have the same prefix; the prefix is its label. The mapping is empty if
-        the channel has too few subscribers.
+        A unit is a set of subscribers whose keys have the same prefix; this prefix is the unit's label. The mapping is
+        empty if the channel has too few subscribers.
         """
         (count,) = await self._store.channel_index.count([channel_id])
         if count < DIVIDE_FROM:
@@ -180,9 +181,10 @@ class FanOut:
         return await self._store.channel_index.divide(channel_id, cursor, ceil(count / UNIT_SIZE))
 
     async def _complete_units(self, delta: Delta) -> int | None:
-        """Queue a version for all units (sets of subscribers), together with other workers, until all are finished.
+        """Queue a version for all units (sets of subscribers), together with other workers.
 
-        Returns the number of users for whom the version was queued; None if this work is no longer in progress.
+        Returns when all units are finished. The result is the number of users for whom the version was queued; None if
+        this fan-out is no longer in progress.
         """
         is_first = True
         while unit := await self._store.fanout_units.claim(delta.channel, delta.version):
@@ -199,7 +201,10 @@ class FanOut:
         return None
 
     async def _queue_unit(self, delta: Delta, unit: ClaimedUnit) -> None:
-        """Queue a version for the subscribers in ``unit``, until it is finished or another worker has claimed it."""
+        """Queue a version for the subscribers in ``unit``.
+
+        Returns when the unit is finished, or when another worker has claimed it.
+        """
         parts, cursor, is_claimed = hash_version(delta), unit.cursor, True
         while is_claimed:
             count, cursor = await self._queue_page(delta, parts, cursor, unit.label)
@@ -208,7 +213,7 @@ class FanOut:
     async def _queue_page(self, delta: Delta, parts: VersionParts, cursor: str, label: str = "") -> tuple[int, str]:
         """Queue a version for a page of subscribers; return their number and the start of the next page.
 
-        - ``parts`` are the news and the edits of the version, by which messages are filtered.
+        - ``parts`` has the article hashes of the version's new and edited entries, by which messages are filtered.
         - ``cursor`` is the start of the page.
         - ``label`` is the key prefix of the subscribers in the page; "" means all subscribers.
         """
@@ -223,7 +228,7 @@ class FanOut:
     async def _publish_entries(self, delta: Delta) -> None:
         """Register the entries of a public channel in the directory; queue new entries that match saved searches.
 
-        The method can be repeated without effect.
+        A repeated call registers and queues nothing twice.
         """
         positions = entry_positions(delta)
         channel = (await self._search.filter_public([delta.channel])).get(delta.channel) if positions else None

@@ -1,8 +1,8 @@
 """The reader of the channel registry in the store, which finds the channels (feeds and pages) that a node owns.
 
-A node owns the channels to whose ids it is the nearest node of the ring. It reads its parts of the registry in full
-after the ring has changed, and again, one after the other, within half an hour. Otherwise it reads only channels that
-have changed.
+A node owns the channels to whose ids it is the nearest node of the ring. The node reads its parts of the registry in
+full after the ring has changed. In addition, it reads one part after the other again, so that each part is read once in
+half an hour. At other times, it reads only channels that have changed.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
@@ -64,8 +64,8 @@ class RegistryReader:
     async def list_owned(self, request: ListOwnedChannels) -> None:
         """Pass the channels that this node owns to the protocol, and mark those that nobody needs as not polled.
 
-        If several requests arrive meanwhile, only the latest of them is answered. Raises :class:`StoreUnavailable`; the
-        protocol then requests another listing.
+        If several requests arrive during a listing, only the latest of them is answered. Raises
+        :class:`StoreUnavailable`; the protocol then requests another listing.
         """
         self._list_request = request
         if self._is_listing:
@@ -98,7 +98,7 @@ class RegistryReader:
             self._last_change, self._listing = last_change, (prefixes, request.requested_s, 0)
 
     async def _list_again(self, now_s: float) -> None:
-        """Read those parts of the registry again that are due at ``now_s`` (monotonic s)."""
+        """Read again the parts of the registry that are due to be read at ``now_s`` (monotonic s)."""
         # The whole registry is read in this way in ``_FULL_LISTING_INTERVAL_S``. After its last part, this begins anew.
         prefixes, begun_s, done = self._listing
         end = min(int((now_s - begun_s) / _FULL_LISTING_INTERVAL_S * len(prefixes)), len(prefixes))

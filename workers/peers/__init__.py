@@ -1,8 +1,9 @@
 """Exchange between workers: of copies of channels' contents, and of messages between nodes.
 
 A channel is a feed or page. Its *content* is its latest entries, and the state that the next document is compared with
-(:mod:`service.location.content_cache`). The *digest* is the hash of a content. It comes from the channel's owner or the
-store, so that workers need not trust each other.
+(:mod:`service.location.content_cache`). The *digest* is the hash of a content. A worker gets the digest from the
+channel's owner or the store, and compares it with each content that another worker sends. So workers need not trust
+each other.
 
 A worker searches for a content in this order: its own cache, other workers, the channel's owner, the store, the
 publisher. Attenuated Bloom filters show which contents can be found near which worker.

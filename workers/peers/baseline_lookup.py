@@ -38,8 +38,9 @@ _BASELINE_OVERHEAD_BYTES = 512
 class LocatedContent(msgspec.Struct, frozen=True):
     """A channel's content (its latest entries, and the state that polls compare with), and where it was found.
 
-    - ``source`` is the kind of place. ``near`` stands for other workers, found by filters. ``publisher`` means that no
-      copy exists: the content is empty, and the publisher's next document replaces it.
+    - ``source`` is the kind of place where the content was found. ``near`` means another worker that was found by Bloom
+      filters. ``publisher`` means that no copy exists: the content is empty, and the publisher's next document replaces
+      it.
     - ``hops`` is the number of workers visited on the way; only for ``near``.
     - ``worker`` is the id of the process that sent the content; "" if no other process did.
     """
@@ -60,10 +61,10 @@ class BaselineLookup:
 
     - A baseline is the state that polls of a channel compare with.
     - A content is a baseline and the latest entries, at a version of the channel.
-    - The cached baseline is the last one that this worker used. It may be newer than that in the content, because a
-      document can change without new entries.
-    - If the cached baseline is lost, the one in the content replaces it. It has all entries that were sent, so that no
-      entry is sent twice.
+    - The cached baseline is the last one that this worker used. It may be newer than the baseline in the content,
+      because a document can change without new entries.
+    - If the cached baseline is lost, the baseline in the content replaces it. The latter has all entries that were sent
+      to subscribers, so that no entry is sent twice.
     """
 
     # A channel that was deleted and created again counts as another channel.
@@ -107,8 +108,8 @@ class BaselineLookup:
     def put(self, channel_id: ChannelId, digest: Digest, content: Content) -> None:
         """Cache a channel's content: its latest entries, and the state that polls compare with.
 
-        It replaces the previous one. ``digest`` is the hash of the content. A content that is too large to be sent to
-        other workers is not cached.
+        The new content replaces the previous one. ``digest`` is the hash of the content. A content that is too large to
+        be sent to other workers is not cached.
         """
         if content.size_bytes + _FRAMING_BYTES > MAX_CONTENT_BYTES:
             self._cache.remove(channel_id)

@@ -38,12 +38,12 @@ from workers.peers.peer_stream import PeerStream
 PING = "ping"
 DEPTH = 3
 FALSE_POSITIVES = 0.02
-"""Target rate of false positives of the fullest filter row. In a lookup of a content that no worker has, the rates of
-all neighbours add up."""
+"""Target rate of false positives of the fullest row of a filter. The rate must be low: in a lookup of a content that no
+worker has, the filters of all neighbours are searched, and their rates add up."""
 MAX_FILTER_BITS = 1 << 19
-"""Maximum width of a row: 64 KiB."""
+"""Maximum width of a filter row in bits, which is 64 KiB."""
 MAX_ROW_DOCUMENTS = 64_000
-"""Number of documents for which a row of ``MAX_FILTER_BITS`` is wide enough."""
+"""Number of documents (contents of channels) for which a filter row of ``MAX_FILTER_BITS`` is wide enough."""
 MAX_ROW_WORKERS = 64
 """Maximum number of workers whose documents are in one filter row, in a fleet of any size."""
 _FIRST_WIDTH = 32 * MIN_WIDTH
@@ -87,7 +87,13 @@ class NeighbourOverlay:
         tasks: BackgroundTasks,
         cached_digests: Callable[[], Sequence[str]],
     ) -> None:
-        """Create the overlay of the worker ``worker_id``, without other workers."""
+        """Create the overlay of the worker ``worker_id``, without other workers.
+
+        - ``limits`` bounds the numbers of neighbours, and the round-trip time of workers that count as near.
+        - ``client`` sends requests to other workers.
+        - ``tasks`` runs background tasks.
+        - ``cached_digests`` returns the hashes of the contents in this worker's cache.
+        """
         self._worker_id = worker_id
         self._client = client
         self._clock = clock
@@ -151,9 +157,9 @@ class NeighbourOverlay:
             self._tasks.start(self._send_changes())
 
     async def maintain(self) -> None:
-        """Measure round-trip times, select neighbours, and adapt the width of the filters to their contents.
+        """Measure the round-trip time to ``sender`` if it is not known yet; then respond to its ``offer``.
 
-        The method has to be called once per maintenance interval.
+        The offer is to be a neighbour of this worker.
         """
         if not self.peers:
             return

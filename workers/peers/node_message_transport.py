@@ -73,7 +73,7 @@ class _Link(msgspec.Struct, eq=False):
     """The monotonic time before which messages go through the inboxes."""
 
     def take_batch(self) -> list[NodeMessage]:
-        """Remove and return the messages of the next request."""
+        """Remove from the queue the messages that fit into one request, and return them."""
         batch: list[NodeMessage] = []
         size = 0
         while self.queue and (not batch or size + len(self.queue[0][1].payload) <= MAX_BATCH_BYTES):
@@ -116,8 +116,8 @@ class NodeMessageTransport:
     def post(self, messages: Iterable[NodeMessage], *, is_urgent: bool = False) -> list[NodeMessage]:
         """Send messages in the background; return those that the caller has to send to the nodes' inboxes in Redis.
 
-        These are the messages to workers that cannot be reached. With ``is_urgent``, they are all messages to other
-        workers.
+        The returned messages are those to workers that cannot be reached. With ``is_urgent``, all messages to other
+        workers are returned.
         """
         rest: list[NodeMessage] = []
         for node, some in groupby(messages, key=itemgetter(0)):
@@ -186,7 +186,7 @@ class NodeMessageTransport:
             link.is_sending = False
 
     async def _send(self, link: _Link, messages: list[NodeMessage]) -> Collection[NodeId]:
-        """Send messages to a worker in one request; return the ids of the nodes that have not received theirs."""
+        """Send messages to a worker in one request; return the ids of the nodes that did not receive their messages."""
         nodes = {node for node, _ in messages}
         if self._clock.monotonic_s() < link.retry_s:
             return nodes

@@ -3,8 +3,9 @@
 The search along attenuated Bloom filters is the query of Rhea and Kubiatowicz, §II.C. While all workers are near each
 other, there are no filters, and the owner is asked at once.
 
-The requesting worker makes all requests itself: each worker returns the content, or names the next worker to ask.
-Therefore no worker waits on behalf of others, and no query runs in circles.
+The worker that searches makes all requests itself: each worker that it asks returns the content, or names the next
+worker to ask. So no worker waits on behalf of another. A query also never runs in circles, because a search ends at a
+worker that was asked before.
 """
 
 import struct
@@ -126,7 +127,10 @@ class PeerContentSearch:
     async def _request(
         self, peer: Peer, digest: Digest, query: LocationQuery, timeout_s: float
     ) -> Content | Referral | None:
-        """Request a content from the worker ``peer``; return the content, a referral to another worker, or None."""
+        """Request a content from the worker ``peer``; return the content, or the referral to another worker.
+
+        Returns None if ``peer`` names neither, sends an invalid response, or cannot be reached.
+        """
         try:
             body = encode_query(digest, query)
             response = await self._client.request(peer, FIND, body, timeout_s=timeout_s, max_bytes=MAX_CONTENT_BYTES)

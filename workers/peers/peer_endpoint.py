@@ -32,8 +32,8 @@ from workers.peers.peer_content_search import FIND, FOUND, NOT_FOUND, PeerConten
 from workers.peers.peer_stream import STREAM_VERB
 
 VerbHandler = Callable[[NodeId, bytes], bytes]
-"""Maps (sender's id, request body) to a response body. May raise :class:`PeerProtocolError`; the reason ``stream``
-requests that the sender restarts its stream."""
+"""Maps (sender's id, request body) to a response body. May raise :class:`PeerProtocolError`. If the reason of this
+error is ``stream``, the sender has to restart its stream."""
 
 log = structlog.get_logger(__name__)
 
@@ -41,7 +41,7 @@ _batch = msgspec.msgpack.Decoder(StreamBatch)
 
 
 class PeerEndpoint:
-    """Handles requests of other workers, and owns the parts that send requests to them.
+    """Handles requests of other workers, and creates the objects that send requests to other workers.
 
     Without a cluster secret, nothing is sent to other workers. Data then comes only from the cache and the store, and
     messages go through inboxes in the store.

@@ -1,7 +1,7 @@
 """The stream of messages between two neighbouring workers, in order and without gaps.
 
-Messages are sent in batches, one at a time. Each batch is sent again until it is accepted. After a gap, both ends start
-again from an empty state (:class:`service.location.messages.Stream`).
+Messages are sent in batches. A batch is sent again until the other worker accepts it, and only then the next batch is
+sent. After a gap, both ends start again from an empty state (:class:`service.location.messages.Stream`).
 """
 
 import asyncio
@@ -27,7 +27,8 @@ _MAX_QUEUED_BYTES = 8 * 1024 * 1024
 """Maximum size of the queued messages to one worker; if it is exceeded, the stream to that worker is reset."""
 _MAX_ATTEMPTS = 4
 _RETRY_S = 0.7
-"""Delay before a batch is sent again: other workers accept a new worker only after their next heartbeats."""
+"""Delay in seconds before a batch is sent again. It is this long because other workers accept a new worker only after
+their next heartbeats."""
 _SEND_TIMEOUT_S = 5.0
 
 log = structlog.get_logger(__name__)

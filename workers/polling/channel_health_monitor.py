@@ -1,8 +1,9 @@
 """The monitor of channels' health on one node: records poll results, and proposes notices to subscribers.
 
-A notice says, for example, that a channel (a feed or page) is dead. It is offered to the channel's owner, the node that
-stores changes, after each poll that justifies it. It is not stored here: every further poll leads to the same notice
-until the owner has published it. So it is not lost if the owner is busy, outdated or dead.
+A notice says, for example, that a channel (a feed or page) is dead. After each poll that justifies a notice, the notice
+is offered to the channel's owner, the node that stores changes. This node does not store the notice, because every
+further poll leads to the same notice until the owner has published it. So the notice is not lost if the owner is busy,
+outdated or dead.
 """
 
 from collections.abc import Callable
@@ -26,7 +27,7 @@ log = structlog.get_logger(__name__)
 
 
 class ChannelHealthMonitor:
-    """Records the results of one node's polls; derives notices to subscribers and slower polls of failing channels.
+    """Records the results of one node's polls; proposes notices to subscribers, and fewer polls of failing channels.
 
     ``get_polled`` returns a channel that this node polls, and the number of nodes that poll it. It returns None for a
     channel that only other nodes poll.

@@ -36,17 +36,19 @@ from workers.polling.politeness import charged_site
 from workers.polling.poll_state import PollState
 
 FAST_FETCH_S = 2.0
-"""A fetch that takes longer is slow."""
+"""Maximum duration of a fast fetch in seconds; a longer fetch counts as slow."""
 FAST_CPU_S = 0.3
-"""Parsing that takes more processor time is slow; typical feeds take a fiftieth of it."""
+"""Maximum processor time of fast parsing in seconds; longer parsing counts as slow. Typical feeds take a fiftieth of
+this time."""
 
 _SLOT_TIMEOUT_S = 5.0
 _MAX_BUCKETS = 10_000
 _MIN_CHARGE_AFTER_KILL_S = 1.0
-"""Minimum parser time in seconds that is charged for a document because of which a parser process was killed. It
-includes the start of a new process."""
+"""Minimum parser time, in seconds, that is charged for a document if a parser process was killed because of it. The
+start of a new process is included."""
 _LARGE_BYTES = 512 * 1024
-"""Larger documents are parsed in the slow lane at once, because the fast lane's parser would hardly finish them."""
+"""Size in bytes above which a document is parsed in the slow lane at once, because the fast lane's parser would hardly
+finish such a document."""
 
 
 class Publisher(NamedTuple):
@@ -147,7 +149,7 @@ slot of the fast lane from beginning to end."""
 
 
 class _Semaphores(WeakValueDictionary[str, asyncio.Semaphore]):
-    """A mapping from names to semaphores of ``size``; a semaphore exists while it is in use."""
+    """A mapping from names to semaphores that ``size`` holders can share; a semaphore exists while it is in use."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -240,15 +242,16 @@ class ConcurrencyLanes:
     def choose_for_poll(self, state: PollState) -> ConcurrencyLane:
         """Return the lane, fast or slow, in which to poll a channel now.
 
-        It is slow if the last fetch was slow, the last parse was costly, or the publisher's parser time is used up.
+        The slow lane is returned if the last fetch was slow, the last parse was costly, or the publisher's parser time
+        is used up.
         """
         return self._slow if state.slow else self.choose_for_document(state, 0)
 
     def choose_for_document(self, state: PollState, size_bytes: int) -> ConcurrencyLane:
         """Return the lane, fast or slow, in which to parse a channel's documents.
 
-        ``size_bytes`` is their total size. The lane is slow if the last parse was costly, the documents are large, or
-        the publisher's parser time is used up.
+        ``size_bytes`` is the total size of the documents. The slow lane is returned if the last parse was costly, the
+        documents are large, or the publisher's parser time is used up.
         """
         is_costly = state.costly or size_bytes > _LARGE_BYTES or self._budgets.is_exhausted(publisher_of(state))
         return self._slow if is_costly else self._fast

@@ -17,7 +17,7 @@ from workers.polling.politeness import Politeness
 from workers.polling.publisher_requests import document_of, must_be_public
 
 _MAX_ARCHIVES = 3
-"""Maximum number of archive documents that one poll reads after polls were missed."""
+"""Maximum number of archive documents that one poll reads after earlier polls have missed entries."""
 _ARCHIVES_TIMEOUT_S = 20.0
 
 Detect = Callable[[tuple[Document, ...]], Awaitable[DetectionResult]]
@@ -37,7 +37,7 @@ class FeedArchives:
         """Fetch up to ``_MAX_ARCHIVES`` archive documents of a channel's feed, the newest first.
 
         - ``findings`` is the result of comparing ``documents`` with the channel's last state. If polls have missed
-          entries, it has the URL of the next older document.
+          entries, ``findings`` has the URL of the next older document.
         - ``detect`` compares documents. It is called after each archive, with all documents read so far.
 
         Returns the archives followed by ``documents``, and the result for all of them.

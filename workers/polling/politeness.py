@@ -30,8 +30,8 @@ _GRANTED_BURST = BURST - 1
 _TOO_MANY_REQUESTS, _UNAVAILABLE = 429, 503
 _BUDGET_TIMEOUT_S = 20.0
 _HINT_SHARE = 0.95
-"""Share of the interval requested by a publisher's hints for which the channel is paused. Schedules keep the whole
-interval, but after a late poll the next poll is on time, and so begins a little before the interval has passed."""
+"""A channel is paused for this share of the interval that its publisher's hints request. Schedules keep the whole
+interval. But if a poll is late, the next poll is on time, and begins a little before the interval has passed."""
 _MAX_CACHED_HOSTS = 10_000
 
 
@@ -71,7 +71,7 @@ class Politeness:
     async def acquire_poll(self, state: PollState) -> None:
         """Take the tokens (permissions) for a poll from the budgets of the channel and of its network.
 
-        :meth:`acquire_site` takes the token for its site later.
+        The token for the channel's site is taken later, by :meth:`acquire_site`.
         """
         # The channel's budget grows with its number of subscribers (:meth:`FleetPolicy.most_polls_per_hour`).
         channel, group = state.channel, state.address_group
@@ -108,7 +108,8 @@ class Politeness:
 
         - ``address`` is the IP address that responded. If it is "" or not public, nothing is charged, and "" is
           returned.
-        - ``charged_group`` is the network whose budget was charged before the request. It is not charged again.
+        - ``charged_group`` is the network that was charged before the request, or "". This network is not charged
+          again.
         """
         group = public_address_group(address)
         if group and group != charged_group:
@@ -185,7 +186,7 @@ def charged_site(channel: Channel) -> str:
 def pausable_site(url: str) -> str:
     """Return the site of ``url``, which is paused as a whole: the registrable domain.
 
-    For a URL on this machine (loopback), it is the host with the port.
+    For a URL on this machine (loopback), the result is the host with the port.
     """
     host = host_of(url)
     return urlsplit(url).netloc if is_loopback(host) else site_of(host)

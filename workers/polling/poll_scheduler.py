@@ -65,7 +65,7 @@ class _ScheduledChannel(msgspec.Struct, gc=False):
     """The due time of the last poll that has begun; it may be in the near future, because polls begin a little
     early."""
     update: DetectedUpdate | None = None
-    """The last detected update; None after it has become part of a version."""
+    """The last detected update; None if there was none yet, or after it has become part of a version."""
 
 
 class PollScheduler:
@@ -159,7 +159,7 @@ class PollScheduler:
                 channel.update = None
 
     async def _load(self, channel_ids: Sequence[ChannelId]) -> None:
-        """Load the versions that polls of channels compare with from the store."""
+        """Load from the store the versions that polls of these channels compare with."""
         # A channel that does not exist stays outdated until its owner stops its polls.
         stored = await self._store.channels.states(channel_ids)
         for channel_id, stored_state in zip(channel_ids, stored, strict=True):
@@ -212,7 +212,8 @@ class PollScheduler:
     def _slot_s(self, due_s: float) -> float:
         """Return the time (Unix s of Redis's clock) at which a poll that is due at ``due_s`` begins.
 
-        It is the start of a short time slot, the same for all nodes of a process. All polls of a slot begin together.
+        Polls begin only at the starts of short time slots, which are the same for all nodes of a process. All polls of
+        a slot begin together.
         """
         return floor((due_s - self._ahead_s) / _SLOT_S) * _SLOT_S + self._ahead_s
 
@@ -331,8 +332,8 @@ class PollScheduler:
     async def _compare_again(self, channel: _ScheduledChannel) -> None:
         """Compare the last changes that this node detected with the channel's current version.
 
-        Another node detected the changes in that version. Changes that it does not have are offered to the channel's
-        owner.
+        The current version has changes that another node detected. Changes that are not in this version are offered to
+        the channel's owner.
         """
         update, state = channel.update, channel.poll_state
         if update is None or state is None or update.candidate.base_version >= state.channel.version:

@@ -24,7 +24,7 @@ class PollState(msgspec.Struct, gc=False):
     - ``validators``: the ETag, the date and the body's hash for the next request. They never belong to a document whose
       changes have no version yet, so that the next poll detects these changes again.
     - ``unversioned``: the documents, oldest first, with changes that have no version yet.
-    - ``polling_hints``: the polling hints of the last document read here.
+    - ``polling_hints``: the polling hints of the last document that this node has read.
     - ``address_group``: the network of the address that answered the last poll, "" if not known.
     - ``slow``: whether the last fetch took long; ``costly``: whether the last parse took long.
     - ``deadly_sha256``: the hash of a body for which the parser was killed.
@@ -62,9 +62,10 @@ class DetectedUpdate(msgspec.Struct, frozen=True):
 def build_poll_state(stored: ChannelState, subscribers: int, now_s: float, known: PollState | None = None) -> PollState:
     """Return the state for polls that compare with the ``stored`` version of a channel.
 
+    - ``subscribers`` is the number of subscribers.
     - ``now_s`` is the Unix time.
-    - ``known`` is the state of this node's former polls, or None. What only this node knows is taken from it, for
-      example whether the last fetch was slow.
+    - ``known`` is the state of this node's former polls, or None. Facts that are not stored, for example whether the
+      last fetch was slow, are taken from this state.
     """
     channel = msgspec.structs.replace(stored.channel, title="", link="")  # not needed for tens of thousands of channels
     if known is None:
@@ -78,8 +79,9 @@ def advance_to_version(
 ) -> PollState:
     """Return the state for polls that compare with another version of a channel.
 
-    ``channel`` is the channel at that version, and ``digest`` the hash of its stored content. What only this node knows
-    is kept, for example whether the last fetch was slow.
+    ``channel`` is the channel at that version, and ``digest`` the hash of its stored content. ``validators`` are the
+    ETag, the date and the body's hash for the next request. Facts that only this node knows are kept from ``state``,
+    for example whether the last fetch was slow.
     """
     return msgspec.structs.replace(
         state, channel=channel, validators=validators, subscribers=subscribers, digest=digest, unversioned=()
@@ -97,7 +99,7 @@ def is_version_of(candidate: Candidate, base: VersionBase) -> bool:
 def channel_day(channel: Channel, now_s: float) -> int:
     """Return the number of the channel's day at ``now_s`` (Unix s), modulo 256.
 
-    The days of different channels begin at different times.
+    A channel's day is a period of 24 hours. The days of different channels begin at different times.
     """
     # Python shares integer objects below 257; larger ones would take 32 bytes per channel.
     offset_s = int(channel.id[:4], 16) / 65_536 * _DAY_S
@@ -137,7 +139,7 @@ def build_update(
     - ``validators`` are the ETag, the date and the body's hash of the response.
     - ``now_s`` is the Unix time.
 
-    A dormant channel (one that was not polled) always has an update. It is not sent to subscribers.
+    For a dormant channel (one that was not polled), the result is never None, and subscribers are not sent the update.
     """
     if not findings.changes and not channel.dormant:
         return None

@@ -70,7 +70,7 @@ _MAX_MEASURED_DELAY_S = 86_400.0
 
 
 class PollOutcome(msgspec.Struct, frozen=True):
-    """The result of one poll, and the changes that it detected, or None.
+    """The result of one poll. ``update`` has the changes that the poll detected; None if there are no changes.
 
     - ``permanent_url`` is the channel's new URL after a permanent redirect, else "".
     - ``hubs`` are the WebSub hubs that the document names.
@@ -185,7 +185,7 @@ class Poller:
     async def compare_again(self, state: PollState, update: DetectedUpdate) -> DetectedUpdate | None:
         """Return the part of ``update`` that is not in the version of ``state``; None if there is no such part.
 
-        For a page the result is also None. Raises :class:`PublisherError`.
+        For a page the result is also None. Raises :class:`PublisherError` if the documents cannot be parsed.
         """
         # A page's document may be older than its version; the next poll then detects the remaining changes.
         if state.channel.kind == "page":
@@ -219,7 +219,8 @@ class Poller:
     ) -> tuple[DetectedUpdate | None, DetectionResult | None]:
         """Compare the document in a response with the channel's last state, and update ``state``.
 
-        Returns the detected changes and the findings of the parser; each is None if there is none.
+        Returns the detected changes, or None if there are none, and the findings of the parser, or None if no document
+        was parsed.
         """
         state.polling_hints = with_freshness(state.polling_hints, fetched.headers, self._clock.wall_s())
         arrived = document_of(fetched) if fetched.body is not None else None

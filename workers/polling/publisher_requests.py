@@ -27,8 +27,9 @@ async def fetch_politely(
 ) -> FetchResult:
     """Fetch a channel's document within ``within_s`` seconds; the caller has taken the permissions from the budgets.
 
-    The budget of the network that responds is charged, and the network is stored in ``state``. Pauses that an error
-    response requests are applied. Raises :class:`PublisherError`, or :class:`UserError` if a redirect is not allowed.
+    The budget of the network that responds is charged, and the network is stored in ``state``. If an error response
+    requests a pause, the pause is applied. Raises :class:`PublisherError` if the fetch fails, or :class:`UserError` if
+    a redirect is not allowed.
     """
     try:
         fetched = await fetcher.fetch(

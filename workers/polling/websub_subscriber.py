@@ -1,8 +1,7 @@
 """The WebSub subscriber (W3C) of a node's channels. It asks the hubs that feeds name to push changes.
 
-The store alone determines the next request to a hub and its time (:mod:`service.feeds.websub_protocol`). A node may
-therefore die at any moment, and another one continues. Hubs only reduce detection delays: a channel is polled in any
-case.
+The next request to a hub and its time depend only on data in the store (:mod:`service.feeds.websub_protocol`). So, if a
+node dies, another node can continue. Hubs only reduce detection delays: a channel is polled in any case.
 """
 
 import asyncio
@@ -32,7 +31,7 @@ from service.store.channels.websub_store import new_hub_secrets
 from workers.polling.politeness import Politeness
 
 RENEWAL_INTERVAL_S = 60.0
-"""Interval at which a node sends the requests that are due to the hubs of its channels."""
+"""Interval at which a node sends the due requests for its channels to their hubs."""
 
 _MAX_CONCURRENT = 8
 _MAX_PER_SITE = 50
@@ -56,9 +55,9 @@ class HubSubscriber:
         self._slots = asyncio.Semaphore(_MAX_CONCURRENT)
 
     async def on_hubs_found(self, channel_id: ChannelId, hubs: Sequence[str], topic: str) -> None:
-        """Store the WebSub hubs that a channel's document names, and send the request that is due to a hub, if any.
+        """Store the WebSub hubs that a channel's document names; if a request to a hub is due now, send it.
 
-        ``topic`` is the document's own URL as the document states it. :meth:`renew` repeats a request that fails.
+        ``topic`` is the document's own URL as the document states it. If the request fails, :meth:`renew` repeats it.
         """
         if not self._public_url:
             return
@@ -73,7 +72,7 @@ class HubSubscriber:
             log.info("websub subscription failed, will retry", channel=channel_id[:8], error=str(error))
 
     async def renew(self, ring: RingView, node_id: NodeId) -> None:
-        """Send the requests that are due to the hubs of this node's channels: subscribe, renew or unsubscribe.
+        """Send all due requests to the hubs of this node's channels: requests to subscribe, renew or unsubscribe.
 
         ``ring`` and ``node_id`` determine the channels that the node owns. Raises :class:`StoreUnavailable`.
         """
@@ -116,7 +115,10 @@ class HubSubscriber:
                     return
 
     async def _request_if_active(self, channel_id: ChannelId, state: HubState) -> None:
-        """Send the request that is due; if the channel is dormant or deleted, unsubscribe from its hub instead."""
+        """Send a channel's due request to its hub.
+
+        If the channel is dormant or deleted, unsubscribe from the hub instead.
+        """
         channel = await self._store.channels.get(channel_id)
         after: HubState | None = state
         if channel is None or channel.dormant:
@@ -127,7 +129,7 @@ class HubSubscriber:
             await self._request(channel_id, after)
 
     async def _request(self, channel_id: ChannelId, state: HubState) -> None:
-        """Send the request that is due to a channel's hub, unless another node sends it.
+        """Send a channel's due request to its hub, unless another node sends this request.
 
         The request is recorded in the store before it is sent.
         """
@@ -155,7 +157,7 @@ def hubs_of(fetched: FetchResult, findings: DetectionResult) -> tuple[tuple[str,
     """Return the WebSub hubs that a response names, and the topic: the URL by which hubs identify the document.
 
     ``findings`` are the parser's results for ``fetched``. Links in HTTP headers take precedence over links in the
-    document (WebSub §4). Without a stated topic, the topic is the URL of the response.
+    document (WebSub §4). If neither states a topic, the topic is the URL of the response.
     """
     return fetched.links.hubs or findings.hubs, fetched.links.topic or findings.topic or fetched.url
 

@@ -32,7 +32,7 @@ class ChannelCreator:
     async def create_or_wake(
         self, channel: Channel, fetched: FetchResult, findings: DetectionResult, *, exists: bool
     ) -> None:
-        """Create the channel, or poll it again if it is dormant, and subscribe to it at WebSub hubs.
+        """Create the channel, or poll it again if it is dormant; then subscribe to it at the WebSub hubs that it names.
 
         - ``fetched`` is the response at its URL, and ``findings`` are the parser's results.
         - ``exists`` states whether the channel exists.

@@ -62,7 +62,8 @@ class ResolvedUrl(msgspec.Struct, frozen=True):
 
 
 ResolutionCache = TTLCache[tuple[str, bool], ResolvedUrl]
-"""Channels that were found for a preview but not created, by URL and whether the URL was resolved as a page."""
+"""Channels that were found for a preview but not created. The keys are pairs (URL, whether it was resolved as a
+page)."""
 
 
 def create_resolution_cache() -> ResolutionCache:
@@ -101,9 +102,10 @@ class NewUrlResolver:
 
         - If no single feed is found, the reply offers several feeds or the page instead.
         - With ``request.keep``, the channel is created if necessary and polled from then on.
-        - Without it, no channel is created. The result is cached for a repeated request with ``keep``.
+        - Without ``request.keep``, no channel is created. The result is cached, in case the request is repeated with
+          ``keep``.
 
-        Raises errors with a text for the user.
+        If the URL cannot be used, raises an error with a text for the user.
         """
         key = request.url, request.as_page
         cached = self._cache.pop(key, None) if request.keep else None
@@ -229,9 +231,10 @@ class NewUrlResolver:
         return None
 
     async def _resolve_page(self, url: str, *, afresh: bool) -> ResolvedUrl:
-        """Return the channel that watches the page at ``url``. A page without a channel is fetched twice.
+        """Return the channel that watches the page at ``url``.
 
-        With ``afresh``, an existing channel is used only if it is active and has exactly this URL.
+        If there is no channel yet, the page is fetched twice, because the second fetch shows which lines change by
+        themselves. With ``afresh``, an existing channel is used only if it is active and has exactly this URL.
         """
         # The second fetch shows which lines change by themselves (clocks, ads).
         state, baseline = await self._load(url)
@@ -282,7 +285,8 @@ class NewUrlResolver:
     async def _load(self, url: str) -> tuple[ChannelState | None, bytes]:
         """Return the stored state of the channel at ``url``, and the encoded state by which its changes are detected.
 
-        If the channel has moved, both are those of the new channel. If there is no channel, the first is None.
+        If the channel has moved to another URL, both are those of the channel at the new URL. If there is no channel,
+        the first is None.
         """
         channel = await self._store.channels.resolve(channel_id(url))
         if channel is None:

@@ -46,7 +46,8 @@ class Prober:
     async def fetch(self, channel: Channel, timeout_s: float) -> FetchResult:
         """Fetch the document of a channel, for whose publisher the caller holds a slot.
 
-        Raises a :class:`PublisherError`, or :class:`LimitReached` if no request is allowed within ``timeout_s``.
+        Raises a :class:`PublisherError` if the fetch fails, or :class:`LimitReached` if no request is allowed within
+        ``timeout_s``.
         """
         until_s = self._clock.monotonic_s() + timeout_s
         try:

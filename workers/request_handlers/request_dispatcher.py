@@ -130,7 +130,7 @@ class RequestDispatcher:
         return PollReply(result)
 
     async def _report_progress(self, request: WorkerRequest, work: Awaitable[_T]) -> _T:
-        """Await ``work`` and return its result; send each step that it traces to the sender of ``request``."""
+        """Await ``work`` and return its result; send each step that ``work`` traces to the sender of ``request``."""
         began_s, steps = time.monotonic(), asyncio.Queue[ProgressReply | None]()
 
         async def send_steps() -> None:

@@ -45,7 +45,7 @@ from service.store.channels.channel_records import Snapshot
 from service.store.client import keys
 
 POLL_INTERVAL_S = 60.0
-"""The paper's 30 minutes in compressed time."""
+"""The poll interval in real seconds. It stands for Corona's poll interval of 30 minutes, because time is compressed."""
 _MAINTENANCE_S = 20.0
 _START_S = 60.0
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -167,7 +167,10 @@ class _Publisher:
         return await self._request(b"")
 
     async def served_during(self, for_s: float) -> list[tuple[float, int]]:
-        """Return (Unix time, number of requests served) pairs, one at the start and one in each second of ``for_s``."""
+        """Return pairs (Unix time, number of requests served so far).
+
+        The first pair is for the start of the call. One pair per second follows, until ``for_s`` seconds have passed.
+        """
         end_s, samples = time.time() + for_s, list[tuple[float, int]]()
         while True:
             samples.append((time.time(), await self.served()))
@@ -258,7 +261,7 @@ def _cpu_s(child: Child) -> float:
 
 
 async def _read_version_times(store: Store, channels: Sequence[ChannelId]) -> VersionTimes:
-    """Return the time at which each entry was queued for delivery, by the number of its channel and its title.
+    """Return the time at which each entry was queued for delivery, by the pair (number of the channel, entry's title).
 
     ``channels`` has the channels' ids in the order of their numbers.
     """
@@ -279,9 +282,10 @@ async def _read_version_times(store: Store, channels: Sequence[ChannelId]) -> Ve
 async def _add_channels(store: Store, port: int, updates: PublicationTimes, *, public: bool) -> list[ChannelId]:
     """Create the channels of ``updates`` and subscribe users to them; return the channels' ids in order.
 
-    A new channel knows the entries that its feed has at present. The user ``OBSERVER`` is subscribed to every channel.
+    The entries that a feed has at present count as known. The user ``OBSERVER`` is subscribed to every channel.
 
     - ``port`` is the port of the publisher.
+    - ``updates`` has the publication times and the number of subscribers of each channel.
     - ``public`` determines the form of the URLs (:func:`channel_url`).
     """
     channels: list[ChannelId] = []

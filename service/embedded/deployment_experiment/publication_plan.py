@@ -85,7 +85,7 @@ def channel_url(channel: int, port: int, *, public: bool) -> str:
 
 
 def entry_title(update: int) -> str:
-    """Return the title of a channel's entry, which is also its id. ``update`` is the entry's number, from 0."""
+    """Return the title of entry number ``update`` (from 0) of a channel. The title is also the id of the entry."""
     return f"Entry {update}"
 
 
@@ -125,9 +125,9 @@ RECOVERED_SHARE, RECOVERED_FOR_S = 0.95, 5.0
 def recovery_s(served: Sequence[tuple[float, int]], killed_s: float) -> float | None:
     """Return the seconds from the time ``killed_s`` until the rate of requests recovered; None if it did not.
 
-    The rate has recovered at the start of the first five seconds in which it is at least 95 % of its mean before
-    ``killed_s``. ``served`` has pairs (time, number of requests served until then), in ascending order. Times are Unix
-    seconds.
+    The rate has recovered at the start of the first period of five seconds in which it is at least 95 % of its mean
+    before ``killed_s``. ``served`` has pairs (time, number of requests served until then), in ascending order. Times
+    are Unix seconds.
     """
     before = [sample for sample in served if sample[0] <= killed_s]
     if len(before) < 2:  # noqa: PLR2004 - no rate without two samples
@@ -145,9 +145,9 @@ def detection_delays(
 ) -> tuple[Floats, Floats, int]:
     """Return the delays (measured s) and the weights of the detected entries, and the number of undetected entries.
 
-    Only entries published from ``from_s`` until ``until_s`` (Unix s) are included. ``versioned`` has the time at which
-    each detected entry was queued for delivery. An entry's weight is its channel's subscribers divided by its channel's
-    detected entries.
+    ``updates`` has the publication times of all entries. Only entries published from ``from_s`` until ``until_s`` (Unix
+    s) are included. ``versioned`` has the time at which each detected entry was queued for delivery. The weight of an
+    entry is the number of subscribers of its channel, divided by the number of detected entries of this channel.
     """
     # Channels with many entries therefore do not weigh more (Corona §3.1).
     delays: list[float] = []

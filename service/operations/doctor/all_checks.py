@@ -79,7 +79,7 @@ async def _unreadiness(processes: ProcessClient, metrics_url: str) -> str:
 
 
 async def check_console(settings: Settings) -> list[CheckResult]:
-    """Check ``/readyz`` of a console on this machine."""
+    """Check that a console is ready on this machine (``/readyz``). The check fails if no console runs."""
     ready = settings.console_port != 0 and await is_ready(settings.console_port)
     details = f"port {settings.console_port} {'is ready' if ready else 'is not ready'}"
     return [

@@ -39,7 +39,7 @@ async def check_store(settings: Settings, clock: Clock = SYSTEM_CLOCK) -> list[C
 
 
 async def read_store(settings: Settings, read: Callable[[Store], Awaitable[_Value]]) -> _Value | None:
-    """Return the result of ``read`` on the store; None if the store is unavailable."""
+    """Return the result of calling ``read`` with the store; None if the store is unavailable."""
     try:
         async with opened(settings) as store:
             return await read(store)
