@@ -15,13 +15,16 @@ import structlog
 from service.errors import CoronetError, StoreUnavailable
 
 CANCEL_RETRY_S: Final = 3.0
-"""Seconds until a task is cancelled again, because Python 3.11's ``asyncio.wait_for`` can ignore a cancellation."""
+"""Seconds until a task that has not ended is cancelled again.
+
+This is necessary because ``asyncio.wait_for`` of Python 3.11 can ignore a cancellation.
+"""
 
 
 async def run_until_stopped(work: Coroutine[Any, Any, None]) -> None:
     """Run ``work`` until it returns, or until this process receives SIGTERM or SIGINT.
 
-    Exceptions of ``work`` are raised to the caller.
+    At one of these signals, ``work`` is cancelled. Exceptions of ``work`` are raised to the caller.
     """
     loop = asyncio.get_running_loop()
     task = loop.create_task(work)
@@ -52,7 +55,7 @@ async def run_until_one_ends(*coroutines: Coroutine[Any, Any, Any]) -> None:
 async def cancel_and_wait(*tasks: "asyncio.Task[Any]") -> None:
     """Cancel tasks one after the other, and wait until all have ended. The results of the tasks are ignored.
 
-    If the caller is cancelled in the meantime, it still waits for the tasks before CancelledError is raised.
+    If this function is cancelled in the meantime, it still waits for all tasks, and then raises CancelledError.
     """
     # Otherwise the tasks would go on without an owner.
     is_cancelled = False
@@ -101,8 +104,8 @@ class BackgroundTasks:
 async def run_logged(work: Coroutine[Any, Any, object]) -> None:
     """Run a coroutine, and log its exception instead of raising it.
 
-    Use this only for work that is run again later anyway. Errors that Coronet raises on purpose, for example because
-    the store is unavailable, are logged without a traceback.
+    Use this only for work that is repeated later anyway, because the caller does not learn of the exception. Errors
+    that Coronet raises on purpose, for example because the store is unavailable, are logged without a traceback.
     """
     name = getattr(work, "__qualname__", "")
     try:

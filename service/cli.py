@@ -361,13 +361,15 @@ def _use_store(
     *,
     must_be_stopped: bool,
 ) -> _Result:
-    """Run ``use`` with the settings of one Coronet, and return its result.
+    """Run ``use``, a function that uses the store of one Coronet, and return its result.
 
-    - With ``state``, the settings are those of the ``coronet up`` that has this state directory. If it is not running,
-      its private Redis is started for the call.
+    The argument of ``use`` is the settings of this Coronet:
+
+    - With ``state``, the settings are those of the ``coronet up`` that has this state directory. If this ``coronet up``
+      is not running, its private Redis is started for the call.
     - Without ``state``, the settings are those of this process, with ``config`` as settings file.
 
-    Raises :class:`service.errors.UserError` if the ``coronet up`` is running and ``must_be_stopped`` is true.
+    Raises :class:`service.errors.UserError` if ``must_be_stopped`` is true but the ``coronet up`` is running.
     """
     from service import settings  # noqa: PLC0415 - see module docstring
     from service.embedded.private_redis import PrivateRedis  # noqa: PLC0415 - same

@@ -53,6 +53,7 @@ class FleetClock(SystemClock):
         """Set the Unix time by a measurement of the Redis server's clock.
 
         - ``wall_s``: the Unix time in seconds that the server returned.
-        - ``at_monotonic_s``: the value of :meth:`monotonic_s` at that instant.
+        - ``at_monotonic_s``: the value of :meth:`monotonic_s` at the instant at which the server's clock showed
+          ``wall_s``.
         """
         self._ahead_s = wall_s - at_monotonic_s

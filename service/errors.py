@@ -25,7 +25,8 @@ class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
     - ``code``: identifies the error's class.
     - ``detail``: the error's text.
     - ``status``: the HTTP status of a :class:`BadStatus`.
-    - ``sentence``, ``values``: what ``detail`` was formatted from, if it was.
+    - ``sentence``, ``values``: the sentence and the values from which ``detail`` was formatted; empty if it was not
+      formatted.
     """
 
     code: str
@@ -82,7 +83,7 @@ class LimitReached(UserError, code="limit-reached"):
 class RequestsPaused(LimitReached, code="requests-paused"):
     """Requests to a channel or a site are paused for ``paused_s`` more seconds.
 
-    The publisher or an admin has requested this.
+    The publisher or an admin has requested the pause.
     """
 
     def __init__(self, message: str = "", *, paused_s: float = 0.0) -> None:

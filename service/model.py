@@ -73,8 +73,8 @@ class ParsedFeed(msgspec.Struct, frozen=True, omit_defaults=True):
     - ``hubs``: the WebSub hubs that the document names.
     - ``topic``: the document's own URL, as the document states it.
     - ``older_url``: the URL of the next document with older entries (RFC 5005 §3 and §4).
-    - ``element_hashes``: one hash for each entry of the document, if requested. Also for entries that ``entries`` omits
-      because they are unchanged since the channel's last document.
+    - ``element_hashes``: one hash for each entry of the document, if the caller requested hashes. This includes entries
+      that ``entries`` omits because they are unchanged since the channel's last document.
     """
 
     title: str = ""
@@ -155,7 +155,8 @@ class Delta(msgspec.Struct, frozen=True, omit_defaults=True):
     """The changes between two versions of a channel, oldest entry first.
 
     - ``base_version``, ``version``: the two versions. ``version`` is 0 until the channel's owner assigns one.
-    - ``initial``: whether this is the first snapshot of a channel. Its entries are never delivered as news.
+    - ``initial``: whether this is the first content of the channel that was found. Entries of such a delta are never
+      delivered as news.
     - ``detected_s``: the time of the poll that found the changes.
     - ``notice``: a notification about the channel's state, or None. A delta with a notice has no changes.
     """
@@ -248,7 +249,7 @@ class PollResult(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 class NodeInfo(msgspec.Struct, frozen=True, omit_defaults=True):
     """A worker's node in the ring, the list of live nodes.
 
-    - ``epoch``: increases with every join of a node to the fleet.
+    - ``epoch``: a number that increases each time that any node joins the fleet.
     - ``process``: the unique name of this run of the worker process; "" if it is unknown.
     """
 

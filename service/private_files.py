@@ -13,7 +13,7 @@ from typing import IO
 def open_private(path: Path) -> Iterator[IO[bytes]]:
     """Open a new file with mode 0600, and replace ``path`` by it when the context ends without an exception.
 
-    After an exception or a crash, the earlier file is still there. Raises ``OSError``.
+    After an exception or a crash, the earlier file is still there. Raises ``OSError`` if the file cannot be written.
     """
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     unfinished.unlink(missing_ok=True)  # of a process that was killed, and had the same id

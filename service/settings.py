@@ -6,7 +6,7 @@ Each setting is taken from the first of these sources that has it:
 2. the file that ``CORONET_NAME_FILE`` names (available for every setting ``NAME``, intended for secrets)
 3. the environment variable ``CORONET_NAME``
 4. the TOML file named by ``--config`` or ``CORONET_CONFIG``
-5. the preset
+5. the set of defaults that the setting ``preset`` names
 6. the defaults below
 
 :func:`load_with_origins` returns the source of each value. No other module reads the environment, except those of
@@ -361,7 +361,7 @@ def _with_secret_files(values: dict[str, object], folder: Path) -> dict[str, obj
     """Return the values of a settings file, including those that are kept in secret files.
 
     A key ``NAME_file`` is the path of a file with the value of the setting ``NAME``. A relative path is relative to
-    ``folder``. Raises ``OSError``.
+    ``folder``. Raises ``OSError`` if a secret file cannot be read.
     """
     read: dict[str, object] = {}
     for key, value in values.items():
@@ -396,14 +396,17 @@ def _files(environ: Mapping[str, str]) -> dict[str, object]:
 
 
 def environment(config: Path | None = None) -> dict[str, str]:
-    """Return the environment variables of this process; ``config`` replaces the TOML file in them unless it is None."""
+    """Return the environment variables of this process.
+
+    If ``config`` is not None, it replaces the path of the TOML file in them.
+    """
     return {**os.environ, "CORONET_CONFIG": str(config)} if config is not None else dict(os.environ)
 
 
 def _layers(environ: Mapping[str, str], arguments: Mapping[str, object]) -> list[tuple[str, Mapping[str, object]]]:
     """Return the sources of settings in ascending priority: pairs (name of the source, its values by setting).
 
-    Raises :class:`SettingsInvalid`.
+    Raises :class:`SettingsInvalid` if a file cannot be read or parsed, or the preset does not exist.
     """
     sources: list[tuple[str, Mapping[str, object]]] = [
         ("settings file", _toml(environ)),

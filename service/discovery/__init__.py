@@ -14,9 +14,9 @@ Names are stored as follows:
 - The *head node* of a matrix, cell (0,0), stores the matrix's size and makes one change at a time.
 - All of this data expires unless it is refreshed.
 
-Here a cell is a field of a Redis hash, or a hash of its own if it has many postings. The hash tag is a bucket of many
-cells, to which the cell's address leads, so Redis Cluster takes the place of the paper's DHT. Workers do the work of
-head nodes.
+A cell is stored as a field of a Redis hash. A cell with many postings (records of names) has a Redis hash of its own.
+Each cell's address determines a bucket, which many cells share. The bucket is the hash tag of the Redis key, so Redis
+Cluster takes the place of the paper's distributed hash table (DHT). Workers do the work of head nodes.
 
 Modules:
 

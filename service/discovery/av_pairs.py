@@ -30,13 +30,16 @@ of dependent attributes contain no spaces, so the text is unambiguous.
 
 MAX_VALUE_CHARS: Final = 100
 MAX_URL_CHARS: Final = 2000
-"""Maximum length of a URL as value of the attribute ``channel``. The AV-pair has the channel's id instead of it."""
+"""Maximum length of a URL that people write as the value of the attribute ``channel``.
+
+The AV-pair has the channel's id in place of the URL.
+"""
 
 KINDS: Final = ("feed", "page")
 STATUSES: Final = ("ok", "dead", "quarantined", "dormant")
 AGES: Final = ("new",)
 UPDATE_CLASSES: Final = ("hourly", "daily", "weekly", "monthly", "rarely")
-"""Classes of update frequency, the highest first.
+"""Classes of update frequency, beginning with the highest frequency.
 
 A channel belongs to the first class that it reaches: ``daily`` means at least one update per day, but less than one per
 hour.

@@ -8,7 +8,7 @@ This module also has the protocol that finds the size of a matrix:
 
 1. The size is read from the matrix's *head node*, cell (0,0).
 2. If the head node has lost its record, the size is read from a few other cells, because every cell stores it. Every
-   matrix with more than one cell has at least one of these cells (§IV.B.1).
+   matrix with more than one cell has at least one of these cells (Gao & Steenkiste §IV.B.1).
 """
 
 from collections.abc import Generator, Sequence
@@ -33,7 +33,8 @@ Rounds = Generator[Sequence[Command], Sequence[CellAnswer], T]
 def run_together(protocols: Sequence[Rounds[T]]) -> Rounds[list[T]]:
     """Run several protocols concurrently, and return their results in the same order.
 
-    Each round consists of the next commands of all protocols that have not ended.
+    This is a generator: it yields rounds of commands, and the caller sends it the cells' answers. Each round consists
+    of the next commands of all protocols that have not ended.
     """
     results: dict[int, T] = {}
     rounds: dict[int, Sequence[Command]] = {}
@@ -59,6 +60,8 @@ def find_size(pair: PairKey, limits: MatrixLimits) -> Rounds[MatrixSize | None]:
     A matrix is the table of cells that stores the names with this pair. The size is read from its head node, cell
     (0,0). If the head node was lost, the size is read from other cells.
 
+    This is a generator: it yields the commands of each round, and the caller sends it the cells' answers.
+
     ``limits`` has the maximum size of a matrix, which bounds the search for other cells.
     """
     (head,) = yield [ReadState(head_address(pair))]
@@ -71,8 +74,10 @@ def find_size(pair: PairKey, limits: MatrixLimits) -> Rounds[MatrixSize | None]:
 def find_or_create_matrix(pair: PairKey, limits: MatrixLimits) -> Rounds[Matrix]:
     """Return the record of an AV-pair's matrix from the matrix's head node, cell (0,0).
 
-    If the head node has no record, a new one is stored there (§IV.C.5). It has the size that other cells have stored,
-    or else a size of one cell.
+    If the head node has no record, a new one is stored there (Gao & Steenkiste §IV.C.5). The new record has the size
+    that other cells have stored. If no cell has stored a size, it has a size of one cell.
+
+    This is a generator: it yields the commands of each round, and the caller sends it the cells' answers.
 
     ``limits`` has the maximum size of a matrix, which bounds the search for other cells.
     """

@@ -38,9 +38,9 @@ _USUAL_PAIRS: Final = frozenset(each[0] + second for each in _FOLLOWERS.split() 
 
 _MIN_TOKEN_CHARS = 12
 _MIN_CHUNK_CHARS = 3.0
-"""Minimum mean length of the runs of letters or digits in a text for it not to count as a random token.
+"""Minimum mean length, in characters, of the runs of letters or digits in a text that a person wrote.
 
-The mean length is 1.6 in random letters and digits, and 5 in names.
+A text with shorter runs counts as a random token. The mean length is 1.6 in random letters and digits, and 5 in names.
 """
 _MAX_NUMBER_DIGITS = 14
 _MIN_USUAL_SHARE = 0.65

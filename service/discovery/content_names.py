@@ -1,8 +1,9 @@
 """Content names: the attribute-value pairs (AV-pairs) that describe a channel or an entry, with their weights.
 
-They are derived from the metadata and texts of the publisher. Invalid values, such as an empty tag, are left out. A
-name has at most ``MAX_PAIRS`` pairs, because each pair costs a registration. A name depends only on the function's
-arguments, so the pairs of an earlier version can be computed again and withdrawn.
+Content names are derived from the metadata and texts of the publisher. Invalid values, such as an empty tag, are left
+out. A name has at most ``MAX_PAIRS`` pairs, because each pair costs a registration. A content name depends only on the
+arguments of the function that computes it. The pairs of an earlier version of a channel or entry can therefore be
+computed again, and withdrawn.
 """
 
 import re
@@ -80,7 +81,7 @@ def channel_attributes(channel: Channel, metadata: DeclaredMetadata, domain: str
 def entry_pairs(entry: Entry, channel: Channel, metadata: DeclaredMetadata, domain: str) -> dict[Pair, int]:
     """Return the attribute-value pairs (AV-pairs) that describe an entry, each with its weight from 1 to 255.
 
-    They include the host and the language of the entry's channel.
+    The pairs include the host and the language of the entry's channel.
 
     - ``metadata``: the metadata that the channel's documents declare.
     - ``domain``: the registrable domain of the channel's URL.

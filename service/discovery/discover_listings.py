@@ -45,7 +45,7 @@ _WEIGHT_STEPS: Final = 3
 class Facet(msgspec.Struct, frozen=True):
     """A language or topic by which a listing can be narrowed.
 
-    ``channels`` is the number of examined channels that have it.
+    ``channels`` is the number of examined channels that have this language or topic.
     """
 
     value: str
@@ -53,10 +53,10 @@ class Facet(msgspec.Struct, frozen=True):
 
 
 class DiscoverAnswer(msgspec.Struct, frozen=True):
-    """A listing of public channels.
+    """A listing of public channels, with languages and topics by which the listing can be narrowed.
 
-    It also has the most frequent languages and topics among the examined channels. ``has_more`` states whether there
-    are more channels than requested.
+    These are the most frequent languages and topics among the examined channels. ``has_more`` states whether there are
+    more channels than the caller requested.
     """
 
     hits: tuple[SearchHit, ...]
@@ -74,7 +74,10 @@ class DiscoverCandidate(msgspec.Struct, frozen=True):
 
 
 def popularity_weight(subscribers: int) -> int:
-    """Return the weight of a channel's attributes, from 1 to ``MAX_ATTRIBUTE_WEIGHT``, by its number of subscribers."""
+    """Return the weight of the attributes of a channel that has this number of subscribers.
+
+    The weight is from 1 to ``MAX_ATTRIBUTE_WEIGHT``, and grows with the number of subscribers.
+    """
     return min(1 + int(_WEIGHT_STEPS * log2(1 + max(subscribers, 0))), MAX_ATTRIBUTE_WEIGHT)
 
 

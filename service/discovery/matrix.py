@@ -18,8 +18,8 @@ lists the rows.
 *Changes of the size:*
 
 1. Each cell measures its number of names, and its registrations and queries per second.
-2. If one of these reaches a threshold, the cell requests more partitions or replicas from the head node. If they are
-   far below, the cell requests fewer.
+2. If one of these loads reaches its threshold, the cell requests more partitions or replicas from the head node. If the
+   loads are far below their thresholds, the cell requests fewer.
 3. The head node changes its record.
 4. :mod:`service.discovery.matrix_resizing` makes the cells match the record. Until then, the matrix is not *settled*,
    and the head node ignores requests.
@@ -109,7 +109,10 @@ def possible_partitions(draw: int, partitions: int) -> tuple[int, ...]:
 
 
 SECOND_ROWS = range(1, 9)
-"""The rows from which a matrix's second replica is chosen: few, so that the replica can be found by trying all."""
+"""The rows from which a matrix's second replica is chosen.
+
+There are few of these rows, so that the second replica can be found by reading all of them.
+"""
 
 
 def cell_addresses(pair: PairKey, size: MatrixSize) -> list[CellAddress]:
@@ -130,7 +133,7 @@ def probe_addresses(pair: PairKey, limits: "MatrixLimits") -> tuple[CellAddress,
 
 
 WINDOW = 20
-"""Number of events, registrations or queries, over which a rate is measured (§V.A)."""
+"""Number of successive registrations, or of successive queries, over which their rate is measured (§V.A)."""
 
 
 class CellLoad(msgspec.Struct, frozen=True):
@@ -144,13 +147,13 @@ class CellLoad(msgspec.Struct, frozen=True):
 class MatrixLimits(msgspec.Struct, frozen=True):
     """The maximum size of a matrix, and the thresholds of the load of one cell.
 
-    A cell is overloaded if one of its loads reaches its threshold. It is superfluous if its loads are below ``low`` *
-    threshold.
+    A cell is overloaded if one of its loads reaches the threshold of this load. A load is low if it is below ``low`` *
+    threshold. Cells with low loads request that the matrix shrinks.
 
     - ``names``: threshold of the number of names (the paper's T_CN).
     - ``registrations_s``: threshold of registrations per second (T_reg).
     - ``queries_s``: threshold of queries per second (T_q).
-    - ``low``: at most 0.5, so that merging two superfluous cells does not overload the merged cell.
+    - ``low``: at most 0.5, so that merging two cells with low loads does not overload the merged cell.
     - ``partitions``, ``replicas``: maximum numbers of partitions and of replicas.
     """
 
@@ -165,7 +168,10 @@ class MatrixLimits(msgspec.Struct, frozen=True):
 class ResizeKind(StrEnum):
     """The changes of a matrix's size that a cell can request.
 
-    INC_P and DEC_P request more and fewer partitions, INC_R and DEC_R more and fewer replicas.
+    - INC_P: more partitions
+    - DEC_P: fewer partitions
+    - INC_R: more replicas
+    - DEC_R: fewer replicas
     """
 
     INC_P = "INC_P"
@@ -247,10 +253,14 @@ class ResizeRequest(msgspec.Struct, frozen=True):
 
 
 def after_request(matrix: Matrix, request: ResizeRequest, limits: MatrixLimits) -> Matrix:
-    """Return a matrix's record after a cell's request; the same object if the request is ignored.
+    """Return the record that a matrix has after a cell's request to change the size.
 
-    - The matrix grows only at the request of a cell in a part that the last growth has added.
+    - The matrix grows only at the request of a cell in a part that the last growth has added, and only up to
+      ``limits``.
     - The matrix shrinks only at the request of a cell in the last partition or the last replica.
+    - While a change is in progress, requests are ignored.
+
+    If the request is ignored, the object ``matrix`` itself is returned.
     """
     # Only the cells of an expansion region have measured their load since the previous growth.
     size, place = matrix.size, request.place
@@ -283,8 +293,8 @@ def _grow(matrix: Matrix, partitions: int, new_rows: tuple[int, ...]) -> Matrix:
 def after_removal(matrix: Matrix) -> Matrix:
     """Return a matrix's record after its part ``leaving`` (a partition or replica) has been removed.
 
-    Only the parts that the last growth has added may request more growth. If all of them have been removed, the upper
-    half of the remaining ones takes their place (§IV.C.2).
+    Only the parts that the last growth has added may request more growth. If no such part is left, the upper half of
+    the remaining partitions or replicas may request it (Gao & Steenkiste §IV.C.2).
     """
     size, less_p, less_r = matrix.size, 0, 0
     match matrix.leaving:
@@ -315,7 +325,7 @@ def next_epoch(matrix: Matrix) -> Matrix:
 
 
 def recover_matrix(sizes: Iterable[MatrixSize]) -> Matrix:
-    """Return a new record for a matrix whose record was lost (§IV.C.5).
+    """Return a new record for a matrix whose record was lost (Gao & Steenkiste §IV.C.5).
 
     ``sizes`` are the sizes of the matrix that its cells have stored. Raises ValueError if there are none.
     """

@@ -33,11 +33,14 @@ class CellState(StrEnum):
     """The state of a cell in its matrix."""
 
     OPEN = "open"
-    """Has all names of its partition."""
+    """The cell has all names of its partition."""
     FILLING = "filling"
-    """Accepts names but may lack some: other replicas have to be read as well."""
+    """The cell accepts names but may lack some, so other replicas have to be read as well."""
     CLOSED = "closed"
-    """Removed or being removed: accepts only newer postings of names that it has; other cells have all names."""
+    """The cell has been removed or is being removed.
+
+    It accepts only newer postings of names that it has. Other cells have all names of its partition.
+    """
 
 
 class Membership(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""The protocols that register a name (a channel or entry), and withdraw it (§IV.B.1).
+"""The protocols that register a name (a channel or entry), and withdraw it (Gao & Steenkiste §IV.B.1).
 
 Each attribute-value pair has a matrix, a table of cells with partitions and replicas. A name is registered in the
 matrices of all its pairs. In each matrix, it is stored in all replicas of one partition:
@@ -39,8 +39,10 @@ def register(pair: PairKey, posting: Posting, cached_size: MatrixSize | None = N
     Return the newest known size of the matrix. Of two postings of the same name, the cells keep the one that expires
     later.
 
+    This is a generator: it yields the commands of each round, and the caller sends it the cells' answers.
+
     ``cached_size`` is a size of the matrix that the caller knows from earlier, or None. Raises
-    :class:`CellsUnavailable` if no cell stores the name.
+    :class:`CellsUnavailable` if no cell has stored the name after ``MAX_TRIES`` attempts.
     """
     size, _ = yield from _register(pair, posting, cached_size)
     return size
@@ -49,11 +51,13 @@ def register(pair: PairKey, posting: Posting, cached_size: MatrixSize | None = N
 def withdraw(pair: PairKey, posting: Posting, cached_size: MatrixSize | None = None) -> Rounds[MatrixSize]:
     """Withdraw a name from the matrix of the attribute-value pair ``pair``.
 
-    Return the newest known size of the matrix. ``posting`` is a record of the name with weight 0. It is stored in all
-    partitions in which the name may have been registered.
+    Return the newest known size of the matrix. ``posting`` is a record of the name with weight 0. This record is stored
+    in all partitions in which the name may have been registered.
+
+    This is a generator: it yields the commands of each round, and the caller sends it the cells' answers.
 
     ``cached_size`` is a size of the matrix that the caller knows from earlier, or None. Raises
-    :class:`CellsUnavailable` if no cell stores the withdrawal.
+    :class:`CellsUnavailable` if no cell has stored the withdrawal after ``MAX_TRIES`` attempts.
     """
     size, first = yield from _register(pair, posting, cached_size)
     done = {first}
@@ -94,6 +98,8 @@ def _put_in_replicas(
     """Store a posting (record of a name) in all replicas of the partition at ``address``.
 
     Return (the newest known size of the matrix, whether at least one replica stores the posting).
+
+    This is a generator: it yields the commands of each round, and the caller sends it the cells' answers.
 
     - ``size``: the newest size that the caller knows.
     - ``assumed_size``: the size from which the caller has computed the partition.

@@ -1,4 +1,4 @@
-"""Decisions to resize a matrix, a table of cells with partitions and replicas (§IV.C).
+"""Decisions to resize a matrix, a table of cells with partitions and replicas (Gao & Steenkiste §IV.C).
 
 They depend on the loads of the cells, and of the *nodes* that store them. A node is a primary of a Redis Cluster, or
 the standalone Redis. It may store cells of many matrices.
@@ -48,9 +48,10 @@ _MAX_ROW = 63
 _MAX_PLACEMENTS = 1024
 """Maximum number of cells whose nodes are computed to choose one row. It limits the computing time."""
 _WORTHWHILE = 0.5
-"""Minimum benefit of a new replica: the part of the best possible reduction of the busiest node's load.
+"""Minimum benefit of a new replica, as a fraction of the best possible benefit.
 
-The best possible reduction is the node's load by this matrix divided by the new number of replicas.
+The benefit is the reduction of the load of the busiest node. At best, this is the part of the load that the matrix
+causes, divided by the new number of replicas.
 """
 
 
@@ -87,7 +88,8 @@ def limits_on_node(limits: MatrixLimits, busy: float) -> MatrixLimits:
 def can_request_growth(load: CellLoad, limits: MatrixLimits, nodes: RedisNodes) -> bool:
     """Return whether a cell with this load would request growth if its node were fully busy.
 
-    Thresholds are lowest then. ``limits`` has the thresholds on an idle node.
+    Thresholds are lowest on a fully busy node. If the result is False, the cell therefore requests no growth at any
+    utilisation. ``limits`` has the thresholds on an idle node.
     """
     kinds = resize_requests(_spreadable(load, nodes), limits_on_node(limits, 1.0))
     return ResizeKind.INC_P in kinds or ResizeKind.INC_R in kinds
@@ -149,7 +151,7 @@ def _spreadable(load: CellLoad, nodes: RedisNodes) -> CellLoad:
 def _is_superfluous(request: ResizeRequest, placement: "_Placement", limits: MatrixLimits) -> bool:
     """Return whether the matrix can do without the part (partition or replica) that ``request`` would remove.
 
-    This is so if the cells that take over its load would have less than half of the load in ``limits``.
+    It can if each cell that takes over load of this part would stay below half of the thresholds in ``limits``.
     """
     if request.kind is ResizeKind.DEC_P:
         last = request.place.partition
@@ -161,9 +163,9 @@ def _is_superfluous(request: ResizeRequest, placement: "_Placement", limits: Mat
 
 
 def _useless_replica(matrix: Matrix, placement: "_Placement", limits: MatrixLimits) -> ResizeRequest | None:
-    """Return the request to remove the last replica if it reduces no node's load; otherwise None.
+    """Return the request to remove the last replica if this replica reduces no node's load; otherwise None.
 
-    A replica becomes useless when cells are moved to other nodes of Redis.
+    A replica becomes useless in this way when its cells are moved to other nodes of Redis.
     """
     rows = matrix.size.rows
     if len(rows) == 1 or placement.busiest(rows[:-1]) > placement.busiest(rows):
@@ -235,13 +237,13 @@ class _Placement:
         return added
 
     def busiest(self, rows: Sequence[int]) -> float:
-        """Return the load in events per second of the busiest node if the replicas had these row numbers.
+        """Return the load of the busiest node, in events per second, if the replicas had these row numbers.
 
-        Only nodes with cells of the matrix count. Their load is the sum of:
+        Only nodes with cells of the matrix count. The load of a node is the sum of:
 
-        - their part of the queries, which are divided among the replicas
+        - the node's part of the queries, which are divided among the replicas
         - the registrations, which every replica receives
-        - the node's other work, converted to events with the same cost
+        - the node's other work, converted to a number of events that take the same processor time
         """
         # The other work is the utilisation above _IDLE_ENOUGH, minus the present load by this matrix.
         return self._busiest(rows)[0]

@@ -1,4 +1,4 @@
-"""Resizing of a matrix: the protocol that makes its cells match the matrix's record (§IV.C).
+"""Resizing of a matrix: the protocol that makes its cells match the matrix's record (Gao & Steenkiste §IV.C).
 
 A matrix is a table of cells with partitions and replicas. A *pass* of the protocol reads all cells and carries out the
 missing steps, in an order that loses no name:
@@ -64,6 +64,8 @@ def reconcile_matrix(pair: PairKey, limits: MatrixLimits, page: int = PAGE) -> R
     """Run one pass of resizing for the matrix of an attribute-value pair.
 
     Return the matrix's record if all cells match it at the end. Return None if another pass is needed.
+
+    This is a generator: it yields the commands of each round, and the caller sends it the cells' answers.
 
     ``limits`` has the maximum size of a matrix. ``page`` is the maximum number of names that are copied per round.
     """
@@ -147,12 +149,15 @@ def _filling_partitions(pair: PairKey, matrix: Matrix, cells: CellAnswers) -> li
 
 
 def _fill(column: CellAnswers, matrix: Matrix, page: int) -> Rounds[bool]:
-    """Copy names into the cells of a partition that are being filled; return False if another pass has to continue.
+    """Copy names into the cells of a partition that are being filled.
 
-    ``column`` has the partition's cells. A round copies up to ``page`` names. There are two steps:
+    Return False if another pass has to continue, otherwise True. ``column`` has the partition's cells. A round copies
+    up to ``page`` names. There are two steps:
 
     1. The names of an open cell are copied to the cells that are being filled.
     2. The names of each cell that is being filled are copied to all other cells.
+
+    This is a generator: it yields the commands of each round, and the caller sends it the cells' answers.
     """
     # Step 2 is for a head cell that was lost: it may have stored names while it counted as the only cell of the matrix.
     filling = [place for place, cell in column.items() if cell.is_in(CellState.FILLING)]
@@ -186,7 +191,9 @@ def _put_in_cells(targets: Sequence[CellAddress], postings: bytes) -> Rounds[boo
 def _move_last_partition(pair: PairKey, matrix: Matrix, page: int) -> Rounds[bool]:
     """Close the last partition of ``matrix``, and move its names to the partition that takes them over.
 
-    A round copies up to ``page`` names. Return False if another pass has to continue.
+    A round copies up to ``page`` names. Return False if another pass has to continue, otherwise True.
+
+    This is a generator: it yields the commands of each round, and the caller sends it the cells' answers.
     """
     size, last = matrix.size, matrix.size.partitions - 1
     places = [CellAddress(pair, last, row) for row in size.rows]
@@ -202,9 +209,12 @@ def _move_last_partition(pair: PairKey, matrix: Matrix, page: int) -> Rounds[boo
 
 
 def _remove_last_replica(pair: PairKey, matrix: Matrix, _page: int) -> Rounds[bool]:
-    """Close the last replica of each partition and delete its names; return False if another pass has to continue.
+    """Close the last replica of each partition of ``matrix``, and delete the names in it.
 
-    ``_page`` is unused; it gives this function the same parameters as :func:`_move_last_partition`.
+    Return False if another pass has to continue, otherwise True. ``_page`` is unused; it gives this function the same
+    parameters as :func:`_move_last_partition`.
+
+    This is a generator: it yields the commands of each round, and the caller sends it the cells' answers.
     """
     size = matrix.size
     places = [CellAddress(pair, partition, size.rows[-1]) for partition in range(size.partitions)]
@@ -212,10 +222,12 @@ def _remove_last_replica(pair: PairKey, matrix: Matrix, _page: int) -> Rounds[bo
 
 
 def _close(places: Sequence[CellAddress], size: MatrixSize, *, keep: bool) -> Rounds[bool]:
-    """Close cells, and return whether all of them are closed now; an absent cell counts as closed.
+    """Close the cells at ``places``, and return whether all of them are closed now.
 
-    The cells are closed in the epoch (change number) after that of ``size``. The names in them are deleted unless
-    ``keep`` is true.
+    An absent cell counts as closed. The cells are closed in the epoch (change number) after that of ``size``. Their
+    names are deleted unless ``keep`` is true.
+
+    This is a generator: it yields the commands of each round, and the caller sends it the cells' answers.
     """
     closing = msgspec.structs.replace(size, epoch=size.epoch + 1)
     answers = yield [CloseCell(place, closing, keep) for place in places]

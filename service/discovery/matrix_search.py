@@ -1,4 +1,4 @@
-"""The protocol of queries: which cells are read, and how their records of names are merged (§IV.B.2).
+"""The protocol of queries: which cells are read, and how their records of names are merged (Gao & Steenkiste §IV.B.2).
 
 A *clause* of a query is a set of alternative attribute-value pairs, of which a name must have one. Each pair has a
 *matrix*, a table of cells that stores the names with this pair. A *posting* is a cell's record of one name.
@@ -37,18 +37,21 @@ from service.errors import CellsUnavailable
 
 MAX_ROUNDS = 64
 FIRST_POSTINGS = 20_000
-"""Number of the driver's postings that are read first; more are read if they contain too few names that match."""
+"""Number of postings of the *driver* that are read first. The driver is the clause whose names are all read.
+
+More postings of the driver are read if too few of the first ones match.
+"""
 MAX_POSTINGS = 250_000
 """Maximum number of postings read of one AV-pair. When it is reached, no further partitions of its matrix are read."""
 FIRST_NAMES = 4
-"""Number of names looked up first per requested name, if the query has optional clauses.
+"""Number of names that are looked up first for each requested result, if the query has optional clauses.
 
 If too few of them match, more are looked up.
 """
 _ALWAYS_WHOLE = 1_000
 """Number of postings up to which a matrix is read whole."""
 _POSTINGS_PER_LOOKUP = 48
-"""Cost of looking up one name in a cell, as a number of postings: reading so many in sequence takes the same time."""
+"""Cost of looking up one name in a cell: the number of postings that can be read in sequence in the same time."""
 _MOST_STATES = 64
 
 _NamesToRead = Mapping[int, "tuple[int, ...] | None"]
@@ -56,10 +59,11 @@ _NamesToRead = Mapping[int, "tuple[int, ...] | None"]
 
 
 class PairClause(msgspec.Struct, frozen=True):
-    """A condition of a query: a name satisfies it if it has one of several alternative AV-pairs (attribute and value).
+    """A condition of a query: a name satisfies the condition if it has one of several AV-pairs (attribute and value).
 
     - ``alternatives``: tuples (key of the AV-pair, factor). The factor, in (0, 1], is how well the pair fits the query.
-    - ``is_optional``: a name needs to satisfy at least one of the optional clauses, and all other clauses.
+    - ``is_optional``: whether the clause is optional. A name must satisfy all clauses that are not optional, and at
+      least one of the optional clauses.
     """
 
     alternatives: tuple[tuple[PairKey, float], ...]
@@ -116,12 +120,15 @@ def search(
 ) -> Rounds[SearchOutcome]:
     """Return the best names that satisfy a query.
 
+    This is a generator: it yields the commands of each round, and the caller sends it the cells' answers.
+
     - ``draw``: a random number of at least 32 bits, which selects the partitions and replicas to read.
     - ``now_s``: the Unix time in seconds.
     - ``cached_sizes``: the known sizes of matrices. Sizes may be missing or outdated.
-    - ``known_readers``: what earlier, similar queries have read. New readers are added to this dict.
+    - ``known_readers``: the readers of matrices that earlier, similar queries have used. What they have read is not
+      read again. New readers are added to this dict.
 
-    Raises :class:`CellsUnavailable` if the cells keep changing.
+    Raises :class:`CellsUnavailable` if the cells keep changing while they are read.
     """
     clauses, excluded = query.clauses, query.excluded
     pairs = dict.fromkeys((*(pair for clause in clauses for pair, _ in clause.alternatives), *excluded))
@@ -159,7 +166,10 @@ def _collect(
 ) -> Rounds[tuple[NameKeys, bool]]:
     """Return (names that satisfy ``clauses``, whether these are all such names).
 
-    Cells are read until ``query.most`` names are found. ``importances`` has the importance of each clause.
+    Cells are read until ``query.most`` names are found. ``readers`` has the reader of each pair's matrix.
+    ``importances`` has the importance of each clause.
+
+    This is a generator: it yields the commands of each round, and the caller sends it the cells' answers.
     """
     # Of optional clauses, those with the rarest pairs are read first, because their names have the best scores.
     first = FIRST_NAMES * query.most
@@ -202,6 +212,8 @@ def read_matrix(
     """Return (keys of the names, their weights, matrix size) for the names with an attribute-value pair.
 
     The names are read from the pair's matrix. The keys are sorted, and the weights are in the same order.
+
+    This is a generator: it yields the commands of each round, and the caller sends it the cells' answers.
 
     - ``draw``: a random number of at least 32 bits, which selects the replicas to read.
     - ``now_s``: the Unix time in seconds.
@@ -248,7 +260,10 @@ class MatrixReader:
         return self._content
 
     def read_state(self) -> Rounds[None]:
-        """Read the state of one cell, and estimate ``frequency`` from the cell's number of names."""
+        """Read the state of one cell, and estimate ``frequency`` from the cell's number of names.
+
+        This is a generator: it yields the commands of each round, and the caller sends it the cells' answers.
+        """
         partition = self._draw % self.size.partitions
         place = CellAddress(self._pair, partition, self._row(partition))
         (answer,) = yield [ReadState(place)]
@@ -270,7 +285,10 @@ class MatrixReader:
             self._read.add(0)
 
     def read_share(self, share: float) -> Rounds[None]:
-        """Read all records of a fraction ``share`` (0 to 1) of the partitions, but at least of one partition."""
+        """Read all records of a fraction ``share`` (0 to 1) of the partitions, but at least of one partition.
+
+        This is a generator: it yields the commands of each round, and the caller sends it the cells' answers.
+        """
 
         def wanted(size: MatrixSize) -> _NamesToRead:
             number = max(1, round(share * size.partitions))
@@ -280,7 +298,10 @@ class MatrixReader:
             yield from self._read_cells(wanted)
 
     def read_names(self, names: NameKeys) -> Rounds[None]:
-        """Read at least the records of ``names``. If the matrix has few names, all its records are read."""
+        """Read at least the records of ``names``. If the matrix has few names, all its records are read.
+
+        This is a generator: it yields the commands of each round, and the caller sends it the cells' answers.
+        """
         if self.is_whole or not len(names) or not self.frequency:
             return
         names = names[~_where(names, self._looked_up)[1]]
@@ -297,7 +318,9 @@ class MatrixReader:
         """Read the partitions that ``wanted`` returns.
 
         Of each partition, an open replica is read, or all replicas if none is open. ``wanted`` maps a size of the
-        matrix to the names to read, by partition. It is called again whenever an answer contains a newer size.
+        matrix to the names to read, by partition. ``wanted`` is called again whenever an answer contains a newer size.
+
+        This is a generator: it yields the commands of each round, and the caller sends it the cells' answers.
         """
         received: dict[int, dict[int, CellAnswer]] = {}
         """The answers of the replicas that have been read, by partition and row."""
@@ -380,7 +403,7 @@ def _frequency(clause: PairClause, readers: Mapping[PairKey, MatrixReader]) -> i
 
 
 def _partitions_of(names: NameKeys, partitions: int) -> _NamesToRead:
-    """Return the names to read by partition: those of ``names`` that can be registered in it.
+    """Return, for each partition, those of ``names`` that can be registered in it and are therefore to be read.
 
     ``partitions`` is the number of partitions.
     """
@@ -415,8 +438,8 @@ def _where(names: NameKeys, within: NameKeys) -> tuple[NDArray[np.int64], NDArra
 def _driver(clauses: Sequence[PairClause], readers: "MatrixReaders", most: int | None) -> PairClause:
     """Return the *driver* of the query: the clause with the fewest names, all of whose names are read.
 
-    The optional clauses count together as one clause, because a name needs to satisfy only one of them. ``most`` limits
-    them: the rarest ones are taken until they have this number of names together. None means no limit.
+    The optional clauses count together as one clause, because a name needs to satisfy only one of them. Only the rarest
+    optional clauses are taken: as many as together have ``most`` names. If ``most`` is None, all are taken.
     """
     # The other optional clauses can be left out, because names that satisfy only these come last in the results.
     rarest, count = dict[PairKey, float](), 0
@@ -451,7 +474,7 @@ def _order(
 
 
 def _necessary(clauses: Sequence[PairClause]) -> list[PairClause]:
-    """Return the clauses that every result satisfies: the required ones, and one that unites all optional ones."""
+    """Return the clauses that every result satisfies: the required ones, and a clause that unites all others."""
     optional = dict(each for clause in clauses if clause.is_optional for each in clause.alternatives)
     required = [clause for clause in clauses if not clause.is_optional]
     return [*required, PairClause(tuple(optional.items()))] if optional else required

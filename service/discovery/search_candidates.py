@@ -35,10 +35,10 @@ class WeightedPair(msgspec.Struct, frozen=True):
 
 
 class Clause(msgspec.Struct, frozen=True):
-    """A condition of a query: a name satisfies it if it has one of the attribute-value pairs in ``alternatives``.
+    """A condition of a query: a name satisfies the condition if it has one of the pairs in ``alternatives``.
 
-    ``alternatives`` is not empty. A name matches a query if it satisfies all clauses that are not optional, and at
-    least one of the optional clauses.
+    ``alternatives`` are attribute-value pairs, at least one. A name matches a query if it satisfies all clauses that
+    are not optional, and at least one of the optional clauses.
     """
 
     alternatives: tuple[WeightedPair, ...]
@@ -48,7 +48,7 @@ class Clause(msgspec.Struct, frozen=True):
 class CandidateName(msgspec.Struct, frozen=True):
     """A name (channel or entry) that satisfies the clauses of a query.
 
-    - ``pairs``: for each clause, the alternative of the name with the greatest factor * weight.
+    - ``pairs``: for each clause, one of the alternatives that the name has: the one whose factor * weight is greatest.
     - ``weights``: for each clause, this greatest factor * weight, at most 255. It is 0 for an optional clause that the
       name does not satisfy.
     """
@@ -74,7 +74,7 @@ class Candidates(msgspec.Struct, frozen=True):
     """The answer of a directory: the names with the best scores, and how they were found.
 
     - ``found``: these names, best first.
-    - ``total``: the number of names from which they were selected.
+    - ``total``: the number of names from which the best were selected.
     - ``complete``: whether all names that satisfy the query were found. If false, some cells were not read.
     - ``frequencies``: the approximate number of names that have each attribute-value pair of the query.
     - ``queried``: the matrices (tables of cells) that were read.

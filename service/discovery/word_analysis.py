@@ -145,7 +145,7 @@ def stem(word: str, language: str) -> str:
 
     The result is the word itself in these cases:
 
-    - It contains anything but letters.
+    - The word contains anything but letters.
     - ``language`` is not one of ``LANGUAGES``.
     """
     return _stem(word, language) if language in LANGUAGES else word
@@ -160,7 +160,10 @@ def stem_beginning(stem: str) -> str:
 
 
 def without_umlauts(folded: str) -> str:
-    """Return a folded text without each ``e`` after ``a``, ``o`` or ``u``."""
+    """Return a folded text without each ``e`` after ``a``, ``o`` or ``u``.
+
+    Both spellings of an umlaut become equal: "für" (folded to "fur") and "fuer".
+    """
     return _UMLAUT_E.sub("", folded)
 
 

@@ -158,7 +158,8 @@ class EntryRegistrar:
 async def remove_channel(store: Store, cid: ChannelId) -> None:
     """Remove a channel with all subscriptions to it, and withdraw it and its entries from the search directory.
 
-    After a crash, the call has to be repeated; it is idempotent. Raises :class:`service.errors.StoreUnavailable`.
+    After a crash, the call has to be repeated; it is idempotent. Raises :class:`service.errors.StoreUnavailable` if
+    Redis does not respond.
     """
     with suppress(CellsUnavailable):  # what remains in the directory is not shown, and expires
         await _withdraw_all(store, cid)

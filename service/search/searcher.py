@@ -58,9 +58,10 @@ from service.store.channels.channel_records import ChannelState
 from service.store.directory.matrix_directory import Directory
 
 OVERFETCH_FACTORS = (1.5, 40)
-"""Numbers of candidates that are requested per result to show, because some candidates may not be public.
+"""Numbers of candidates that are requested for each result to show.
 
-A search begins with the first number. If too few candidates can be shown, it is repeated with the second.
+More candidates are requested than are shown, because some candidates may not be public. A search begins with the first
+number. If too few candidates can be shown, the search is repeated with the second number.
 """
 MAX_NAMES = 1_000
 
@@ -161,7 +162,10 @@ class _PublicChannel(msgspec.Struct, frozen=True):
 
 
 class Searcher:
-    """Searches channels and entries. Every method may raise :class:`service.errors.StoreUnavailable`."""
+    """Searches channels and entries.
+
+    Every method raises :class:`service.errors.StoreUnavailable` if Redis does not respond.
+    """
 
     def __init__(self, store: Store, min_subscribers: int) -> None:
         """Create a searcher of ``store``; a channel is public if it has at least ``min_subscribers`` subscribers."""
@@ -172,7 +176,8 @@ class Searcher:
         """Return up to ``query.limit`` public channels or entries that match, best first.
 
         ``language`` is the user's language (ISO 639-1); "" if it is unknown. Documents in this language are preferred.
-        Raises :class:`CellsUnavailable`.
+
+        Raises :class:`CellsUnavailable` if cells of the search directory keep changing while they are read.
         """
         return (await self.explain(query, language)).answer
 
@@ -194,7 +199,8 @@ class Searcher:
         If ``language`` or ``topic`` is not empty, only channels of this language or topic are returned. About
         subscriptions, the result reveals only the number of each channel's subscribers.
 
-        Raises :class:`service.errors.BadQuery` if the language or the topic is invalid, and :class:`CellsUnavailable`.
+        Raises :class:`service.errors.BadQuery` if the language or the topic is invalid. Raises
+        :class:`CellsUnavailable` if cells of the search directory keep changing while they are read.
         """
         pairs = discover_pairs(order, language, topic)
         # All new channels but a few work, so that the directory of new ones has enough that do.
@@ -288,7 +294,7 @@ class Searcher:
         """Return the best results of a query whose words have been expanded.
 
         - ``language``: the user's language (ISO 639-1); "" if it is unknown.
-        - ``cached``: what was read for the same query before. What is read now is added to it.
+        - ``cached``: the readers of matrices that the same query has used before. What is read now is added to them.
         """
         limit = expanded.query.limit
         candidates, matching, whole = Candidates((), 0, True, {}, (), 0.0), list[_Match](), True
@@ -325,11 +331,11 @@ class Searcher:
     async def _candidates(
         self, expanded: ExpandedQuery, cached: MatrixReaders, limit: int
     ) -> AsyncIterator[tuple[Candidates, int]]:
-        """Yield (candidates, number of them that must match) again and again, each time with more candidates.
+        """Yield (candidates, number of matches needed) several times, each time with more candidates.
 
-        The caller stops as soon as that many candidates match the query.
+        The caller stops the iteration as soon as at least the needed number of candidates match the query.
 
-        - ``cached``: what was read for the same query before. What is read now is added to it.
+        - ``cached``: the readers of matrices that the same query has used before. What is read now is added to them.
         - ``limit``: the number of results to show.
         """
         # The first candidates are from a lookup directory in workers' memory, if the query has only attributes and they
@@ -355,8 +361,8 @@ class Searcher:
     ) -> Candidates:
         """Return the best ``max_count`` names that satisfy ``clauses`` and have no excluded attribute-value pair.
 
-        The names are read from matrices, the tables of cells in Redis. ``cached`` has what was read for the same query
-        before. What is read now is added to it.
+        The names are read from matrices, the tables of cells in Redis. ``cached`` are the readers of matrices that the
+        same query has used before. What is read now is added to them.
         """
         # A search for attributes of channels is counted, so that popular attributes get a lookup directory.
         candidates = await directory_of(self._store, about).find(clauses, excluded, max_count, cached)
@@ -484,7 +490,7 @@ def directory_of(store: Store, about: ContentKind) -> Directory:
 async def read_channel_name(store: Store, state: ChannelState, now_s: float) -> ChannelDescription:
     """Return a channel's attribute-value pairs and its text, whether or not the channel is public.
 
-    ``now_s`` is the Unix time. Raises :class:`service.errors.StoreUnavailable`.
+    ``now_s`` is the Unix time. Raises :class:`service.errors.StoreUnavailable` if Redis does not respond.
     """
     channel = state.channel
     latest, metadata = await asyncio.gather(

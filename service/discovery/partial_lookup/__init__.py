@@ -19,14 +19,15 @@ Modules:
 
 - ``strategies``: the five strategies as values, and their costs by the paper's formulas
 - ``strategy_choice``: the rules that choose a strategy, and the coordinator of a directory
-- ``servers``: the server of each strategy, and the messages (§3, §5)
+- ``servers``: the server of each strategy, and the messages (Sun & Garcia-Molina §3, §5)
 - ``lookup_client``: which servers a client asks, and in what order
 - ``node_shares``: the parts of directories that a node stores, and the messages between nodes
 - ``placement_metrics``: the metrics of §4, as exact means
 
 Deviation from the paper: a client that adds an entry must know that it is absent, and a client that deletes an entry
 must know that it is present. The paper's ``add`` is a union, for which RandomServer-x and Round-Robin-y would have to
-query every server. A violation costs storage and makes answers less even; deleted entries are never returned.
+query every server. A client that violates this rule wastes storage, and some entries are then returned more often than
+others. Deleted entries are never returned.
 
 Details that only the paper's extended version specifies are our own design, and are marked as such.
 """

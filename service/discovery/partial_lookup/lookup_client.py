@@ -26,7 +26,7 @@ def lookup_order(strategy: Strategy, servers: int, draw: float) -> list[int]:
 
 
 def strided_order(begin: int, stride: int, servers: int) -> list[int]:
-    """Return the numbers of all servers, beginning with every ``stride``-th one (§3.4).
+    """Return the numbers of all servers, beginning with every ``stride``-th one (Sun & Garcia-Molina §3.4).
 
     1. First come the servers ``begin``, ``begin + stride``, ``begin + 2 * stride`` and so on, once around.
     2. Then come all others, from ``begin`` on.
@@ -40,7 +40,7 @@ def strided_order(begin: int, stride: int, servers: int) -> list[int]:
 class PartialLookup:
     """A client's lookup of ``target`` entries in a directory, the paper's partial_lookup(t).
 
-    It does no I/O. The caller repeats these steps:
+    ``found`` has the entries that have been found so far. The class does no I/O. The caller repeats these steps:
 
     1. Call :meth:`next_server`, and stop if it returns None.
     2. Request entries that are not in ``found`` from this server. Skip a server that does not answer.

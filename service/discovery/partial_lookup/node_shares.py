@@ -3,11 +3,12 @@
 - A *directory* has the names (channels or entries) with one attribute-value pair. It is divided among servers, one
   server per node.
 - A *share* is the part of a directory that one server stores.
-- An *entry* of a directory is a name with its weight for this pair. The name's other pairs are not part of it, so a
-  change of them does not change the entry.
+- An *entry* of a directory is a name with its weight for this pair. The name's other pairs are not part of the entry,
+  so the entry does not change when they change.
 - A *directory message* is a batch of updates and reports that one process sends to a node.
 
-Lookups for several pairs need the other pairs, too. Each server therefore reads those of the names in its share.
+A lookup for several pairs also needs the other pairs of the names. Each server therefore reads all pairs of the names
+in its share.
 """
 
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
@@ -60,8 +61,8 @@ class ShareUpdate(msgspec.Struct, frozen=True, tag="Told"):
     - ``pair``: the attribute-value pair of the directory.
     - ``term``, ``strategy``: the version and the strategy of the placement (distribution over servers) to which the
       update belongs.
-    - ``messages``: changes of the entries that the server stores. If empty, the update only states that they are still
-      needed.
+    - ``messages``: changes of the entries that the server stores. If empty, the update only states that the server's
+      entries are still needed.
     - ``number``: the number of this update in the sequence that the coordinator has sent to this server since the
       placement. The first is 0. A gap shows that an update is missing. None in updates from other servers.
     """
@@ -74,7 +75,7 @@ class ShareUpdate(msgspec.Struct, frozen=True, tag="Told"):
 
     @property
     def can_start(self) -> bool:
-        """Whether a server can start with this update, because its first message has all entries to store."""
+        """Whether an empty server can start with this update, because its first message has all entries to store."""
         return bool(self.messages) and isinstance(self.messages[0], Keep | KeepAt)
 
 
@@ -93,7 +94,7 @@ class LookupCount(msgspec.Struct, frozen=True, tag="Asked"):
 
     - ``pair``: the attribute-value pair of the directory.
     - ``lookups``: the number of lookups.
-    - ``target``: the largest number of entries that one of them requested.
+    - ``target``: the largest number of entries that one of these lookups requested.
     """
 
     pair: str
@@ -106,12 +107,12 @@ DirectoryMessage = list[MessagePart]
 
 
 def encode_message(message: Sequence[MessagePart]) -> bytes:
-    """Encode updates and reports about directories, all that one process sends to a node at one time."""
+    """Encode a directory message: all updates and reports that one process sends to a node at one time."""
     return msgspec.msgpack.encode(message)
 
 
 def decode_message(payload: bytes) -> DirectoryMessage:
-    """Decode updates and reports about directories.
+    """Decode a directory message to its updates and reports.
 
     The result is empty if the message is malformed or in the format of another version. Nothing is lost then, because
     senders repeat updates and reports.
@@ -123,9 +124,9 @@ def decode_message(payload: bytes) -> DirectoryMessage:
 
 
 class NamesOfPair(msgspec.Struct, frozen=True):
-    """The names (channels or entries) that have an attribute-value pair with the greatest weights.
+    """The names (channels or entries) of an attribute-value pair: the best of them, and the number of all.
 
-    - ``best``: pairs (name, weight), the greatest weight first.
+    - ``best``: tuples (name, weight of the pair in the name), the greatest weight first.
     - ``total``: the number of all names with the attribute-value pair.
     - ``mark``: an opaque value that changes whenever the names change.
     """
@@ -139,7 +140,8 @@ class DirectoryAnnouncement(msgspec.Struct, frozen=True):
     """A coordinator's announcement to clients that an attribute-value pair has a directory.
 
     - ``pair``: the attribute-value pair.
-    - ``strategy``: how the entries are distributed over servers. It was chosen from the measurements ``measured``.
+    - ``strategy``: how the entries are distributed over servers. The coordinator has chosen this strategy because of
+      the measurements ``measured``.
     - ``is_complete``: False if the directory has only the best of the names with the pair.
     """
 
@@ -161,10 +163,13 @@ class ShareMatches(msgspec.Struct, frozen=True):
 
 
 MAX_SILENT_ROUNDS = 3
-"""Number of maintenance rounds without an update after which a share is dropped."""
+"""Number of maintenance rounds without an update after which a share (part of a directory) is dropped."""
 MIN_REREAD = 20
 REREAD_SHARE = 0.02
-"""Fraction of a share's names whose other AV-pairs are read again in one round, but at least ``MIN_REREAD`` names."""
+"""Fraction of the names in a share (part of a directory) whose AV-pairs are read again in one round.
+
+The AV-pairs of at least ``MIN_REREAD`` names are read again.
+"""
 
 
 class _Share(msgspec.Struct):
@@ -174,7 +179,7 @@ class _Share(msgspec.Struct):
     """Number of the next update expected from the coordinator; None if an update was missed."""
     silent_rounds: int = 0
     pairs: dict[str, frozenset[str]] = {}
-    """All AV-pairs of each name that has been read, the name that was read longest ago first."""
+    """All AV-pairs of each name whose pairs have been read. The name whose pairs were read longest ago comes first."""
     ranked: list[str] = []
     """The names of the share, the greatest weight first."""
 
@@ -195,10 +200,10 @@ class NodeShares:
         self._shares[pair] = _Share(term, make_server(strategy, number, servers), pairs=former.pairs if former else {})
 
     def on_requests(self, pair: str, requests: Iterable[Request], draw: float) -> list[SendToServer]:
-        """Process requests of a directory's coordinator on this node; return the messages for other servers.
+        """Process requests of a directory's coordinator that runs on this node; return the messages for other servers.
 
-        The node's share (part) of the directory of ``pair`` must have been started. ``draw`` is a random number in [0,
-        1).
+        The node's share (part) of the directory of ``pair`` must have been started before. ``draw`` is a random number
+        in [0, 1).
         """
         share = self._shares[pair]
         outgoing: list[SendToServer] = []
@@ -304,7 +309,7 @@ class NodeShares:
         """Return up to ``limit`` names that this node stores and that have all ``required`` attribute-value pairs.
 
         Only the directory of ``pair`` is searched. The names with the greatest weights are returned, because a search
-        shows the best results first. Deviation: the paper returns random ones.
+        shows the best results first. Deviation: the paper returns random names.
         """
         share = self._shares.get(pair)
         if share is None:

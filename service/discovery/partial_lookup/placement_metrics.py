@@ -1,7 +1,8 @@
-"""Metrics (§4) of a *placement*, the distribution of a directory's entries over servers.
+"""Metrics (Sun & Garcia-Molina §4) of a *placement*, the distribution of a directory's entries over servers.
 
-A placement is an array of shape (servers, entries), true where the server stores the entry. The sixth metric, update
-overhead (§6.4), is a number of messages; the caller that delivers the messages counts them.
+A placement is an array of shape (servers, entries), true where the server stores the entry. The paper's metric of
+update overhead (Sun & Garcia-Molina §6.4) is not computed here. It is a number of messages; the caller that delivers
+the messages counts them.
 
 Deviation: the metrics are exact means over all possible lookups, for up to 14 servers. The paper samples lookups.
 """
@@ -93,7 +94,8 @@ def _steps_of_orders(orders: Sequence[Sequence[int]]) -> LookupSteps:
 def placement(shares: Sequence[Collection[str]], entries: Sequence[str]) -> Bools:
     """Return the placement: an array of shape (servers, entries), true where the server stores the entry.
 
-    ``shares`` has the stored entries of each server. ``entries`` are the columns. Other stored entries are ignored.
+    ``shares`` has the stored entries of each server. ``entries`` has the entry of each column. Stored entries that are
+    not in ``entries`` are ignored.
     """
     columns = {entry: column for column, entry in enumerate(entries)}
     found = np.zeros((len(shares), len(entries)), dtype=np.bool_)
@@ -103,7 +105,7 @@ def placement(shares: Sequence[Collection[str]], entries: Sequence[str]) -> Bool
 
 
 def storage(placement: Bools) -> int:
-    """Return the number of entries that all servers store together (§4.1).
+    """Return the number of entries that all servers store together (Sun & Garcia-Molina §4.1).
 
     An entry counts once for each server that stores it. ``placement`` is an array of shape (servers, entries), true
     where the server stores the entry.
@@ -112,7 +114,7 @@ def storage(placement: Bools) -> int:
 
 
 def coverage(placement: Bools) -> int:
-    """Return the number of distinct entries on all servers together (§4.3).
+    """Return the number of distinct entries on all servers together (Sun & Garcia-Molina §4.3).
 
     ``placement`` is an array of shape (servers, entries), true where the server stores the entry.
     """
@@ -120,7 +122,7 @@ def coverage(placement: Bools) -> int:
 
 
 def lookup_costs(placement: Bools, steps: LookupSteps) -> Floats:
-    """Return the mean number of servers that a lookup queries (§4.2), as an array.
+    """Return the mean number of servers that a lookup queries (Sun & Garcia-Molina §4.2), as an array.
 
     The index is the *target*, the number of entries that the lookup requests. It goes from 0 to the number of distinct
     entries on all servers.
@@ -157,7 +159,7 @@ def fault_tolerances(placement: Bools) -> Ints:
 
 
 def retrieval_chances(placement: Bools, target: int, steps: LookupSteps) -> Floats:
-    """Return the probability p_I(j) that a lookup of ``target`` entries returns the entry, for each entry (§4.5).
+    """Return, for each entry, the probability p_I(j) that a lookup of ``target`` entries returns it (§4.5).
 
     A lookup that cannot find ``target`` entries returns all that it finds.
 

@@ -104,9 +104,9 @@ Sends = list[SendToServer]
 
 
 class DirectoryServer(ABC):
-    """One server of a directory, which stores a part of the entries; at first none.
+    """One server of a directory. It stores a part of the directory's entries; at first, it stores none.
 
-    Each strategy of storing entries is a subclass.
+    Each strategy of storing entries has a subclass.
     """
 
     def __init__(self, number: int, servers: int) -> None:
@@ -121,9 +121,10 @@ class DirectoryServer(ABC):
 
     @abstractmethod
     def on_request(self, request: Request) -> Sends:
-        """Process a client's request as its coordinator, the server that :func:`choose_coordinator` selects.
+        """Process a client's request as the coordinator of the request.
 
-        Return the messages to the servers that carry out the request.
+        Clients choose the coordinator by :func:`choose_coordinator`. Return the messages to the servers that have to
+        carry out the request.
         """
 
     @abstractmethod
@@ -233,7 +234,7 @@ class ReservoirServer(BroadcastServer):
     """A server of the strategy RandomServer-x: it stores x entries of the directory, drawn at random.
 
     Without deletes, all subsets of x entries stay equally likely (Vitter's reservoir sampling). A deleted entry is
-    replaced by the next added entry, so newer entries become more likely (§6.3).
+    replaced by the next added entry, so newer entries become more likely (Sun & Garcia-Molina §6.3).
     """
 
     def __init__(self, number: int, servers: int, x: int) -> None:
@@ -343,7 +344,8 @@ class RoundRobinServer(DirectoryServer):
     def _on_hole(self, hole: int) -> Sends:
         """Return the messages that move the first entry of the sequence to the empty position ``hole``.
 
-        No entry is moved if ``hole`` is at or before the first position.
+        The result is empty if ``hole`` is not after the position of the first entry, because the sequence then has no
+        gap.
         """
         first = self._first
         self._first = max(first, min(first, hole) + 1)

@@ -1,10 +1,10 @@
-"""The five strategies of partial lookup (§3), and the paper's formulas of their costs.
+"""The five strategies of partial lookup (Sun & Garcia-Molina §3), and the paper's formulas of their costs.
 
 Partial lookup is a directory on several servers whose clients need only some of its entries. In the formulas, n is the
 number of servers, h is the number of entries, and t is the *target*, the number of entries that a lookup requests.
 
-This module also computes the *cushion* (§6.2). It is the number of entries beyond t that a server stores, so that
-deletes do not make lookups fail.
+This module also computes the *cushion* (Sun & Garcia-Molina §6.2). It is the number of entries beyond t that a server
+stores, so that deletes do not make lookups fail.
 """
 
 from math import ceil, erf, sqrt
@@ -26,7 +26,10 @@ class _SizedStrategy(msgspec.Struct, frozen=True, tag=True):
 
 class _CopiedStrategy(msgspec.Struct, frozen=True, tag=True):
     y: int
-    """Number of servers that store an entry; for Hash-y the maximum, as two hash functions may select one server."""
+    """Number of servers that store an entry.
+
+    For Hash-y, this is the maximum number, because two hash functions may select the same server.
+    """
 
     def __post_init__(self) -> None:
         if self.y < 1:
@@ -102,7 +105,7 @@ def expected_coverage(strategy: Strategy, entries: int, servers: int) -> float:
 
 
 def expected_lookup_cost(strategy: Strategy, target: int, entries: int, servers: int) -> float:
-    """Return the mean number of servers that a lookup of ``target`` entries contacts (§4.2).
+    """Return the mean number of servers that a lookup of ``target`` entries contacts (Sun & Garcia-Molina §4.2).
 
     Let t be ``target``, n ``servers``, and h ``entries`` (the number of entries in the directory). A lookup that cannot
     find t entries contacts all servers.
@@ -161,7 +164,7 @@ def copies_needed(target: int, entries: int, servers: int) -> int:
 
 
 def expected_overhead(strategy: Strategy, entries: int, servers: int) -> float:
-    """Return the mean number of messages per add or delete, including the client's request (§6.4).
+    """Return the mean number of messages per add or delete, including the client's request (Sun & Garcia-Molina §6.4).
 
     The directory has ``entries`` entries on ``servers`` servers. Adds and deletes are assumed to be equally frequent.
     For Fixed-x and Hash-y, the paper derives the number. For the others, the messages of this implementation are
@@ -185,11 +188,11 @@ def expected_overhead(strategy: Strategy, entries: int, servers: int) -> float:
 
 
 FAILING = 0.001
-"""Tolerated share of the time in which a server has fewer entries than the target."""
+"""Fraction of the time in which a server may have fewer entries than a lookup requests."""
 
 
 def failing_share(target: int, cushion: int, entries: int) -> float:
-    """Return the fraction of the time in which a server has fewer than ``target`` entries (§6.2).
+    """Return the fraction of the time in which a server has fewer than ``target`` entries (Sun & Garcia-Molina §6.2).
 
     A lookup requests ``target`` entries. The server stores at most ``target + cushion`` of the directory's ``entries``
     entries. The cushion makes up for deletes.

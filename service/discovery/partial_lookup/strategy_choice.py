@@ -1,7 +1,7 @@
 """The choice of how a directory's entries are stored on servers, and the coordinator that updates these servers.
 
-A *strategy* is one of the paper's ways to distribute the entries. It is chosen by the paper's rules of thumb (§4.2-4.5,
-§6.3, §6.4), which are applied in order and recorded as reasons.
+A *strategy* is one of the paper's ways to distribute the entries. It is chosen by the paper's rules of thumb (Sun &
+Garcia-Molina §4.2-4.5, §6.3, §6.4), which are applied in order and recorded as reasons.
 
 A *coordinator* works as follows:
 
@@ -33,7 +33,10 @@ from service.discovery.partial_lookup.strategies import (
 MIN_ENTRIES = 500
 """Minimum number of names of an AV-pair that has a directory; fewer names are found in its matrix at less cost."""
 MANY_UPDATES = 0.1
-"""Updates per lookup up to which a strategy is chosen by the quality of answers; above, by the cost of updates."""
+"""Number of updates per lookup up to which a strategy is chosen by the quality of its answers.
+
+Above this number, a strategy is chosen by the cost of updates.
+"""
 MAX_SHARE_ENTRIES = 1000
 """Maximum number of entries per server with Round-Robin-y. If it is exceeded, RandomServer-x is used instead."""
 
@@ -62,9 +65,9 @@ class Rule(StrEnum):
     ALL_NEEDED = "all-needed"
     """Full replication is chosen, because lookups request so many entries that each server must store all of them."""
     FEW_UPDATES = "few-updates"
-    """Updates are rare: the choice is between RandomServer-x and Round-Robin-y, with fairer and cheaper lookups."""
+    """Updates are rare: the choice is between RandomServer-x and Round-Robin-y, which have fairer, cheaper lookups."""
     MANY_UPDATES = "many-updates"
-    """Updates are frequent: the choice is between Fixed-x and Hash-y, with fewer messages per update."""
+    """Updates are frequent: the choice is between Fixed-x and Hash-y, which need fewer messages per update."""
     FITS = "fits"
     """Round-Robin-y is chosen, because it covers all entries, is fair, and gives no server too many entries."""
     TOO_MANY = "too-many"
@@ -144,7 +147,10 @@ FORGETTING = 0.8
 STEADY_READINGS = 3
 """Number of successive readings that must choose another kind of strategy before the directory changes to it."""
 MAX_EXCESS = 2
-"""All entries are placed again if x or y is greater than this factor times the value that the measurements require."""
+"""Maximum ratio of the parameter (x or y) of the strategy in use to the value that the measurements require.
+
+Above this ratio, all entries are sent to the servers again, with the required value.
+"""
 
 
 class Coordinator:
@@ -180,10 +186,10 @@ class Coordinator:
 
         - ``entries``: the new entries, in the order in which the strategy Fixed-x prefers them.
         - ``lookups``: the number of lookups since the last call.
-        - ``target``: the largest number of entries that one of them requested.
+        - ``target``: the largest number of entries that one of these lookups requested.
 
-        If the requests contain a :class:`Place` (store exactly these entries), they contain nothing else. The caller
-        then starts new servers with the strategy.
+        If one of the requests is a :class:`Place` (store exactly these entries), it is the only one. The caller then
+        starts new servers with the strategy.
         """
         present = dict.fromkeys(entries)
         deleted = [entry for entry in self._entries if entry not in present]

@@ -70,7 +70,7 @@ class Query(msgspec.Struct, frozen=True):
 
     @property
     def attributes(self) -> tuple[Pair, ...]:
-        """The attribute-value pairs that every result must have; empty if the query has other conditions."""
+        """The attribute-value pairs of a query that has no other conditions; empty for all other queries."""
         pairs = tuple(group[0].pair for group in self.all_of if len(group) == 1 and isinstance(group[0], PairCondition))
         return pairs if len(pairs) == len(self.all_of) and not self.none_of else ()
 
@@ -87,11 +87,14 @@ class SearchHit(msgspec.Struct, frozen=True):
     own: bool = False
     """Whether this is a private channel, which is shown only because the user is subscribed to it."""
     subscribers: int = 0
-    """Number of the channel's subscribers; 0 in searches of private channels, which do not read it."""
+    """Number of the channel's subscribers. It is 0 in searches of private channels, which do not read the number."""
     snippet: str = ""
     hits: tuple[tuple[int, int], ...] = ()
     lacks_words: bool = False
-    """Whether the result has only some of the query's words; it then comes after the results with all words."""
+    """Whether the result has only some of the query's words.
+
+    Such a result comes after the results with all words.
+    """
 
 
 class Correction(msgspec.Struct, frozen=True):

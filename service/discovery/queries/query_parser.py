@@ -148,7 +148,7 @@ def saved_search_text(text: str) -> str:
 
 
 def _expression(text: str) -> str:
-    """Return the regular expression if ``text`` is one between slashes, otherwise ""."""
+    """Return the regular expression in ``text`` if ``text`` is written between slashes; otherwise ""."""
     text = text.strip()
     return text[1:-1] if len(text) > len("//") and text.startswith("/") and text.endswith("/") else ""
 
@@ -348,8 +348,8 @@ def _is_single(name: str) -> bool:
 def _parents(tokens: Iterable[Token]) -> dict[str, Pair]:
     """Return, by attribute, the attribute-value pairs on which other pairs of the query can depend.
 
-    These are the query's language and its generator. Regions depend on the language (``region=gb of lang=en``), and
-    versions on the generator.
+    These pairs are the query's language and generator (the software that made a feed). Regions depend on the language
+    (``region=gb of lang=en``), and versions on the generator.
     """
     found = {}
     for token in tokens:
@@ -370,7 +370,8 @@ def _language(value: str) -> str:
 def _alternatives(token: Token, about: ContentKind, parents: dict[str, Pair]) -> tuple[Condition, ...]:
     """Return the alternative conditions of a token; empty if it consists of common words such as "the".
 
-    ``about`` is the kind of content that is searched. ``parents`` is the result of :func:`_parents`.
+    ``about`` is the kind of content that is searched. ``parents`` has, by attribute, the pairs of the query on which
+    other pairs depend, such as the language of a region.
     """
     match token.kind, token.name:
         case "field", "title" | "word":
@@ -461,7 +462,8 @@ def _plain(text: str, *, in_title: bool = False) -> tuple[Condition, ...]:
 def _field_pairs(name: str, value: str, about: ContentKind, parents: dict[str, Pair]) -> list[Pair]:
     """Return the alternative attribute-value pairs of the field ``name:value``.
 
-    ``about`` is the kind of content that is searched. ``parents`` is the result of :func:`_parents`.
+    ``about`` is the kind of content that is searched. ``parents`` has, by attribute, the pairs of the query on which
+    other pairs depend, such as the language of a region.
     """
     if name == "site":
         return _site_pairs(value)

@@ -194,7 +194,10 @@ def _unescape(text: str) -> str:
 
 
 def _refuse_unknown_field(name: str, source: str) -> None:
-    """Raise :class:`BadQuery` if ``name`` looks like an unknown field; the token ``source`` begins with it."""
+    """Raise :class:`BadQuery` if ``name`` looks like an unknown field.
+
+    ``source`` is the token that begins with ``name``.
+    """
     if not source.startswith(f"{name}=") and re.match(r'[^\W\d_]{3,}:["\w]', source) is None:
         return
     folded = fold(name)

@@ -129,7 +129,7 @@ class SearchableEntry:
 
     @cached_property
     def _field_keys(self) -> list[tuple[set[str], set[str]]]:
-        """A pair of sets for each field, the title first: its stems, and its words and word pairs as written.
+        """For each field of the entry, the title first: (its stems, its words and word pairs as written).
 
         A word pair is two consecutive words, joined by a space.
         """
@@ -198,8 +198,8 @@ def _keys_of(condition: Condition) -> tuple[str, ...]:
 def _rarest_part(phrase: Sequence[str]) -> str:
     """Return the two consecutive words of a phrase that are presumably the rarest.
 
-    The index of saved searches stores the phrase under them. They are the longest word and a neighbour. A phrase of one
-    word is returned unchanged.
+    These are the longest word and a neighbour of it. The index of saved searches stores the phrase under these two
+    words. A phrase of one word is returned unchanged.
     """
     word = max(phrase, key=lambda word: (len(word), word))
     at = max(min(phrase.index(word), len(phrase) - 2), 0)
@@ -284,7 +284,7 @@ class KeyFrequencies:
 _MAX_PLACES: Final = 64
 """Maximum number of pairs (key of the rarest group, key of the next rarest) under which a condition is stored.
 
-With more, it is stored under the keys of the rarest group only.
+A condition with more such pairs is stored under the keys of the rarest group only.
 """
 
 
@@ -441,8 +441,8 @@ class SavedSearchIndex:
     def match(self, subject: SearchableEntry) -> set[SavedSearchId]:
         """Return the ids of the saved searches whose conditions the entry ``subject`` satisfies.
 
-        The entry also updates the estimated frequencies of keys. Conditions whose keys turn out to be frequent are
-        stored under rarer keys.
+        The entry's attribute-value pairs are also counted, to estimate the frequencies of keys. If the keys of a
+        condition turn out to be more frequent than estimated, the condition is stored under rarer keys.
         """
         self._frequencies.count(subject.pairs)
         misplaced: list[_IndexedCondition] = []
@@ -456,8 +456,8 @@ class SavedSearchIndex:
     def _hits(self, subject: SearchableEntry, misplaced: list[_IndexedCondition]) -> Iterator[set[SavedSearchId]]:
         """For each condition that the entry ``subject`` satisfies, yield the ids of the searches with this condition.
 
-        Conditions that were compared too often without success are appended to ``misplaced``. Their keys in the index
-        are more frequent than estimated.
+        The list ``misplaced`` receives the conditions that were compared with too many entries without success. The
+        keys of these conditions in the index are more frequent than estimated.
         """
         # Estimates are poor when searches are loaded, before any entries have been counted.
         keys = subject.keys

@@ -46,10 +46,16 @@ MAX_PREFIX_STEMS: Final = 16
 """Maximum number of stems to which a prefix is expanded."""
 
 _FOREIGN_FACTOR = 0.8
-"""Factor of a stem in another language than the user's, since most users search in their own language."""
+"""Factor of a stem in another language than the user's: how well the stem fits the query.
+
+It is less than 1, because most users search in their own language.
+"""
 _PREFIX_FACTOR = 0.8
 _DISTANCE_FACTOR = 0.5
-"""Factor of a similar word with one wrong letter. With two wrong letters, the factor is 0.5²."""
+"""Factor of a similar word with one wrong letter: how well the word fits the query.
+
+With two wrong letters, the factor is 0.5².
+"""
 
 
 class QueryWords(msgspec.Struct, frozen=True, dict=True):
@@ -186,7 +192,8 @@ def _clauses(
     A clause is a set of attribute-value pairs, of which a result needs one. A single phrase gives one clause for each
     word; any other group gives one clause.
 
-    - ``similar``: the similar words of misspelt words.
+    - ``vocabulary``: the registered words, in which words with a prefix are found.
+    - ``similar``: the similar words of each misspelt word.
     - ``language``: the user's language.
     """
     if len(group) == 1 and isinstance(group[0], PhraseCondition):
@@ -232,7 +239,7 @@ def _word_pairs(
 def _excluded_pairs(condition: Condition) -> Iterator[Pair]:
     """Yield the attribute-value pairs that no result may have, because the query excludes ``condition``.
 
-    There are none for phrases, prefixes and words of the title, which are compared with the text instead.
+    Nothing is yielded for phrases, prefixes and words of the title, which are compared with the text instead.
     """
     if isinstance(condition, PairCondition):
         yield condition.pair

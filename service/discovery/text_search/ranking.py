@@ -73,7 +73,7 @@ def clause_importance(clause: Clause, frequencies: Mapping[Pair, int]) -> float:
     """Return the importance of a clause, a set of alternative attribute-value pairs of a query.
 
     It is the inverse document frequency of the clause's best alternatives. ``frequencies`` has the number of documents
-    that have each pair. The best alternatives are those with the highest factor, among the pairs that documents have.
+    that have each pair. Of the alternatives that at least one document has, the best are those with the highest factor.
     """
     # A rare similar word therefore does not outweigh the word itself.
     best = max((each.factor for each in clause.alternatives if frequencies.get(each.pair, 0)), default=0.0)

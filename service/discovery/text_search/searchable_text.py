@@ -1,13 +1,13 @@
 """Searchable text: the analysed text of a channel or entry, by which searches find it.
 
-The text has *fields*, such as a title and a summary. A word of a short field, or of one that names the topic, describes
-the document better than a word of a long text.
+The text has *fields*, such as a title and a summary. A word of a short field, or of a field that names the topic,
+describes the document better than a word of a long text.
 
 The weight of a stem follows BM25F (Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond",
 2009, §3.4):
 
 - The frequency f of the stem is the sum over all fields of boost * occurrences / (1 - b + b * length / mean length).
-- The weight is f / (k1 + f) of the greatest weight.
+- The weight is f / (k1 + f) * the greatest possible weight.
 
 Deviation: the mean length of a field is a constant, because no process reads all documents.
 """
@@ -35,7 +35,7 @@ from service.discovery.word_analysis import (
 )
 
 MAX_TEXT_STEMS: Final = 40
-"""Maximum number of stems from other fields than titles with which a document is registered."""
+"""Maximum number of stems with which a document is registered, in addition to those of its titles."""
 MAX_TITLE_STEMS: Final = 16
 
 _SATURATION = 1.2
@@ -86,12 +86,12 @@ class SearchableText:
 
     @cached_property
     def stems(self) -> frozenset[str]:
-        """The stems of the document's distinctive words, which exclude common words such as "the"."""
+        """The stems of the document's words, except those of common words such as "the"."""
         return frozenset(self._stems_of(self.fields))
 
     @cached_property
     def title_stems(self) -> frozenset[str]:
-        """The stems of the distinctive words of the document's titles, which exclude common words such as "the"."""
+        """The stems of the words in the document's titles, except those of common words such as "the"."""
         return frozenset(self._stems_of(field for field in self.fields if field.is_title))
 
     def satisfies(self, condition: WordCondition | PhraseCondition) -> bool:
@@ -130,7 +130,10 @@ class SearchableText:
 
     @cached_property
     def _folded_source(self) -> str:
-        """The plain texts of all fields as one folded text, with a space at each end; "" if missing or too long."""
+        """The plain texts of all fields as one folded text, with a space at each end.
+
+        It is "" if there are no plain texts, or if they are too long.
+        """
         folded = fold(" ".join(self._source))
         return f" {folded} " if folded and len(folded) <= MAX_TEXT_CHARS else ""
 

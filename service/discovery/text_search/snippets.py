@@ -29,11 +29,14 @@ class Snippet(msgspec.Struct, frozen=True):
 
 
 def best_snippet(texts: Sequence[str], is_hit: Callable[[str], bool], beginnings: Collection[str]) -> Snippet:
-    """Return a snippet of the text in which words of the query occur most often; of several such texts, the first.
+    """Return a snippet of the text in which words of the query occur most often.
+
+    If the words occur equally often in several texts, the first of these texts is used. The snippet is empty if
+    ``texts`` is empty.
 
     - ``is_hit``: function that returns whether a folded word is one of the query's words.
     - ``beginnings``: prefixes without umlauts (:func:`without_umlauts`) for a fast test. A text that contains none of
-      them has no word of the query.
+      these prefixes has no word of the query.
     """
 
     def count(text: str) -> int:

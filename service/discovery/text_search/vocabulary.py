@@ -28,7 +28,8 @@ _NO_LETTERS: Final = np.empty(0, np.uint64)
 class SimilarWord(msgspec.Struct, frozen=True):
     """A word of the vocabulary that is similar to a word of a query.
 
-    It has the word, its stem, and its distance, the number of wrong letters (0 for a prefix).
+    It has the word, its stem, and its distance from the word of the query: the number of wrong letters. The distance is
+    0 if the query has a prefix of the word.
     """
 
     word: str
@@ -69,16 +70,16 @@ class Vocabulary:
     def with_prefix(self, prefix: str, most: int) -> list[SimilarWord]:
         """Return words that begin with ``prefix``, shortest first.
 
-        At most ``most`` words are returned, each with another stem.
+        At most ``most`` words are returned, all with different stems.
         """
         first, last = bisect_left(self._sorted, prefix), bisect_left(self._sorted, prefix + _END)
         return self._first_stems(((word, 0) for word in sorted(self._sorted[first:last], key=len)), most)
 
     def similar(self, word: str, most: int) -> list[SimilarWord]:
-        """Return corrections of the misspelt ``word``, the nearest first.
+        """Return corrections of the misspelt ``word``, those with the fewest wrong letters first.
 
-        At most ``most`` words are returned, each with another stem. The result is empty for short words, and for words
-        that contain other characters than letters.
+        At most ``most`` words are returned, all with different stems. The result is empty for short words, and for
+        words that contain other characters than letters.
         """
         # A number with another digit is no misspelling.
         tolerated = 0 if len(word) < MIN_TYPO_CHARS or not word.isalpha() else 1 + (len(word) >= MIN_TWO_TYPOS_CHARS)
