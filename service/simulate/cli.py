@@ -34,12 +34,14 @@ EXPERIMENTS_WITH_PAGE = ("clash", "corona", "discovery", "location", "partial-lo
 """Experiments with a page in ``docs/experiments``, which the command ``report`` writes."""
 
 BASES = (None, 2, 4, 16, 32, 256)
-"""The allowed values of ``--base``, the base b of the paper's polling set sizes N/bˡ. A digit to base b has 1, 2, 4, 5
-or 8 bits, all of which divide an id's 160 bits. With None, a polling set can have any size."""
+"""The allowed values of ``--base``. With base b, as in Corona's paper, N/bˡ of the N nodes poll a channel, for a level
+l. With None, any number of nodes can poll a channel.
+
+A digit to base b has 1, 2, 4, 5 or 8 bits, so that an id of 160 bits is a whole number of digits."""
 
 PROTOCOL_BASES = (None, 2, 4, 16)
-"""The allowed values of ``--base`` with ``--protocol``, those that production supports. With None, a polling set can
-have any size."""
+"""The allowed values of ``--base`` if ``--protocol`` is given: the bases that production supports. With None, any
+number of nodes can poll a channel."""
 
 app = typer.Typer(
     add_completion=False,
@@ -249,9 +251,9 @@ def run(arguments: Sequence[str]) -> int:
 
 @contextmanager
 def progress(steps: int, *, hidden: bool) -> Iterator[Report]:
-    """Show a progress bar of ``steps`` steps on standard error, unless ``hidden``.
+    """Show a progress bar of ``steps`` steps on standard error until the context ends, unless ``hidden``.
 
-    Yield a function. Each call completes one step, and shows the call's argument beside the bar.
+    The context's value is a function. Each call completes one step, and shows the call's argument beside the bar.
     """
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
     with Progress(*columns, console=Console(stderr=True), disable=hidden) as bar:

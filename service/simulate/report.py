@@ -175,8 +175,8 @@ def each(items: Iterable[Any], field: str = "") -> list[Any]:
 
 
 NEARLY = 0.15
-"""Maximum relative distance of Coronet's mean from the paper's range for which a verdict is "within …" and not "not
-reproduced"."""
+"""If the relative distance of Coronet's mean from the paper's range is at most this, the verdict is "within …".
+Otherwise it is "not reproduced"."""
 
 
 def compare(  # noqa: PLR0917 - a row of a table in a template
@@ -208,12 +208,15 @@ def compare(  # noqa: PLR0917 - a row of a table in a template
 
 
 def ratios(ones: Iterable[float], others: Iterable[float]) -> list[float]:
-    """Return, for each seed, the value in ``ones`` divided by that in ``others``, which is taken as at least 1e-9."""
+    """Return, for each seed, the value in ``ones`` divided by the value in ``others``.
+
+    A divisor below 1e-9 is replaced by 1e-9.
+    """
     return [one / max(other, 1e-9) for one, other in zip(ones, others, strict=True)]
 
 
 def differences(ones: Iterable[float], others: Iterable[float]) -> list[float]:
-    """Return, for each seed, the value in ``ones`` minus that in ``others``."""
+    """Return, for each seed, the value in ``ones`` minus the value in ``others``."""
     return [one - other for one, other in zip(ones, others, strict=True)]
 
 

@@ -1,14 +1,14 @@
 """One run of the experiment ``clash``: 1,000 servers, 100,000 sources and three workloads, compared with plain DHTs.
 
-CLASH divides all keys into groups, which it splits and merges as their load changes. A plain DHT, DHT(x), does not: all
-its keys have the same length of x bits (§VI.B). Servers check every five minutes (``CHECK_S``) whether groups can be
-merged. Loads are measured between two such checks.
+CLASH divides all keys into groups, which it splits and merges as their load changes. A plain DHT has no such groups: in
+DHT(x), all keys have the same length of x bits (§VI.B). Servers check every five minutes (``CHECK_S``) whether groups
+can be merged. Loads are measured between two such checks.
 
 Production code:
 
 - the servers' tables of key groups, and the map from keys to servers
 - the formula of a group's load, and the policy that decides when to split and merge groups
-- the search for the depth of a key's group, which is the number of bits that all keys of the group share
+- the search for the depth of a key's group: the number of leading bits that all keys of the group share
 """
 
 # Lookups (§V.C): a client always uses the same entry server. It caches the depths of groups for all its clients, as a
@@ -62,7 +62,7 @@ class Loads(msgspec.Struct, frozen=True):
 class FixedLengthDht:
     """A plain distributed hash table, DHT(x), in which all keys have the same length of x bits.
 
-    With 24 bits, each key's server is drawn at random, because SHA-1 would take too long.
+    With 24 bits, each key's server is drawn at random, because SHA-1 of so many keys would take too long.
     """
 
     def __init__(self, bits: int, keyspaces: KeyspaceMap, servers: int, capacity: float) -> None:
@@ -72,7 +72,7 @@ class FixedLengthDht:
         self._server = np.array([keyspaces.keyspace_of(group) for group in places], np.int64)
 
     def loads(self, interval: Interval) -> Loads:
-        """Return the loads of the DHT's servers by the traffic in ``interval``.
+        """Return the loads that the traffic in ``interval`` causes on the DHT's servers.
 
         Clients can store queries for later packets on servers. These queries add load, except with keys of 24 bits.
         """
@@ -109,7 +109,7 @@ def random_servers(servers: int, points: Floats | None, rng: np.random.Generator
 
 SAMPLED_ENTRY_SERVERS = 20
 UNCACHED_LOOKUPS = 50
-"""Number of lookups per load check for which the probes without a cache of depths are counted."""
+"""For this many lookups per load check, requests are also counted as if clients did not cache the depths of groups."""
 
 
 class LookupClients:
@@ -123,10 +123,10 @@ class LookupClients:
         self._known = [DepthCache() for _ in range(SAMPLED_ENTRY_SERVERS)]
 
     def count_probes(self, lookups: Ints, servers: SimulatedServers) -> tuple[float, float]:
-        """Return the mean number of probes per lookup with a cache, and the mean number without one.
+        """Return two mean numbers of probes per lookup: with a cache, and without a cache.
 
-        A lookup finds the server of a key's group. A probe is one request of a lookup. It asks a server whether the
-        group has the number of leading bits that the client assumes.
+        A lookup finds the server of a key's group by one or more requests, its probes. Each probe asks a server whether
+        the keys of the group share as many leading bits as the client assumes.
 
         ``lookups`` has the number of lookups for each prefix of 16 bits.
         """
@@ -165,7 +165,7 @@ def _count_probes(servers: SimulatedServers, key: int, depths: DepthCache) -> in
 WORKLOADS = ("A", "B", "C")
 CHECKS = round(PHASE_S / CHECK_S)
 TRANSIENT = 6
-"""Number of load checks after a change of workload that the results leave out: half an hour. Plots show them."""
+"""The results leave out this many load checks (half an hour) after each change of workload. Plots show these checks."""
 STEPS = len(WORKLOADS) * CHECKS
 
 MAX_LOAD = 0.90
@@ -185,7 +185,8 @@ class CheckMeasurements(msgspec.Struct, frozen=True):
     at_s: float
     loads: Loads
     busiest_look: float
-    """The maximum load of any server in any one minute; with the product's defaults, in any 10 s."""
+    """The maximum load of any server in any interval between two checks for overload. The interval is a minute, or 10 s
+    with the product's defaults."""
     coarsest_mean: float
     """The mean load of servers if the traffic were split into as few key groups as possible, each with a load of at
     most 90 % and on a server of its own."""
@@ -216,7 +217,7 @@ class LoadResults(msgspec.Struct, frozen=True):
     """The results of CLASH, or of a plain distributed hash table, with one workload.
 
     The first half hour of the workload is left out. Loads are shares of a server's capacity. Mean values are averages
-    over all load checks, one in five minutes.
+    over all load checks, which are five minutes apart.
     """
 
     servers_used: float
@@ -229,8 +230,8 @@ class LoadResults(msgspec.Struct, frozen=True):
     messages_per_server_s: float
     """The number of messages per second, divided by the number of all servers, used or not."""
     messages_by_chord_per_server_s: float
-    """``messages_per_server_s`` if the request of each probe is routed by Chord and takes ``chord_hops`` messages, not
-    one."""
+    """The same as ``messages_per_server_s``, but the network Chord routes the requests of lookups. Each request then
+    takes ``chord_hops`` messages instead of one."""
 
 
 class DhtResults(LoadResults, frozen=True):
@@ -255,7 +256,7 @@ class WorkloadResults(LoadResults, frozen=True):
     """The number of load checks at which the load of some server was above 90 %."""
     lookup_probes_without_memory: float
     messages_by_chord_without_cache_per_server_s: float
-    """``messages_by_chord_per_server_s`` if in addition clients cache no depths."""
+    """The same as ``messages_by_chord_per_server_s``, but clients do not cache the depths of key groups."""
     messages_per_used_server_s: float
     share_of_dht_12: float
     """The number of servers that CLASH uses, divided by the number that DHT(12) uses."""

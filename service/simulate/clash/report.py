@@ -23,7 +23,8 @@ SETUPS = {
     "Chord's map": ClashSetup(map=MapKind.CHORD),
     "as shipped": ClashSetup(servers=Keyspaces().count, as_shipped=True),
 }
-"""The setups by their names on the page. Only the results of the first four are compared with targets there."""
+"""The setups of all runs by their names on the page. The page compares only the results of the first four setups with
+targets."""
 JOBS = [Job(name, run, (setup, seed)) for name, setup in SETUPS.items() for seed in SEEDS]
 
 OutcomesByName = dict[str, list[ClashOutcome]]

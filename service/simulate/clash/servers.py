@@ -1,7 +1,8 @@
 """The simulated servers and traffic of CLASH §VI: three workloads, sources with changing keys, and stored queries.
 
-A key has 24 bits. Its first 8 bits depend on the workload (A, B or C); the other bits are uniform. A is uniform. B and
-C are skewed: they decrease exponentially on both sides of a peak, C most steeply.
+A key has 24 bits. The last 16 bits are uniformly distributed. The distribution of the first 8 bits depends on the
+workload. In workload A, it is uniform. In B and C, it decreases exponentially on both sides of a peak, more steeply in
+C.
 
 Servers use production's tables, policy, and protocol for moving groups of keys. All moves are complete before the next
 interval begins.
@@ -52,7 +53,8 @@ SPLIT_CHECK_S = MINUTE_S
 """Interval at which servers check whether to split groups. They check whether to merge groups every ``CHECK_S``."""
 QUERY_LIFE_S = 30 * MINUTE_S
 PEAK = 130.0
-"""The most popular value of a key's first 8 bits in workloads B and C, in the middle of a group of depth 6."""
+"""The most popular value of a key's first 8 bits in workloads B and C. It is in the middle of a group of keys that
+share their first 6 bits."""
 
 PACKETS_PER_S: Mapping[str, float] = {"A": 1.0, "B": 2.0, "C": 2.0}
 """Packets per second of one source, by workload."""
@@ -77,8 +79,8 @@ class ClashSetup(msgspec.Struct, frozen=True):
 
     - ``stream_packets`` is the mean number of packets before a source changes its key (L_d in CLASH §VI).
     - ``queries`` is the number of clients that have stored a query on a server.
-    - ``overload`` is the share of a server's capacity above which it splits a key group.
-    - ``merged`` is the share below which a server's load must stay if it merges two groups.
+    - ``overload`` is the load above which a server splits a key group, as a share of the server's capacity.
+    - ``merged`` is the load below which a server must stay when it merges two groups, as a share of its capacity.
     - ``as_shipped``: use the product's default thresholds, and its decaying mean loads (:class:`MeasuredRates`).
       Servers then check their load every 10 s, the product's maintenance interval.
     """
@@ -99,7 +101,7 @@ class ClashSetup(msgspec.Struct, frozen=True):
 
     @property
     def limits(self) -> LoadLimits:
-        """The loads of a server above which it splits, and below which it merges, groups of keys."""
+        """Two limits of load: a server splits groups of keys above one limit, and merges groups below the other."""
         if self.as_shipped:
             return LoadLimits(self.capacity_packets_s)
         return LoadLimits(self.capacity_packets_s, self.overload, self.merged)
@@ -232,10 +234,10 @@ class MeasuredRates:
         self._current, self._long_term = np.zeros(1 << PREFIX_BITS), np.zeros(1 << PREFIX_BITS)
 
     def measure(self, interval: Interval) -> tuple[Interval, Interval]:
-        """Add the rates of ``interval``; return two copies of it with mean rates: for splits, and for merges.
+        """Add the rates of ``interval``, and return two copies of ``interval`` that have mean rates instead.
 
-        A mean rate decays with time. As in the product, splits use the mean with the short half-life. Merges use the
-        greater of this mean and the one with the long half-life.
+        The first copy is for splits, and the second for merges. As in the product, splits use the mean with the short
+        half-life. Merges use the greater of this mean and the mean with the long half-life.
         """
         self._current = self._remaining.current * self._current + self._gained.current * interval.packets
         self._long_term = self._remaining.long_term * self._long_term + self._gained.long_term * interval.packets
@@ -281,7 +283,7 @@ class ChordMap:
         return hops / HOP_SAMPLES
 
     def keyspace_of(self, group: KeyGroup) -> Keyspace:
-        """Return the server of a key group."""
+        """Return the keyspace of a key group: the number of the group's server."""
         return int(np.searchsorted(self.points, hash_key(group) / 2**HASH_BITS) % len(self.points))
 
 
@@ -352,7 +354,7 @@ class SimulatedServers:
         )
 
     def merge_underloaded(self, interval: Interval) -> None:
-        """Merge pairs of sibling groups of keys, while a pair has little enough load in ``interval``."""
+        """Merge pairs of sibling groups of keys as long as there is a pair whose load in ``interval`` is low enough."""
         self.messages += sum(len(sibling_pairs(table, self.tables, {})) for table in self.tables)
         self._repeat_until_stable(interval, self._merge_due)
 

@@ -42,8 +42,8 @@ class ShippedOutcome(CoronaOutcome, frozen=True):
     - ``uniform_requests_at_equal_delay`` is the number of requests of a second run, divided by that of the uniform
       schedule. The second run polls less, so that its predicted delay equals the uniform schedule's.
     - ``equal_delay_notification_delay_s`` is the mean notification delay measured in the second run.
-    - ``share_at_one_bound`` is the share of channels whose number of polls is set by the same limit. Of all limits, it
-      is the one that applies to the most channels.
+    - ``share_at_one_bound`` is the share of channels whose number of polls is set by the policy's most frequent limit,
+      the limit that applies to the most channels.
     """
 
     # The second run's policy has a lower demand factor, the share of subscribers' demand for polls that is met. The
@@ -59,8 +59,8 @@ def run(setup: CoronaSetup, seed: int, report: Callable[[str], None]) -> Shipped
     """Run the simulation with the default policy, and with a policy that makes fewer polls; return the results.
 
     The second policy has the same predicted delay as equal polls of all channels (:func:`with_uniform_delay`).
-    ``setup`` has the workload and the fleet; the policy replaces its goal, its polling interval and its delay limits.
-    ``report`` is called with the name of each step after the step.
+    ``setup`` has the workload and the fleet. The policy replaces the goal, polling interval and delay limits of
+    ``setup``. ``report`` is called with the name of each step after the step.
     """
     channels = draw_channels(setup, np.random.default_rng(seed))
     shipped = experiment.run(setup_with_policy(setup, DEFAULT_POLICY), seed, report)
@@ -104,9 +104,10 @@ def _with_demand_factor(demand_factor: float) -> FleetPolicy:
 
 
 def _scale(policy: FleetPolicy, nodes: int, table: FactorTable) -> float:
-    """Return the common factor c in the numbers of polls of all channels in ``table``.
+    """Return the factor c by which all channels' numbers of polls are multiplied so that the fleet meets its goal.
 
-    A channel's number of polls depends on its weight and on c, within its limits.
+    ``table`` has the channels. A channel's number of polls is computed from its weight and c. If the number is not
+    within the channel's limits, the nearest limit is used instead.
     """
     fleet = msgspec.structs.replace(node_allocation.own_aggregate(policy, nodes, table), nodes=nodes)
     return node_allocation.solve_scale(policy, nodes, fleet) or 0.0

@@ -161,7 +161,8 @@ class DetectionResults(msgspec.Struct, frozen=True):
     """Measurements in the second half of a run; only ``windows`` and ``converged_after_rounds`` cover the whole run.
 
     - ``formula_detection_s`` is the mean detection delay that theory predicts.
-    - ``longest_mean_wait_s`` is the mean time from any moment until the next poll, for the channel where it is longest.
+    - ``longest_mean_wait_s`` is the mean time from any moment until the next poll, for the channel with the longest
+      mean.
     - ``node_load_max_over_mean`` is the number of polls by the busiest node, divided by the mean over all nodes.
     """
 
@@ -252,8 +253,8 @@ def measure(
     """Return the results of a run in which the ``channels`` were polled as in ``polls``.
 
     - ``experiment`` and ``seed`` are copied to the results.
-    - ``even`` has equally many updates of each channel.
-    - ``own`` has updates at each channel's own rate.
+    - ``even`` has updates whose delays are measured, equally many of each channel.
+    - ``own`` has other updates whose delays are measured, at each channel's own rate.
     - ``busiest`` is the number of polls by the busiest node, divided by the mean over all nodes.
     - ``sizes`` has the number of polling nodes of each channel.
     """

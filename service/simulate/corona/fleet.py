@@ -6,7 +6,7 @@ of nodes that poll it. Nodes learn about the rest of the fleet from *aggregates*
 A node does the following periodically, at a phase of its own:
 
 1. It exchanges aggregates with other nodes (``service.corona.aggregation``).
-2. It computes the factor that the sizes of all channels share, from the aggregates that it has received.
+2. From the aggregates that it has received, it computes the factor by which the sizes of all channels are multiplied.
 3. It makes the polling schedules of the channels that it owns.
 
 At the start, only owners poll (n = 1), and no aggregates have been exchanged.
@@ -90,7 +90,8 @@ class VirtualClock:
 CACHED_AGGREGATES = 4096
 """Number of aggregates (summaries of channels) in each cache; one takes 20 kB."""
 MIN_SIZE = 1e-3
-"""Minimum number of polls per τ, so that a channel to which the goal gives no weight is still polled occasionally."""
+"""Minimum number of polls of a channel per polling interval τ. With it, even a channel to which the goal gives no
+weight is polled occasionally."""
 
 
 class OwnerDecisions:
@@ -127,7 +128,7 @@ class OwnerDecisions:
     def aggregation(self, node: NodeId, silence_s: float) -> Aggregation:
         """Return the new state of ``node`` in the exchange of summaries of channels.
 
-        The node forgets what another node has sent if it hears nothing from it for ``silence_s`` seconds.
+        If another node sends nothing for ``silence_s`` seconds, ``node`` forgets what that node has sent before.
         """
         base = BASE if self._setup.base is None else self._setup.base
         return Aggregation(node, silence_s, base=base, join=self._join, validate=self._validate)
@@ -169,9 +170,10 @@ class OwnerDecisions:
         return int(self._orphaned.sum())
 
     def empty_wedges(self, trie: NodeTrie) -> int:
-        """Return the number of id prefixes with K - 1 digits that no node of this ring has; 0 if the setup has no base.
+        """Return the number of wedges without any node of this ring; 0 if the setup has no base.
 
-        Digits are to the setup's base. K is the number of digits at which only one node, the owner, polls a channel.
+        A wedge is the set of all ids that begin with the same K - 1 digits to the setup's base. K is the number of
+        digits at which only one node, the owner, polls a channel.
         """
         if self._setup.base is None:
             return 0
@@ -189,7 +191,7 @@ class OwnerDecisions:
         return Aggregate(1, demand, encode(clusters), channels=len(owned))
 
     def sizes(self, owned: Ints, fleet: Aggregate) -> Floats:
-        """Return the number of nodes that poll, for each of one node's own channels.
+        """Return, for each of one node's own channels, the number of nodes that poll the channel.
 
         ``owned`` are the numbers of these channels. ``fleet`` is the summary of all channels of the fleet, as far as
         the node has received it.
@@ -213,7 +215,7 @@ class OwnerDecisions:
         return real
 
     def _scale_of(self, fleet: Aggregate) -> float:
-        """Return the common factor in the sizes of all channels with which the fleet meets its goal.
+        """Return the factor by which all channels' sizes are multiplied so that the fleet meets its goal.
 
         A channel's size is the number of nodes that poll it. ``fleet`` summarises all channels.
         """
@@ -259,7 +261,8 @@ LEASE_S = 6.0
 """Time from a node's death until its lease ends and it leaves the ring: the default of the setting ``lease_ttl_s``."""
 NO_OWNER = -1
 TICK_TOLERANCE = 1e-9
-"""Maintenance begins at a tick that is too early by at most this share of the interval: a sum of ticks is not exact."""
+"""A timer tick begins maintenance even if it is too early by this share of the maintenance interval, because a sum of
+ticks is not exact."""
 MEDIAN_DELAY_S = 0.08
 DELAY_SPREAD = 0.5
 """Standard deviation of the natural logarithm of a message's delay. With it, one delay in a hundred is more than three
@@ -359,7 +362,7 @@ class SimulatedFleet(VirtualClock):
             self._send(send.node, node.on_message(sender, message, self.now_s))
 
     def _maintain(self, node: NodeId) -> None:
-        """Recompute the polling schedules of the channels of ``node``, and how many nodes poll them."""
+        """Recompute how many nodes poll each channel that ``node`` owns, and these channels' polling schedules."""
         owned = np.flatnonzero(self._owner == self._known[node])
         self.sizes[owned] = self.owners.sizes(owned, self._nodes[node].fleet())
         self._nodes[node].own = self.owners.aggregate(owned)
@@ -381,7 +384,7 @@ class SimulatedFleet(VirtualClock):
         self._install_ring((*self.trie.nodes, next_node_id(self.setup.ids, list(self.trie.nodes), self._rng)))
 
     def _install_ring(self, nodes: Sequence[NodeId]) -> None:
-        """Make ``nodes`` the nodes of the fleet, and transfer channels to their new owners, the nodes nearest by id."""
+        """Replace the fleet's nodes by ``nodes``, and transfer each channel to its new owner, the nearest by id."""
         self._view = RingView(self._view.version + 1, tuple(NodeInfo(node, 1, node[:8], 0.0) for node in sorted(nodes)))
         self.tries.append(NodeTrie(nodes))
         self.owners.on_ring_changed(self.trie)
@@ -395,7 +398,10 @@ class SimulatedFleet(VirtualClock):
         self._transfer_channels()
 
     def _transfer_channels(self) -> None:
-        """Transfer each channel to the node now nearest by id; revise its schedule if other nodes now poll it."""
+        """Transfer each channel to its new owner, the node whose id is now nearest to the channel's.
+
+        If other nodes now poll a channel, the channel's schedule is revised.
+        """
         self.numbers.append(np.array([self._known[node] for node in self.trie.nodes], dtype=np.int64))
         owner = self.numbers[-1][self.trie.nodes_at_rank(self.channels.points, np.zeros_like(self._owner))]
         moved = owner != self._owner
@@ -415,7 +421,7 @@ class SimulatedFleet(VirtualClock):
             self._schedules.change(changed, self.sizes, ring, len(self.trie.nodes), self.now_s)
 
     def _has_changed_set(self, numbers: Ints) -> Bools:
-        """Return, for each channel in ``numbers``, whether the last change of nodes has changed which nodes poll it."""
+        """Return, for each channel in ``numbers``, whether other nodes poll it since the fleet's nodes last changed."""
         before, after = self.tries[-2:]
         points = self.channels.points[numbers]
         differs = np.zeros(len(numbers), dtype=bool)

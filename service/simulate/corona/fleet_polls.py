@@ -27,7 +27,7 @@ CHANNEL_BATCH = 4096
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """The nodes that poll channels, as arrays with one element per node, ordered by channel and rank.
+    """The nodes that poll channels: arrays with one element per pair of channel and node, ordered by channel and rank.
 
     ``rank`` is the node's place among the channel's nodes in order of distance from it; the nearest node has rank 0.
     """
@@ -57,7 +57,7 @@ class ScheduledPolls:
         return float((last - first).sum()) / len(self.numbers)
 
     def node_polls(self, trie: NodeTrie, points: Points, begin_s: float, end_s: float) -> Floats:
-        """Return the number of polls by each node after ``begin_s`` until ``end_s``, while the nodes do not change.
+        """Return the number of polls by each node after ``begin_s`` until ``end_s``, if the nodes do not change then.
 
         ``points`` are the ids of the channels, which determine the nodes that poll them.
         """
@@ -94,8 +94,8 @@ class ScheduledPolls:
     def _poll_counts(self, members: Members, row: Ints, begin_s: Floats, end_s: Floats) -> Floats:
         """Return the number of polls that each member makes after its time in ``begin_s`` until its time in ``end_s``.
 
-        A member is a node that polls a channel. All arrays have one element per member. ``row`` is the number of its
-        schedule in the timetable.
+        A member is a node that polls a channel. All arrays have one element per member. ``row`` has the number of the
+        member's schedule in the timetable.
         """
         size = self.table.size[row]
         turn = (members.rank - self.table.first_rank[row]) % size
@@ -104,9 +104,9 @@ class ScheduledPolls:
         return np.where(members.rank < size, polls, 0).astype(np.float64)
 
     def _members_of_rows(self, row: Ints) -> tuple[Ints, Members]:
-        """Return the nodes that poll by the schedules with the numbers ``row``, as a pair (numbers, nodes).
+        """Return the nodes that poll by the schedules with the numbers ``row``, as a pair (schedules, nodes).
 
-        The first array has, for each node, the number of its schedule in the timetable.
+        ``schedules`` has, for each of the nodes, the number of the node's schedule in the timetable.
         """
         size = self.table.size[row]
         lines = np.repeat(row, size)
@@ -139,7 +139,8 @@ class RandomPhasePolls(ScheduledPolls):
     def mean_waits_s(self, begin_s: float, end_s: float) -> Floats:  # noqa: ARG002 - levels are constant by then
         """Return each channel's mean time from any moment until the next poll.
 
-        It is computed for the nodes that poll the channel at ``end_s``, because they no longer change by then.
+        The mean is computed for the nodes that poll the channel at ``end_s``, because these nodes no longer change by
+        then.
         """
         waits_s = np.empty(len(self.numbers))
         last_row = self.table.row_at(self.numbers, np.full(len(waits_s), end_s))
@@ -281,7 +282,7 @@ class FaultyPolls(EnumeratedPolls):
         return table.channel[row[made]], at_s[made], node[made]
 
     def _node_at(self, row: Ints, rank: Ints) -> Ints:
-        """Return the numbers of polling nodes, for pairs of a schedule's number in ``row`` and a ``rank``.
+        """Return, for each schedule number in ``row``, the number of the polling node with the corresponding ``rank``.
 
         A node's rank is its place in order of distance from the channel.
         """

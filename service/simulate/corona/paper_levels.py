@@ -40,7 +40,8 @@ from service.simulate.numerics import Bools, Ints
 
 NO_CHANNEL = -1
 _ROUNDING = 1e-6
-"""Relative tolerance for the bounds ``least`` and ``most``: messages encode them as 32-bit floats."""
+"""Relative tolerance of comparisons with the bounds ``least`` and ``most`` of a channel's number of polling nodes. It
+is necessary because messages encode these bounds as 32-bit floats."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,8 +83,9 @@ def level_sizes(nodes: int, base: int) -> Floats:
 def sizes_at(problem: AllocationProblem, options: Floats, multiplier: float) -> Floats:
     """Return each channel's best number of polling nodes at the multiplier λ, shape (M,).
 
-    A channel takes one of the options in its range, from ``least`` to ``most``. If none is in this range, it takes the
-    option nearest to the range, or nearest to ``most`` if ``least`` exceeds ``most``.
+    A channel takes one of the options in its range, from ``least`` to ``most``. If no option is in this range, the
+    channel takes the option nearest to the range. If ``least`` exceeds ``most``, the channel takes the option nearest
+    to ``most``.
 
     Args:
         problem: The channels, each with ``least`` and ``most``.
@@ -99,7 +101,8 @@ def sizes_at(problem: AllocationProblem, options: Floats, multiplier: float) -> 
 def levels_for_budget(problem: AllocationProblem, options: Floats, budget: float) -> LevelSolution:
     """Return the numbers n of polling nodes that minimise Σ w/n over all channels, within the budget: Σ s·n ≤ budget.
 
-    A channel has weight w, and costs s per polling node (Corona §3.1). One channel may be a level too low.
+    A channel has weight w, and costs s per polling node (Corona §3.1). The result is optimal, except that n of one
+    channel may be one option too low.
 
     - If the budget does not allow every channel's lower limit ``least``, these limits are ignored.
     - If it does not even allow the smallest option for every channel, each channel gets the smallest option. At least
@@ -118,8 +121,8 @@ def levels_for_delay(
     """Return the numbers n of polling nodes that minimise the cost Σ s·n, with a mean delay of at most ``delay_s``.
 
     A channel has weight w, cost s per polling node, and mean delay D = ``poll_interval_s`` / (2n). The mean delay of
-    all channels is Σ w·D / Σ w. One channel may be a level too high. If no choice of ``options`` meets the limit, every
-    channel gets its greatest n.
+    all channels is Σ w·D / Σ w. The result is optimal, except that n of one channel may be one option too high. If no
+    choice of ``options`` meets the limit, every channel gets its greatest n.
     """
     allowed = float(problem.weights.sum()) * 2 * delay_s / poll_interval_s
     slowest = float((problem.weights / sizes_at(problem, options, inf)).sum())
@@ -208,10 +211,10 @@ def _nearest(known: Floats, values: Floats) -> "np.ndarray[tuple[int], np.dtype[
 
 
 def _take_last_step(ratios: Floats, points: Points, solution: LevelSolution) -> Bools:
-    """Return which of one node's channels take the last step of the solution to another number of polling nodes.
+    """Return which of one node's channels change their number of polling nodes by the last step of ``solution``.
 
-    The channels are those in the undecided cluster, of which only the share ``solution.share`` can take the step. Those
-    with the greatest ``ratios`` of weight to cost take it.
+    All these channels belong to the undecided cluster, and only the share ``solution.share`` of them can take the step.
+    The channels with the greatest ``ratios`` of weight to cost take the step.
     """
     # The number of channels is rounded up or down at random, so that the total over all owners is right on average. The
     # random number depends on the channels' ids and on the solution, so that it is not always the same owners who round

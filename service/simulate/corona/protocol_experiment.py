@@ -174,7 +174,7 @@ class MeasuredFleet(ProtocolFleet):
         return EnumeratedPolls(np.arange(self.setup.channels), channel[row], at_s, node[row], horizon_s)
 
     def sizes(self) -> Floats:
-        """Return each channel's number of polls per polling interval, by the latest schedule of one of its nodes.
+        """Return each channel's number of polls per polling interval, by the latest schedule of a node that polls it.
 
         The number is 0 if no node polls the channel.
         """
@@ -194,7 +194,10 @@ class MeasuredFleet(ProtocolFleet):
         return stored.published > stored.versions[node.known.get(channel, -1)]
 
     def on_instruction(self, node: ProtocolNode, channel: ChannelId, instruction: events.StartPolling | None) -> None:
-        """Record that ``node`` polls ``channel`` by ``instruction`` from now on, or that it stops if this is None."""
+        """Record that ``node`` polls ``channel`` by ``instruction`` from now on.
+
+        If ``instruction`` is None, record that the node stops polling the channel.
+        """
         number, node_number = self._number[channel], self._node_numbers[node]
         before = self._rows.pop((number, node_number), None)
         if before is not None:
@@ -210,7 +213,7 @@ class MeasuredFleet(ProtocolFleet):
         self._ends.append(np.inf)
 
     def publish(self, effect: events.Publish) -> events.Event:
-        """Store a change that a poll has found as a version of the channel, and return the store's answer.
+        """Store a change, which a poll has found, as the channel's next version, and return the store's answer.
 
         The time is recorded for each entry that is in a version for the first time.
         """

@@ -175,7 +175,10 @@ class ProtocolNode:
             self.fleet.request(self, lambda: [request()], partial(self._under_way.discard, what))
 
     def _take_ownership(self, channels: Sequence[ChannelId]) -> None:
-        """Take ownership of ``channels`` by one request to the store, as workers do; skip those already requested."""
+        """Take ownership of ``channels`` by one request to the store, as workers do.
+
+        Channels that the node has already requested are skipped.
+        """
         self.owned.update(channels)
         wanted = [channel for channel in channels if channel not in self._under_way]
         if wanted:
@@ -266,8 +269,8 @@ class ProtocolFleet(VirtualClock):
     def simulates_polls_of(self, channel: ChannelId, node: ProtocolNode) -> bool:  # noqa: ARG002 - for subclasses
         """Return whether the next poll of ``channel`` by ``node`` is simulated as an event; here always True.
 
-        A subclass may omit polls that find nothing, because they change nothing. It can count them by their schedule
-        instead.
+        A subclass may omit polls that find nothing, because such polls change nothing. The subclass can then count
+        these polls by the channel's schedule.
         """
         return True
 
@@ -278,9 +281,10 @@ class ProtocolFleet(VirtualClock):
         """
 
     def on_instruction(self, node: ProtocolNode, channel: ChannelId, instruction: events.StartPolling | None) -> None:
-        """Handle that ``node`` polls ``channel`` by ``instruction`` from now on, or stops if this is None.
+        """Handle that ``node`` polls ``channel`` by ``instruction`` from now on.
 
-        The method does nothing here. Subclasses override it.
+        If ``instruction`` is None, the node does not poll the channel any more. The method does nothing here.
+        Subclasses override it.
         """
 
     def add_nodes(self, nodes: Iterable[tuple[NodeId, float]]) -> None:
@@ -354,7 +358,7 @@ class ProtocolFleet(VirtualClock):
         )
 
     def publish(self, effect: events.Publish) -> events.Event:
-        """Store a change that a poll has found as the channel's next version; return the store's answer.
+        """Store a change, which a poll has found, as the channel's next version; return the store's answer.
 
         The change is refused if another node has taken ownership since, or if it changes an older version.
         """
@@ -387,8 +391,8 @@ class ProtocolFleet(VirtualClock):
     def list_owned(self, node: ProtocolNode, requested_s: float) -> events.Event:
         """Return the channels that ``node`` owns, as the answer to the effect ``ListOwnedChannels``.
 
-        They follow from the nodes of the fleet that ``node`` knows. ``requested_s`` is the time of the request. It is
-        copied to the answer.
+        Which channels ``node`` owns depends on which other nodes of the fleet it knows. ``requested_s`` is the time of
+        the request, which is copied to the answer.
         """
         listed = (
             events.ListedChannel(channel, self.channels[channel].subscribers)

@@ -37,7 +37,7 @@ _AGAINST_PAPER = {
     "paper mode, lite, random phases": replace(PAPER, phases=PollPhases.RANDOM),
     "paper mode, fast, random phases": replace(PAPER, phases=PollPhases.RANDOM, goal=Goal.FAST),
 }
-"""Setups that are run with all seeds. The keys are the names of the jobs."""
+"""Setups that are run with all seeds, for comparison with the paper. The keys are the names of the jobs."""
 _ONCE = {
     "Coronet, lite, random phases": replace(CORONET, phases=PollPhases.RANDOM),
     "Coronet, lite, random ids": replace(CORONET, ids=IdAssignment.RANDOM),

@@ -1,7 +1,8 @@
 """All polls of a run, computed from the channels' polling schedules and not enumerated.
 
 Each schedule applies from the time when it was made until the channel's next one. ``PollingSchedule`` computes the
-polls of one channel. ``Timetable`` computes those of many channels at once. A test compares both poll by poll.
+polls of one channel. ``Timetable`` computes the polls of many channels at once. A test compares the results poll by
+poll.
 """
 
 from dataclasses import dataclass
@@ -143,7 +144,7 @@ class TimetableBuilder:
 
 
 class OwnerSchedules(TimetableBuilder):
-    """The schedules for the channels whose numbers are in ``sampled``, made as by the nodes that own the channels."""
+    """Makes and collects the schedules of the channels whose numbers are in ``sampled``, as the channels' owners do."""
 
     def __init__(self, setup: CoronaSetup, channels: SimulatedChannels, sampled: Ints) -> None:
         super().__init__()
@@ -158,7 +159,7 @@ class OwnerSchedules(TimetableBuilder):
 
         - ``sizes`` has the number of polling nodes of every channel of the fleet.
         - ``ring`` is the number of the present set of nodes.
-        - ``nodes`` is how many nodes it has.
+        - ``nodes`` is the number of nodes in this set.
         """
         chosen = numbers[np.isin(numbers, self.sampled, assume_unique=True)]
         for number, size in zip(chosen.tolist(), sizes[chosen].tolist(), strict=True):

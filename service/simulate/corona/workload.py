@@ -31,7 +31,7 @@ from service.simulate.numerics import HOUR_S, MINUTE_S, WEEK_S, Floats, Ints
 
 ZIPF_EXPONENT = 0.5
 SUBSCRIBERS_PER_CHANNEL = 50
-"""Corona §5: 5,000,000 subscriptions to 100,000 channels."""
+"""Mean number of subscribers of a channel in Corona §5: 5,000,000 subscriptions to 100,000 channels."""
 
 
 def draw_intervals_s(channels: int, rng: np.random.Generator) -> Floats:
@@ -62,7 +62,7 @@ class PollPhases(StrEnum):
 
     EVEN = "even"
     RANDOM = "random"
-    """As in Corona §3.3: each node waits a random part of τ before its first poll."""
+    """As in Corona §3.3: each node waits a random part of the polling interval before its first poll."""
 
 
 class IdAssignment(StrEnum):
@@ -85,7 +85,7 @@ class CoronaSetup(msgspec.Struct, frozen=True):
     - ``base``: with base b, as in the paper, a channel has N/bˡ polling nodes for a level l. They are the nodes that
       share the first l digits of its id. Without a base, any number of nodes can poll it.
     - ``rounds``, ``maintenance_s``: the run takes ``rounds`` intervals of ``maintenance_s`` seconds. Nodes revise their
-      schedules once in each.
+      schedules once in each interval.
     - ``target_delay_s`` is the mean delay that the goal Fast has to meet.
     - ``churn`` is the share of nodes that die per hour, while as many join.
     - ``loss`` is the share of lost messages.
@@ -157,7 +157,7 @@ class SimulatedChannels:
     points: Points
     subscribers: Ints
     update_interval_s: Floats
-    """Mean time between a channel's updates. Owners know it; nodes do not have to estimate it."""
+    """Mean time between a channel's updates. The channel's owner knows this time, and does not have to estimate it."""
 
     def ids(self) -> list[ChannelId]:
         """Return the channels' ids in the protocol's format."""
@@ -244,9 +244,9 @@ class NodeTrie:
         return found
 
     def wedge_sizes(self, targets: Points, bits: int) -> Ints:
-        """Return, for each channel, the number of nodes whose ids share its first ``bits`` bits (Corona §3.1).
+        """Return, for each channel, the number of nodes whose ids begin with the channel's first ``bits`` bits.
 
-        ``targets`` are the first 64 bits of the channels' ids.
+        These nodes are a wedge in Corona's paper (§3.1). ``targets`` are the first 64 bits of the channels' ids.
         """
         if not bits:
             return np.full(len(targets), len(self.nodes), dtype=np.int64)

@@ -49,7 +49,7 @@ CACHED_MESSAGES = 20_000
 """Number of messages that are simulated at once if results do not depend on it. Their arrays fit into a processor's
 caches."""
 GAP_S = 1.0
-"""Pause between two passes, in each of which all names of a dataset are registered."""
+"""Pause in seconds between two passes. In each pass, all names of a dataset are registered."""
 
 GROWING_PASSES = 2
 """Number of times that all names of a dataset are registered until matrices have stopped growing."""
@@ -143,7 +143,7 @@ class MixedLoadResult(msgspec.Struct, frozen=True):
     message_quantiles: tuple[tuple[int, ...], tuple[int, ...]]
     """Percentiles 0 to 100 of the number of messages: first per registration, then per query."""
     probes: float
-    """Mean number of requests for the size of a matrix per query, if clients cache sizes."""
+    """Mean number of requests per query by which a client asks for the size of a matrix, if clients cache sizes."""
 
 
 class DiscoveryOutcome(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""The workload of content discovery §V: names, queries, and matrices over 10,000 nodes, with sizes in arrays.
+"""The workload of content discovery §V: names, queries, and matrices, whose cells are on 10,000 nodes.
 
 A matrix is the group of nodes that store the names with one attribute-value pair. Each of its *cells* is on one node. A
 cell is a replica of a *partition*, a part of the names. Matrices grow by production's rules.
@@ -216,7 +216,7 @@ class RateWindows:
 ROUND_TRIP = 2
 COPY = 3
 """Number of successive messages until new replicas are available: request, confirmation, and copy of the names. New
-partitions need no copy, hence ``ROUND_TRIP`` messages."""
+partitions are available after only ``ROUND_TRIP`` messages, because they need no copy."""
 
 
 class SimulatedMatrices:
@@ -238,8 +238,8 @@ class SimulatedMatrices:
     def complete_growth(self, now_s: float) -> None:
         """Let growing matrices use those of their new cells that are available by ``now_s``.
 
-        A matrix is the group of nodes for one attribute-value pair, and a cell its place on one node. Clients see the
-        new sizes from then on.
+        A matrix is the group of nodes for one attribute-value pair. A cell is the part of a matrix on one node. From
+        now on, clients see the new sizes of the matrices.
         """
         for pair in [pair for pair, ready_s in self._ready_s.items() if ready_s <= now_s]:
             del self._ready_s[pair]
@@ -255,8 +255,8 @@ class SimulatedMatrices:
     def report_registrations(self, pair: Ints, partition: Ints, counts: Ints, rate_s: Floats, now_s: float) -> None:
         """Report the load of cells by registrations, and let the matrices of overloaded cells grow.
 
-        A matrix is the group of nodes for one attribute-value pair. A cell is one partition of its names on one node.
-        ``counts`` has the number of names in each cell, and ``rate_s`` its registrations per second.
+        A matrix is the group of nodes for one attribute-value pair. A cell is one partition of the pair's names on one
+        node. ``counts`` has the number of names in each cell. ``rate_s`` has the registrations per second at each cell.
         """
         self.begun[pair] = True
         few_queries_s = self.limits.queries_s * self.limits.low
@@ -269,8 +269,8 @@ class SimulatedMatrices:
     def report_queries(self, pair: Ints, partition: Ints, replica: Ints, rate_s: Floats, now_s: float) -> None:
         """Report the load of cells by queries, and let the matrices of overloaded cells grow.
 
-        A matrix is the group of nodes for one attribute-value pair. A cell is one replica of a partition of its names.
-        ``rate_s`` has the queries per second at each cell.
+        A matrix is the group of nodes for one attribute-value pair. A cell is one replica of a partition of the pair's
+        names. ``rate_s`` has the queries per second at each cell.
         """
         few_names_s = self.limits.registrations_s * self.limits.low
         is_overloaded = (rate_s >= self.limits.queries_s) & (self.replicas[pair] < self.limits.replicas)

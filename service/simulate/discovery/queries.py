@@ -251,7 +251,10 @@ class SimulatedQueries:
 
 
 class FullQueries(SimulatedQueries):
-    """Queries at a constant mean rate. Each is sent to all nodes that have parts of the names with one of its pairs."""
+    """Queries at a constant mean rate, which search all names with an attribute-value pair.
+
+    Each query chooses one of its pairs, and is sent to all partitions of the names with this pair.
+    """
 
     def __init__(
         self,
@@ -367,8 +370,8 @@ class RegisteredNames:
 class LimitedQueries(SimulatedQueries):
     """Queries that need only ``LIMIT`` names, at a constant mean rate.
 
-    Each query is sent to more and more of the partitions with the names of one attribute-value pair, until it has found
-    enough. The pair is the one with the fewest partitions.
+    Each query chooses the one of its attribute-value pairs whose names have the fewest partitions. It is sent to more
+    and more of these partitions, until it has found enough names.
     """
 
     def __init__(
@@ -430,7 +433,7 @@ class LimitedQueries(SimulatedQueries):
 
 
 def size_to_learn(pairs: Iterable[int], known: Mapping[int, int], draw: int) -> int | None:
-    """Return the attribute-value pair whose number of partitions a client must read next; None if it knows enough.
+    """Return the attribute-value pair whose number of partitions a client must read next; None if there is no need.
 
     A client needs the pair with the fewest partitions. It knows enough if a pair has one partition, or if all numbers
     are known. Otherwise ``draw`` selects one of the other pairs.

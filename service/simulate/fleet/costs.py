@@ -25,7 +25,7 @@ class RedisCost(NamedTuple):
 
 
 HEARTBEAT = RedisCost(9, 390)
-"""Cost of a heartbeat, by which a node renews its lease; a node has four per lease."""
+"""Cost of a heartbeat, by which a node renews its lease. A node sends four heartbeats in the time of one lease."""
 RING_CHANGE = RedisCost(1, 165)
 """Cost of a change of the ring for each process, which reads the node that has joined or left."""
 TICK = RedisCost(1, 130)
@@ -82,7 +82,8 @@ _CODE = (type, ModuleType, FunctionType, BuiltinFunctionType, MethodType)
 def total_bytes(root: object, *, without: tuple[type, ...] = ()) -> int:
     """Return the size in bytes of ``root`` and of all objects that can be reached from it, each counted once.
 
-    Not counted are classes, modules, functions, objects of the types in ``without``, and what only these refer to.
+    Not counted are classes, modules, functions, objects of the types in ``without``, and objects to which only these
+    refer.
     """
     # Sizes are rounded up to the multiples of 16 bytes that CPython allocates.
     seen, waiting, found = set[int](), [root], 0

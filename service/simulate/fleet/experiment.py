@@ -25,11 +25,11 @@ from service.simulate.numerics import HOUR_S
 
 STEPS = 5
 MAX_SECTION_BITS = 4
-"""Maximum number of bits that the ids of a simulated section have in common: those of one hexadecimal digit. Nodes send
-each other summaries of all channels with the same digits, so that in a smaller section summaries would be
-incomplete."""
+"""Maximum number of bits that the ids of a simulated section have in common: the bits of one hexadecimal digit. With
+more bits, the summaries that nodes send each other would be incomplete, because they cover all channels with the same
+digits."""
 MIN_SECTION_NODES = 8
-"""Minimum number of nodes in a section, more than usually poll one channel."""
+"""Minimum number of nodes in a section. It is greater than the number of nodes that usually poll one channel."""
 _SETTLE_INTERVALS = 6
 _WINDOW_INTERVALS = 3
 _VERSIONS = 200
@@ -78,9 +78,9 @@ class ControlLoad(msgspec.Struct, frozen=True):
     """The load by the coordination of a fleet, without polls.
 
     - Messages are those that one node sends in a second to nodes of other processes.
-    - Their bytes include the headers of requests, and the responses.
+    - The bytes of messages include the headers of requests, and the responses.
     - Commands to Redis are those of the whole fleet in a second, including those in scripts.
-    - Their bytes are those that Redis receives and sends.
+    - The bytes of commands are those that Redis receives and sends.
     """
 
     messages_per_node_s: float
@@ -97,7 +97,7 @@ class FleetForecast(ControlLoad, frozen=True):
       minutes.
     - ``heal_half_s`` is the same time after the simultaneous death of half of the nodes.
     - ``simulated_nodes`` is the number of nodes that were simulated.
-    - ``scaled_by``: the fleet has this many times as many nodes and channels.
+    - ``scaled_by`` is the number of nodes and channels of the whole fleet, divided by the simulated number.
     """
 
     # "As before" means that each channel is polled by all nodes of its polling set.
@@ -221,9 +221,10 @@ def draw_histories(count: int, rng: np.random.Generator, fleet_s: float) -> list
 
 
 def _excess(fleet: SectionFleet, rest: Traffic, seconds: float) -> Traffic:
-    """Simulate ``seconds`` seconds, and return the traffic since the last call of ``take_traffic`` minus that at rest.
+    """Simulate ``seconds`` seconds, and return the excess traffic: what was sent in addition to the traffic at rest.
 
-    ``rest`` is the fleet's traffic in one second without failures and updates. It is subtracted ``seconds`` times.
+    ``rest`` is the fleet's traffic in one second without failures and updates. It is subtracted ``seconds`` times from
+    all traffic since the last call of ``take_traffic``.
     """
     fleet.run_until(fleet.now_s + seconds)
     return fleet.take_traffic().plus(rest, -seconds)

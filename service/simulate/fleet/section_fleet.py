@@ -46,8 +46,8 @@ _ENTRY = Entry(
     summary="All about one thing that has happened today. " * 13,
 )
 _BASELINE = b"1".rjust(1_500, b"0")
-"""What a worker stores to detect new entries in later polls, as large as for a feed with twenty entries. The simulated
-store reads it as a number."""
+"""The data that a worker stores to detect new entries in later polls. They are as large as for a feed with twenty
+entries. The simulated store reads them as a number."""
 
 
 @dataclass
@@ -82,7 +82,7 @@ class Traffic:
 
 
 class SectionFleet(ProtocolFleet):
-    """The simulation of a fleet of which only the ``channels`` with similar ids are simulated.
+    """The simulation of one section of a fleet: its ``channels`` and nodes, whose ids begin with the same digits.
 
     - ``section`` has the leading binary digits, at most four, that the ids of all simulated channels and nodes have in
       common.
@@ -158,10 +158,10 @@ class SectionFleet(ProtocolFleet):
         return found
 
     def seconds_until_whole(self, within_s: float) -> float | None:
-        """Simulate until all channels are polled as planned; return the seconds, or None if more than ``within_s``.
+        """Simulate until all channels are polled as planned; return the seconds it took, or None if over ``within_s``.
 
-        A channel is polled as planned if all its polling nodes follow the schedule of the channel's owner. They are the
-        nodes nearest to the channel by id.
+        A channel is polled as planned if all its polling nodes follow the schedule of the channel's owner. The polling
+        nodes are those whose ids are nearest to the channel's.
         """
         begin_s, broken = self.now_s, list(self.channels)
         while self.now_s - begin_s <= within_s:

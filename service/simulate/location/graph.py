@@ -92,9 +92,10 @@ def _around(count: int, radius_ms: float, rng: np.random.Generator) -> Floats:
 
 
 def _draw_edges(places: Floats, share: float, rng: np.random.Generator) -> Floats:
-    """Draw random edges until they connect all ``places``; return the matrix of edge lengths.
+    """Draw random edges between nodes until the edges connect all nodes; return the matrix of edge lengths.
 
-    Each pair of places has an edge with probability ``share``. The length is infinite if there is no edge.
+    ``places`` has the coordinates of each node in the plane. Each pair of nodes has an edge with probability ``share``.
+    The length is infinite if there is no edge.
     """
     length = np.hypot(*(places[:, None] - places[None]).transpose(2, 0, 1))
     while True:
@@ -126,7 +127,8 @@ def _draw_access_edges(
     - A border node is a node of a stub domain with such an edge, as a pair (stub domain, number of the node in it).
     - An edge is a tuple (node, node, length in ms, 1 if it leads to a transit node else 0).
 
-    In edges, all transit nodes are numbered first, then the border nodes.
+    In edges, all transit nodes are numbered first, then the border nodes. ``transit_at`` has the coordinates of each
+    transit node. ``places`` has, for each stub domain, the coordinates of its nodes.
     """
     borders: dict[tuple[int, int], int] = {}
     edges: list[tuple[int, int, float, int]] = []
@@ -151,12 +153,17 @@ def _direct_distances(
     stubs: list[tuple[Floats, Floats]],
     rng: np.random.Generator,
 ) -> tuple[Floats, Ints]:
-    """Return two square matrices for the edges between the transit nodes and the ``borders``: latencies, and crossings.
+    """Return two square matrices for the edges among all transit and border nodes: latencies, and crossings.
 
     - The latency is in ms; it is infinite if there is no edge.
     - The crossing is 1 for an edge between a stub domain and a transit domain, else 0.
 
-    ``borders`` are the nodes of stub domains that have an edge out of their domain.
+    The parameters describe the network:
+
+    - ``transit_at`` has the coordinates of each transit node.
+    - ``borders`` are the nodes of stub domains that have an edge out of their domain.
+    - ``edges`` are the edges between domains, in the format of the result of ``_draw_access_edges``.
+    - ``stubs`` has, for each stub domain, the coordinates of its nodes and their distances in ms.
     """
     transits = len(transit_at)
     count = transits + len(borders)
@@ -249,7 +256,7 @@ def _server_distances(
 REACHED = 20.0
 STEPS = 12
 CANDIDATES = 60
-"""Two servers can become neighbours if one of them is among so many nearest servers of the other."""
+"""Two servers can become neighbours if one of them is among this many servers that are nearest to the other."""
 
 
 class OverlayKind(StrEnum):

@@ -117,7 +117,7 @@ class SimulatedOverlay:
         self.deliver_all()
 
     def change_documents(self, server: int, added: Iterable[str], removed: Iterable[str] = ()) -> None:
-        """Add documents to a server and remove others; the messages are sent, but not yet delivered."""
+        """Add documents to a server and remove others; the resulting messages are sent, but not yet delivered."""
         self._send(server, self.nodes[server].change(added, removed))
 
     def deliver_all(self) -> None:
@@ -281,8 +281,8 @@ class TapestryMesh:
     def locate(self, start: int, document: str) -> TapestryResult:
         """Locate a document from the server ``start``; return the server that has it, and the cost of the query.
 
-        The query follows the path to the document's root, the server to which all paths for it lead. At the first
-        server with pointers to the document, it goes to the nearest server that has it.
+        The query follows the path to the document's root, the server to which all paths for this document lead. From
+        the first server with pointers to the document, the query goes to the nearest server that has the document.
         """
         pointers = self._pointers[document]
         path = self.path(start, document)

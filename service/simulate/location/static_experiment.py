@@ -25,8 +25,8 @@ INDEX_BYTES = 1830.0
 """The paper's index size: the mean size of all filters of a server, one per link with all its rows, in bytes."""
 INDEX_SIZES = (INDEX_BYTES, 2 * INDEX_BYTES, 4 * INDEX_BYTES)
 ALGORITHMS_INDEX_BYTES = 4 * INDEX_BYTES
-"""The index size with which update algorithms are compared (Figure 8). With a smaller one, filters would be nearly
-saturated, and updates would change nothing."""
+"""The index size with which update algorithms are compared (Figure 8). If the index were smaller, nearly all bits of
+filters would be set, and updates would change almost nothing."""
 ALGORITHMS = (
     UpdateAlgorithm.NONE,
     UpdateAlgorithm.DESTINATION,
@@ -39,7 +39,7 @@ DISTANCES_MS = (2.0, 5.0, 10.0, 15.0, 20.0, 30.0, 50.0, 70.0)
 ALMOST = 1.2
 QUANTILES = (0.5, 0.86, 0.95, 0.99)
 ANNOUNCE_BATCH = 40
-"""Number of servers that add their documents before messages are delivered. It does not affect the results."""
+"""Messages are delivered each time this many servers have added their documents. The number does not affect results."""
 
 
 class LocationMethod(StrEnum):
@@ -154,7 +154,7 @@ class StaticSetup:
     new: list[str]
     """The names of new documents, one per server. They are added after all queries."""
     pointer_bytes: float
-    """Mean number of bytes on edges between domains by which one new document is published in Tapestry."""
+    """Mean number of bytes that cross edges between domains when one new document is published in Tapestry."""
 
 
 class OverlayLinks(NamedTuple):
@@ -193,9 +193,9 @@ def place_documents(distances: ServerDistances, documents: int, queries: int, rn
 
 
 def run_all(setup: StaticSetup, rng: np.random.Generator) -> Iterator[StaticResult]:
-    """Yield the results of all static runs.
+    """Run all static experiments; a generator that yields the result of each run.
 
-    All sizes of filters are run with both ways of linking servers. All update algorithms are run with as few links
+    Each size of filters is used with both ways of linking servers. Each update algorithm is used only with as few links
     between domains as possible (the restricted overlay).
     """
     for kind in OverlayKind:

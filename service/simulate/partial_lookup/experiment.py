@@ -39,7 +39,7 @@ RATED_TARGETS = 50
 SMALL_TARGET, LARGE_TARGET = 5, 40
 """Numbers of entries that a lookup wants: one below and one above h/n, with h entries and n servers."""
 EQUAL_WITHIN = 1.06
-"""If the highest cost is at most so many times the lowest, all strategies get four stars."""
+"""If the highest cost is at most this many times the lowest cost, all strategies get four stars."""
 
 PAPER: Mapping[str, tuple[int, int, int, int]] = {
     "storage, few entries": (4, 4, 4, 4),
@@ -72,12 +72,12 @@ class RatingColumn(msgspec.Struct, frozen=True):
 
     @property
     def distant(self) -> int:
-        """The number of strategies whose computed stars and the paper's stars differ by more than one star."""
+        """The number of strategies for which the computed rating differs from the paper's by more than one star."""
         return sum(abs(our - paper) > 1 for our, paper in zip(self.stars, self.paper, strict=True))
 
     @property
     def contradicted(self) -> int:
-        """The number of pairs of strategies that the computed stars and the paper's stars order in opposite ways."""
+        """The number of pairs of strategies in which computed stars prefer one strategy, and the paper's the other."""
         pairs = combinations(zip(self.stars, self.paper, strict=True), 2)
         return sum((our_a - our_b) * (paper_a - paper_b) < 0 for (our_a, paper_a), (our_b, paper_b) in pairs)
 

@@ -1,7 +1,7 @@
 """Simulated placements of a directory's entries on servers (§4), for Table 1 and Figures 3, 5, 6 and 8.
 
-Entries are not added or deleted. Servers are production code. An *instance* is one placement of all entries. Each
-instance has other names of entries, so that hash functions place them differently. The metrics of an instance are
+Entries are not added or deleted. Servers are production code. An *instance* is one placement of all entries. Entries
+have different names in each instance, so that hash functions place them differently. The metrics of an instance are
 computed exactly, not estimated from sampled lookups.
 """
 
@@ -203,7 +203,7 @@ def _stored(strategy: Strategy, instances: list[Bools]) -> StorageResult:
 def _costs(strategy: Strategy, instances: list[Bools]) -> tuple[float | None, ...]:
     """Return the mean number of servers a lookup queries, for each number of wanted entries from 1 to ``TARGETS``.
 
-    The mean is None if not all ``instances``, random placements of entries, have that many entries.
+    ``instances`` are random placements of entries. The mean is None if some instance has too few entries.
     """
     costs = [lookup_costs(placed, lookup_steps(strategy, SERVERS)) for placed in instances]
     most = min(TARGETS, *(len(cost) - 1 for cost in costs))

@@ -44,7 +44,7 @@ BETWEEN_ADDS = 10.0
 CUSHIONED_TARGET = 15
 CUSHIONS = tuple(range(8))
 CUSHIONED_TIME = 300_000.0
-"""Simulated duration of each run of Figure 9, in time units."""
+"""Simulated duration in time units of each run of Figure 9, in which servers have a cushion of additional entries."""
 
 AGED_TARGET = 15
 AGED_UPDATES = tuple(range(0, 2001, 100))
@@ -71,8 +71,9 @@ class UpdateResults(msgspec.Struct, frozen=True):
     """The results of all update experiments for one seed."""
 
     failing: tuple[StrategyCurve, ...]
-    """Figure 9: the share of time in which a server of Fixed-(15 + cushion) has fewer than 15 entries. There is one
-    curve per distribution of lifetimes, with one value per cushion."""
+    """Figure 9: the share of time in which a server has fewer than the 15 entries that a lookup wants. The strategy is
+    Fixed-x, where x is 15 plus a cushion. There is one curve per distribution of lifetimes, with one value per
+    cushion."""
     failing_expected: tuple[float, ...]
     """The share of time of ``failing`` for each cushion by Coronet's formula, which is independent of lifetimes."""
     failing_twice_expected: float
@@ -167,8 +168,8 @@ def _hash(entries: int) -> Hash:
 def _share_of_failing_time(cushion: int, lifetimes: Lifetimes, rng: np.random.Generator) -> float:
     """Return the share of time in which lookups fail, because servers have fewer entries than a lookup wants.
 
-    All servers have the same entries. A lookup wants ``CUSHIONED_TARGET`` entries. At first, servers have ``cushion``
-    more than that.
+    All servers have the same entries. A lookup wants ``CUSHIONED_TARGET`` entries. At first, each server has
+    ``cushion`` entries more than this number.
     """
     # The strategy is Fixed-(t + cushion), with t = CUSHIONED_TARGET.
     servers = SimulatedDirectory(Fixed(CUSHIONED_TARGET + cushion), SERVERS, rng.random)

@@ -5,11 +5,11 @@ Once an hour, which is its maintenance interval, the fleet does the following:
 1. It updates its estimates of update intervals and weekly rhythms from the results of polls (``update_rates``,
    ``weekly_rhythm``).
 2. It computes the weight of each channel, and the bounds of its number of polls (``node_allocation``).
-3. It computes a common factor for all channels' numbers of polls, with which polls use the whole budget
+3. It computes the factor by which all channels' numbers of polls are multiplied so that polls use the whole budget
    (``allocation_solver``).
 4. It revises each channel's schedule (``polling_schedule``).
 
-Like every other scheduler, it knows only numbers of subscribers, and the entries with dates that polls returned.
+Like every other scheduler, the fleet knows only numbers of subscribers, and the dated entries that polls returned.
 """
 
 import msgspec
@@ -47,11 +47,11 @@ from service.simulate.schedulers.publication_trace import PublicationTrace
 
 MAINTENANCE_S = HOUR_S
 MIN_CHANGE = 0.02
-"""If a channel's number of polls changes by at most this share, its schedule is not revised, as production saves
-messages."""
+"""If a channel's number of polls changes by at most this share, its schedule is not revised. Production saves messages
+in the same way."""
 MIN_SILENCE = 1 / 4
-"""Polls without new entries change the estimate of a channel's update interval only once they cover this share of the
-interval."""
+"""Polls without new entries change the estimate of a channel's update interval only if they cover a time of at least
+this share of the interval."""
 _UNLIMITED = 1e9
 
 
@@ -152,8 +152,8 @@ class FleetScheduler(PollPlan):
     def plan(self, now_s: float, due_s: Floats) -> None:
         """Update all estimates and schedules at ``now_s``.
 
-        ``due_s`` has the time of each channel's next poll. It is changed in place, from the previous to the new
-        schedules.
+        ``due_s`` has the time of each channel's next poll by the previous schedules. These times are replaced, in the
+        same array, by the times of the new schedules.
         """
         self._learn(now_s)
         self._table["update_interval_s"] = self._interval_s

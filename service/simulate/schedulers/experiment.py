@@ -83,8 +83,8 @@ class CoronaResults(SchedulerResults, frozen=True):
 class ReaderResults(SchedulerResults, frozen=True):
     """The results of one feed reader, and five results of Corona with the same number of requests.
 
-    - ``ours``: Corona without limits for single channels
-    - ``ours_with_rhythm``: the same, but polls follow weekly rhythms
+    - ``ours``: Corona with the goal of the run, without limits for single channels
+    - ``ours_with_rhythm``: the same, but the polls of a channel follow its learnt weekly rhythm
     - ``as_shipped``: Corona with the default settings
     - ``known``, ``known_as_shipped``: the best fixed schedules if true publication rates are known
     """

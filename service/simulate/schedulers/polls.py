@@ -19,11 +19,11 @@ from service.simulate.numerics import HOUR_S, WEEK_S, Floats, Ints, first_index_
 from service.simulate.schedulers.publication_trace import PublicationTrace
 
 ENTRIES_IN_DOCUMENT = 20
-"""Maximum number of entries in a channel's first document. Later polls miss no entry, in favour of the readers."""
+"""Maximum number of entries in a channel's first document. Later polls miss no entry, which favours the readers."""
 
 APART_S = 2.0**25
-"""Times of different channels are made unique by adding this much per channel, more than the duration of a trace. It is
-a power of two, so that sums are exact."""
+"""The times of each channel are shifted by this value times the channel's number, so that times of different channels
+do not overlap. The value is more than the duration of a trace. It is a power of two, so that sums are exact."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +60,10 @@ class PollObservations:
         return np.where(self.known > 0, self.published_s[self.upto - 1], -np.inf)
 
     def new_entries(self) -> tuple[Ints, Ints]:
-        """Return two arrays with one element per new entry: the position of its channel, and its own position.
+        """Return two arrays with one element per new entry: the index of its channel, and the index of the entry.
 
-        The first is an index of the arrays with one element per channel. The second is an index of ``published_s``.
+        The index of the channel is for the arrays with one element per channel. The index of the entry is for
+        ``published_s``.
         """
         count = np.minimum(self.new, self.known)
         return np.repeat(np.arange(len(count)), count), ranges(self.upto - count, count)
@@ -97,7 +98,9 @@ class WeeklyClocks:
         """The same in one ascending array, to search for all channels at once."""
 
     def set_speed(self, channel: Ints, speed: Floats) -> None:
-        """Set the speeds of the clocks of each ``channel`` in each hour of the week, shape (K, 168).
+        """Set the speeds of the clocks of the K channels with the numbers ``channel``.
+
+        ``speed`` has, for each of these channels, the speed in each hour of the week; its shape is (K, 168).
 
         Only the ratios of a clock's speeds matter, because a clock neither gains nor loses time in a week.
         """
@@ -180,7 +183,7 @@ class Detections:
         self._window_s = window_s
 
     def _poll(self, polled: Ints, at_s: Floats, last: Ints | None = None) -> PollObservations:
-        """Simulate polls, and return their results, all polls of a channel together.
+        """Simulate polls, and return their results; the results of all polls of one channel are combined.
 
         - ``polled`` and ``at_s`` have the channel and the time of each poll, sorted by channel, then by time.
         - ``last`` has the index of each channel's last poll in these arrays. If it is None, each channel is polled
@@ -294,9 +297,10 @@ def measure_results(trace: PublicationTrace, polling: Detections, window_s: tupl
 
 
 def weighted_quantile(values: Floats, weights: Ints | Floats, share: float) -> float:
-    """Return the smallest of ``values`` at which the sum of weights reaches the ``share`` of all weights.
+    """Return a quantile of ``values``, such as the 95th percentile if ``share`` is 0.95.
 
-    ``weights`` has the weight of each value. The sum is over this value and all lower ones.
+    ``weights`` has the weight of each value. The result is the smallest value for which this value and all lower values
+    together have at least the part ``share`` of the total weight.
     """
     order = np.argsort(values)
     weight = np.cumsum(weights[order])

@@ -93,8 +93,8 @@ def make_trace(
 def apply_weekly_pattern_s(even_s: Floats, zone_s: Floats) -> Floats:
     """Move times that are uniformly distributed over weeks so that they have the weekly pattern of publishers.
 
-    Each week keeps its number of times, and they keep their order. ``zone_s`` has the offset of the publisher's time
-    zone for each time.
+    Each week keeps its number of times, and the times keep their order. ``zone_s`` has the offset of the publisher's
+    time zone for each time.
     """
     # A time at which a fraction of the week has passed becomes the time at which the pattern has the same fraction of
     # the week's publications behind it.
