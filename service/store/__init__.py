@@ -139,7 +139,7 @@ class Store:
         self.rooms, self.pubsub_nodes = BotRooms(redis), PubsubNodes(redis)
 
     async def ping(self) -> None:
-        """Wait for a reply from Redis. Raises :class:`service.errors.StoreUnavailable`."""
+        """Wait for a reply from Redis. Raises :class:`service.errors.StoreUnavailable` if none arrives."""
         await self.redis.call("PING")
 
     async def remove_channel(self, cid: ChannelId) -> None:
@@ -160,7 +160,7 @@ class Store:
 
 
 def open_store(settings: Settings, *, is_guarded: bool = True) -> Store:
-    """Return a store. It connects to Redis when it is first used, so Redis need not run yet.
+    """Return a store. The store connects to Redis when it is first used, so Redis need not run yet.
 
     If ``is_guarded`` is False, the store does not check whether Redis has lost data
     (:mod:`service.store.client.data_loss_guard`).
@@ -172,7 +172,7 @@ def open_store(settings: Settings, *, is_guarded: bool = True) -> Store:
 async def opened(settings: Settings) -> AsyncIterator[Store]:
     """Context manager that yields a store after Redis has replied once, and closes the store at the end.
 
-    Raises :class:`service.errors.StoreUnavailable`.
+    Raises :class:`service.errors.StoreUnavailable` if Redis does not reply.
     """
     store = open_store(settings)
     try:

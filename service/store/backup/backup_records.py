@@ -84,7 +84,7 @@ class BackupOrigin(msgspec.Struct, frozen=True):
 
 
 def stored_keys(names: list[str], reply: list[list[Any]]) -> list[StoredKey]:
-    """Return those of the keys called ``names`` that exist, with their contents.
+    """Return the existing keys among those called ``names``, with their contents.
 
     ``reply`` is the reply of the script ``backup_read``: type and content of each key, in the order of ``names``.
     """
@@ -99,7 +99,7 @@ def check_record(record: Record) -> None:
     """Raise ``ValueError`` if a record of a backup contains a key that is not allowed in it.
 
     - A user's record may contain only keys of this user.
-    - A channel's record may contain only keys of this channel. The first one must be the channel's hash.
+    - A channel's record may contain only keys of this channel. The first one must be the channel's Redis hash.
     - No record may contain the store's identity, or the key in which a restoration stores the progress of deliveries.
     """
     match record:

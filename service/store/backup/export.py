@@ -29,7 +29,7 @@ _READ_AFTER_USERS: Final = (
     keys.ERASED_USERS_WITH_RESTRICTIONS,
     keys.DEAD_LETTERS,
 )
-"""Keys that are read a second time after the users.
+"""Keys that are read twice: before the users' keys, and again after them.
 
 While the backup runs, items move from users' keys to these keys.
 """
@@ -38,7 +38,7 @@ While the backup runs, items move from users' keys to these keys.
 class StoreExport:
     """Reads the durable keys of a store.
 
-    The memory needed is that for a page of users or channels, the ids of all users, and the largest key.
+    At any time, memory holds one page of users or channels, the ids of all users, and at most the largest key.
     """
 
     def __init__(self, redis: RedisClient) -> None:
@@ -46,14 +46,17 @@ class StoreExport:
         self._redis = redis
 
     async def origin(self) -> BackupOrigin:
-        """Return the identity of the store and Redis's time. Raises :class:`service.errors.StoreUnavailable`."""
+        """Return the identity of the store and Redis's time, as the origin of a backup that begins now.
+
+        Raises :class:`service.errors.StoreUnavailable` if Redis is unavailable.
+        """
         found = parse_identity(await self._redis.call(*READ_IDENTITY))
         return BackupOrigin(found.fleet, found.counter, found.schema or SCHEMA_VERSION, await self._redis.time_s())
 
     async def records(self) -> AsyncIterator[Record]:
         """Yield the records of all durable keys, in the order in which :class:`StoreRestoration` needs them.
 
-        Raises :class:`service.errors.StoreUnavailable`.
+        Raises :class:`service.errors.StoreUnavailable` if Redis is unavailable.
         """
         names = [*keys.DURABLE_KEYS]
         for pattern in keys.DURABLE_PATTERNS:
@@ -124,7 +127,7 @@ class StoreExport:
 async def scan_keys(redis: RedisClient, pattern: str) -> AsyncIterator[list[str]]:
     """Yield the names of all keys that match a glob pattern, in pages. In a cluster, all nodes are scanned.
 
-    A name may be yielded twice. Raises :class:`service.errors.StoreUnavailable`.
+    A name may be yielded twice. Raises :class:`service.errors.StoreUnavailable` if Redis is unavailable.
     """
     # A client knows that Redis is a cluster when a node has refused a key that it does not serve.
     await redis.call_many([("EXISTS", keys.channel_registry(bucket)) for bucket in keys.REGISTRY_BUCKETS])

@@ -49,7 +49,7 @@ class StoreRestoration:
         """Dormant channels with a successor. Users may still be subscribed to them in the backup."""
 
     async def is_empty(self) -> bool:
-        """Return whether the store has no key of Coronet except its identity."""
+        """Return whether the store contains no key of Coronet, apart from the key that identifies the store."""
         async for names in scan_keys(self._redis, keys.ALL_KEYS):
             if any(name != keys.STORE_IDENTITY for name in names):
                 return False
@@ -58,17 +58,18 @@ class StoreRestoration:
     async def begin(self) -> None:
         """Mark the store as refused, so that no program uses it, and delete Coronet's keys.
 
-        Two keys are kept: the store's identity, and the list of erased users, which the next attempt needs if this one
-        is interrupted.
+        Two keys are kept: the store's identity, and the list of erased users. The list is needed if this attempt is
+        interrupted and the restoration is started again.
         """
         await self._redis.call("HSET", keys.STORE_IDENTITY, "refused", RESTORING)
         async for names in scan_keys(self._redis, keys.ALL_KEYS):
             await self._redis.call_many([("UNLINK", name) for name in names if name not in _KEPT])
 
     async def write(self, records: Sequence[Record]) -> None:
-        """Write records, in the order in which they were read.
+        """Write some of a backup's records to the store.
 
-        Raises :class:`service.errors.StoreUnavailable`.
+        The caller has to pass all records, in one or several calls, in the order in which :meth:`StoreExport.records`
+        yielded them. Raises :class:`service.errors.StoreUnavailable` if Redis is unavailable.
         """
         for record in records:
             if isinstance(record, FanOutRecord):
@@ -95,8 +96,8 @@ class StoreRestoration:
         - ``erased``: erased users, with the times of their erasures (Unix s). Those who were erased after the backup
           began are erased again.
 
-        Afterwards programs can use the store. It gets the fleet id in this machine's identity file. If there is no such
-        file, it gets the fleet id of ``origin``.
+        Afterwards programs can use the store. The store gets the fleet id in this machine's identity file. If there is
+        no such file, the store gets the fleet id of ``origin``.
         """
         # First the data that a backup does not contain is derived, then the store is marked as accepted.
         await self._add_erased(erased)
@@ -174,9 +175,9 @@ class StoreRestoration:
         await self._redis.call_many([("SET", keys.site_rate(site.decode()), rate) for site, rate in pairs])
 
     async def _resume_moves(self) -> None:
-        """Make moved channels that still have subscribers active, so that their moves continue.
+        """Continue unfinished moves of channels: make moved channels that still have subscribers active (not dormant).
 
-        The owner of an active channel that has moved moves its subscribers to the new channel.
+        The owner of such a channel then moves the remaining subscribers to the new channel.
         """
         # A channel that has moved is dormant when its move is complete.
         counts = await self._store.channel_index.count(self._moved)
@@ -187,8 +188,10 @@ class StoreRestoration:
 def _intents(user_index: StoredKey | None, recorded: StoredKey | None) -> list[bytes]:
     """Return notes (intents) for a user, from which the lists of channels' subscribers are written.
 
-    - ``user_index``: the user's list of subscriptions. The result has one intent for each of them.
-    - ``recorded``: the intents in the backup. They take precedence.
+    - ``user_index``: the user's list of subscriptions; None if there is none. The result has one intent for each of
+      them.
+    - ``recorded``: the intents in the backup; None if there are none. A recorded intent replaces the one that was made
+      from ``user_index`` for the same channel.
 
     The result has alternating channel ids and intents, as in Redis.
     """

@@ -1,16 +1,17 @@
 """Moves of channels to new URLs: a new channel, the *successor*, takes over content and subscriptions.
 
-The last version of the old channel is the notice of the move. The old channel remains as a redirection, with the
-admins' settings copied to the successor. It is no longer polled when all subscribers have moved. Every step can be
-repeated.
+The last version of the old channel is the notice of the move. The old channel remains as a redirection. The admins'
+settings are copied to the successor. The old channel is no longer polled when all its subscribers have moved. Every
+step can be repeated.
 
-Where subscribers join the successor:
+Each subscriber *joins* the successor at one of its versions, and receives all later versions:
 
-- If the successor is not polled yet, it continues from the old channel's state.
-- If it is polled already, it keeps its own state. Subscribers join at its last version whose entries the old channel
-  has all delivered. They receive all later versions.
-- If it monitors another part of the same page, entries cannot be compared. Subscribers join at the version that the
-  successor had when the move was decided. The entries of its first poll are not delivered.
+- If the successor is not polled yet, it gets a new version with the old channel's state. Subscribers join at this
+  version.
+- If the successor is polled already, it keeps its own state. Subscribers join at the newest version of which the old
+  channel has already delivered all entries.
+- If the successor monitors another part of the same page, entries cannot be compared. Subscribers join at the version
+  that the successor had when the move was decided. The entries of its first poll are not delivered.
 """
 
 import contextlib
@@ -85,13 +86,15 @@ class ChannelMoves:
             await self._bounds.delete(old)
 
     async def _create_successor(self, moved: ChannelState, announcement: Delta, url: str, now_s: float) -> int:
-        """Create or update the channel at the new URL; return its version at which subscribers join it.
+        """Create or update the channel at the new URL; return the version at which subscribers join it.
 
         - ``moved``: the old channel.
-        - ``announcement``: the version that announced the move to subscribers.
+        - ``announcement``: the version of the old channel that announced the move to subscribers.
         - ``url``: the new URL.
+        - ``now_s``: the Unix time.
 
-        If the old channel is not polled (dormant), the new channel becomes dormant too.
+        Subscribers receive all later versions of the new channel. If the old channel is not polled (dormant), the new
+        channel becomes dormant too.
         """
         # Nobody is subscribed to a dormant channel. Later subscribers of the successor thus get no older entries.
         old, other_part = moved.channel, without_selector(url) == without_selector(moved.channel.url)
@@ -124,12 +127,11 @@ class ChannelMoves:
     async def _joining_version(self, old: Channel, successor: Channel, decided_s: float | None) -> int:
         """Return the version at which subscribers of ``old`` join ``successor``, which is polled already.
 
-        They receive all later versions. The successor monitors one of these:
+        Subscribers receive all later versions. The result depends on what the successor monitors:
 
-        - The same content: they join at its newest version that adds only entries which ``old`` has delivered.
-          ``decided_s`` is None.
-        - Another part of the same page: they join at its last version before ``decided_s``, when the move was decided
-          (Unix s).
+        - The same content: the newest version that adds only entries which ``old`` has delivered. ``decided_s`` is
+          None.
+        - Another part of the same page: the last version before ``decided_s``, when the move was decided (Unix s).
         """
         if old.dormant:  # all subscribers have moved; later ones have missed nothing
             return successor.version

@@ -85,12 +85,12 @@ _CACHED_NAMES: Final = 1_000
 
 
 class ChannelState(msgspec.Struct, frozen=True):
-    """A channel with the state that pollers and its owner need. Its content is not included.
+    """The state of a channel, as its owner and the workers that poll it need it. The content is not included.
 
     - ``epoch``: number that is raised with each new owner. Changes with a lower number are rejected.
     - ``fanned_version``: last version that was queued for all subscribers.
-    - ``cursor``: where to continue queuing the next version, as a position in the list of subscribers. It is
-      ``fanout_units.DIVIDED`` if several workers queue it, each from its own position.
+    - ``cursor``: where to continue queuing the next version, as a position in the list of subscribers. The cursor is
+      ``fanout_units.DIVIDED`` if several workers queue the version, each from its own position.
     - ``digest``: digest of the content.
     - ``backoff_s``: minimum time between polls while they fail (:class:`service.feeds.channel_health.ChannelHealth`).
     - ``paused_until_s``: end of a pause of the channel (Unix s), which may be in the past.
@@ -151,7 +151,9 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 
 class StoredSnapshot(msgspec.Struct, frozen=True, array_like=True):
-    """What a channel's documents have stated last; the field ``snapshot`` of the channel's hash.
+    """The values that a channel's documents stated last, such as the title.
+
+    They are stored together, as the field ``snapshot`` of the channel's Redis hash.
 
     - ``created_s``: when the channel was created (Unix s).
     - ``tags``, ``generator``: see :class:`FeedMetadata`.
@@ -178,17 +180,17 @@ class StoredSnapshot(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def validators(self) -> Validators:
-        """The validators of the last body."""
+        """The validators of the document from which the latest version was made: ETag, Last-Modified, and SHA-256."""
         return Validators(self.etag, self.last_modified, self.body_sha256.hex())
 
     def history(self) -> UpdateHistory:
-        """Return the statistics of updates; by default, those of a channel without updates since its creation."""
+        """Return the statistics of updates. If there are none yet, return those of a channel without updates."""
         return UpdateHistory(since_s=self.created_s) if self.updates is None else self.updates
 
     def after(self, snapshot: Snapshot, digest: bytes) -> "StoredSnapshot":
-        """Return this state with the values of ``snapshot``. Values that are unchanged in ``snapshot`` are kept.
+        """Return a copy of this state that is updated by ``snapshot``.
 
-        ``digest`` is the digest of the content of ``snapshot``.
+        Values that ``snapshot`` marks as unchanged are kept. ``digest`` is the digest of the content of ``snapshot``.
         """
         validators, metadata = snapshot.validators, snapshot.metadata
         if metadata == FeedMetadata():
@@ -219,9 +221,9 @@ def decode_snapshot(packed: bytes | None) -> StoredSnapshot:
 
 
 async def read_records(redis: RedisClient, cids: Sequence[ChannelId], names: Sequence[str]) -> list[dict[bytes, bytes]]:
-    """Read the fields ``names`` of each channel's hash.
+    """Read the fields ``names`` of each channel's Redis hash.
 
-    Return, for each channel in order, the existing fields by name.
+    Return one dictionary for each channel, in order, which maps the names of the existing fields to their values.
     """
     found = await redis.call_many([("HMGET", keys.channel(cid), *names) for cid in cids])
     return [existing_fields(names, values) for values in found]
@@ -294,10 +296,10 @@ def _condition(text: str) -> Literal["", "dead", "quarantined"]:
 
 
 def notice_fields(notice: Notice | None) -> tuple[str, str]:
-    """Return the name and value of the field of the channel's hash that records a notice.
+    """Return the field of a channel's Redis hash that records a notice, as a pair (name, value).
 
-    A notice tells subscribers that the channel is dead, quarantined or back, or has moved. Without a notice, the result
-    is ("", "").
+    A notice tells subscribers that the channel is dead, quarantined or back, or has moved. If ``notice`` is None, the
+    result is ("", "").
     """
     if notice is None:
         return "", ""
@@ -307,7 +309,7 @@ def notice_fields(notice: Notice | None) -> tuple[str, str]:
 
 
 def channel_fields(channel: Channel) -> list[str | bytes]:
-    """Return the fields of a new channel except its snapshot, as alternating names and values."""
+    """Return the fields of a new channel's Redis hash, except ``snapshot``, as alternating names and values."""
     return [
         *("url", channel.url),
         *(("private", "1") if channel.private else ()),

@@ -71,7 +71,7 @@ class NamedChannel(msgspec.Struct, frozen=True):
 
 
 class Predecessor(msgspec.Struct, frozen=True):
-    """The stored state of a channel to which the next version is added, as fields of the channel's hash."""
+    """The stored state of a channel before its next version is added, as fields of the channel's Redis hash."""
 
     fields: dict[bytes, bytes]
 
@@ -82,7 +82,7 @@ class Predecessor(msgspec.Struct, frozen=True):
 
     @property
     def snapshot(self) -> StoredSnapshot:
-        """The values that the publisher's documents have stated last."""
+        """The values that the publisher's documents stated last, such as the channel's title."""
         return decode_snapshot(self.fields.get(b"snapshot"))
 
 
@@ -150,7 +150,10 @@ class Channels:
         return (await self.get_many([cid]))[0]
 
     async def resolve(self, cid: ChannelId) -> Channel | None:
-        """Return a channel, or its successor if all its subscribers have moved there; None if it does not exist."""
+        """Return a channel. If all its subscribers have moved to a successor, return the successor instead.
+
+        The result is None if the channel ``cid`` does not exist.
+        """
         channel = await self.get(cid)
         for _ in range(_MAX_REDIRECTIONS):
             if channel is None or not (channel.moved_to and channel.dormant):
@@ -200,9 +203,9 @@ class Channels:
         return [parse_state(cid, fields) for cid, fields in zip(cids, records, strict=True)]
 
     async def predecessor(self, cid: ChannelId, version: int) -> Predecessor:
-        """Return the state on which the version after ``version`` is based.
+        """Return the stored state of a channel at ``version``, to which :meth:`publish` adds the next version.
 
-        The result can be used while ``version`` is the latest version.
+        The result becomes useless when another process adds a version first.
         """
         (fields,) = await read_records(self._redis, [cid], (*_SNAPSHOT_FIELDS, *version_log.fields_before(version)))
         return Predecessor(fields)
@@ -251,8 +254,8 @@ class Channels:
     async def record_fanout(self, cid: ChannelId, epoch: int, version: int, cursor: str) -> bool:
         """Record how far a version has been queued for subscribers; return False if another node owns the channel.
 
-        ``cursor`` is the subscriber position at which to continue; "" if the version was queued for all of them.
-        ``epoch`` is the number by which the caller proves that it owns the channel.
+        ``cursor`` is the position in the list of subscribers at which to continue; "" if the version was queued for all
+        subscribers. ``epoch`` is the number by which the caller proves that it owns the channel.
         """
         # "" also deletes the units of a fan-out that was divided.
         script_keys = (keys.channel(cid), keys.fanout_units(cid))
@@ -273,8 +276,8 @@ class Channels:
     async def record_polls(self, reports: Sequence[tuple[ChannelId, PollReport]]) -> list[ChannelHealth | None]:
         """Record results of polls, given as pairs (channel id, report).
 
-        Return, for each report in order, the data from which the caller judges whether the channel is healthy. It is
-        None if the channel does not exist, or if there is nothing to judge.
+        Return a ChannelHealth for each report, in order. From it, the caller judges whether the channel is healthy. The
+        value is None if the channel does not exist, or if there is nothing to judge.
         """
         commands = []
         for cid, report in reports:
@@ -343,7 +346,7 @@ class Channels:
         return (*newest.values(), *(entry for entry in entries if entry.key not in newest))[:count]
 
     async def latest_titles(self, cids: Sequence[ChannelId], count: int) -> list[list[str]]:
-        """Return the titles of up to ``count`` of the latest entries of each channel, newest first, in order."""
+        """Return, for each channel in order, the titles of its latest entries: at most ``count``, newest first."""
         found = await self._redis.call_many([("HGET", keys.channel(cid), "latest") for cid in cids])
         return [[entry.title for entry in unpack_entries(latest or b"")[:count]] for latest in found]
 
@@ -395,7 +398,10 @@ class Channels:
         await self._redis.call(*record_change(cid))
 
     async def finish_deletion(self, cid: ChannelId) -> None:
-        """Delete what :meth:`delete` has kept of a channel, when all subscriptions to it have ended."""
+        """Delete the part of a channel that :meth:`delete` has kept.
+
+        The caller calls this when all subscriptions to the channel have ended.
+        """
         # The field that was kept is needed to find remaining subscriptions.
         await self._redis.run_script("channel_delete", _deleted_keys(cid), "1")
 
@@ -433,10 +439,12 @@ def _parse_health(report: PollReport, condition: bytes, backoff_s: bytes, eviden
 def _first_fields(
     channel: Channel, before: StoredSnapshot, snapshot: Snapshot, first: Delta
 ) -> tuple[str | bytes, ...]:
-    """Return fields of a channel whose stored versions begin with ``first``, as alternating names and values.
+    """Return fields of the Redis hash of a channel whose oldest stored version is ``first``.
 
     - ``snapshot``: the state after ``first``.
-    - ``before``: the state before, with the values that ``snapshot`` leaves unchanged.
+    - ``before``: the state before ``first``. It provides the values that ``snapshot`` leaves unchanged.
+
+    The result has alternating names and values.
     """
     known = msgspec.structs.replace(before, kind=channel.kind, created_s=channel.created_s)
     snapshot = msgspec.structs.replace(snapshot, latest=merge_latest(first.changes, ()))

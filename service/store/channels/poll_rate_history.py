@@ -46,8 +46,8 @@ class PollRateHistory(RedisRepository):
     async def record(self, intervals_s: Iterable[tuple[ChannelId, float]]) -> None:
         """Record how often channels are polled now, as pairs (channel id, seconds between two polls).
 
-        A time is not recorded if it differs from the channel's last recorded one by at most the fraction
-        ``NOTABLE_GAP_CHANGE``.
+        An interval is not recorded if it differs by at most the fraction ``NOTABLE_GAP_CHANGE`` from the interval that
+        was last recorded for the channel.
         """
         await self._redis.call_many(
             [

@@ -1,8 +1,8 @@
 """Tables of the entries that searches can find: those of the last three days in public channels.
 
-A channel's table is a field of its hash. A search result is shown only if the table lists it. Edits and withdrawals
-thus take effect at once, even if the search index is outdated. A lost table can be computed again from the channel's
-versions (:meth:`EntryTable.after`).
+A channel's table is a field of the channel's Redis hash. An entry that the search index finds is shown only if the
+table lists it. Edits and withdrawals thus take effect at once, even if the search index is outdated. A lost table can
+be computed again from the channel's versions (:meth:`EntryTable.after`).
 
 A channel that is not public has no table.
 """
@@ -46,9 +46,10 @@ class ListedEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     expires_s: int
 
     def registered_until_s(self, now_s: float) -> float:
-        """Return when a registration or withdrawal expires that the search index gets at ``now_s``. Both are Unix s.
+        """Return the expiry time for this entry's registration or withdrawal in the search index.
 
-        The result grows with ``now_s``, and is at most a few hours after ``expires_s``.
+        ``now_s`` is the time of the registration or withdrawal. Both times are Unix s. A later registration expires
+        later, at most a few hours after ``expires_s``.
         """
         # If the directory has both a registration and a withdrawal of this entry, the one with the later expiry
         # applies.
@@ -135,7 +136,10 @@ class PublicEntries:
         return [_decode(packed) if packed else None for packed in found]
 
     async def listed_or_public(self, cids: Sequence[ChannelId]) -> list[tuple[bool, bool]]:
-        """Return, for each channel in order, whether an admin has listed it, and whether it is public (has a table)."""
+        """Return, for each channel in order, two booleans: whether an admin has listed it, and whether it is public.
+
+        A channel is public if it has a table of entries that searches can find.
+        """
         found = await self._redis.call_many([("HMGET", keys.channel(cid), "listed", _FIELD) for cid in cids])
         return [(listed == b"1", table is not None) for listed, table in found]
 
@@ -149,7 +153,7 @@ class PublicEntries:
         return bool(await self._redis.run_script("channel_set_field", script_keys, _FIELD, new, old))
 
     async def texts(self, cid: ChannelId, listed: Sequence[ListedEntry]) -> dict[ListedEntry, PublicEntry]:
-        """Return the content of a channel's listed entries.
+        """Return the texts of the entries ``listed`` of a channel, by entry.
 
         Entries whose versions are no longer stored are left out.
         """

@@ -28,7 +28,7 @@ class PublishedPosition(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PubsubNodes(RedisRepository):
-    """Progress of publishing, by channel and by ``service``, the address of a pubsub service.
+    """Progress of publishing channels on pubsub services. The parameter ``service`` is the address of such a service.
 
     Every method may raise :class:`service.errors.StoreUnavailable`.
     """
@@ -60,9 +60,9 @@ class PubsubNodes(RedisRepository):
         )
 
     async def wait_for_changes(self, after: str) -> tuple[list[ChannelId], str]:
-        """Wait some seconds for channels to change; return their ids and the position to continue from.
+        """Wait some seconds for channels to change; return their ids, and the position for the next call.
 
-        ``after`` is the position that the last call returned; "" waits for changes from now on.
+        ``after`` is the position that the last call returned. If it is "", the call waits for changes from now on.
         """
         if not after:
             after = (await self._redis.call(*append_command(keys.CHANGED_CHANNELS, "c", ""))).decode()

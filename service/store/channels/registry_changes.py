@@ -30,7 +30,7 @@ class RegistryChanges(RedisRepository):
         return int(await self._redis.call("HGET", keys.REGISTRY_CHANGE_NUMBERS, "last") or 0)
 
     async def after(self, number: int) -> tuple[Sequence[ChannelId] | None, int]:
-        """Return the channels that changed after change ``number``, and the number of the last change.
+        """Return the channels that changed after the change with the given number, and the number of the last change.
 
         The channels are None if the log no longer has all changes after ``number``. The caller then has to read all
         channels.

@@ -1,11 +1,11 @@
 """The log of a channel's versions: its format, and when old versions are removed. No I/O.
 
-The log is stored in the channel's hash. For each version, it has the *delta*: the changes since the version before. A
-few recent deltas are in fields of their own, the others in blocks:
+The log is stored in the channel's Redis hash. For each version, the log has the *delta*: the changes since the version
+before. A few recent deltas are in fields of their own, the others in blocks:
 
 - A new delta gets its own field, whose name is the number of the version.
-- After every 16 versions, these fields are moved to a *block*. The block ``bN`` has the versions 64·N to 64·N + 63. It
-  takes a third of the bytes, because it is compressed as a whole, column by column.
+- After every 16 versions, these fields are moved to a *block*. The block ``bN`` has the versions 64·N to 64·N + 63. A
+  block takes a third of the bytes that separate fields take, because it is compressed as a whole, column by column.
 - The entries of the first delta are left out while they are the channel's latest entries, which have their own field.
 
 The oldest block is removed when it is older than 30 days, or when the log exceeds ``MAX_BYTES`` or ``MAX_BLOCKS``.
@@ -31,7 +31,7 @@ A channel therefore seldom has more versions in separate fields.
 """
 
 NEEDED_S: Final = 86_400.0 + 600.0
-"""Age up to which versions are kept for outboxes: a day, and a margin for clocks and slow fan-outs."""
+"""Age in seconds up to which versions are kept for outboxes: a day, and a margin for clocks and slow fan-outs."""
 
 MAX_AGE_S: Final = 30 * 86_400.0
 MAX_BYTES: Final = 80 * 1024
@@ -64,10 +64,10 @@ _BEST_QUALITY, _QUICK_QUALITY = 11, 5
 
 
 class _Head(msgspec.Struct, array_like=True):
-    """One version's data without its list of changes.
+    """The data of one version, without its list of changes.
 
-    ``count`` is the number of changes. ``_AS_LATEST`` means that the changes are the entries in the field
-    ``LATEST_FIELD``, so that they are not stored twice.
+    ``count`` is the number of changes. If it is ``_AS_LATEST``, the changes are the entries in the field
+    ``LATEST_FIELD``. They are not stored a second time.
     """
 
     version: int
@@ -78,9 +78,9 @@ class _Head(msgspec.Struct, array_like=True):
 
 
 _Texts = str | list[str]
-"""A list of texts, stored as a string joined by line feeds, which takes fewer bytes.
+"""Type of a list of texts. Usually it is stored as one string, in which line feeds separate the texts, to save bytes.
 
-It is stored as a list if it is empty or a text contains a line feed.
+The texts are stored as a list if there are none, or if a text contains a line feed.
 """
 
 

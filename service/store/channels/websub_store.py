@@ -23,8 +23,7 @@ _MAX_LARGE_BYTES = 48 * 1024 * _KIBIBYTE
 _MAX_TOTAL_BYTES = 64 * 1024 * _KIBIBYTE
 """Maximum size in bytes of the queues of all channels together.
 
-Queues that exceed ``_LARGE_BYTES`` may use only ``_MAX_LARGE_BYTES`` of it together, which leaves space for smaller
-queues.
+Queues that exceed ``_LARGE_BYTES`` may together use only ``_MAX_LARGE_BYTES``. The rest remains for smaller queues.
 """
 _TRIES = 8
 _RANDOM_BYTES = 32
@@ -85,9 +84,9 @@ class WebSubStore(RedisRepository):
         raise StoreUnavailable(f"The hub subscription of channel {cid[:8]} changes too fast. Try again.")
 
     async def ids_in_buckets(self, buckets: Sequence[str]) -> list[ChannelId]:
-        """Return channels that have, or recently had, a subscription at a hub.
+        """Return the ids of channels in ``buckets`` that have, or recently had, a subscription at a hub.
 
-        Only channels in ``buckets`` are returned. The bucket of a channel is the first two digits of its id.
+        The bucket of a channel is the first two digits of its id.
         """
         found = await self._redis.call_many([("SMEMBERS", keys.hub_registry(bucket)) for bucket in buckets])
         return sorted(cid.decode() for ids in found for cid in ids)

@@ -141,8 +141,8 @@ class NodePools:
     - ``guard``: refuses commands if the store belongs to another fleet or has lost data; None for no guard.
     - ``connections``: maximum number of connections of a pool.
     - ``timeout_s``: maximum time to wait for a reply, and for a free connection.
-    - ``tries``: how often a command is sent to a single Redis server if the connection breaks. 1 also means that a
-      cluster gets no command twice that may have run.
+    - ``tries``: maximum number of times that a command is sent to a single Redis server whose connection breaks. If
+      this is 1, a command that may have run is not repeated in a cluster either.
     - ``replicated``: whether writes wait for a replica.
     """
 

@@ -17,7 +17,10 @@ COMMANDS_PER_ROUND_TRIP = 500
 """Maximum number of commands in one round trip. More would delay other commands and grow the buffers of the process."""
 
 Send = Callable[[Sequence[Command]], Awaitable[list[Any]]]
-"""Sends commands and returns their replies, in order. The reply of a failed command may be its exception."""
+"""Type of a function that sends commands and returns their replies, in order.
+
+The reply of a failed command may be its exception.
+"""
 
 _PendingCall = tuple[Sequence[Command], asyncio.Future[list[Any]]]
 

@@ -46,7 +46,7 @@ A power cut can lose that many if Redis writes to disk once a second.
 SCHEMA_VERSION: Final = 1
 """Version of the stored data that this program writes; docs/developers.md states when it changes."""
 NEEDED_SCHEMA_VERSION: Final = 1
-"""Oldest version that a program must know to use data that this program has written."""
+"""Lowest version of the data format that a program must support to use the data that this program writes."""
 
 EMPTIED: Final = "emptied"
 OTHER_FLEET: Final = "other fleet"
@@ -75,9 +75,9 @@ class StoreIdentity(msgspec.Struct, frozen=True):
     - ``counter``: counter that is incremented while processes use the store.
     - ``grown_ms``: when the counter was last incremented (Unix ms, Redis's clock).
     - ``accepted_ms``: when the operator last accepted the store (Unix ms, Redis's clock).
-    - ``refused``: why a process has refused the store, so that no process uses it; "" if none has.
+    - ``refused``: reason for which a process has refused the store, so that no process uses it; "" if none has.
     - ``schema``: version of the format of the stored data; 0 if unknown.
-    - ``needs``: oldest format version that a program must know to use the data; 0 if unknown.
+    - ``needs``: lowest format version that a program must support to use the data; 0 if unknown.
     """
 
     fleet: str = ""
@@ -147,7 +147,10 @@ class IdentityFile:
         self.path = path
 
     def read(self) -> TrustedIdentity:
-        """Return the identity in the file; an empty one if there is no file. Raises :class:`SettingsInvalid`."""
+        """Return the identity in the file; an empty one if there is no file.
+
+        Raises :class:`SettingsInvalid` if the file cannot be read.
+        """
         try:
             return msgspec.json.decode(self.path.read_bytes(), type=TrustedIdentity)
         except FileNotFoundError:
@@ -159,7 +162,10 @@ class IdentityFile:
             ) from error
 
     def write(self, seen: TrustedIdentity) -> None:
-        """Replace the identity in the file unless the file has a newer one. Raises ``OSError``."""
+        """Replace the identity in the file unless the file has a newer one.
+
+        Raises ``OSError`` if the file cannot be written.
+        """
         with lock_file(self.path):
             held = TrustedIdentity()
             with suppress(SettingsInvalid):
@@ -215,7 +221,7 @@ class DataLossGuard:
         """Decide whether the store may be used, and keep the decision.
 
         - ``found``: the fleet id and counter that the store has reported.
-        - ``seen``: those that were trusted when the query was sent.
+        - ``seen``: the fleet id and counter that this process trusted when it sent the query.
         """
         # A later trusted identity would be wrong here: if another process has incremented the counter since the query,
         # the found one would look outdated.

@@ -93,7 +93,11 @@ class DataLossMonitor:
         self._redis.guard.check()
 
     async def verify(self) -> None:
-        """Read the identity now. Raises :class:`StoreIdentityMismatch` and :class:`StoreUnavailable`."""
+        """Read the store's identity now, and check it.
+
+        Raises :class:`StoreIdentityMismatch` if the store must not be used, and :class:`StoreUnavailable` if Redis does
+        not reply.
+        """
         guard, seen = self._redis.guard, self._redis.guard.trusted
         guard.evaluate(parse_identity(await self._redis.call(*READ_IDENTITY)), seen)
         self.check()
@@ -101,12 +105,12 @@ class DataLossMonitor:
     async def accept(self, fleet: str = "", counter: int = 0) -> None:
         """Accept the store as it is, so that every process uses it again.
 
-        - Fleet id: the store gets the id that this machine trusts, else ``fleet``. If both are missing, it keeps its
-          own id or gets a new one.
-        - Counter: it becomes higher than its present value, than ``counter``, and than the value that this process
-          trusts.
+        - The store's fleet id becomes the id that this machine trusts; without one, ``fleet``. If ``fleet`` is "" too,
+          the store keeps its own id, or gets a new one if it has none.
+        - The store's counter becomes higher than each of three values: its present value, ``counter``, and the value
+          that this process trusts.
 
-        Raises :class:`StoreUnavailable`.
+        Raises :class:`StoreUnavailable` if Redis is unavailable.
         """
         guard, seen = self._redis.guard, self._redis.guard.trusted
         reply = await self._redis.call_unguarded(

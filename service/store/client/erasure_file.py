@@ -27,7 +27,10 @@ class ErasureFile:
         self.path = identity_file.with_name(f"{identity_file.name}.erased")
 
     def read(self) -> dict[UserId, int]:
-        """Return when each user was erased (Unix s); {} if there is no file. Raises :class:`SettingsInvalid`."""
+        """Return when each user was erased (Unix s); {} if there is no file.
+
+        Raises :class:`SettingsInvalid` if the file cannot be read.
+        """
         try:
             return msgspec.json.decode(self.path.read_bytes(), type=dict[UserId, int])
         except FileNotFoundError:
@@ -36,7 +39,10 @@ class ErasureFile:
             raise SettingsInvalid(f"The list of erased users in {self.path} cannot be read ({error}).") from error
 
     def add(self, erased: Mapping[UserId, int], now_s: int) -> None:
-        """Add erasures, and drop those older than ``ERASURES_KEPT_DAYS``. Times are Unix s. Raises ``OSError``."""
+        """Add users with the times of their erasures, and drop erasures older than ``ERASURES_KEPT_DAYS``.
+
+        Times, including the present time ``now_s``, are Unix s. Raises ``OSError`` if the file cannot be written.
+        """
         if not erased:
             return
         with lock_file(self.path):

@@ -399,8 +399,8 @@ _CACHED_CELLS = 10_000
 def cell_id(address: CellAddress) -> bytes:
     """Return the id of a matrix cell: a digest of 64 bits of its AV-pair, partition and replica.
 
-    This is the paper's rendezvous point H(pair, partition, replica). The id of the cell with partition 0 and replica 0
-    is the digest of the pair itself.
+    The paper on load-balancing matrices calls it the rendezvous point H(pair, partition, replica). The id of the cell
+    with partition 0 and replica 0 is the digest of the pair itself.
     """
     pair = address.pair.encode("latin-1")
     if address.partition == address.replica == 0:

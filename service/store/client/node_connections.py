@@ -64,8 +64,8 @@ class DirectConnection(AbstractConnection):
     async def exchange(self, commands: Sequence[Command]) -> list[Any]:
         """Send commands and return their replies as Redis sends them; the reply of a failed command is its error.
 
-        If the connection breaks or the caller is cancelled, the connection is closed. Raises one of the errors in
-        ``NO_REPLY``.
+        Raises one of the errors in ``NO_REPLY`` if the connection breaks. After such an error, and if the caller is
+        cancelled, the connection is closed.
         """
         if not self.is_connected:
             await self.connect_check_health(check_health=False)
@@ -204,7 +204,8 @@ def _script_digest(script: str) -> str:
 async def run_commands(client: Redis, commands: Sequence[Command]) -> list[Any]:
     """Run commands in one round trip and return their replies; the reply of a failed command is its exception.
 
-    Commands run in order, with one exception: a script that Redis has to get in full runs after all other commands.
+    Commands run in order, with one exception: a script whose text has to be sent, because Redis does not know its
+    digest, runs after all other commands.
     """
     replies = await _exchange(client, commands)
     missing = [index for index, reply in enumerate(replies) if isinstance(reply, exceptions.NoScriptError)]
@@ -219,7 +220,7 @@ async def run_commands(client: Redis, commands: Sequence[Command]) -> list[Any]:
 async def _exchange(client: Redis, commands: Sequence[Command]) -> list[Any]:
     """Send commands and return their replies as the driver's types.
 
-    If the connection breaks, they are sent again, as often as the pool's retry policy allows.
+    If the connection breaks, the commands are sent again, as often as the pool's retry policy allows.
     """
     pool: Any = client.connection_pool
     connection = await pool.get_connection()

@@ -50,9 +50,9 @@ _REFUSALS = (
 )
 
 _INCLUDE = "-- include "
-"""Prefix of a line in a script that includes a library.
+"""Prefix of a line in a script that includes a library, which is another script that defines local functions.
 
-The line is replaced by the text of the script that it names, which defines local functions.
+The rest of the line is the library's name. The line is replaced by the text of the library.
 """
 
 

@@ -18,7 +18,7 @@ from service.store.client import keys
 from service.store.client.redis_client import RedisRepository
 
 SETUP_TTL_S = 7 * 24 * 3600
-"""Validity of a link that creates the first account, or sets the password of an account."""
+"""Time in seconds for which a link is valid that creates the first account, or sets the password of an account."""
 _TOKEN_BYTES = 32
 
 
@@ -42,8 +42,8 @@ class Account(msgspec.Struct, frozen=True, omit_defaults=True):
     """An account of the console.
 
     - ``password_hash``: an argon2id string; "" until a password is set.
-    - ``created_s``: when the account was created (Unix s). It differs from that of an earlier account with the same
-      name.
+    - ``created_s``: when the account was created (Unix s). This distinguishes the account from an earlier, removed one
+      with the same name.
     - ``zone``: time zone (tz database) in which times are shown; "" if none is set.
     """
 

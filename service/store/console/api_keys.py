@@ -74,7 +74,10 @@ class ApiKeyStore(RedisRepository):
         return (key, account) if account is not None and account.created_s == key.account_since_s else None
 
     async def all(self) -> list[tuple[ApiKey, float | None]]:
-        """Return all keys, newest first, each with its last use (Unix s, to the minute); None if it was never used."""
+        """Return all keys, newest first, each with the time of its last use (Unix s, to the minute).
+
+        The time is None for a key that was never used.
+        """
         held, used = await self._redis.call_many([("HGETALL", keys.API_KEYS), ("HGETALL", keys.API_KEYS_LAST_USE)])
         found = [
             (msgspec.msgpack.decode(packed, type=ApiKey), float(used[token]) if token in used else None)

@@ -14,7 +14,7 @@ from service.store.client.streams import read_page
 
 MAX_ENTRIES: Final = 10_000
 KEPT_S: Final = 366 * 86_400
-"""How long actions are kept."""
+"""How long actions are kept, in seconds."""
 _LIMITS: Final = (MAX_ENTRIES, KEPT_S)
 _SCRIPT_KEYS: Final = (keys.AUDIT_PENDING, keys.AUDIT_LOG)
 _MAX_DURATION_S = 300.0

@@ -14,7 +14,7 @@ class BotMetricsEndpoints(RedisRepository):
     async def announce(self, metrics_url: str) -> None:
         """Announce the URL of a bot's metrics for one minute; the caller repeats the call before the minute ends.
 
-        Raises :class:`StoreUnavailable`.
+        Raises :class:`StoreUnavailable` if Redis is unavailable.
         """
         now_s = time.time()
         await self._redis.call_many(

@@ -77,7 +77,7 @@ class BotRequests(RedisRepository):
     async def dry_run(self, jid: str, commands: tuple[str, ...]) -> tuple[CommandPreview, ...]:
         """Return, for each command in order, what would happen if the user ``jid`` sent it.
 
-        Raises :class:`NoWorker` if no bot replies, or the error that the bot replied with.
+        Raises :class:`NoWorker` if no bot replies. If a bot replies with an error, this error is raised.
         """
         return expect_reply(await self._send(DryRunRequest(jid, commands)), DryRunReply).lines
 
@@ -110,7 +110,10 @@ class BotRequests(RedisRepository):
         await send_reply(self._redis, request.id, reply)
 
     async def _send(self, body: DryRunRequest | MessagePreviewRequest) -> object:
-        """Send a request to any connected bot, wait, and return the reply. Raises :class:`NoWorker`."""
+        """Send a request to any connected bot, wait, and return the reply.
+
+        Raises :class:`NoWorker` if no bot replies in time.
+        """
         if not await self._redis.call("EXISTS", keys.BOT_AVAILABLE):
             raise NoWorker("No bot is connected just now, and only the bot knows what it would say.")
         request = BotRequest(secrets.token_urlsafe(12), body, await self._redis.time_s() + _TIMEOUT_S)

@@ -24,9 +24,9 @@ class FailedProcess(msgspec.Struct, frozen=True):
 class PartitionHeartbeat(msgspec.Struct, frozen=True):
     """Reply to a process that has renewed its lease of partitions.
 
-    - ``partitions``: the partitions that it holds.
-    - ``max_partitions``: its fair share.
-    - ``failed``: processes whose work it has to recover.
+    - ``partitions``: the partitions that the process holds.
+    - ``max_partitions``: the maximum number of partitions that it may hold: its fair share.
+    - ``failed``: failed processes whose work it has to recover.
     """
 
     partitions: frozenset[int]

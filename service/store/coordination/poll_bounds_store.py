@@ -27,9 +27,9 @@ class BoundsRevision(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class BoundsSnapshot(msgspec.Struct, frozen=True):
-    """The limits on how often channels are polled, of all channels that have any.
+    """All limits that admins have set on how often single channels are polled.
 
-    ``edition`` is the number of the last change to any of them.
+    ``edition`` is the number of the last change to any of these limits.
     """
 
     edition: int = -1
@@ -40,15 +40,15 @@ class PollBoundsStore(RedisRepository):
     """Poll bounds by channel. Every method may raise :class:`service.errors.StoreUnavailable`."""
 
     async def get(self, cid: ChannelId) -> BoundsRevision | None:
-        """Return a channel's poll bounds; None if they were never set."""
+        """Return the limits on how often a channel is polled, as an admin set them last; None if there are none."""
         raw = await self._redis.call("HGET", keys.POLL_BOUNDS, cid)
         return _parse_bounds(raw) if raw else None
 
     async def set(self, cid: ChannelId, bounds: ChannelBounds, *, by: str = "") -> None:
-        """Set a channel's poll bounds. The channel's owner applies them from its next maintenance interval on.
+        """Set limits on how often a channel is polled.
 
-        ``by`` is the admin's name. Raises :class:`service.errors.LimitReached` when ``MAX_BOUNDED_CHANNELS`` channels
-        have bounds.
+        The channel's owner applies the limits from its next maintenance interval on. ``by`` is the admin's name. Raises
+        :class:`service.errors.LimitReached` if ``MAX_BOUNDED_CHANNELS`` other channels have such limits already.
         """
         script_keys = (keys.POLL_BOUNDS, keys.POLL_BOUNDS_EDITION)
         kept = await self._redis.run_script(
@@ -64,9 +64,9 @@ class PollBoundsStore(RedisRepository):
         await self._redis.call_many([("HDEL", keys.POLL_BOUNDS, cid), ("INCR", keys.POLL_BOUNDS_EDITION)])
 
     async def load(self, known: BoundsSnapshot) -> BoundsSnapshot:
-        """Return the poll bounds of all channels.
+        """Return the limits on how often channels are polled, of all channels that have such limits.
 
-        ``known`` is the last result; it is returned again if no bounds have changed since.
+        ``known`` is the result of the caller's last call. If no limits have changed since, it is returned unchanged.
         """
         edition = int(await self._redis.call("GET", keys.POLL_BOUNDS_EDITION) or 0)
         if edition == known.edition:

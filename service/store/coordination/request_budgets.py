@@ -1,8 +1,8 @@
 """Limits on the requests of all workers to publishers: token buckets and pauses (guarantee I9).
 
-A bucket grants at most ``burst + r · t`` requests in any t seconds; its size is ``burst``, its rate r per second. A
-request may need tokens from several buckets. No request is granted without all its tokens. If the buckets are in
-different cluster slots, a refused request may use up a token.
+A bucket of the size ``burst`` that is refilled with r tokens per second grants at most ``burst + r · t`` requests in
+any t seconds. A request may need tokens from several buckets. No request is granted without all its tokens. If the
+buckets are in different cluster slots, a refused request may use up a token.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from service.store.client.redis_client import RedisRepository, script_command
 
 SECONDS_PER_HOUR = 3600.0
 SHORTEST_SITE_PAUSE_S = 30.0
-"""Minimum length of a site's pause. It is also the length of the first pause if the publisher states no duration."""
+"""Minimum length of a site's pause in seconds. It is also the length of a first pause without a stated duration."""
 LONGEST_SITE_PAUSE_S = 86_400.0
 _POLLS_IN_A_ROW = 3
 _PAUSE_KEPT_MS = 3_600_000
@@ -64,10 +64,10 @@ class RequestBudgets(RedisRepository):
         Return 0.0 if the request is permitted, else the seconds until one may be permitted.
 
         - ``site``: limit on the requests of all workers.
-        - ``egress``: limit on those of all workers behind one public address.
+        - ``egress``: limit on the requests of all workers behind one public address; None for no such limit.
 
-        A rate that an admin has set for the site replaces both rates. In the minutes after a pause of the site, the
-        rates are lower and there are no bursts. Raises :class:`RequestsPaused` while the site is paused.
+        A rate that an admin has set for the site replaces the rates of both limits. In the minutes after a pause of the
+        site, the rates are lower and there are no bursts. Raises :class:`RequestsPaused` while the site is paused.
         """
         buckets = {keys.site_budget(site.name): site}
         if egress is not None:
@@ -111,9 +111,9 @@ class RequestBudgets(RedisRepository):
         return float(wait_ms) / 1000
 
     async def charge_network(self, network: RateLimit) -> None:
-        """Count a request against the limit of its network, although it was already sent.
+        """Count a request that was already sent, because its network was unknown before the request.
 
-        The network was unknown before the request. The network's tokens may become negative, down to
+        The request uses up a token of ``network``. The number of tokens may become negative, down to
         ``-network.burst``.
         """
         await self._redis.call(*_network(network, min_tokens=-network.burst))
@@ -133,7 +133,7 @@ class RequestBudgets(RedisRepository):
         return {site.decode(): float(rate) for site, rate in found.items()}
 
     async def set_site_rate(self, site: str, requests_per_s: float) -> None:
-        """Set the requests per second to a site for the whole fleet. It replaces the rate in workers' settings."""
+        """Set the requests per second to a site for the whole fleet, instead of the rate in the workers' settings."""
         await self._redis.call_many(
             [("SET", keys.site_rate(site), requests_per_s), ("HSET", keys.SITE_RATES, site, requests_per_s)]
         )
@@ -165,7 +165,7 @@ class RequestBudgets(RedisRepository):
         """Pause all requests to a site at its publisher's request; return the seconds until the pause ends.
 
         ``for_s`` is the requested duration. If it is None, the pause is twice as long as the last one. A pause lasts
-        ``SHORTEST_SITE_PAUSE_S`` to ``LONGEST_SITE_PAUSE_S`` seconds. It never shortens a present pause.
+        ``SHORTEST_SITE_PAUSE_S`` to ``LONGEST_SITE_PAUSE_S`` seconds. A present pause is never shortened.
         """
         asked_ms = 0 if for_s is None else max(1, int(min(for_s, LONGEST_SITE_PAUSE_S) * 1000))
         bounds_ms = int(SHORTEST_SITE_PAUSE_S * 1000), int(LONGEST_SITE_PAUSE_S * 1000)

@@ -33,7 +33,7 @@ class InboxMessage(msgspec.Struct, frozen=True):
 
 
 class NodeInboxes(RedisRepository):
-    """Inboxes of workers. A message may be lost; the protocol to which it belongs then sends it again."""
+    """Inboxes of workers. A message may be lost; then its sender, following its protocol, sends it again."""
 
     async def send(self, messages: list[tuple[NodeId, InboxMessage]]) -> None:
         """Append each message to the inbox of its node, in order and in one round trip."""

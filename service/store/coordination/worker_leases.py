@@ -36,8 +36,8 @@ class Heartbeat(msgspec.Struct, frozen=True):
     """Reply to a worker that has renewed its lease.
 
     - ``time_s``: the time of Redis's clock (Unix s), which all workers use.
-    - ``ring``: the present workers; None if they have not changed since the caller's version.
-    - ``expired``: nodes whose leases have just been found expired.
+    - ``ring``: the present workers; None if they have not changed since the version of the ring that the caller has.
+    - ``expired``: nodes whose leases have ended, as this call was the first to notice.
     """
 
     time_s: float
@@ -69,10 +69,10 @@ class Ring(RedisRepository):
         """Join the ring of workers with a lease of ``ttl_s`` seconds; return the new node.
 
         - ``name``, ``process``: the worker, and its process.
-        - ``choose``: returns the id of the new node, given the ids of the present nodes. It is called again if another
-          node joins or leaves in the meantime.
+        - ``choose``: function that gets the ids of the present nodes and returns the id of the new node. It is called
+          again if another node joins or leaves in the meantime.
 
-        Raises :class:`LeaseLost` if all attempts fail, and :class:`StoreUnavailable`.
+        Raises :class:`LeaseLost` if all attempts fail, and :class:`StoreUnavailable` if Redis is unavailable.
         """
         for _ in range(_JOIN_TRIES):
             time_s, seen = await self.time_and_view()
@@ -95,14 +95,18 @@ class Ring(RedisRepository):
         return Heartbeat(time_s, self._view if self._view.version != known_version else None, expired)
 
     async def time_and_view(self) -> tuple[float, RingView]:
-        """Return the fleet's common time (Redis's clock, Unix s) and the ring. The caller need not be a member."""
+        """Return the time by Redis's clock (Unix s), which all workers use, and the ring, that is, the present workers.
+
+        The caller need not be one of them.
+        """
         _, time_s, _ = await self._beat("", 0, 0)
         return time_s, self._view
 
     async def _beat(self, node: NodeId, epoch: int, ttl_s: float) -> tuple[bool, float, tuple[NodeId, ...]]:
         """Renew a worker's lease, and update the cached list of workers.
 
-        Return whether the lease is valid, the time (Unix s, Redis's clock), and the nodes just found expired.
+        Return three values: whether the lease is valid, the time (Unix s, Redis's clock), and the nodes whose leases
+        this call has found expired.
         """
         base = self._view
         held, version, now_ms, whole, found, expired = await self._redis.run_urgent_script(
@@ -152,7 +156,7 @@ class Ring(RedisRepository):
         return sorted(name.decode() for name in found)
 
     async def view(self) -> RingView:
-        """Return the ring. The caller need not be a member."""
+        """Return the ring, that is, the present workers. The caller need not be one of them."""
         return (await self.time_and_view())[1]
 
     async def nodes(self) -> list[NodeInfo]:

@@ -33,13 +33,13 @@ _CONTENT_TIMEOUT_S = 7.0
 
 
 class ProbeRequest(msgspec.Struct, frozen=True, tag=True):
-    """Request to fetch a URL and find its channel. If it is a feed, its channel is created or polled again.
+    """Request to fetch a URL and find its channel. If the URL is a feed, its channel is created or polled again.
 
     The URL is in canonical form.
 
-    - ``as_page``: use a channel that monitors the page itself, even if the page names feeds. The URL may then select a
-      part of the page (:func:`service.feeds.canonical_urls.page_url`).
-    - ``keep``: create the channel. If False, the reply has the channel that would be created.
+    - ``as_page``: use a channel that monitors the page itself, even if the page names feeds. In this case, the URL may
+      select a part of the page (:func:`service.feeds.canonical_urls.page_url`).
+    - ``keep``: create the channel. If False, nothing is created; the reply has the channel that would be created.
     - ``afresh``: use an existing channel of the page only if it is polled and has not moved. Otherwise, start from the
       page's present content.
     """
@@ -51,7 +51,7 @@ class ProbeRequest(msgspec.Struct, frozen=True, tag=True):
 
 
 class MoveRequest(msgspec.Struct, frozen=True, tag=True):
-    """Request to move a channel to another canonical URL, and to announce that to its subscribers."""
+    """Request to move a channel to another canonical URL, and to announce the move to the channel's subscribers."""
 
     channel: ChannelId
     url: str
@@ -200,7 +200,7 @@ class LookupReply(msgspec.Struct, frozen=True, tag=True):
     """Reply to a LookupRequest: the ids of matching channels, best first.
 
     - ``worker``: the node that replied.
-    - ``examined``: number of channels that it compared with the request; 0 if it has no part of the directory.
+    - ``examined``: number of channels that the node compared with the request; 0 if it has no part of the directory.
     """
 
     worker: NodeId
@@ -215,7 +215,7 @@ class DirectoriesReply(msgspec.Struct, frozen=True, tag=True):
 
 
 class ShareReply(msgspec.Struct, frozen=True, tag=True):
-    """Reply to a ShareRequest: the channels in the worker's part of the list, in no order."""
+    """Reply to a ShareRequest: the channels in the worker's part of the lookup directory, in no particular order."""
 
     channels: tuple[ChannelId, ...]
 
@@ -224,8 +224,8 @@ class ContentReply(msgspec.Struct, frozen=True, tag=True):
     """Reply to a ContentRequest: a channel's latest entries at ``version``, newest first.
 
     - ``source``: where the entries were found.
-    - ``worker``: name of the worker that had them; "" if it was no other worker.
-    - ``hops``: distance of this worker in hops; 0 if it was no other worker.
+    - ``worker``: name of another worker that had the entries; "" if they were not found at another worker.
+    - ``hops``: distance of this other worker in hops; 0 if there is none.
     """
 
     version: int
@@ -304,7 +304,7 @@ class WorkerRequests:
         - ``afresh``: use an existing channel of the page only if it is polled and has not moved. Otherwise, start from
           the page's present content.
 
-        May raise :class:`HostBlocked`.
+        Raises :class:`HostBlocked` if an admin has blocked the host of the URL.
         """
         await self._blocks.check(host_of(url))
         return await self._request(channel_id(url), ProbeRequest(url, as_page, keep, afresh), ProbeReply)
@@ -322,13 +322,16 @@ class WorkerRequests:
         ).result
 
     async def explain(self, cid: ChannelId, timeout_s: float = _REQUEST_TIMEOUT_S) -> PollExplanation:
-        """Return how often a channel is polled, and why."""
+        """Return how often a channel is polled, and why.
+
+        ``timeout_s`` is the maximum time in seconds to wait for a worker's reply.
+        """
         return (await self._request(cid, ExplanationRequest(cid), ExplanationReply, timeout_s)).reason
 
     async def content(self, cid: ChannelId) -> ContentReply:
         """Return a channel's latest entries from the nearest worker that has a copy.
 
-        If no worker replies, the caller has to read the store.
+        If no worker replies, :class:`NoWorker` is raised. The caller then has to read the entries from the store.
         """
         return await self._request(cid, ContentRequest(cid), ContentReply, _CONTENT_TIMEOUT_S)
 
@@ -393,7 +396,11 @@ class WorkerRequests:
         timeout_s: float = _REQUEST_TIMEOUT_S,
         on_progress: Callable[[ProgressReply], Awaitable[None]] | None = None,
     ) -> _A:
-        """Send a request to the worker that owns the id ``cid``; return the reply, whose type must be ``kind``."""
+        """Send a request to the worker that owns the id ``cid``; return the reply, whose type must be ``kind``.
+
+        - ``timeout_s``: maximum time in seconds to wait for the reply.
+        - ``on_progress``: called with each ProgressReply that precedes the reply; None to ignore them.
+        """
         now_s, ring = await self._ring.time_and_view()
         owner = ring.owner(cid)
         if owner is None:

@@ -23,7 +23,7 @@ from service.store.people.users import Users
 from service.users.user_settings import UserSettings
 
 MAX_PER_S: Final = 50.0
-"""Maximum number of recipients per second for whom an announcement is queued. A bot can send far more messages."""
+"""Maximum rate at which an announcement is queued, in recipients per second. A bot can send far more messages."""
 _RECORDS_KEPT: Final = 100
 _BATCH_SIZE: Final = 500
 _RECIPIENTS_TTL_S: Final = 30 * 86_400
@@ -68,7 +68,7 @@ class Announcement(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.translations.get(_primary(language), self.text)
 
     def due_count(self, now_s: float) -> int:
-        """Return the number of recipients who should be queued by ``now_s`` (Unix s)."""
+        """Return the number of recipients for whom the announcement should have been queued by ``now_s`` (Unix s)."""
         return min(self.total, math.ceil(max(0.0, now_s - self.started_s) * self.per_s))
 
 
@@ -99,7 +99,7 @@ class Audience(msgspec.Struct, frozen=True):
 
 
 class AnnouncementProgress(msgspec.Struct, frozen=True):
-    """An announcement, and the number of recipients who are not queued yet."""
+    """An announcement, and the number of recipients for whom it is not queued yet."""
 
     announcement: Announcement
     remaining: int
@@ -197,7 +197,8 @@ class AnnouncementStore(RedisRepository):
     async def dispatch(self, now_s: float, interval_s: float) -> None:
         """Queue running announcements for the recipients who are due at ``now_s`` (Unix s).
 
-        The caller repeats this every ``interval_s`` seconds. A delay is made up at no more than twice the planned rate.
+        The caller repeats this every ``interval_s`` seconds. After a delay, recipients are queued at up to twice the
+        planned rate, until the delay is made up.
         """
         for number in map(int, await self._redis.call("SMEMBERS", keys.RUNNING_ANNOUNCEMENTS)):
             announcement, to = await self.get(number), keys.announcement_recipients(number)

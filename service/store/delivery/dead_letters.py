@@ -52,8 +52,8 @@ class DeadLetters:
     async def requeue(self, letter: str) -> bool:
         """Put the items of a dead letter back into the outbox, except items of subscriptions that have ended.
 
-        Return False if there is no letter with this id. The call is idempotent. Raises :class:`UserError` for an
-        unreadable letter.
+        ``letter`` is the id of the dead letter. Return False if it does not exist. The call is idempotent. Raises
+        :class:`UserError` if the stored letter cannot be decoded.
         """
         found = (
             await self._redis.call("XRANGE", keys.DEAD_LETTERS, letter, letter) if _STREAM_ID.fullmatch(letter) else ()

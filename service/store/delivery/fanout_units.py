@@ -25,7 +25,7 @@ from service.store.client import keys
 from service.store.client.redis_client import RedisRepository
 
 DIVIDED: Final = "*"
-"""The cursor of a channel whose next version is fanned out in units."""
+"""Value of a channel's fan-out cursor that means: several workers queue the next version, in units."""
 CLAIM_S: Final = 10.0
 """Length of a claim, which is extended by each recorded page. A page takes 50 ms, or a second under heavy load."""
 _UNITS_TTL_S: Final = 86_400

@@ -47,11 +47,11 @@ class OutboxItem(msgspec.Struct, frozen=True, array_like=True):
 
     - ``queued_s``: when the item was queued (Unix s).
     - ``edits``: True for the edits of the version, False for its news.
-    - ``omitted``: positions of changes that are not delivered: another channel has delivered them, a filter suppresses
-      them, or no saved search matches them. None if there are none.
+    - ``omitted``: positions of changes that are not delivered, because another channel has delivered them, a filter
+      suppresses them, or no saved search matches them. The value is None if all changes are delivered.
     - ``matches``: saved searches for which the item was queued; None if there are none.
-    - ``after_version``: set only for the item queued at the end of a pause. It has the news of all versions after
-      ``after_version`` up to ``version``. Positions count through the changes of all these versions.
+    - ``after_version``: set only for the item queued at the end of a pause. This item has the news of all versions
+      after ``after_version`` up to ``version``. Positions count through the changes of all these versions.
     """
 
     # None is used instead of empty lists, because the scripts' JSON has no empty lists.
@@ -88,7 +88,7 @@ to drop it.
 class ClaimRules(msgspec.Struct, frozen=True):
     """Rules for choosing which of a user's items are sent in the next message.
 
-    - ``suppressions``: what to omit from which items.
+    - ``suppressions``: what to do with each item: omit some of its changes, send it later, or drop it.
     - ``interval_channels``: channels with a minimum time between deliveries to this user.
     """
 
@@ -100,7 +100,7 @@ _NO_RULES: Final[Mapping[UserId, ClaimRules]] = {}
 
 
 class SavedSearchHit(msgspec.Struct, frozen=True):
-    """The saved searches of one user that match a version, each with at least one position."""
+    """The saved searches of one user that match a version, each with the position of at least one matching change."""
 
     uid: UserId
     matches: tuple[MatchedSearch, ...]
@@ -166,7 +166,7 @@ class Outbox(RedisRepository):
     async def enqueue(
         self, uids: Sequence[UserId], cid: ChannelId, version: int, now_s: float, parts: VersionParts
     ) -> list[UserId]:
-        """Queue a version of a channel for each of these users, once, and wake the bots.
+        """Queue a version of a channel for each of these users, at most once per user, and wake the bots.
 
         ``parts`` are the version's news and edits, which are queued as separate items. ``now_s`` is the Unix time.
         Return the users who are no longer subscribed; nothing is queued for them.
@@ -195,7 +195,8 @@ class Outbox(RedisRepository):
         - ``news``: hashes of the version's new articles.
         - ``changes``: number of all changes of the version.
 
-        Nothing is queued for a user who is subscribed to the channel, for a saved search that was removed, or twice.
+        Users who are subscribed to the channel and saved searches that were removed are skipped. Repeated calls queue
+        nothing more.
         """
         commands = []
         for hit in hits:
@@ -229,9 +230,9 @@ class Outbox(RedisRepository):
         return int(await self._redis.call("ZCARD", keys.USERS_WITH_DELIVERIES))
 
     async def wait_for_wakeups(self, after: str) -> tuple[list[UserId], str]:
-        """Wait some seconds for new items; return their users, and the position to continue from.
+        """Wait some seconds for new items; return the users who have them, and the position for the next call.
 
-        ``after`` is the position that the last call returned; "" waits for items from now on.
+        ``after`` is the position that the last call returned. If it is "", the call waits for items from now on.
         """
         after = after or await newest_id(self._redis, keys.DELIVERY_WAKEUPS)
         woken = await wait_for_entries(self._redis, keys.DELIVERY_WAKEUPS, after, 100)
@@ -266,7 +267,7 @@ class Outbox(RedisRepository):
     async def claim(
         self, uids: Sequence[UserId], max_items: int, now_s: float, rules: Mapping[UserId, ClaimRules] = _NO_RULES
     ) -> dict[UserId, Batch]:
-        """Take the oldest items of each user, at most ``max_items``, from the outbox into one message each.
+        """For each user, take the oldest items, at most ``max_items``, from the outbox to send them as one message.
 
         Return the messages (batches) by user. Users without items to deliver are left out.
 
@@ -421,9 +422,9 @@ def _parse_item(entry_id: bytes, fields: Mapping[bytes, bytes]) -> QueuedItem:
 
 
 def _marks_as_json(marks: ArticleHashes | None) -> str:
-    """Return the hashes of a version's articles, as JSON for ``outbox_claim.lua``; "" if ``marks`` is None.
+    """Return the hashes of articles as JSON for the script ``outbox_claim.lua``; "" if ``marks`` is None.
 
-    ``marks`` has the hashes of the version's news or of its edits; None if there are none.
+    ``marks`` has the hashes of a version's news or of its edits; None if the version has none.
     """
     if marks is None:
         return ""

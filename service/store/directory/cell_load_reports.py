@@ -9,10 +9,11 @@ A *cell* stores a part of the names with one attribute-value pair. Its load is f
 3. The shared counts decay exponentially with the time constant ``_MEMORY_S``. The rate of events is count /
    ``_MEMORY_S``.
 
-A rate follows a change within seconds, and falls by itself when nothing is reported. A lost report changes it little.
+A rate follows a change within seconds, and falls by itself when nothing is reported. The loss of a report changes the
+rate little.
 
-Deviation from the paper: there, a node computes a rate from its last 20 events. Here, no single process sees all events
-of a cell.
+Deviation from the paper on load-balancing matrices: there, a node computes a rate from its last 20 events. Here, no
+single process sees all events of a cell.
 """
 
 import asyncio
@@ -56,7 +57,10 @@ class ReportedCell(msgspec.Struct, frozen=True, order=True):
 
 
 class _Count(msgspec.Struct):
-    """Events of a cell that have not been reported yet, and the last known number of names in the cell."""
+    """Counts for a cell: its queries and registrations that have not been reported yet, and its number of names.
+
+    The number of names is the last one that this process knows.
+    """
 
     queries: int = 0
     registrations: int = 0
@@ -104,7 +108,7 @@ class CellLoadReports:
             task.add_done_callback(self._sending.discard)
 
     async def flush(self) -> None:
-        """Send the next report, with the cells that have the most events.
+        """Send the next report now. It has the cells with the most events.
 
         The report is lost if Redis does not reply.
         """
@@ -125,13 +129,16 @@ class CellLoadReports:
             log.debug("load report lost", cells=len(counts), error=str(error))
 
     async def read(self) -> dict[ReportedCell, CellLoad]:
-        """Return the present load of all cells that any process has reported. Raises :class:`StoreUnavailable`."""
+        """Return the present load of all cells that any process has reported.
+
+        Raises :class:`StoreUnavailable` if Redis is unavailable.
+        """
         now_ms, held = await self._redis.run_script("matrix_read_load", (self._key,))
         fields = iter(held)
         return {_cell(field): _load(value, int(now_ms)) for field, value in zip(fields, fields, strict=True)}
 
     async def forget(self, cells: Sequence[ReportedCell]) -> None:
-        """Remove the reports about cells. Raises :class:`StoreUnavailable`."""
+        """Remove the reports about cells. Raises :class:`StoreUnavailable` if Redis is unavailable."""
         if cells:
             await self._redis.call("HDEL", self._key, *map(_field, cells))
 

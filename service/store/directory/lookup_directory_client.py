@@ -43,18 +43,18 @@ REFRESH_S = 2.0
 MAX_WORKERS_ASKED = 8
 """Maximum number of workers that one lookup queries."""
 TIMEOUT_S = 0.025
-"""Timeout of a lookup, after which the matrices are queried instead."""
+"""Timeout of a lookup in seconds. After it, the matrices are queried instead."""
 MIN_HEDGE_S, MAX_HEDGE_S = 0.002, 0.01
-"""Bounds of the time after which the next worker is queried."""
+"""Lower and upper bound of the time in seconds that a lookup waits for a worker before it queries the next one too."""
 _HEDGE_QUANTILE = 0.95
 _RECENT_ANSWERS = 100
 SUSPECT_S = 5.0
-"""Time for which a worker that has not replied in time is queried last."""
+"""Time in seconds for which a worker that has not replied in time is queried last."""
 _INSUFFICIENT_S = 10.0
 _MAX_INSUFFICIENT = 10_000
 _MAX_COUNTED = 1_000
 _POLL_S = 1.0
-"""Duration of the blocking command that waits for a reply."""
+"""Duration in seconds of the blocking command that waits for a reply."""
 
 _announcement = msgspec.msgpack.Decoder(DirectoryAnnouncement)
 _reply = msgspec.msgpack.Decoder(LookupReply)
@@ -140,7 +140,7 @@ class DirectoryLookups:
         """Return names that have all these attribute-value pairs: at least ``target``, or all that exist.
 
         Names may be outdated. The result is None if the workers do not have enough matching names, or too few workers
-        reply in time. The caller then has to search in Redis. Raises :class:`StoreUnavailable`.
+        reply in time. The caller then has to search in Redis. Raises :class:`StoreUnavailable` if Redis is unavailable.
         """
         await self._refresh()
         required = frozenset(pairs)
@@ -178,7 +178,7 @@ class DirectoryLookups:
 
     @property
     def hedge_s(self) -> float:
-        """The time in seconds after which the next worker is queried: 95 % of recent replies took less."""
+        """The time in seconds after which the next worker is queried as well. 95 % of recent replies took less."""
         if not self._durations_s:
             return MAX_HEDGE_S
         ordered = sorted(self._durations_s)
@@ -283,7 +283,10 @@ class DirectoryLookups:
         return found[1] if found else None
 
     async def _await_late_reply(self, request_id: str, reply: asyncio.Task[bytes | None] | None) -> None:
-        """Wait up to about a second for the late reply of a worker, which shows that the worker is alive."""
+        """Wait about a second for the late reply of a worker. If it arrives, the worker is no longer queried last.
+
+        ``reply`` is the task that already waits for the reply; None if there is none.
+        """
         with suppress(StoreUnavailable):
             answer = _decode_reply(await (reply or self._next_reply(request_id)))
             if answer is not None:

@@ -35,19 +35,20 @@ T = TypeVar("T")
 LIMITS = MatrixLimits(names=4000, registrations_s=400.0, queries_s=100.0)
 """Limits on the load of a cell: its number of names, and its registrations and queries per second.
 
-Deviation from the paper, which has limits of 50 registrations and 200 queries per second at a node: here, a matrix gets
-partitions later and replicas earlier. An additional partition makes each query more expensive. An additional replica
-makes only registrations more expensive, which are far rarer. On a standalone Redis, only the number of names has an
-effect.
+Deviation from the paper on load-balancing matrices, which has limits of 50 registrations and 200 queries per second at
+a node: here, a matrix gets partitions later and replicas earlier. An additional partition makes each query more
+expensive. An additional replica makes only registrations more expensive, and these are far rarer than queries. On a
+standalone Redis, only the number of names has an effect.
 """
 
 _CACHED_SIZES = 10_000
 
 
 class MatrixAccess:
-    """Access to the matrices of the directory of channels or of entries: grids of cells with the registered names.
+    """Access to the matrices of one directory: that of channels, or that of entries.
 
-    Every method may raise :class:`service.errors.StoreUnavailable`.
+    A matrix is a grid of cells with the names of one attribute-value pair. Every method may raise
+    :class:`service.errors.StoreUnavailable`.
     """
 
     def __init__(
@@ -72,9 +73,9 @@ class MatrixAccess:
         return {pair.decode(): msgspec.msgpack.decode(size, type=MatrixSize) for pair, size in held.items()}
 
     async def list_size(self, pair: AvPair, size: MatrixSize) -> None:
-        """Record the size of an AV-pair's matrix in the list of matrices that have more than one cell.
+        """Record the number of cells of an AV-pair's matrix in the list of matrices that have more than one cell.
 
-        If the matrix has only one cell, it is removed from the list.
+        If the matrix has only one cell, the matrix is removed from the list.
         """
         key = keys.matrix_sizes(self._about)
         if size.partitions * size.replicas > 1:
@@ -99,10 +100,11 @@ class MatrixAccess:
         return key
 
     async def _run(self, protocol: Rounds[T], *, is_query: bool = False) -> T:
-        """Run ``protocol``, a generator that yields groups of commands to cells and gets their answers.
+        """Run ``protocol`` and return its result.
 
-        Return its result. The registrations of names among the commands are counted, to balance load. With
-        ``is_query``, the reads are counted too.
+        ``protocol`` is a generator that yields groups of commands to cells, and gets the cells' answers to each group.
+        The registrations of names among the commands are counted, to balance load. With ``is_query``, the reads are
+        counted too.
         """
         try:
             commands = next(protocol)

@@ -48,9 +48,9 @@ from service.store.directory.matrix_directory import Directory
 
 _MAX_RECONCILE_PASSES = 8
 _PATIENCE = 3
-"""Number of successive passes in which a partition or replica must have been superfluous before it is removed."""
+"""Number of successive passes after which a superfluous partition or replica is removed."""
 _PASSES_PER_CHECK = 10
-"""Number of passes in which a matrix with more than one cell is checked at least once, even without load."""
+"""A matrix with more than one cell is checked at least once in this number of passes, even without load."""
 _CONCURRENT_MATRICES = 8
 _MIN_MEASUREMENT_S = 1.0
 
@@ -124,7 +124,7 @@ class MatrixBalancer:
         """Number of cells of all matrices with more than one cell, in the last pass."""
 
     async def maintain(self, is_own: Callable[[Pair], bool]) -> int:
-        """Maintain the matrices of the attribute-value pairs for which ``is_own`` is true, once.
+        """Maintain once the matrices of all attribute-value pairs for which ``is_own`` is true.
 
         Return the number of matrices that were resized, or have to be maintained again.
         """
@@ -198,7 +198,7 @@ class MatrixBalancer:
         return True
 
     async def _settle(self, pair: Pair, key: PairKey) -> Matrix | None:
-        """Make the cells of a matrix match its stored size; return the record with this size.
+        """Make the cells of a matrix match the size that the matrix's record states; return the record.
 
         The result is None if more than ``_MAX_RECONCILE_PASSES`` passes are needed.
         """
@@ -245,7 +245,10 @@ class MatrixBalancer:
         return request
 
     async def _change(self, pair: Pair, before: Matrix, after: Matrix) -> bool:
-        """Replace the stored size ``before`` of a matrix by ``after``; return whether it was replaced."""
+        """Replace the record of a matrix, which states its size, by ``after``; return whether this was done.
+
+        Nothing is done if ``after`` equals ``before``, or if the present record is not ``before``.
+        """
         # A matrix is listed with its new size before cells are added, so that no cell exists in an unlisted matrix.
         if after == before:
             return False
@@ -256,5 +259,5 @@ class MatrixBalancer:
 
 
 def _run_once(commands: Iterable[matrix_cell.Command]) -> Rounds[list[CellAnswer]]:
-    """Return a generator that sends ``commands`` together; its result is the list of answers."""
+    """Generator that yields ``commands`` as one group, gets the cells' answers, and returns them."""
     return list((yield list(commands)))

@@ -98,7 +98,10 @@ class MatrixCells(RedisRepository):
         ]
 
     async def run(self, protocol: Rounds[T]) -> T:
-        """Run ``protocol``, a generator that yields rounds of commands and gets their answers; return its result."""
+        """Run ``protocol`` and return its result.
+
+        ``protocol`` is a generator that yields groups of commands to cells, and gets the cells' answers to each group.
+        """
         try:
             commands = next(protocol)
             while True:
@@ -122,7 +125,10 @@ class MatrixCells(RedisRepository):
                 return _parse_answer(reply)
 
     async def _read_states(self, places: Sequence[CellAddress]) -> list[CellAnswer]:
-        """Return the state of each cell in ``places``, in order. For a small cell, it includes the cell's entries."""
+        """Return the state of each cell, in order. For a small cell, the state includes the cell's entries.
+
+        ``places`` are the addresses of the cells.
+        """
         # A small cell is in the hash that the cells of its bucket share; a larger one has its own hash. The hash in
         # which a cell was found last is read first, and the other hash only if the cell is no longer there.
         bits = [self._page_bits.get(place) for place in places]
@@ -252,7 +258,7 @@ def _redis_command(place: CellAddress, name: str, arguments: Sequence[redis.Valu
 
 
 def _script_call_of(command: Command) -> _ScriptCall | None:
-    """Return the script call that carries out a command.
+    """Return the script and arguments that carry out a command on a cell.
 
     The result is None for a command that is carried out without a script, or in several steps.
     """
@@ -287,7 +293,7 @@ def _join_fields(fields: Sequence[bytes | None]) -> CellAnswer | None:
     """Return the answer of a cell whose entries are in several fields of a shared hash.
 
     ``fields`` are the contents of these fields, in order. The first field states how many others there are. Return None
-    if there are now more or fewer of them than were read.
+    if this number is not the number of the fields that were read.
     """
     first, *further = fields
     if not _has_further_fields(first) or first[0] != len(further):

@@ -1,14 +1,14 @@
-"""The directory, by which searches find channels and entries (content discovery §III-IV).
+"""The directory, by which searches find channels and entries (paper on load-balancing matrices, §III-IV).
 
 - The *content name* of a channel or entry is a set of attribute-value pairs.
 - Each pair has a *matrix*: a grid of cells in which all names with this pair are registered. The cells share the load.
-- Any process may register and find names. Names are registered again before they expire, so lost data returns.
+- Any process may register and find names. Names are registered again before they expire, so lost names return.
 - Cells refer to names by keys of 8 bytes. A table maps these keys to names. It has ``BUCKETS`` hashes, small enough for
   Redis to keep them as listpacks.
 - A name is never removed before it expires. A process can therefore cache the names that it has read.
 
-Workers also keep lookup directories in memory: lists of channels with one pair. They read them from the matrices with
-:class:`MatrixNameReader`.
+Workers also keep lookup directories in memory: lists of channels with one pair. The workers read these lists from the
+matrices with :class:`MatrixNameReader`.
 """
 
 # Without the cache of names, each query of a popular AV-pair would read the pair's names from the same nodes, and these
@@ -133,8 +133,9 @@ class Directory(MatrixAccess):
     async def register(self, names: Sequence[ContentName], expires_s: float) -> None:
         """Register names, or refresh them, so that searches find them until ``expires_s`` (Unix time).
 
-        If a name is registered for longer already, nothing changes. If it no longer has an attribute-value pair, the
-        caller has to remove it from this pair (:meth:`withdraw`). Raises :class:`service.errors.CellsUnavailable`.
+        A name that is already registered for longer is not changed. If a name no longer has an attribute-value pair,
+        the caller has to remove the name from this pair (:meth:`withdraw`). Raises
+        :class:`service.errors.CellsUnavailable` if cells changed or disappeared too often during the call.
         """
         expiry_s = int(expires_s)
         await self._names.put((name.id for name in names), expiry_s)
@@ -152,7 +153,8 @@ class Directory(MatrixAccess):
         """Remove a name from attribute-value pairs that it no longer has.
 
         Each removal is recorded until ``expires_s`` (Unix time). This must not be earlier than the expiry of any
-        registration of the name. Raises :class:`service.errors.CellsUnavailable`.
+        registration of the name. Raises :class:`service.errors.CellsUnavailable` if cells changed or disappeared too
+        often during the call.
         """
         posting = Posting(name_key(name), 0, int(expires_s))
         given = [(self.key(pair), posting) for pair in pairs]
@@ -177,7 +179,7 @@ class Directory(MatrixAccess):
         - ``cached``: data that earlier searches for the same query have read. This search adds what it reads.
 
         Names that satisfy more optional clauses come first; among them, those with higher scores. Raises
-        :class:`service.errors.CellsUnavailable`.
+        :class:`service.errors.CellsUnavailable` if cells changed or disappeared too often during the call.
         """
         began_s = time.perf_counter()
         asked = [
@@ -228,7 +230,7 @@ class Directory(MatrixAccess):
     async def weights_of(self, pair: AvPair) -> dict[NameKey, int]:
         """Return the keys of all names that have an attribute-value pair, each with the pair's weight.
 
-        Raises :class:`service.errors.CellsUnavailable`.
+        Raises :class:`service.errors.CellsUnavailable` if cells changed or disappeared too often during the call.
         """
         key = self.key(pair)
         names, weights, size = await self._run(read_matrix(key, randbits(48), time.time(), self._sizes.get(key)))
@@ -242,8 +244,9 @@ class Directory(MatrixAccess):
     async def _store_postings(self, given: Sequence[tuple[PairKey, Posting]]) -> list[tuple[PairKey, Posting]]:
         """Store registrations (*postings*) in cells, with one command per cell; return those that were not stored.
 
-        Argument and result have pairs: the digest of an attribute-value pair, and a posting of a name with this pair. A
-        posting is not stored if the cached number of cells of its pair is wrong, or if one of the cells is missing.
+        ``given`` and the result have tuples: the digest of an attribute-value pair, and the posting of a name with this
+        pair. A posting is not stored if the cached number of cells of its pair is wrong, or if one of the cells is
+        missing.
         """
         by_cell: dict[CellAddress, list[Posting]] = {}
         for pair, posting in given:
@@ -264,9 +267,9 @@ class Directory(MatrixAccess):
         return [each for each in given if each in left]
 
     def _is_stored(self, put: matrix_cell.PutPostings, answer: CellAnswer, assumed: MatrixSize) -> bool:
-        """Return whether ``put`` has stored its registrations, and the matrix of cells has the size ``assumed``.
+        """Return whether a command has stored its registrations, in a matrix that has the size ``assumed``.
 
-        ``answer`` is the cell's answer to the command ``put``.
+        ``put`` is the command, and ``answer`` is the cell's answer to it.
         """
         pair, member = put.place.pair, answer.member
         if member is None or answer.is_in(CellState.CLOSED):
@@ -301,8 +304,9 @@ class MatrixNameReader:
     async def names_of(self, pair: Pair, max_count: int, known_mark: Hashable) -> NamesOfPair | None:
         """Return the ``max_count`` names of channels with the greatest weights for an attribute-value pair.
 
-        ``known_mark`` is the ``mark`` of the caller's last result; None if there is none. The result is None if nothing
-        has changed since. Raises :class:`service.errors.CellsUnavailable`.
+        ``known_mark`` is the ``mark`` of the caller's last result; None if there is none. If nothing has changed since
+        this result, None is returned. Raises :class:`service.errors.CellsUnavailable` if cells changed or disappeared
+        too often during the call.
         """
         weights = await self._directory.weights_of(pair)
         mark = hash(frozenset(weights.items()))

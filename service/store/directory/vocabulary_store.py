@@ -34,16 +34,16 @@ WORD_TTL_S: Final = 2 * 86_400
 _LATEST_WORDS: Final = 5_000
 """Maximum length of the list of an hour's new words.
 
-Words that do not fit into the list are added to a process's copy when the process reads all words again.
+Words that do not fit into the list reach the copy in a process's memory when the process reads all words again.
 """
 _MAX_WORD_BYTES: Final = 64
 """Maximum size in bytes of a word together with its stem (UTF-8). Larger values do not fit into listpacks."""
 _REPEAT_S: Final = 6 * 3600
-"""Time for which a process does not add a word again."""
+"""Time in seconds for which a process does not add a word again."""
 _UPDATE_S: Final = 60.0
-"""Interval at which a process adds the new words to its copy."""
+"""Interval in seconds at which a process adds the new words to its copy."""
 _RELOAD_S: Final = 3600.0
-"""Interval at which a process completely reads its copy again, without the words that have expired."""
+"""Interval in seconds at which a process reads all words again, which removes expired words from its copy."""
 
 
 class StoredVocabulary:
@@ -117,6 +117,6 @@ class StoredVocabulary:
 
 
 def _pairs(members: Iterable[bytes]) -> list[tuple[str, str]]:
-    """Decode ``members``, stored as ``WORD`` or ``WORD STEM``, to pairs (word, stem)."""
+    """Return pairs (word, stem) from ``members``, stored as ``WORD STEM``, or as ``WORD`` if both are equal."""
     parts = (member.decode().partition(" ") for member in members)
     return [(word, stem or word) for word, _, stem in parts]

@@ -15,9 +15,9 @@ _MESSAGE_IDS_TTL_S: Final = 30 * 86_400
 
 
 class Room(msgspec.Struct, frozen=True):
-    """The data for joining a group chat; ``nick`` is the bot's nickname in it.
+    """The data for joining a group chat.
 
-    ``by`` is the bare JID of the inviter; "" if it was not verified.
+    ``nick`` is the bot's nickname in the chat. ``by`` is the bare JID of the inviter; "" if it was not verified.
     """
 
     nick: str

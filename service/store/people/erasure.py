@@ -27,13 +27,13 @@ from service.store.subscriptions.subscriptions import Subscriptions
 
 _PAGE = 1_000
 _FLOOR_TTL_S = 86_400
-"""Time in seconds for which the greatest ``seq`` of all erased users is kept.
+"""Time in seconds for which the greatest change number (``seq``) of all erased users is kept.
 
-A change that is repeated late is repeated within a far shorter time.
+A process that repeats a change late does so within a far shorter time.
 """
 
 RESTRICTIONS_KEPT_DAYS: Final = 180
-"""How long restrictions outlive an erased user; if the user returns, they do not expire."""
+"""How many days the restrictions of an erased user are kept. If the user returns, they are kept permanently."""
 _RESTRICTIONS_TTL_S: Final = RESTRICTIONS_KEPT_DAYS * 86_400
 
 

@@ -25,9 +25,11 @@ class UserState(msgspec.Struct, frozen=True):
     - ``welcomed``: whether the welcome message was sent.
     - ``receipts``: whether the user's client sends receipts (XEP-0184).
     - ``unreachable``: whether deliveries are suspended because messages bounced.
-    - ``suspended``: whether an admin has suspended the user or blocked the user's domain. It outlives erasure.
+    - ``suspended``: whether an admin has suspended the user or blocked the user's domain.
     - ``most_subscriptions``: maximum number of subscriptions that an admin has set; None if the one in the settings
-      applies. It outlives erasure.
+      applies.
+
+    ``suspended`` and ``most_subscriptions`` remain when the user is erased.
     """
 
     jid: str
@@ -174,7 +176,7 @@ class HomeAddresses(RedisRepository):
         return [address.decode() if address else "" for address in found]
 
     async def record_arrival(self, jid: str, address: str) -> None:
-        """Record ``address`` as the home address of a user who is not admitted yet. It is kept for an hour."""
+        """Record ``address`` as the home address of a user who is not admitted yet. The record is kept for an hour."""
         await self._redis.call("SET", keys.home_address(user_id(jid)), address, "NX", "EX", _ARRIVAL_TTL_S)
 
     async def keep(self, jid: str) -> None:

@@ -1,8 +1,10 @@
 """The channel index: the subscribers of each channel, distributed over servers by CLASH.
 
-The index may contain a user who has just unsubscribed, but never lacks a subscriber. The authority is each user's own
-list of subscriptions, which the last step of every delivery checks. Each entry has the number (``seq``) of the user's
-change that wrote it. A change that is repeated late therefore never undoes a newer one.
+The index may contain a user who has just unsubscribed, but never lacks a subscriber. Each user's own list of
+subscriptions is authoritative, and the last step of every delivery checks it.
+
+Each entry has the number (``seq``) of the user's change that wrote it. Only a change with a greater number replaces the
+entry. A change that is repeated late therefore never undoes a newer one.
 """
 
 import asyncio
@@ -91,7 +93,9 @@ class ChannelIndex:
         return [counts.get(cid, 0) for cid in cids]
 
     async def _count_at_leaves(self, sites: Mapping[ChannelId, str]) -> dict[ChannelId, int]:
-        """Return the number of subscribers of those channels that can be counted in one common round trip.
+        """Return the numbers of subscribers of these channels, counted in one round trip.
+
+        A channel is left out if it is not known where its subscribers are stored, or if they are being moved.
 
         ``sites`` maps each channel to its registrable domain.
         """
@@ -227,10 +231,10 @@ class ChannelIndex:
             pass
 
     async def _run_query(self, query: PrefixQuery, channel: KeyGroup) -> tuple[Record, ...]:
-        """Send the next request of ``query``; return the records that the query has found.
+        """Send the next request of ``query``; return the records of the page that is then complete, often none.
 
-        ``channel`` is the group of keys under which the channel's subscribers are stored. The found records are counted
-        as deliveries, to balance load.
+        ``channel`` is the group of keys under which the channel's subscribers are stored. The returned records are
+        counted as deliveries, to balance load.
         """
         request = query.request
         if isinstance(request, ReadDonor):

@@ -1,8 +1,9 @@
 """Loads of key groups, in deliveries per second, by which groups of subscriptions are split (CLASH §VI.A).
 
-The worker that balances a server measures rates for the key groups of single channels. A *leaf*, a key group that is
-not split, may contain several of them. The load of each half of a leaf is therefore known. A stored rate decays from
-the time of its measurement (:class:`service.clash.split_merge_policy.DeliveryRate`). Lost rates are measured again.
+A *leaf* is a key group that is not split. A leaf may contain the smaller key groups of several channels. The worker
+that balances a server measures the delivery rate of each channel's key group. From these rates, the load of each half
+of a leaf is known before the leaf is split. A stored rate decays from the time of its measurement
+(:class:`service.clash.split_merge_policy.DeliveryRate`). Lost rates are measured again.
 """
 
 import asyncio

@@ -106,7 +106,7 @@ def position_bytes(record: Record) -> bytes:
 def range_bounds(group: KeyGroup, after: Position | None = None) -> tuple[bytes, bytes]:
     """Return the first and the last position in a key group (both inclusive), as bytes.
 
-    If ``after`` is given, the result begins at the next position after it.
+    If ``after`` is given, the first position is the next one after ``after``.
     """
     least = group.key.to_bytes(4) + bytes(_ID_BYTES)
     if after is not None and after[1]:
@@ -173,7 +173,7 @@ class KeyspaceStore:
     async def carry_out(self, step: move_steps.Step) -> move_steps.Outcome:
         """Run one step of a move of a key group, atomically, and return its outcome.
 
-        Raises :class:`service.errors.MoveRefused` if the present state of the table does not permit the step.
+        Raises :class:`service.errors.MoveRefused` if the present state of the server table does not permit the step.
         """
         keyspace = move_steps.keyspace_of(step)
         outcome: move_steps.Outcome | None = None
@@ -193,7 +193,7 @@ class KeyspaceStore:
         return [table for _, table in await self._read_tables(keyspaces)]
 
     async def write(self, probe: Probe, record: Record) -> AcceptObjectReply:
-        """Write ``record`` to a keyspace if it accepts the key of ``probe``; return the keyspace's answer.
+        """Write ``record`` to a keyspace if the keyspace accepts the key of ``probe``; return the keyspace's answer.
 
         - ``probe``: a request to a keyspace to accept a key (CLASH's AcceptObject).
         - ``record``: a subscription, or the note that a subscription has ended (tombstone).
@@ -247,19 +247,19 @@ class KeyspaceStore:
         return counts
 
     async def read_leaf(self, request: ReadLeaf) -> tuple[AcceptObjectReply, Page]:
-        """Return a page of records of a leaf (a key group that is not split), after the keyspace's answer.
+        """Return a keyspace's answer to a request, and a page of records of a leaf (a key group that is not split).
 
-        The leaf is the one with the key of the probe (AcceptObject) in ``request``. The page is empty if the keyspace
-        does not accept the key.
+        ``request`` contains a probe: a request to accept a key (CLASH's AcceptObject). The leaf is the one with this
+        key. The page is empty if the keyspace does not accept the key.
         """
         low, high = range_bounds(request.prefix, request.after)
         found, pages = await self._accept(request.probe, "read", low, high, request.count)
         return found, _parse_page(pages, request.count) if isinstance(found, Accepted) else _EMPTY_PAGE
 
     async def read_donor(self, request: ReadDonor) -> Page:
-        """Return a page of records of a moving key group that have not been moved yet.
+        """Return a page of those records of a moving key group that have not been moved yet.
 
-        They are read from the keyspace that the group is leaving (the donor).
+        The records are read from the keyspace that the group is leaving (the donor).
         """
         donor = request.move.donor
         low, high = range_bounds(request.group, request.after)
@@ -392,7 +392,7 @@ class KeyspaceStore:
 
 
 def _parse_page(reply: Sequence[Any], count: int) -> Page:
-    """Return the first ``count`` records in a script's reply. The page is complete if the reply has no more."""
+    """Return the first ``count`` records in a script's reply. The page is marked as complete if there are no more."""
     more, *pages = reply
     found = b"".join(pages)
     return Page(unpack_page(found[: count * RECORD_BYTES]), complete=not more and len(found) <= count * RECORD_BYTES)
@@ -401,10 +401,12 @@ def _parse_page(reply: Sequence[Any], count: int) -> Page:
 async def run_move(keyspaces: KeyspaceStore, first: Step) -> AsyncIterator[tuple[Step, str | None]]:
     """Run a move, which splits or merges a key group: the step ``first``, and all steps that follow.
 
-    After each step, yield the step, and "split" or "merge" if it has completed the move, else None.
+    This is a generator, which runs as far as the caller iterates. After each step, it yields the step and a text:
+    "split" or "merge" if the step has completed the move, else None.
 
     An interrupted move is continued with :func:`service.clash.move_steps.resume_step`. Raises
-    :class:`service.errors.MoveRefused`, and the errors of :class:`KeyspaceStore`.
+    :class:`service.errors.MoveRefused` if a server table does not permit a step, and the errors of
+    :class:`KeyspaceStore`.
     """
     step: Step | None = first
     while step is not None:

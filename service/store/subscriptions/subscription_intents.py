@@ -81,7 +81,8 @@ class SubscriptionIntents:
     async def _queue_missed_versions(self, uid: UserId, cid: ChannelId) -> None:
         """Queue the versions of a channel that a subscriber has missed, in order.
 
-        This concerns a user who was moved to this channel, and joined it at an earlier version than the present one.
+        A subscriber has missed versions if the user was moved to this channel and joined it at an earlier version than
+        the present one.
         """
         held = await self._redis.call("HGET", keys.user_index(uid), index_field(cid))
         given = parse_subscription(cid, held).seen_version if held else inf

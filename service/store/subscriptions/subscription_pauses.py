@@ -1,4 +1,4 @@
-"""Pauses of subscriptions, which users request, or which begin when nothing reaches a user.
+"""Pauses of subscriptions. A pause begins at the user's request, or when the user's messages bounce.
 
 Nothing is queued for a paused subscription; only the last version before the pause is recorded. At the end of the
 pause, one item stands for all versions since then. The cost of a pause therefore does not depend on its length.
@@ -52,12 +52,12 @@ class SubscriptionPauses:
     async def resume(
         self, jid: str, cids: Sequence[ChannelId], *, saved_searches: bool = False, automatic: bool = False
     ) -> ResumeResult:
-        """Resume subscriptions to these channels; return those that were paused.
+        """Resume subscriptions to these channels; return what was withheld from the user during the pause.
 
         - ``saved_searches``: resume all saved searches of the user too.
         - ``automatic``: end only pauses that were caused by bounced messages.
 
-        For each channel, one item is queued for all versions since the pause began.
+        For each channel whose subscription was paused, one item is queued for all versions since the pause began.
         """
         mark = "*" if automatic else ""
         resumed, unheard, searches_paused = await self._redis.run_script(
@@ -81,9 +81,9 @@ class SubscriptionPauses:
         await self.pause(jid, cids, saved_searches=True, automatic=True)
 
     async def resume_reachable(self, jid: str, cids: Sequence[ChannelId]) -> bool:
-        """Resume the subscriptions and saved searches that were paused automatically.
+        """Resume the subscriptions and saved searches of a user that were paused automatically.
 
-        Return False if the user was not suspended as unreachable. ``cids`` are the user's channels.
+        ``cids`` are the user's channels. Return False if the user was not suspended as unreachable.
         """
         key = keys.user(keys.user_id(jid))
         unreachable = await self._redis.call("HGET", key, "unreachable")

@@ -28,7 +28,7 @@ _CONCURRENT_MOVES = 16
 
 
 class Subscriptions:
-    """Changes and reads subscriptions."""
+    """Changes and reads the subscriptions of all users, in the user index and the channel index."""
 
     def __init__(
         self,
@@ -101,7 +101,10 @@ class Subscriptions:
         await self._intents.complete(uid, await self._intents.begin(uid))
 
     async def _register_user(self, uid: UserId) -> int:
-        """Register a user. Return the number that all change numbers (``seq``) of a new user must exceed."""
+        """Register a user. Return the number that all change numbers (``seq``) of the user must exceed.
+
+        This matters if the user is new: the number is the greatest ``seq`` of recently erased users.
+        """
         # It is the greatest seq of recently erased users. If a user returns after erasure, changes from before the
         # erasure may still be repeated late. They have no effect, because their seq is lower than that of new changes.
         _, floor = await self._redis.call_many([("SADD", keys.USERS, uid), ("GET", keys.SEQ_FLOOR)])

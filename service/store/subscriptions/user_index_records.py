@@ -3,10 +3,10 @@
 A record has these parts (format: ``scripts/user_index.lua``):
 
 - the number of the subscription
-- the number (``seq``) of the user's last change of it
-- the last version that was queued for it
-- the time when it began
-- if it is paused, the last version before the pause
+- the number (``seq``) of the user's last change of the subscription
+- the last version that was queued for the subscription
+- the time when the subscription began
+- if the subscription is paused, the last version before the pause
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -15,7 +15,10 @@ from service.model import ChannelId, Subscription
 
 
 def index_field(cid: ChannelId) -> bytes:
-    """Return the field of the user index for a channel: see ``scripts/user_index.lua``."""
+    """Return the name of the field for a channel in a user's list of subscriptions, which is a Redis hash.
+
+    The format is documented in ``scripts/user_index.lua``.
+    """
     return bytes.fromhex(cid)
 
 
