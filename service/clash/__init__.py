@@ -1,4 +1,4 @@
-"""Distribution of subscriptions over *keyspaces* (partitions of the store) by the CLASH protocol (§III-V).
+"""Distribution of subscriptions over *keyspaces* (partitions of the store) by the CLASH protocol (paper, §III-V).
 
 Each subscription has a key of N bits, ordered so that subscriptions that belong together share a prefix. A *key group*
 of depth d is all keys that begin with the same d bits; it is assigned to one keyspace. A group that is too busy is
@@ -22,11 +22,11 @@ Deviations from the paper:
 
 - *Groups move while they are in use*; the paper leaves the transfer of state open. One write commits a move. From then
   on, the receiving keyspace accepts the group's keys, and nothing is frozen or refused. A client that asks the former
-  keyspace is redirected. It presents the move to the new keyspace as a *proof* that the group was given away. The
-  records follow in pages; each has a number that tells which of two versions is newer (docs/decisions/0018).
-- The *prefix match* of a key is the number of leading bits that it shares with the groups of a table. It ignores groups
-  that are being returned in a merge, because to count them would violate Theorem 1 (§V.B). It also ignores bits beyond
-  a group's depth. Without any groups, it is -1, because the root has depth 0.
+  keyspace is redirected. The client then presents the move to the new keyspace as a *proof* that the group was given
+  away. The records follow in pages; each has a number that tells which of two versions is newer (docs/decisions/0018).
+- The *prefix match* of a key is the number of leading bits that it shares with the groups of a table. The prefix match
+  ignores groups that are being returned in a merge, because to count them would violate Theorem 1 (§V.B). The prefix
+  match also ignores bits beyond a group's depth. Without any groups, it is -1, because the root has depth 0.
 - For a merge, the keyspace of the undivided group asks the right half's keyspace to return the right half. That
   keyspace may decline. In the paper, the server of the half announces the merge.
 """

@@ -15,8 +15,8 @@ While groups move between keyspaces:
 - The answers of two keyspaces can contradict each other. The search then starts again.
 
 Deviation from the paper: the first guess may be the depth of a leaf group found earlier (:class:`DepthCache`, §V.C and
-§VI.A). The next guesses are then the depths next to it, in doubling steps, because a group usually splits or merges by
-one or two bits. After that, or without a first guess, the guess is the middle of the bounds.
+§VI.A). The next guesses are then the depths near this first guess, at doubling distances, because a group usually
+splits or merges by one or two bits. After that, or without a first guess, the guess is the middle of the bounds.
 """
 
 from bisect import bisect_right
@@ -32,7 +32,7 @@ from service.errors import KeyGroupMoving
 class DepthCache:
     """A client's cache of the *leaf groups* (key groups that are not split) that it has found.
 
-    Searches take their first guess of a group's depth from it. A new group replaces the groups that it overlaps.
+    A search takes its first guess of a group's depth from this cache. A new group replaces the groups that it overlaps.
     """
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class DepthCache:
     def depth(self, key: int) -> int | None:
         """Return a first guess of the depth of the group that contains ``key``; None if the cache is empty.
 
-        It is the depth of the cached group whose prefix has the most leading bits in common with the key.
+        The guess is the depth of the cached group whose prefix has the most leading bits in common with the key.
         """
         place = bisect_right(self._starts, key)
         beside = self._groups[max(place - 1, 0) : place + 1]
@@ -62,7 +62,7 @@ class DepthCache:
         return None if nearest is None else nearest.depth
 
     def leaf_of(self, group: KeyGroup) -> KeyGroup | None:
-        """Return the cached group that contains all keys of ``group``; None if there is none."""
+        """Return the cached group that contains all keys of ``group``; None if no cached group does."""
         place = bisect_right(self._starts, group.key) - 1
         if place < 0 or group.key not in self._groups[place] or self._groups[place].depth > group.depth:
             return None
@@ -89,7 +89,8 @@ class Probe(msgspec.Struct, frozen=True):
 class DepthSearch:
     """A search for the *leaf group* (the key group that is not split) of one key.
 
-    The caller sends :attr:`probe`, passes the answer to :meth:`on_answer`, and repeats this until it returns the group.
+    The caller sends :attr:`probe`, passes the answer to :meth:`on_answer`, and repeats both until :meth:`on_answer`
+    returns the group.
     """
 
     def __init__(self, key: int, bits: int, keyspaces: KeyspaceMap, depths: DepthCache) -> None:
@@ -113,7 +114,7 @@ class DepthSearch:
         """Process the answer to :attr:`probe`; return the key's group if the answer contains it.
 
         If the result is None, :attr:`probe` is the next request to send. Raises :class:`KeyGroupMoving` after
-        ``MAX_PROBES`` requests.
+        ``MAX_PROBES`` requests without a result.
         """
         if isinstance(answer, Accepted):
             self._depths.record(answer.group)
@@ -128,7 +129,7 @@ class DepthSearch:
         return None
 
     def _next_depth(self, min_depth: int) -> int:
-        """Narrow the bounds after the answer that the depth is greater than ``min_depth``; return the next guess."""
+        """Narrow the bounds, because the depth is greater than ``min_depth``; return the next guess of the depth."""
         guess, step = self.probe.depth, self._step
         self._step *= 2
         self._low = max(self._low, min_depth + 1)

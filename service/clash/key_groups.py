@@ -1,9 +1,9 @@
 """Keys of subscriptions, groups of keys with a common prefix, and the keyspaces of groups (CLASH §III, §IV).
 
-A key has three parts, each the first bits of a hash: the publisher's registrable domain, the channel and the
-subscriber. All subscriptions to one publisher therefore share a prefix, and those to one channel share a longer prefix.
-Because of the last part, the subscriptions to a single channel can be divided too. Two subscriptions with the same key
-differ in their id (:mod:`service.clash.prefix_query`).
+A key has three parts: the first bits of a hash of the publisher's registrable domain, of a hash of the channel, and of
+a hash of the subscriber. All subscriptions to one publisher therefore share a prefix, and those to one channel share a
+longer prefix. Because of the last part, the subscriptions to a single channel can be divided too. Two subscriptions
+with the same key differ in their id (:mod:`service.clash.prefix_query`).
 
 A group's *label* is its prefix, followed by ``*`` if it is shorter than a key. Example for keys of 7 bits: ``0110*`` is
 the group of depth 4 and virtual key 0110000.
@@ -129,8 +129,8 @@ class KeyLayout(msgspec.Struct, frozen=True):
     def channel_group(self, domain: str, channel: ChannelId) -> KeyGroup:
         """Return the group that contains all subscriptions to a channel.
 
-        It also contains other channels whose hashes begin with the same bits. ``domain`` is the registrable domain of
-        the channel's URL.
+        The group also contains the subscriptions to other channels whose hashes begin with the same bits. ``domain`` is
+        the registrable domain of the channel's URL.
         """
         depth = self.domain_bits + self.channel_bits
         own = _first_bits(channel, self.channel_bits) << self.subscriber_bits
@@ -161,7 +161,7 @@ Keyspace = int
 
 
 class KeyspaceMap(Protocol):
-    """The map from key groups to keyspaces, the partitions of the store (Map of §IV).
+    """The map from key groups to keyspaces, the partitions of the store (the function Map of CLASH §IV).
 
     A group's keyspace depends on its prefix, padded with zeros, but not on the length of the prefix.
     """
@@ -187,7 +187,7 @@ class Keyspaces(msgspec.Struct, frozen=True):
     def point(self, keyspace: Keyspace) -> str:
         """Return the id, as 40 hex digits, that determines which node balances the load of a keyspace.
 
-        It is the lowest hash in the keyspace's share of the hashes. The node whose id is nearest to it runs the
+        It is the lowest hash in the keyspace's share of the hashes. The node whose id is nearest to this hash runs the
         keyspace's key group balancer.
         """
         return f"{-(-(keyspace << HASH_BITS) // self.count):040x}"

@@ -10,8 +10,9 @@ it back. The two keyspaces have several names:
 - The *parent's keyspace* has the undivided group. The *child* is the keyspace of the right half.
 - The *donor* is the keyspace that the records leave. The *taker* is the one that receives them.
 
-``*`` marks the commit. Before it, the donor accepts the keys that move; after it, the taker does. The balancer informs
-the taker by its next step. If it fails before this step, a redirected client informs the taker by presenting the move.
+``*`` marks the commit. Before the commit, the donor accepts the keys that move; after the commit, the taker does. The
+balancer informs the taker by its next step. If the balancer fails before this step, a redirected client informs the
+taker by presenting the move.
 
 After a failure, the next balancer reads the keyspace's table, which contains the whole state of the move, and continues
 with :func:`resume_step`. It may repeat steps. Each step contains the number of its move. A step that is repeated, or
@@ -61,7 +62,7 @@ class AcceptKeyGroup(_MoveStep, frozen=True):
 class Settle(_MoveStep, frozen=True):
     """Last step of a split in the right half's keyspace: mark the right half as complete.
 
-    All its records have arrived. The answer is :class:`StepDone`.
+    All records of the right half have arrived. The answer is :class:`StepDone`.
     """
 
 
@@ -75,14 +76,14 @@ class GiveKeyGroup(_MoveStep, frozen=True):
 class Abandon(_MoveStep, frozen=True):
     """Step of a merge, in the keyspace that planned it: drop the merge.
 
-    The right half's keyspace has declined it. The answer is :class:`StepDone`.
+    The right half's keyspace has declined the merge. The answer is :class:`StepDone`.
     """
 
 
 class TakeBack(_MoveStep, frozen=True):
-    """Step of a merge, in the keyspace that planned it: accept all keys of the group, as the right half was returned.
+    """Step of a merge, in the keyspace that planned it: accept all keys of the group.
 
-    The answer is :class:`StepDone`.
+    The right half has been returned to this keyspace. The answer is :class:`StepDone`.
     """
 
 
@@ -212,7 +213,7 @@ def apply(table: ServerTable, step: Step, keyspaces: KeyspaceMap) -> ServerTable
 
 
 def filled_leaf(step: Step, after: ServerTable) -> KeyGroup | None:
-    """Return the group that this step completes, because its last records have arrived; None if there is none.
+    """Return the group whose last records have arrived by this step; None if the step completes no group.
 
     ``after`` is the table after the step. The caller may then delete the group's tombstones (records of deletions). A
     repeated step has the same result.
@@ -233,9 +234,9 @@ def resume_step(table: ServerTable) -> Step | None:
 
 
 def next_step(step: Step, outcome: Outcome) -> Step | None:
-    """Return the step that follows ``step`` after this outcome.
+    """Return the step that follows ``step`` if its answer was ``outcome``.
 
-    The result is None if the move is over, or if a later step has already been carried out.
+    The result is None if the move has ended, or if the answer shows that a later step has already been carried out.
     """
     match outcome:
         case MoveStarted(move=move):

@@ -1,8 +1,9 @@
 """Subscription records, and queries that return each record under a key prefix exactly once, page by page.
 
 Prefix queries are the paper's future work (§VII). Records are ordered by key and id, so a group of keys is a range of
-records. A query searches for the group at its position, reads a page there, and moves its position behind the page.
-Groups may be split, merged and moved between two pages, and a reader that has crashed resumes from its saved position.
+records. A query's *position* is the place in this order up to which the query has read. The query searches for the
+group at this position, reads a page there, and moves its position behind the page. Groups may be split, merged and
+moved between two pages, and a reader that has crashed resumes from its saved position.
 
 Why no record is missed or outdated:
 
@@ -69,8 +70,8 @@ def merge_pages(earlier: Page, later: Page) -> Page:
     - ``earlier``: a page of the keyspace that the records leave.
     - ``later``: a page of the keyspace that receives them, read afterwards.
 
-    A record that is in both pages is returned once. The result ends where the first of the incomplete pages ends,
-    because the records after its end are unknown.
+    A record that is in both pages is returned once. The records after the end of an incomplete page are unknown. The
+    result therefore ends there; if both pages are incomplete, it ends where the first of them ends.
     """
     end = min((page.records[-1].position for page in (earlier, later) if not page.complete), default=None)
     found: dict[Position, Record] = {}
@@ -87,7 +88,7 @@ class ReadLeaf(msgspec.Struct, frozen=True):
     - ``after``: the page begins after this position; None means with the first record of the prefix.
     - ``count``: the maximum number of records.
 
-    One script does both, so that the group cannot move to another keyspace in between.
+    One script processes the probe and reads the page, so that the group cannot move to another keyspace in between.
     """
 
     probe: Probe
@@ -141,7 +142,8 @@ class PrefixQuery:
     def on_leaf_page(self, answer: AcceptObjectReply, page: Page) -> None:
         """Process the result of a :class:`ReadLeaf`: the answer and the page.
 
-        The page is empty if the key was not accepted. Raises :class:`KeyGroupMoving` if no keyspace accepts the key.
+        ``page`` is empty if the keyspace did not accept the key. Raises :class:`KeyGroupMoving` if no keyspace accepts
+        the key.
         """
         self.records = ()
         leaf = self._search.on_answer(answer)

@@ -5,12 +5,12 @@ keyspaces: the right half of the group changes its keyspace. A *leaf* is a group
 these states:
 
     ACTIVE     a leaf, complete: this keyspace accepts its keys
-    ARRIVING   a leaf that was split off in another keyspace: some of its records are still there
+    ARRIVING   a leaf that was split off in another keyspace: some of its records are still in that keyspace
     RETURNING  a leaf that was merged: some records of its right half are still in that half's keyspace
     SPLIT      not a leaf: its left half is here, its right half in ``right_child``
     LEAVING    returned to the keyspace of the undivided group: the remaining records are waiting to be fetched
 
-All leaves are in the keyspace that their prefix, padded with zeros, maps to.
+Each leaf is in the keyspace to which its prefix, padded with zeros, is mapped.
 
 A keyspace carries out one move of its own groups at a time, and numbers these moves. The other keyspace of such a move
 is its *child*. A keyspace can be the child in moves of several others at the same time. It remembers the highest number
@@ -53,12 +53,13 @@ class GroupState(StrEnum):
 
 
 LEAF_STATES = (GroupState.ACTIVE, GroupState.ARRIVING, GroupState.RETURNING)
-"""States of leaves."""
+"""The states of groups that are not split (leaves)."""
 
 
 class TableEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     """One group of a table.
 
+    - ``state``: the state of the group.
     - ``parent``: the keyspace of the group from which this group was split off; None for the group of all keys.
     - ``right_child``: the keyspace of the group's right half if the group is split, otherwise None.
     """
@@ -131,7 +132,8 @@ class ServerTable(msgspec.Struct, frozen=True):
     - ``moves``: the number of moves (splits and merges) that the keyspace has begun.
     - ``move``: its current move; None if there is none.
     - ``stage``: the progress of the current move; None if there is none.
-    - ``seen``: by other keyspace, the highest number of its moves in which this keyspace took part.
+    - ``seen``: for each other keyspace, the highest number of a move that the other keyspace has begun and in which
+      this keyspace took part.
     """
 
     keyspace: Keyspace

@@ -1,7 +1,8 @@
 """Loads of key groups, in deliveries per second, and the choice of groups to split and merge (CLASH §VI.A).
 
 An overloaded keyspace (a partition of the store) splits its busiest group. A keyspace with spare capacity merges the
-two halves of a group. It chooses the least busy pair whose load it can carry.
+two halves of a group. The keyspace chooses the pair of halves with the lowest load, provided that it has the capacity
+for this load.
 
 A split is due if a keyspace's load exceeds ``overload``. A merge is due only if the load stays below ``merge_limit``
 with the merged group. A load that fluctuates by less than ±x never causes a split after a merge if ``merge_limit <
@@ -74,7 +75,7 @@ class DeliveryRate(msgspec.Struct, frozen=True):
     def after(self, age_s: float, half_lives: HalfLives) -> "DeliveryRate":
         """Return the rate after ``age_s`` seconds without deliveries.
 
-        A negative time counts as zero.
+        If ``age_s`` is negative, it counts as zero.
         """
         # The age is negative when a clock was set back.
         current, long_term = half_lives.remaining_shares(age_s)
@@ -141,7 +142,7 @@ def leaf_loads(sizes: Mapping[KeyGroup, int], rates: Mapping[KeyGroup, float]) -
 
 
 LoadsByKeyspace = Mapping[Keyspace, Mapping[KeyGroup, float]]
-"""Loads of the leaves of several keyspaces."""
+"""The loads of the groups that are not split (leaves), first by keyspace and then by group."""
 
 
 class LoadLimits(msgspec.Struct, frozen=True):

@@ -5,15 +5,15 @@ group to another keyspace, and a merge moves it back (CLASH §V.A and §IV.A, bo
 step, in the keyspace of the undivided group or in the keyspace of the right half.
 
 - The commit of a split is :func:`split`: from then on, the right half belongs to its own keyspace.
-- The commit of a merge is :func:`give_key_group`, in the right half's keyspace. Until then, the planned merge only
-  keeps the left half unchanged.
+- The commit of a merge is :func:`give_key_group`, in the right half's keyspace. Before this commit, the planned merge
+  changes nothing; it only prevents changes of the left half.
 - All steps except the first may be repeated or arrive late. They then change nothing.
 - A step that is impossible raises :class:`MoveRefused` and changes nothing.
 
 :func:`accept_object` is the reply to a client that has guessed the depth of a key's group (AcceptObject, §V.B, Figure
 4), for reads and writes alike. In the store, one script does both the reply and the write, so that the group that
 accepts a record also stores it. A redirected client presents the :class:`Move` as a proof. If the balancer has not
-informed this keyspace yet, the proof makes it accept the group.
+informed this keyspace yet, the proof makes the keyspace accept the group.
 """
 
 import msgspec
@@ -123,8 +123,8 @@ def abandon(table: ServerTable, move: Move) -> ServerTable:
 def take_back(table: ServerTable, move: Move) -> ServerTable:
     """Return the new table of the keyspace that planned the merge ``move`` after the right half was returned to it.
 
-    ``table`` is the present table. From now on, the keyspace accepts the keys of the whole group. Records of the right
-    half have yet to arrive.
+    ``table`` is the present table. From now on, the keyspace accepts the keys of the whole group. The records of the
+    right half arrive later.
     """
     if not _is_at(table, move, MoveStage.PLANNED):
         return table
@@ -191,7 +191,7 @@ def _is_at(table: ServerTable, move: Move, stage: MoveStage) -> bool:
 
 
 def _is_latest(table: ServerTable, move: Move) -> bool:
-    """Return whether ``move`` is the latest move of its keyspace that the right half's keyspace knows.
+    """Return whether the right half's keyspace has seen ``move`` and no later move of the keyspace that began it.
 
     ``table`` is the table of the right half's keyspace.
     """
@@ -242,7 +242,7 @@ def apply_proof(table: ServerTable, proof: Move | None) -> ServerTable:
 def accept_object(table: ServerTable, key: int) -> AcceptObjectReply:
     """Return a keyspace's reply to a client's request to accept ``key``; ``table`` is the keyspace's table.
 
-    Raises :class:`BadKey` for a key of another length.
+    Raises :class:`BadKey` if the key does not have the length of the keys in the table.
     """
     # Deviation from Figure 4: the client's guess is not an argument, because the reply does not depend on it.
     check_key(key, table.bits)

@@ -40,5 +40,6 @@ Deviations from the paper:
 
 - A changed c is applied at once, not in the next maintenance phase (§3.3). This saves a round.
 - Polls are evenly spaced, not preceded by a random wait (§3.3). This halves the mean detection time.
-- The owner assigns all polls itself, not level by level along the DAG, because every node knows the whole ring.
+- The owner assigns all polls itself, not level by level along the graph of nodes (DAG), because every node knows the
+  whole ring.
 """

@@ -5,17 +5,18 @@ nodes. Aggregates are sent from node to node in such a way that each node counts
 
 1. The smallest subtree around a node has only this node. Its aggregate is the node's own.
 2. A larger subtree consists of the next smaller one and its *siblings*, the subtrees that differ in the last digit. Its
-   aggregate is the sum of theirs.
+   aggregate is the sum of the aggregates of these subtrees.
 3. The node receives the aggregate of each sibling from one node of the sibling, its *contact* (§3.1): the one with the
    nearest id.
 4. The aggregate of the subtree of no digits is the fleet's.
 
-In each tick, a node sends the aggregates that have changed to the nodes that have it as a contact. After as many ticks
-as ids have routing rows, all nodes have the same fleet aggregate, to the last bit.
+In each tick, a node sends the aggregates that have changed to the nodes that have it as a contact. The number of
+leading digits that two ids share is called a routing row. After as many ticks as there are routing rows, all nodes have
+the same fleet aggregate, to the last bit.
 
-Lost messages: the hash of an unchanged aggregate is sent each maintenance interval. A node that has another aggregate
-requests this one again. An aggregate that is not confirmed in time, or whose sender has left the ring, is dropped.
-``Aggregate.nodes`` states how much of the fleet is covered.
+Lost messages: the hash of an unchanged aggregate is sent each maintenance interval. A receiver that has stored another
+aggregate requests the sender's aggregate again. An aggregate that is not confirmed in time, or whose sender has left
+the ring, is dropped. ``Aggregate.nodes`` states how much of the fleet is covered.
 """
 
 from collections.abc import Callable, Iterator
@@ -39,7 +40,7 @@ from service.model import NodeId
 from service.overlay.ring import BITS, RingView, digit, from_hex, shared_digits
 
 BASE = 16
-"""The base of the digits of ids, b in the paper. With it, a thousand nodes need three routing rows."""
+"""The base of the digits of ids, b in the paper. The ids of a thousand nodes differ in their first three digits."""
 
 _ROUNDING_S = 1e-6
 
@@ -68,7 +69,7 @@ def combine(aggregates: tuple[Aggregate, ...]) -> Aggregate:
 
 
 def is_valid(aggregate: Aggregate) -> bool:
-    """Return whether a summary that another node has sent can be added to others."""
+    """Return whether a summary from another node is well-formed, so that it can be added to other summaries."""
     return (
         aggregate.demand < inf and decode(aggregate.clusters) is not None and decode_steps(aggregate.steps) is not None
     )
@@ -170,8 +171,8 @@ class Aggregation:
     def _renew(self, sender: NodeId, message: SummaryConfirmation, now_s: float) -> bool:
         """Renew the summary that ``sender`` confirms; return False if this node has to request it.
 
-        It has to if it has another summary of the same nodes, or none. A confirmation of a summary that this node does
-        not need is ignored, and the result is True.
+        This node has to request the summary if it has stored another one of the same nodes, or none. A confirmation of
+        a summary that this node does not need is ignored, and the result is True.
         """
         place = self._place(sender, message.digits)
         if place is None:
@@ -210,10 +211,13 @@ class Aggregation:
         return Send(node, Summary(row + 1, aggregate))
 
     def _place(self, sender: NodeId, digits: int) -> tuple[int, int] | None:
-        """Return where a summary from ``sender`` belongs: the routing row and the digit; None if it is not needed.
+        """Return the place of a summary from ``sender`` as (routing row, digit); None if the summary is not needed.
 
-        The summary covers the nodes whose ids begin with the first ``digits`` digits of the sender's id. It is needed
-        if this node's id begins with the same digits except the last one. It is not if the sender is not on the ring.
+        The row is the number of leading digits that the ids of both nodes share. The digit is the next one of the
+        sender.
+
+        The summary covers the nodes whose ids begin with the first ``digits`` digits of the sender's id. The summary is
+        needed if the sender is on the ring, and this node's id begins with the same digits except the last one.
         """
         if sender == self._node_id or sender not in self._view:
             return None

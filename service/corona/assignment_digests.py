@@ -4,7 +4,7 @@ The *owner* of channels assigns their polls to other nodes. Assignments hardly e
 and again. Instead, the owner sends each node a *digest*: the XOR of the 64-bit fingerprints of all its assignments. Two
 sets of assignments that differ have the same digest with a probability of 2⁻⁶⁴.
 
-If the digests of both nodes differ:
+If the digests of the two nodes differ:
 
 1. The node answers with the digests of *buckets*, into which channels are divided by their ids.
 2. The owner sends the assignments of the buckets that differ.
@@ -25,7 +25,7 @@ _CHANNELS_PER_BUCKET = 64
 _BUCKET_DIGITS = 4
 """Number of hex digits at the end of a channel's id that determine its bucket.
 
-An owner's channels have the first digits of their ids in common.
+The first digits are not suitable, because all channels of an owner have them in common.
 """
 
 _encoder = msgspec.msgpack.Encoder()
@@ -61,7 +61,7 @@ def is_bucket_count(buckets: int) -> bool:
 class AssignmentDigests:
     """Hashes of the polls that one node has assigned to another: one for all channels, and one per group of channels.
 
-    Both nodes compare these hashes to find out where they differ.
+    Both nodes compare these hashes to find the assignments in which they differ.
     """
 
     __slots__ = ("_by_bucket", "count", "total")
@@ -76,7 +76,7 @@ class AssignmentDigests:
         """The digests by bucket, with ``MAX_BUCKETS`` buckets; digests of 0 are left out."""
 
     def replace(self, channel: ChannelId, before: int, after: int) -> None:
-        """Replace the hash ``before`` of the channel's assignment by ``after``; 0 stands for no assignment."""
+        """Replace the hash of the channel's assignment, ``before``, by ``after``; 0 stands for no assignment."""
         change, bucket = before ^ after, bucket_of(channel, MAX_BUCKETS)
         self.total ^= change
         self.count += (after != 0) - (before != 0)

@@ -4,8 +4,9 @@ The owner of a channel is the node whose id is nearest to the channel's id. The 
 *polling set*, send it their *candidates* (the changes that a poll has found). The owner stores a candidate as the
 channel's next *version*. :class:`~service.corona.polling_plans.PollingPlans` computes the schedules.
 
-The owner follows from the members of the ring alone. Assignments therefore state the version of the ring, and nodes
-follow those of the newest ring. A node with an outdated ring must not store versions. Each change of ownership has a
+The members of the ring alone determine which node owns a channel. Two nodes that know different members may both
+consider themselves the owner. Each assignment therefore states the version of the ring, and nodes follow the
+assignments of the newest ring. A node with an outdated ring must not store versions. Each change of ownership has a
 number in the store, the *epoch*, and the store refuses writes of earlier epochs (docs/guarantees.md).
 
 States of a channel:
@@ -52,7 +53,7 @@ from service.model import ChannelId, NodeId
 from service.overlay.ring import RingView
 
 _SCHEDULE_BATCH = 1_000
-"""Number of channels whose schedules are computed together, which bounds the memory for it and the messages' size."""
+"""Number of channels whose schedules are computed together; it bounds the memory needed and the size of messages."""
 
 UNKNOWN_EPOCH = 0
 """The epoch of a channel whose state has not been loaded yet. The epochs of loaded channels start at 1."""
@@ -60,21 +61,24 @@ UNKNOWN_EPOCH = 0
 
 class _OwnedChannel(msgspec.Struct, gc=False):
     last_wanted_s: float
-    """Monotonic time at which the registry or a member last showed that the channel is to be polled."""
+    """Monotonic time at which the store or a polling node last showed that the channel is to be polled."""
     requested_s: float
     """Monotonic time in seconds at which the last request to the store was issued."""
     subscribers: int
     members: tuple[NodeId, ...] = ()
     are_members_current: bool = False
-    """Whether ``members`` is still the polling set: no change of the ring since it was computed affects it."""
+    """Whether ``members`` are still the nodes that are to poll the channel, in spite of changes of the ring."""
     fingerprints: tuple[int, ...] = ()
     """The fingerprints of the last assignments that were sent to ``members``, with the channel's present version."""
     epoch: int = UNKNOWN_EPOCH
     version: int = 0
     candidate: tuple[NodeId, Candidate] | None = None
-    """A pair: the member that sent the candidate, and the candidate, which is being stored or waits for the epoch."""
+    """A pair: the member that sent the candidate, and the candidate.
+
+    The candidate is being stored, or waits until the epoch is known. None if there is no candidate.
+    """
     updates: UpdateHistory | None = None
-    """The channel's update history including the candidate that is being stored; adopted if the store accepts this."""
+    """The channel's update history with the candidate that is being stored; adopted once the candidate is stored."""
 
     @property
     def is_waiting(self) -> bool:
@@ -84,7 +88,8 @@ class _OwnedChannel(msgspec.Struct, gc=False):
     def base_of(self, version: int, digest: bytes) -> VersionBase | None:
         """Return what the polling nodes need to compare their next polls with ``version``; None if they must load it.
 
-        ``digest`` is the hash of the version's content. They have to load it from the store in these cases:
+        ``digest`` is the hash of the version's content. The polling nodes have to load the version from the store in
+        these cases:
 
         - This node did not store the version.
         - The version is the channel's first one.
@@ -103,8 +108,8 @@ class _OwnedChannel(msgspec.Struct, gc=False):
 class OwnerProtocol:
     """The half of a node's protocol that is responsible for the channels that this node *owns* (is nearest to).
 
-    It assigns their polls to nodes and stores the changes that these find. ``now_s`` is monotonic time, ``fleet_s`` is
-    Unix time by the store's clock, both in seconds.
+    The owner assigns the polls of these channels to nodes, and stores the changes that these nodes find. ``now_s`` is
+    monotonic time, ``fleet_s`` is Unix time by the store's clock, both in seconds.
     """
 
     def __init__(self, node_id: NodeId, policy: FleetPolicy, plans: PollingPlans) -> None:
@@ -129,7 +134,7 @@ class OwnerProtocol:
         """The number of channels that the first registry walk is going to find; 0 if unknown, None once it is over."""
 
     def on_ring_changed(self, view: RingView, fleet_s: float) -> Iterator[Effect]:
-        """Adopt the member nodes ``view``: release channels that other nodes own now, and reassign the others' polls.
+        """Adopt the members ``view``: release channels that other nodes own now; reassign the polls of the rest.
 
         Only nodes whose place in a channel's order of polls has changed receive an assignment.
         """
@@ -147,8 +152,8 @@ class OwnerProtocol:
     def on_channels_listed(self, event: events.ChannelsListed, now_s: float) -> Iterator[Effect]:
         """Take ownership of the wanted channels in this batch; after the last batch, release unwanted channels.
 
-        A channel is *wanted* if it has subscribers or an admin has listed it. It is released if it has not been wanted
-        since the batches were requested.
+        A channel is *wanted* if it has subscribers or an admin has listed it. A channel is unwanted if it has not been
+        wanted since the batches were requested.
         """
         if event.requested_s != self._registry_walk[0]:
             self._registry_walk = event.requested_s, set()
@@ -198,8 +203,8 @@ class OwnerProtocol:
     def ensure_owned(self, channel: ChannelId, now_s: float, subscribers: int = 1) -> Iterator[Effect]:
         """Request the ownership of ``channel`` from the store, if this node is nearest to it and has not done so yet.
 
-        ``subscribers`` is the channel's number of subscribers. If the ownership was already requested, only ``now_s``
-        is recorded as the last time at which the channel was wanted.
+        ``subscribers`` is the channel's number of subscribers. If this node has already requested the ownership, only
+        ``now_s`` is recorded as the last time at which the channel was wanted.
         """
         owned = self._channels.get(channel)
         if owned is not None:
@@ -249,9 +254,9 @@ class OwnerProtocol:
     def on_candidate(self, member: NodeId, candidate: Candidate, now_s: float, fleet_s: float) -> Iterator[Effect]:
         """Store the changes that the node ``member`` has found as the channel's next version, or reject them.
 
-        They are rejected if the poll was compared with an older version than the present one. While other changes of
-        the channel are being stored, they are dropped: ``member`` then receives the new version or sends its changes
-        again.
+        They are rejected if the poll was compared with an older version than the present one. If other changes of the
+        channel are being stored, the candidate is dropped: ``member`` then receives the new version or sends its
+        changes again.
         """
         if candidate.channel not in self._channels and candidate.channel not in self._unwanted:
             yield from self.ensure_owned(candidate.channel, now_s)
@@ -291,8 +296,8 @@ class OwnerProtocol:
     def on_publish_refused(self, event: events.PublishRefused, now_s: float) -> Iterator[Effect]:
         """Load a channel's state again, because the store has refused changes that were based on an older state.
 
-        The state was changed by another node, or by an earlier attempt of this node whose answer was lost. A refusal
-        for an earlier epoch (number of the change of ownership) than the present one is ignored.
+        The state was changed by another node, or by an earlier attempt of this node whose answer was lost. Each change
+        of ownership has a number, the epoch. A refusal for an earlier epoch than the present one is ignored.
         """
         # Taking ownership would begin a new epoch, and writes of the present epoch that are in progress would be
         # refused.
@@ -341,7 +346,7 @@ class OwnerProtocol:
                 yield Send(member, AssignmentDigest(self._view.version, digests.total))
 
     def update_schedules(self, fleet_s: float, channels: Iterable[ChannelId] | None = None) -> Iterator[Effect]:
-        """Recompute schedules and the nodes that poll by them, and send the assignments that have changed.
+        """Recompute when channels are polled, and by which nodes, and send the assignments that have changed.
 
         ``channels`` are the channels to process; None means all channels whose schedules may be outdated. Only nodes
         whose place or schedule has changed receive an assignment.

@@ -46,8 +46,8 @@ class ListedChannel(msgspec.Struct, frozen=True, gc=False):
 class ChannelsChanged(msgspec.Struct, frozen=True):
     """Event: channels of this node were created or listed, or their numbers of subscribers have changed.
 
-    ``requested_s`` is the monotonic time before the changes were read. A channel that is unwanted by this event is kept
-    if another event or message has requested its polls later.
+    ``requested_s`` is a monotonic time just before the changes were read. A channel that is unwanted by this event is
+    kept if another event or message has requested its polls after ``requested_s``.
     """
 
     requested_s: float
@@ -69,11 +69,11 @@ class ChannelsListed(msgspec.Struct, frozen=True):
 
 
 class Tick(msgspec.Struct, frozen=True):
-    """A periodic timer event, several times per maintenance interval."""
+    """Event of a periodic timer, which occurs several times per maintenance interval."""
 
 
 class MessageReceived(msgspec.Struct, frozen=True):
-    """A message from another node, a bot or the console."""
+    """Event: a message from another node, a bot or the console was received."""
 
     sender: NodeId
     message: Message
@@ -82,7 +82,7 @@ class MessageReceived(msgspec.Struct, frozen=True):
 class OwnershipTaken(msgspec.Struct, frozen=True):
     """Event: the answer to :class:`TakeOwnership`, with the channel's state in the store.
 
-    - ``epoch``: the number of the change of ownership. Writes with an earlier number are refused.
+    - ``epoch``: the number of this change of ownership. The store refuses writes with an earlier number.
     - ``version``: the number of the channel's current version.
     - ``private``: whether the channel is exempt from the limit on polls of public channels.
     - ``updates``: the channel's update history.
@@ -126,7 +126,7 @@ class PublishRefused(msgspec.Struct, frozen=True):
     """Event: the answer to :class:`Publish` if the request is outdated.
 
     The ownership of the channel, or the version with which the changes were compared, has changed. ``epoch`` is the
-    number of the change of ownership in the request; 0 if the refusal does not depend on it.
+    number of the change of ownership in the request; 0 if the refusal does not depend on the ownership.
     """
 
     channel: ChannelId
@@ -171,7 +171,7 @@ class ListOwnedChannels(msgspec.Struct, frozen=True):
 
 
 class LoadObjective(msgspec.Struct, frozen=True):
-    """Effect that requests the current optimisation goal and admins' settings for single sites and channels.
+    """Effect that requests the current optimisation goal and the admins' settings for single sites and channels.
 
     The answer is :class:`ObjectiveLoaded`.
     """
@@ -201,8 +201,8 @@ class StartPolling(msgspec.Struct, frozen=True, gc=False):
     - ``subscribers``: the channel's number of subscribers, which each request to the publisher states.
     - ``limits``: the publisher's limits that the schedule takes into account.
 
-    Each poll is compared with the current version in the store. It is loaded just before the poll, so that this effect
-    can be carried out while the store is unavailable.
+    Each poll is compared with the current version in the store. This version is loaded just before the poll, so that
+    this effect can be carried out while the store is unavailable.
     """
 
     channel: ChannelId
@@ -222,8 +222,8 @@ class UpdateBase(msgspec.Struct, frozen=True):
     """Effect that changes the *base* of a channel, the version with which its polls are compared.
 
     ``announcement`` describes the new base. If it is None, the new base is the current version in the store. The
-    content that the last poll fetched is compared with the new base once more, and the changes are reported if it still
-    differs.
+    content that the last poll fetched is compared with the new base once more. If the two still differ, the changes are
+    reported.
     """
 
     # Two members may have found different changes of the same version.
@@ -239,8 +239,8 @@ class Publish(msgspec.Struct, frozen=True):
     - ``epoch``: the number of the change of ownership by which this node owns the channel.
     - ``updates``: the channel's update history including these changes.
 
-    The store accepts the changes only if ``epoch``, and the version with which they were compared, are current. The
-    answer is :class:`VersionPublished` or :class:`PublishRefused`.
+    The store accepts the changes only if ``epoch``, and the version with which the changes were compared, are current.
+    The answer is :class:`VersionPublished` or :class:`PublishRefused`.
     """
 
     candidate: Candidate

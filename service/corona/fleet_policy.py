@@ -7,7 +7,8 @@ from typing import Annotated
 import msgspec
 
 SOFT_STATE_INTERVALS = 3
-"""Number of maintenance intervals after which soft state that has not been renewed expires (Corona §3.3)."""
+"""Number of maintenance intervals after which information from other nodes expires unless it is renewed (Corona §3.3).
+"""
 
 SECONDS_PER_MINUTE = 60.0
 SECONDS_PER_HOUR = 3600.0
@@ -65,8 +66,9 @@ class FleetObjective(msgspec.Struct, frozen=True):
       public channels can be polled as often as politeness allows.
     - ``budget_polls_per_minute``: limit on the polls of the whole fleet under any goal; None for no limit.
     - ``delay_s``: the mean delay per subscription in seconds at which the goal Fast minimises the load.
-    - ``longest_wait_s``: upper limit of each channel's mean time from an update to its detection, in seconds. It is
-      exceeded if the publisher's limits require it, or if it would take more than a quarter of the budget.
+    - ``longest_wait_s``: upper limit of each channel's mean time from an update to its detection, in seconds. The wait
+      is longer if the publisher's limits require it, or if the polls for this limit would take more than a quarter of
+      the budget.
     - ``levels``: the numbers of nodes that may poll a channel together.
     """
 
@@ -81,10 +83,10 @@ class FleetObjective(msgspec.Struct, frozen=True):
 class ChannelBounds(msgspec.Struct, frozen=True, omit_defaults=True):
     """Limits that admins have set for the polls of one channel, in seconds.
 
-    - ``longest_wait_s``: upper limit of the mean time from an update to its detection; None for that of the whole
+    - ``longest_wait_s``: upper limit of the mean time from an update to its detection; None for the limit of the whole
       fleet.
-    - ``shortest_interval_s``: the minimum time between two polls of the channel; None for no minimum. It takes
-      precedence.
+    - ``shortest_interval_s``: the minimum time between two polls of the channel; None for no minimum. This minimum
+      takes precedence over ``longest_wait_s``.
     """
 
     longest_wait_s: PositiveNumber | None = None
@@ -118,7 +120,7 @@ class FleetPolicy(msgspec.Struct, frozen=True):
     - ``most_polls_per_node``: maximum number of polls that one node makes of a channel per τ; 1 in the paper. It is
       exceeded if the channel's longest wait requires it.
     - ``affordable_wait_s``: the shortest mean wait of all channels that the fleet's budget can pay for; 0 without a
-      budget. It replaces a shorter longest wait of ``objective`` (``node_allocation.affordable_policy``).
+      budget. It replaces the longest wait of ``objective`` if that is shorter (``node_allocation.affordable_policy``).
     """
 
     poll_interval_s: float
@@ -142,7 +144,7 @@ class FleetPolicy(msgspec.Struct, frozen=True):
 
     @property
     def soft_state_ttl_s(self) -> float:
-        """The time in seconds after which what nodes know of each other expires if it is not confirmed."""
+        """The time in seconds after which a node's information about other nodes expires unless they confirm it."""
         return SOFT_STATE_INTERVALS * self.maintenance_interval_s
 
     def most_polls_per_hour(self, subscribers: int) -> float:

@@ -80,12 +80,12 @@ class FleetScale:
     def applied_levels(self) -> Levels:
         """The allowed numbers of nodes per channel (polling levels) for which the scale was computed last.
 
-        Schedules are computed by them.
+        Schedules are computed for these numbers.
         """
         return self._levels or self.policy.objective.levels
 
     def set_objective(self, objective: FleetObjective) -> None:
-        """Use ``objective`` from the next computation of the scale on, even if a node has just joined or left."""
+        """Adopt ``objective``; the scale is computed for it the next time, even if a node has just joined or left."""
         self._apply_policy(msgspec.structs.replace(self.policy, objective=objective))
         self.has_changed = True
         self._frozen_until_s = None
@@ -99,7 +99,7 @@ class FleetScale:
         self.has_changed = True
 
     def solve(self, now_s: float) -> bool:
-        """Compute the fleet's scale; return whether all schedules have to be updated because it has changed.
+        """Compute the fleet's scale; return whether its change requires that all schedules are updated.
 
         Between its bounds, a channel has scale·√(weight/cost) polls per poll interval τ. After a change of the allowed
         polling levels, the former scale and levels are used until all nodes have sent summaries for the new levels.
@@ -156,7 +156,7 @@ class FleetScale:
         return self._wedges.choices(channels)
 
     def _apply_policy(self, policy: FleetPolicy) -> None:
-        """Adopt ``policy``, but with a longer longest wait if the budget cannot pay for the one of the objective."""
+        """Adopt ``policy``; if the budget cannot pay for the objective's longest wait, replace this by a longer one."""
         # The polls that a longest wait requires depend on the fleet's number of channels.
         fleet = self.aggregation.fleet()
         channels = round(fleet.channels * self.nodes / fleet.nodes)
@@ -169,5 +169,5 @@ class FleetScale:
 
 
 def _is_close(before: float | None, after: float, tolerance: float) -> bool:
-    """Return whether ``before`` is not None and ``after`` differs from it by at most this relative tolerance."""
+    """Return whether ``before`` is not None and ``after`` differs from it by at most the share ``tolerance``."""
     return before is not None and abs(after - before) <= tolerance * abs(before)

@@ -56,9 +56,9 @@ class Assign(msgspec.Struct, frozen=True, tag=True):
     - ``ring_version``: the version of the list of member nodes from which the owner has computed the assignments.
     - ``bucket_count``, ``buckets``: 0 and empty unless the message answers :class:`BucketDigests`.
 
-    Such an answer is about some of the *buckets*, the groups into which channels are divided: ``bucket_count`` is the
-    number of all of them, and ``buckets`` has the numbers of some. ``assignments`` are then all assignments in these,
-    and the receiver drops its other ones there.
+    In such an answer, the owner's channels are divided by their ids into ``bucket_count`` groups (*buckets*), numbered
+    from 0. ``buckets`` has the numbers of some of these groups, and ``assignments`` are all assignments of the channels
+    in them. The receiver drops all its other assignments in these groups.
     """
 
     ring_version: int
@@ -162,7 +162,7 @@ class VersionBase(msgspec.Struct, frozen=True, array_like=True):
     - ``subscribers``: the channel's number of subscribers.
     - ``digest``: the hash of the content (:mod:`service.location.content_cache`).
 
-    With it, the node need not read the store.
+    With this information, the polling node need not read the store.
     """
 
     validators: model.Validators
@@ -196,7 +196,7 @@ class Rejection(msgspec.Struct, frozen=True, tag="Rejected"):
 class ChannelAdded(msgspec.Struct, frozen=True, tag=True):
     """Message from any process to the node that owns the channel: poll this channel.
 
-    It has a subscriber now, or an admin has listed it.
+    The channel has a subscriber now, or an admin has listed the channel.
     """
 
     channel: ChannelId
@@ -211,7 +211,7 @@ class ChannelRemoved(msgspec.Struct, frozen=True, tag=True):
 CONTINUOUS, MIXED = 0, -1
 """Special values of ``Aggregate.base``.
 
-``CONTINUOUS`` means that numbers of polls are continuous, and ``MIXED`` that nodes have different bases.
+``CONTINUOUS`` means that any number of polls is allowed, and ``MIXED`` means that nodes have different bases.
 """
 
 
@@ -221,7 +221,8 @@ class Aggregate(msgspec.Struct, frozen=True, array_like=True):
     - ``nodes``: the number of these nodes.
     - ``demand``: the cost per poll interval τ of the polls that the channels' subscribers would make on their own.
     - ``clusters``: sums of similar channels, as encoded by ``service.corona.optimizer.tradeoff_clusters``. If only
-      whole polling levels are allowed, they cover only polls below a channel's first step.
+      whole polling levels are allowed, the clusters cover only the polls that each channel has before its first step
+      (see ``steps``).
     - ``base``: the number base of the polling levels, ``CONTINUOUS`` if any number of polls is allowed, or ``MIXED`` if
       nodes have different bases.
     - ``steps``: if only whole polling levels are allowed, the changes of channels from one level to the next, as
@@ -250,8 +251,8 @@ class Summary(msgspec.Struct, frozen=True, tag=True):
 class SummaryConfirmation(msgspec.Struct, frozen=True, tag=True):
     """Message in each maintenance interval: the sender's last :class:`Summary` with the same ``digits`` is still valid.
 
-    ``digest`` is the hash (:func:`aggregate_digest`) of its content. A receiver that has another summary, or none,
-    answers with a :class:`SummaryRequest`.
+    ``digest`` is the hash (:func:`aggregate_digest`) of that summary's content. A receiver that has another summary, or
+    none, answers with a :class:`SummaryRequest`.
     """
 
     digits: int
@@ -261,7 +262,7 @@ class SummaryConfirmation(msgspec.Struct, frozen=True, tag=True):
 class SummaryRequest(msgspec.Struct, frozen=True, tag=True):
     """Request to the receiver to send its :class:`Summary` again.
 
-    It covers the nodes whose ids begin with the same ``digits`` digits as the receiver's id.
+    The requested summary covers the nodes whose ids begin with the same ``digits`` digits as the receiver's id.
     """
 
     digits: int

@@ -24,7 +24,8 @@ from service.overlay.ring import RingView
 class NodeProtocol:
     """A node's reactions to events, from the time it joins the fleet until it loses the right to its node id.
 
-    Then its id may be reassigned. The caller stops the node's polls, and joins again with a new id and a new protocol.
+    After that, its id may be given to another node. The caller stops the node's polls, and joins again with a new id
+    and a new protocol.
     """
 
     def __init__(self, node_id: NodeId, policy: FleetPolicy) -> None:
@@ -122,8 +123,8 @@ class NodeProtocol:
     def _on_ring_changed(self, view: RingView, now_s: float, fleet_s: float) -> Iterator[Effect]:
         """Adopt the member nodes ``view``; take over those channels that this node already polls and now owns.
 
-        Its other new channels are found when all channels in the store are read. A node that has just joined requests
-        this at once, any other node at its next tick.
+        The other channels that this node now owns are found when all channels in the store are read. A node that has
+        just joined requests them at once, any other node at its next tick.
         """
         # The registry walk waits, because a change of the ring already causes enough work. The delay matters little:
         # few of the channels that only the walk finds are being polled.

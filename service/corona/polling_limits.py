@@ -18,7 +18,7 @@ from typing import Annotated
 import msgspec
 
 HINT_RISE = 1.1
-"""A longer interval is reported if it is more than this multiple of the interval that the owner knows."""
+"""An interval longer than the one that the owner knows is reported if it is more than this multiple of it."""
 HINT_FALL = 0.5
 """A shorter interval is reported if it is below this fraction of the interval that the owner knows.
 
@@ -30,7 +30,7 @@ PAUSE_TOLERANCE_S = 5.0
 LimitSeconds = Annotated[int, msgspec.Meta(ge=0, le=8 * 86_400)]
 """An interval in whole seconds; 0 for no limit."""
 LimitTime = Annotated[int, msgspec.Meta(ge=0, le=1 << 40)]
-"""A time in fleet time (whole Unix seconds); 0 for none."""
+"""A time by the store's clock in whole Unix seconds; 0 for none."""
 
 
 class LimitReason(StrEnum):
@@ -57,8 +57,7 @@ class PollingLimits(msgspec.Struct, frozen=True, array_like=True, gc=False):
         """Return the shortest allowed interval between polls in seconds, and its reason; (0.0, None) for no limit.
 
         - ``fleet_s``: the present Unix time by the store's clock.
-        - ``longest_pause_s``: the remaining time of a pause counts as such an interval, but as this many seconds at
-          most.
+        - ``longest_pause_s``: a pause counts as an interval of its remaining time, but of at most this many seconds.
         """
         # The next poll is not before the end of the pause.
         paused_s = min(self.paused_until_s - fleet_s, longest_pause_s)

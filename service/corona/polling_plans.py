@@ -60,8 +60,7 @@ _LEAST_REVIEWED = 16
 _ROWS_PER_CHECK = 8_192
 """Number of channels that are compared with their schedules at once, which bounds the memory for it."""
 _CLOCK_JUMP_S = 1.0
-"""All schedules are examined if the difference of fleet time and monotonic time changes by more than this many seconds.
-"""
+"""All schedules are examined if the store's clock minus monotonic time changes by more than this many seconds."""
 
 
 class _ChannelPlan(msgspec.Struct, gc=False):
@@ -179,10 +178,11 @@ class PollingPlans:
     ) -> Iterator[Send]:
         """Send summaries of this node's channels, and of other nodes' channels, to the nodes that need them.
 
-        - ``now_s``: monotonic time. ``fleet_s`` is Unix time by the store's clock.
+        - ``now_s``: monotonic time.
+        - ``fleet_s``: Unix time by the store's clock.
         - ``owned``: the number of channels that this node owns or is about to own; None if it is not known yet.
         - ``is_maintenance``: true in one call per maintenance interval. Summaries that have not changed are then
-          confirmed, and some channels are reviewed, so that all are within ``REVIEW_INTERVAL_S``.
+          confirmed, and some channels are reviewed, so that each channel is reviewed once in ``REVIEW_INTERVAL_S``.
         """
         if is_maintenance:
             self._choose_reviewed(now_s, fleet_s)
@@ -209,7 +209,7 @@ class PollingPlans:
         yield from self._fleet.aggregation.tick(now_s)
 
     def solve(self, now_s: float) -> bool:
-        """Compute the fleet's scale; return whether all schedules have to be updated because it has changed.
+        """Compute the fleet's scale; return whether its change requires that all schedules are updated.
 
         Between its bounds, a channel has scale·√(weight/cost) polls per poll interval τ. After a change of the allowed
         polling levels, the former scale and levels are used until all nodes have sent summaries for the new levels.
@@ -231,10 +231,11 @@ class PollingPlans:
         return frozenset(self._outdated)
 
     def add_channel(self, taken: OwnershipTaken, subscribers: int, previous_schedule: PollingSchedule | None) -> None:
-        """Add the channel of the event ``taken``; if it is present, replace its state by that in the event.
+        """Add the channel of the event ``taken``; if it is present, replace its state by the one in the event.
 
         - ``subscribers``: the channel's number of subscribers.
-        - ``previous_schedule``: the schedule by which another node has planned its polls; None if it is unknown.
+        - ``previous_schedule``: the schedule by which the channel was polled for its previous owner; None if this node
+          does not know it.
         """
         channel, plan = taken.channel, self._plans.get(taken.channel)
         if plan is None:
@@ -393,7 +394,7 @@ class PollingPlans:
     def explain(self, channel: ChannelId, polling_set: Sequence[NodeId], fleet_s: float) -> PollExplanation | None:
         """Return an explanation of how often a channel is polled at ``fleet_s`` (Unix time by the store's clock).
 
-        ``polling_set`` are the nodes that poll the channel, in the order of their turns. The result is None if this
+        ``polling_set`` has the nodes that poll the channel, in the order of their turns. The result is None if this
         node does not own the channel, or has not computed the fleet's polling rates yet.
         """
         plan = self._plans.get(channel)
@@ -481,7 +482,7 @@ class PollingPlans:
         return changed
 
     def _compare_schedules(self, rows: NDArray[np.intp]) -> None:
-        """Compute how often the channels in these rows should be polled, and mark those polled otherwise as outdated.
+        """Compute how often the channels in these rows should be polled; mark those whose schedules differ as outdated.
 
         A channel is outdated if :meth:`_fit_schedule` would change its schedule, or if its polls violate a limit in
         some hour of the week.
@@ -521,8 +522,8 @@ class PollingPlans:
     def _summarise(self, owned: int) -> Aggregate | None:
         """Return the summary of this node's channels; None if there are no channels yet.
 
-        ``owned`` is the number of channels that this node owns or is about to own. Until it has taken over all of them,
-        the present ones are counted repeatedly, up to this number.
+        ``owned`` is the number of channels that this node owns or is about to own. Until this node has taken over all
+        of them, the channels that it already has stand for all: they are counted repeatedly, up to this number.
         """
         # They represent the others. Otherwise a fleet that starts would divide its whole budget among its first
         # channels.

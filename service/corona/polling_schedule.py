@@ -24,7 +24,10 @@ from service.model import ChannelId
 from service.overlay.ring import BITS, from_hex
 
 ROUNDING_S = 2e-6
-"""Times that differ by less than this are the same poll; Unix times have a resolution of a quarter of a microsecond."""
+"""Difference in seconds below which the times of two polls count as equal.
+
+Unix times have a resolution of a quarter of a microsecond.
+"""
 
 CLOCK_ROUNDING_S = 1e-4
 """Replaces ``ROUNDING_S`` for times of weekly clocks, because their conversion to real time has larger rounding errors.
@@ -113,7 +116,7 @@ class PollingSchedule(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return (self.first_rank + round(self.gaps_between(self.first_s, poll_s))) % self.size
 
     def gaps_between(self, begin_s: float, end_s: float) -> float:
-        """Return how many times the time between two polls fits into the time from ``begin_s`` to ``end_s``.
+        """Return the time from ``begin_s`` to ``end_s`` as a multiple of the time between two polls.
 
         The result may be fractional. Both times are Unix times by the store's clock.
         """
@@ -193,10 +196,10 @@ def revised_schedule(
         speeds: The speeds of the clock by which the polls are evenly spaced from now on; empty for real time.
         can_hand_over: Whether a node that leaves can still make the channel's next poll.
 
-    The result begins with the channel's next poll. This poll keeps its time, or is moved forward to between one and two
-    new gaps (times between polls) from now. Its node stays the same if the poll keeps its time and the node stays. Thus
-    no sequence of changes postpones the next poll, and two polls are never closer than the shorter of the gaps before
-    and after.
+    The result begins with the channel's next poll. This poll keeps its time, or is moved to an earlier time, between
+    one and two new gaps (times between polls) from now. If the poll keeps its time and its node still takes turns, the
+    same node makes it. Thus no sequence of changes postpones the next poll, and two polls are never closer than the
+    shorter of the gaps before and after.
 
     If the next poll is due within ``HANDOVER_S``, its node leaves, and ``can_hand_over`` is true, the leaving node
     makes this poll. The result then begins one gap later.

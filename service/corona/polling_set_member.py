@@ -41,7 +41,7 @@ from service.model import ChannelId, NodeId
 from service.overlay.ring import RingView
 
 MAX_SEND_ATTEMPTS = 10
-"""Number of times a candidate is sent before it is dropped and left to the next poll."""
+"""Number of times that a candidate is sent before it is dropped; the next poll then finds its changes again."""
 
 
 class _OwnerRecord(msgspec.Struct, eq=False):
@@ -51,11 +51,11 @@ class _OwnerRecord(msgspec.Struct, eq=False):
     """
 
     epoch: int | None
-    """The epoch with which the owner joined the ring; None if it is not on this node's ring yet."""
+    """The number (epoch) that the owner got when it joined the ring; None if it is not on this node's ring yet."""
     renewed_s: float
     """Monotonic time of the owner's last digest, or of its first message if it has sent no digest."""
     ring_version: int = 0
-    """The version of the ring by which the owner last confirmed all its assignments."""
+    """The version of the owner's ring when the owner last confirmed all its assignments."""
     digests: AssignmentDigests = msgspec.field(default_factory=AssignmentDigests)
 
 
@@ -69,11 +69,11 @@ class _MemberAssignment(msgspec.Struct, gc=False):
     fingerprint: int = 0
     """The assignment's fingerprint in the owner's digests; 0 while the node only makes its last poll."""
     last_poll_s: float = inf
-    """The fleet time after which the member stops polling; infinite if no end is known."""
+    """Unix time by the store's clock after which this node stops polling; infinite if no end is known."""
 
     @property
     def confirmed_ring_version(self) -> int:
-        """The version of the list of member nodes by which the owner has last assigned the channel, or confirmed it."""
+        """The version of the owner's list of member nodes when the owner last assigned or confirmed the polls."""
         return max(self.ring_version, self.owner.ring_version)
 
 
@@ -180,7 +180,9 @@ class MemberProtocol:
             yield from self._drop_unlisted(owner, message)
 
     def on_digest(self, sender: NodeId, message: AssignmentDigest, now_s: float) -> Iterator[Effect]:
-        """Renew the assignments of polls by ``sender``; reply with one hash per group of channels if its hash differs.
+        """Renew the assignments of polls by ``sender``; if its hash differs from this node's, reply with finer hashes.
+
+        The reply has one hash for each group of channels.
 
         ``sender`` then answers with the assignments in the groups that differ. If both nodes know the same members of
         the fleet, assignments of channels that ``sender`` no longer owns are not renewed.
@@ -202,8 +204,8 @@ class MemberProtocol:
     def on_unassign(self, message: Unassign, fleet_s: float) -> Iterator[Effect]:
         """Stop polling the channel, unless its assignment is newer than the message.
 
-        It is if it was computed from a newer list of the fleet's nodes. If the message states a last poll that is still
-        due at ``fleet_s`` (Unix time by the store's clock), polling stops after this poll.
+        The assignment is newer if it was computed from a newer list of the fleet's nodes. If the message states a last
+        poll that is still due at ``fleet_s`` (Unix time by the store's clock), polling stops after this poll.
         """
         known = self._assignments.get(message.channel)
         if known is not None and message.ring_version >= known.confirmed_ring_version:
@@ -245,8 +247,8 @@ class MemberProtocol:
     def on_announcement(self, announcement: VersionAnnouncement) -> Iterator[Effect]:
         """Compare polls with the announced version from now on.
 
-        Stored changes of the channel that were compared with an earlier version are dropped, because they are answered
-        by the announcement, whether or not they were accepted.
+        Stored changes of the channel that were compared with an earlier version are dropped, because the announcement
+        answers them, whether or not the owner has accepted them.
         """
         pending = self._pending.get(announcement.channel)
         is_answered = pending is not None and pending.candidate.base_version < announcement.version
@@ -320,14 +322,14 @@ class MemberProtocol:
         return owner
 
     def _epoch(self, node: NodeId) -> int | None:
-        """Return the number with which a node joined the fleet; None if this node does not know it as a member."""
+        """Return the number (epoch) under which a node joined the fleet; None if the node is not a known member."""
         info = self._view.node(node)
         return info.epoch if info else None
 
     def _set_fingerprint(self, channel: ChannelId, assignment: _MemberAssignment, after: int) -> None:
         """Set the hash of the channel's assignment to ``after``, and update its owner's hashes accordingly.
 
-        ``after`` is 0 if the assignment is not to be included in the owner's hashes.
+        If ``after`` is 0, the assignment is not included in the owner's hashes.
         """
         assignment.owner.digests.replace(channel, assignment.fingerprint, after)
         assignment.fingerprint = after
@@ -335,8 +337,8 @@ class MemberProtocol:
     def _detach_lost_channels(self, node: NodeId, owner: _OwnerRecord, renewed_s: float) -> None:
         """Remove from the record ``owner`` the assignments of channels that the node ``node`` no longer owns.
 
-        They are moved to a new record. They expire three maintenance intervals after ``renewed_s`` (monotonic time in
-        seconds) unless the channels' present owners assign these channels.
+        These assignments are moved to a new record. They expire three maintenance intervals after ``renewed_s``
+        (monotonic time in seconds) unless the channels' present owners assign these channels.
         """
         others = [
             (channel, assignment)
@@ -368,7 +370,7 @@ class MemberProtocol:
         """Return whether this node is among the ``size`` nodes that are to poll a channel from now on.
 
         - ``known``: this node's present assignment.
-        - ``ring_version``: the version of the list of member nodes of the new assignment.
+        - ``ring_version``: the version of the list of member nodes from which the new assignment was computed.
         """
         known_version = known.confirmed_ring_version
         is_comparable = known_version == ring_version or known_version <= self._view.version

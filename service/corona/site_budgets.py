@@ -47,8 +47,7 @@ Other soft state lives longer, but outdated shares and scales would distort the 
 _CACHED_SOLUTIONS = 4_096
 """Number of cached solutions of :func:`_solve_scale`."""
 _MAX_IMBALANCE = 4
-"""Assumed maximum of (mean number of a site's channels per owner) / (number of the site's channels that one owner has).
-"""
+"""By assumption, no owner has fewer of a site's channels than the mean over all owners divided by this number."""
 
 
 class _OwnerShare(msgspec.Struct):
@@ -93,7 +92,7 @@ class SiteBudgets:
         return before != rates
 
     def on_ring_changed(self, view: RingView) -> None:
-        """Adopt the member nodes ``view``, and drop summaries of channels that are no longer valid.
+        """Adopt the member nodes ``view``, and drop outdated summaries of channels.
 
         These are the summaries of nodes that have left, and of sites that another node coordinates now.
         """
@@ -188,7 +187,7 @@ class SiteBudgets:
         return changed
 
     def expire(self, now_s: float) -> list[Site]:
-        """Drop limits of sites, and other nodes' summaries of channels, that were not repeated in time.
+        """Drop those limits of sites and those summaries of other nodes that were not repeated in time.
 
         Return the sites whose limit is unknown from now on.
         """

@@ -1,8 +1,8 @@
 """Estimates of the time between a channel's updates, from its polls and the numbers of new entries that they found.
 
 A poll without new entries shows that there was no update since the previous poll. A poll with five new entries shows
-that there were five updates in that time. The estimate is the number of updates per time observed, which uses both
-kinds of polls. It is correct for channels that are polled slower or faster than they publish.
+that there were five updates in that time. The estimate is the number of updates per time observed, so both kinds of
+polls contribute to it. The estimate is correct for channels that are polled slower or faster than they publish.
 
 - In statistical terms, it is the rate of a Poisson process with a gamma prior and exponential forgetting.
 - Time is observed by a clock that follows the hours at which the channel usually publishes
@@ -45,7 +45,7 @@ CHANGE_FACTOR = 4.0
 SILENCE_FACTOR = 6.0
 """A silence of this many update intervals lengthens the estimate at once.
 
-By chance, 1 in 400 silences of a Poisson process is this long; if it publishes three entries at a time, 1 in 7 is.
+Of a Poisson process, 1 in 400 silences is this long by chance; of a publisher of three entries at a time, 1 in 7.
 """
 
 
@@ -206,7 +206,7 @@ def _update_times_s(delta: Delta, since_s: float, fleet_s: float) -> list[float]
 
 
 def _is_exact(published_s: float) -> bool:
-    """Return whether a publication date has a time of day; midnight stands for a date without one."""
+    """Return whether a publication date includes a time of day; midnight is taken for a date without a time."""
     return published_s % DAY_S != 0
 
 

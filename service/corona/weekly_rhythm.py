@@ -6,9 +6,9 @@ from these factors:
 
 - The *publishing clock* runs at the rate λ(t). By this clock the channel has no daily or weekly pattern. Estimates of
   its update interval are therefore not misled by silent nights.
-- The *polling clock* runs at √λ(t). Polls that are evenly spaced by this clock minimise the mean delay for a number of
-  polls (by the Cauchy-Schwarz inequality, which also gives the square root between channels, see
-  ``allocation_solver``).
+- The *polling clock* runs at √λ(t). Polls that are evenly spaced by this clock minimise the mean delay for a given
+  number of polls. This follows from the Cauchy-Schwarz inequality, as does the square root by which polls are divided
+  among channels (``allocation_solver``).
 
 A clock's speed is the product of its two factors, within a lower and an upper bound. Over a whole week, a clock neither
 gains nor loses time: it shows the real time at the beginning of each week. A week begins on a Thursday (a Unix day
@@ -76,16 +76,16 @@ MEMORY_S = 8 * WEEK_S
 LONGEST_AGE_S = 10 * MEMORY_S
 """Age in seconds at which the weight of an entry, or of observed time, has decayed to almost nothing (e⁻¹⁰)."""
 OVERDISPERSION = 1.5
-"""Mean number of entries that a publisher releases at a time, which count as one independent event."""
+"""Assumed mean number of entries that a publisher releases together; so many entries count as one independent event."""
 PRIOR_PER_HOUR = 3.0
 PRIOR_PER_DAY = 36.0
 EVEN_SHARE = 0.3
 """Prior probability that a publisher publishes evenly over the day; also the prior probability that it has no weekend.
 """
 TYPICAL_DAY = 1.2
-"""Natural logarithm of the rate in the busiest hour of a typical day.
+"""Amplitude of a typical day: how much the natural logarithm of the rate rises and falls.
 
-Over the day, the logarithm of the rate follows a cosine.
+Over the day, this logarithm follows a cosine from -1.2 to 1.2, apart from a constant.
 """
 WEEKEND_DAYS, WEEKEND_RATE = 2, 0.5
 MOST_OCTAVES = 4.0
@@ -99,7 +99,7 @@ STEP_TOLERANCE = 2
 _LEAST_STEP, _MOST_STEP = -127, 127
 _ROUNDING = 1e-9
 _EXP2 = np.exp2(np.r_[0:128, -128:0] / STEPS_PER_OCTAVE)
-"""The factor that each signed byte stands for; a negative byte is an index from the end."""
+"""The factor that each signed byte stands for, as an array; a negative byte is an index from the end of this array."""
 
 
 def hourly_speeds(steps: NDArray[np.int8]) -> NDArray[np.float64]:
@@ -208,8 +208,8 @@ def weight_factors(rates: Steps) -> Floats:
 def polling_speeds(rates: Steps, lowest: Floats, highest: Floats) -> Steps:
     """Return the speeds of the clock by which each channel's polls are evenly spaced, shape (M, 33).
 
-    The columns are the factors of the 24 hours and the 7 days, and the lower and the upper bound of their products. A
-    row of zeros stands for real time: no clock satisfies the limits.
+    The columns are the factors of the 24 hours and the 7 days, and the lower and the upper bound of their products.
+    Where no clock satisfies the limits, the row has zeros only, which stand for real time.
 
     Args:
         rates: How often each of M channels publishes at each hour (:func:`decode_rates`).
@@ -434,8 +434,8 @@ def _posterior_rates(counts: Floats, observed_s: Floats, typical: Floats, prior:
 
     - ``counts``: the number of entries in each slot.
     - ``observed_s``: the observed time in each slot in seconds.
-    - ``typical``: typical rates, one publisher's per row, with the mean 1. The first row is even and has the prior
-      probability ``EVEN_SHARE``. Each publisher is assumed to follow one of the rows.
+    - ``typical``: the rates of typical publishers, one publisher per row, each with the mean 1. The first row is even
+      and has the prior probability ``EVEN_SHARE``. Each publisher is assumed to follow one of the rows.
     - ``prior``: the weight of the typical rates, as a number of observed events in each slot.
     """
     events = counts / OVERDISPERSION

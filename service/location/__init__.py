@@ -19,9 +19,9 @@ times are arguments.
 - ``neighbour_choice``  the choice of neighbours by measured round-trip times, without a central server
 - ``content_cache``  channel contents, the documents that are located, and a worker's cache of them
 
-Invariant: once no messages are in transit, row i contains each document at distance i ≤ d. It is in the filter of one
-link (without filtering of updates: of all links that lead to the document). A document to which no path of i hops leads
-is not in row i.
+Invariant: once no messages are in transit, row i contains each document at distance i ≤ d. The document is in the
+filter of one link only; if updates are not filtered, it is in the filters of all links that lead to it. A document to
+which no path of i hops leads is not in row i.
 
 Why filters are Python integers: rows are read, united and compared whole, five to ten times faster than numpy arrays of
 this size.

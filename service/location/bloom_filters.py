@@ -1,4 +1,4 @@
-"""Bloom filters (sets with false positives) as Python integers (§II, §III.C).
+"""Bloom filters (sets with false positives) as Python integers (Rhea and Kubiatowicz §II, §III.C).
 
 Bit ``p`` of a filter is the bit ``1 << p`` of the integer. Row i of an *attenuated* filter contains the documents at a
 distance of i hops. The width of filters and the number of hashes follow the measured number of documents. :class:`Link`
@@ -182,8 +182,8 @@ class Link:
     - ``rtt_s``: the round-trip time in seconds.
     - ``received``: the filter that the neighbour has sent.
     - ``sent``: the filter that this node has sent, including bits that the neighbour dropped as redundant.
-    - ``ignored_from_row``: the neighbour's requests to ignore nodes. For the id of such a node, the first row in which
-      the neighbour does not want updates about its documents.
+    - ``ignored_from_row``: for each node about whose documents the neighbour has refused updates, the first row to
+      which the refusal applies.
     - ``is_open``: whether both ends have filters of the same shape.
     """
 

@@ -17,7 +17,7 @@ from service.errors import PeerProtocolError
 from service.model import Change, ChannelId, Entry
 
 Digest = bytes
-"""16 bytes of BLAKE2b; empty if unknown."""
+"""A digest: a BLAKE2b hash of 16 bytes that identifies a content; empty if unknown."""
 
 DIGEST_BYTES = 16
 MAX_LATEST_ENTRIES = 10

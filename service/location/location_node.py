@@ -1,4 +1,4 @@
-"""One node's part in the search for documents by Bloom filters (§II.C, §II.D and the appendix).
+"""One node's part in the search for documents by Bloom filters (Rhea and Kubiatowicz §II.C, §II.D, appendix).
 
 Its inputs are messages and changes of documents and links. Its outputs are messages. Each neighbour has sent a filter
 with several rows; row i contains the documents at a distance of i hops. The *source* of an update is the node whose
@@ -116,7 +116,7 @@ class LocationNode:
     def remove_link(self, neighbour: NodeId) -> list[SendToNeighbour]:
         """Remove a neighbour, if present; return messages to the other neighbours.
 
-        They state which documents can no longer be reached through this node.
+        These messages state which documents can no longer be reached through this node.
         """
         link = self._links.pop(neighbour, None)
         return [] if link is None else self._retract(neighbour, link.received)
@@ -289,7 +289,7 @@ class LocationNode:
         ]
 
     def _retract(self, neighbour: NodeId, received: list[int]) -> list[SendToNeighbour]:
-        """Return messages to the other neighbours by which they clear the bits of a removed neighbour's filter.
+        """Return messages to the other neighbours, after which these clear the bits of a removed neighbour's filter.
 
         ``received`` has the rows of this filter.
         """
@@ -305,7 +305,8 @@ class LocationNode:
         """Process a neighbour's message that it no longer receives updates about the documents of ``sources``.
 
         ``sources`` are nodes. The neighbour's former requests to ignore these nodes no longer apply. If this node has
-        another path to such a node, it requests all its bits along this path, which then reach the neighbour.
+        another path to such a node, this node requests all bits of that node's filter along this path. The bits then
+        reach the neighbour.
         """
         lost: list[NodeId] = []
         sends: list[SendToNeighbour] = []

@@ -6,7 +6,7 @@ encoded as the number of its bits, followed by their positions or by the whole f
 
 Requests may be lost, repeated, or reach a restarted worker. The messages from one worker to another are therefore a
 *stream* of numbered batches. A worker that begins a new stream has discarded what it knew of the other worker. A batch
-of an earlier stream is refused, so that its sender begins a new stream and discards its state too.
+of an earlier stream is refused. Its sender then begins a new stream and discards its own state too.
 """
 
 import struct
@@ -22,7 +22,8 @@ from service.model import NodeId
 class Hello(msgspec.Struct, frozen=True):
     """The first message on a link, with the parameters of the sender's Bloom filters.
 
-    It is repeated when these parameters change. It also states that the sender has no filters of the receiver.
+    The message is repeated when these parameters change. It also states that the sender does not have the receiver's
+    filters yet.
     """
 
     shape: FilterShape
@@ -45,9 +46,10 @@ class FilterUpdate(msgspec.Struct, frozen=True, gc=False):
 
 
 class Ignore(msgspec.Struct, frozen=True, gc=False):
-    """Request to the receiver to send no more updates about the documents of ``source`` for some rows of its filter.
+    """Request to send no more updates about the documents of ``source`` for the row ``row`` and all deeper rows.
 
-    These are the row ``row`` and all deeper ones. The sender receives these updates by another path that is not longer.
+    The rows are those of the filter that the receiver has sent. The sender of this request gets these updates by
+    another path that is not longer.
     """
 
     source: NodeId
@@ -57,7 +59,8 @@ class Ignore(msgspec.Struct, frozen=True, gc=False):
 class SourcesLost(msgspec.Struct, frozen=True):
     """Message that the sender no longer receives updates about the documents of the nodes ``sources``.
 
-    The receiver drops its paths to these nodes through the sender, and sends updates about them to the sender again.
+    The receiver drops its paths to these nodes through the sender, and sends updates about their documents to the
+    sender again.
     """
 
     sources: tuple[NodeId, ...]

@@ -1,4 +1,4 @@
-"""Choice of neighbours: nodes build and repair a network by measured round-trip times (§V, future work).
+"""Choice of neighbours: nodes build and repair a network by round-trip times (Rhea and Kubiatowicz §V, future work).
 
 A peer is *near* or *far*, by one limit of the round-trip time for all nodes. Every node seeks links to the nearest of
 its near peers. In each group of nodes that are near each other, only the few with the lowest ids are *gateways*, which
@@ -14,10 +14,10 @@ How links are agreed:
    therefore always ends.
 
 These links alone may leave the network in separate parts. Every node therefore also links to its *anchor*, its nearest
-peer with a lower id, which must accept. From any node, a chain of anchors leads to the lowest id. The network is
-therefore connected, whichever nodes leave, as soon as every other node knows a peer with a lower id. The cost is small:
-only one node of a group has a far anchor. A node is the anchor of about as many nodes as the logarithm of its group's
-size, because ids are hashes.
+peer with a lower id, which must accept the link. From any node, a chain of anchors leads to the lowest id. The network
+is therefore connected, whichever nodes leave, as soon as every other node knows a peer with a lower id. The cost is
+small: only one node of a group has a far anchor. A node is the anchor of about as many nodes as the logarithm of its
+group's size, because ids are hashes.
 """
 
 from collections.abc import Iterable
@@ -33,8 +33,8 @@ from service.model import NodeId
 class Offer(Enum):
     """Kinds of messages by which nodes negotiate links.
 
-    - ``REQUEST`` requests a link. It also states that the receiver is not the sender's anchor (its nearest peer with a
-      lower id), or no longer.
+    - ``REQUEST`` requests a link. It also states that the receiver is not, or no longer, the sender's anchor (its
+      nearest peer with a lower id).
     - ``ANCHOR`` requests a link to the receiver as the sender's anchor. The receiver must accept it.
     - ``DECLINE`` refuses or ends a link.
     """
@@ -143,10 +143,10 @@ class Neighbourhood:
         return self._update_links([])
 
     def on_offer(self, peer: NodeId, offer: Offer) -> list[Effect]:
-        """Process a request or refusal of a link from ``peer``; return the reply and other effects.
+        """Process a request for a link, or a refusal of one, from ``peer``; return the reply and other effects.
 
-        A request from a peer whose round-trip time is unknown is declined. A request ``ANCHOR`` is not: its link is
-        added as soon as the time has been measured.
+        A request from a peer whose round-trip time is unknown is declined. A request ``ANCHOR`` is not declined: the
+        link is added as soon as the round-trip time has been measured.
         """
         if offer is Offer.DECLINE:
             return self._update_links(self._on_decline(peer))
@@ -166,7 +166,8 @@ class Neighbourhood:
     def _on_decline(self, peer: NodeId) -> list[Effect]:
         """Process a peer's refusal: remove the link to this peer, and send it no further requests.
 
-        The *anchor* (the nearest peer with a lower id) is an exception: it gets a request that it has to accept.
+        The *anchor* (the nearest peer with a lower id) is an exception: this node sends it a request ``ANCHOR``, which
+        it has to accept.
         """
         # The anchor has refused a REQUEST that was sent before it became the anchor. It has to accept the request
         # ANCHOR, which is sent next.
@@ -201,9 +202,9 @@ class Neighbourhood:
         return next((peer for near in (True, False) for peer in self._order[near] if peer < self.node_id), None)
 
     def _nearest(self, peers: AbstractSet[NodeId], *, near: bool) -> list[NodeId]:
-        """Return the nearest of the near peers in ``peers``; if ``near`` is false, the nearest of the far peers.
+        """Return those of ``peers`` that are near (far if ``near`` is false), sorted by round-trip time.
 
-        The nearest peer comes first. The result has at most as many peers as the limits allow.
+        The nearest peer comes first. If there are more peers than the limits allow, the farthest ones are left out.
         """
         most = self._limits.near if near else self._limits.far if self.is_gateway else 0
         return list(islice((peer for peer in self._order[near] if peer in peers), most))

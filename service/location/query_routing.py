@@ -1,4 +1,4 @@
-"""Routing of queries for documents: the neighbour to which a query goes next (§II.C)."""
+"""Routing of queries for documents: the neighbour to which a query goes next (Rhea and Kubiatowicz §II.C)."""
 
 from collections.abc import Iterable
 
@@ -14,9 +14,10 @@ class LocationQuery(msgspec.Struct, frozen=True):
     - ``visited``: the nodes on the query's path, beginning with the node that started the query.
     - ``max_row``: the deepest row of filters that the next node searches. Row i contains the documents at i hops.
 
-    Deviation from the paper: a node that received the query because of a match in row i searches only rows below i, not
-    all d rows. If none of them matches, the earlier match was false or is outdated. The query then fails at once
-    instead of after d hops. A query also never follows a row deeper than its number of remaining hops.
+    Deviation from the paper: a node that received the query because of a match in row i searches only the rows with
+    lower numbers than i, not all d rows. If none of them matches, the earlier match was false or is outdated. The query
+    then fails at once instead of after d hops. Likewise, a query never follows a row whose number is greater than the
+    number of hops that the query has left.
     """
 
     document: str

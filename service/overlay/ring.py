@@ -5,8 +5,8 @@ Functions that count digits accept the bases 2, 4, 16, 32 and 256, because a who
 The most significant digit comes first.
 
 How the nearest nodes are found: the sorted ids are a flattened binary trie, because ids with a common prefix are
-adjacent in the list. A query descends the trie from its root, always first to the side that is nearer to the target. It
-skips bits that all ids of a range share, so it takes about log2 N steps for N evenly distributed ids.
+adjacent in the list. A query descends the trie from its root, always first to the side that is nearer to the target.
+The descent skips bits that all ids of a range share, so it takes about log2 N steps for N evenly distributed ids.
 
 Deviation from the paper: in Corona §4, an id is a hash of the node's address. Here a joining node takes an id such that
 all nodes own about the same share of the channels (:func:`balanced_id`). The store accepts this id only if no other
@@ -25,12 +25,12 @@ BITS = 160
 
 
 def from_hex(text: str) -> int:
-    """Return the point with these 40 hex digits."""
+    """Return the point (id as an integer) with these 40 hex digits."""
     return int(text, 16)
 
 
 def to_hex(point: int) -> str:
-    """Return the 40 lower-case hex digits of a point."""
+    """Return the 40 lower-case hex digits of a point (id as an integer)."""
     return f"{point:040x}"
 
 
@@ -58,7 +58,7 @@ _MAX_COMPARED_NODES = 8
 
 @dataclass(frozen=True)
 class RingView:
-    """The member nodes at one time, sorted by id. ``version`` grows whenever a node joins or leaves."""
+    """The members of the fleet at one time, sorted by id. ``version`` grows whenever a node joins or leaves."""
 
     version: int
     nodes: tuple[NodeInfo, ...]
@@ -198,7 +198,7 @@ class RingView:
 class RingChange:
     """The difference between two sets of members, ``former`` and ``present``.
 
-    ``joined`` and ``left`` are the ids of the nodes that joined and left in between.
+    ``joined`` has the ids of the nodes that only ``present`` has, ``left`` the ids of those that only ``former`` has.
     """
 
     former: RingView
@@ -209,7 +209,7 @@ class RingChange:
     def concerns(self, point: ChannelId | NodeId, count: int) -> bool:
         """Return whether the change may affect the ``count`` + 1 nodes nearest to ``point``.
 
-        The result may be True without need: it always is if many nodes have joined or left.
+        The result is always True if many nodes have joined or left, even if the change does not affect these nodes.
         """
         return (
             len(self.joined) + len(self.left) > _MAX_COMPARED_NODES
@@ -219,9 +219,9 @@ class RingChange:
 
 
 def owned_prefixes(view: RingView, node_id: NodeId, digits: int = 2) -> tuple[str, ...]:
-    """Return the prefixes, of ``digits`` hex digits, with which the ids of the channels of one node can begin.
+    """Return the prefixes with which the ids of channels that the node ``node_id`` owns can begin.
 
-    A node owns the ids to which it is the nearest node.
+    Each prefix has ``digits`` hex digits. A node owns the ids to which it is the nearest member of ``view``.
     """
     shift = BITS - 4 * digits
     own, branchings = from_hex(node_id) >> shift, view.branchings(node_id)

@@ -2,7 +2,7 @@
 
 A channel's *size* n is the number of its polls per poll interval τ by all nodes together. If n is below 1, one node
 polls every τ/n. A channel has a weight w (its importance), a cost s of one poll, and bounds: ``least`` ≤ n ≤ ``most``.
-The optimiser minimises Σ w/n subject to Σ s·n ≤ B, or the converse.
+The optimiser minimises Σ w/n under an upper bound of the load Σ s·n, or the load under an upper bound of Σ w/n.
 
 By the method of Lagrange, the optimum is n = clip(c·√(w/s), least, most) with one number c for all channels, the
 *scale*. A fleet only has to agree on c.
@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 from service.corona.optimizer.objectives import Floats
 
 UNBOUNDED_SCALE = inf
-"""The scale of a site whose channels' polls do not reach its request budget: it limits none of them."""
+"""The scale of a site whose request budget is not reached by the polls of its channels: no channel is limited."""
 
 
 class AllocationProblem(NamedTuple):
@@ -60,7 +60,7 @@ class AllocationProblem(NamedTuple):
     def slopes(self) -> Floats:
         """Return √(weight/cost) of each channel.
 
-        Between its bounds, a channel's number of polls is proportional to it.
+        Between its bounds, a channel's number of polls is proportional to this value.
         """
         return np.sqrt(self.weights / self.costs)
 

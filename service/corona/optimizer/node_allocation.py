@@ -52,7 +52,7 @@ class ChannelFactors(NamedTuple):
     update_interval_s: float
     private: bool
     site_scale: float = UNBOUNDED_SCALE
-    """The scale of the channel's site, which limits its polls; see ``allocation_solver.apply_site_scales``."""
+    """The scale of the channel's site. It limits the channel's polls; see ``allocation_solver.apply_site_scales``."""
     longest_wait_s: float = 0.0
     """The upper bound of the mean wait for an update's detection that admins set for this channel, in seconds.
 
@@ -133,7 +133,7 @@ def upper_bounds(policy: FleetPolicy, nodes: int, channels: FactorTable) -> Uppe
 def least_sizes(policy: FleetPolicy, channels: FactorTable) -> Floats:
     """Return each channel's minimum number of polls per poll interval τ, shape (M,).
 
-    With it, the mean time from an update to its detection is the longest that is allowed.
+    With this number, the mean time from an update to its detection is the longest that is allowed.
     """
     waits_s = channels["longest_wait_s"]
     return size_for_wait(1.0, policy.poll_interval_s) / np.where(waits_s > 0, waits_s, policy.longest_wait_s)
@@ -155,7 +155,7 @@ def channel_demands(policy: FleetPolicy, nodes: int, channels: FactorTable) -> F
 
     - Public channels: at most what politeness (:meth:`FleetPolicy.most_polls_per_hour`) and the number of ``nodes``
       allow.
-    - Private channels: no upper bound, and at least the number of polls that one node makes.
+    - Private channels: no upper bound, and at least the number of polls that one node makes per τ.
     """
     # Sites' budgets and bounds of single channels prevent polls but do not change the demand, so that these polls are
     # spent on other channels.
@@ -173,7 +173,7 @@ def _subscribers(channels: FactorTable) -> Floats:
 def polite_sizes(policy: FleetPolicy, channels: FactorTable) -> Floats:
     """Return each channel's maximum number of polls per poll interval τ out of politeness to its publisher, shape (M,).
 
-    It follows from :meth:`FleetPolicy.most_polls_per_hour`. Private channels are treated as public ones.
+    The maximum follows from :meth:`FleetPolicy.most_polls_per_hour`. Private channels are treated as public ones.
     """
     growing = policy.polls_per_hour_for_one_subscriber * np.sqrt(_subscribers(channels))
     return np.minimum(growing, policy.max_polls_per_hour) * (policy.poll_interval_s / SECONDS_PER_HOUR)

@@ -62,8 +62,8 @@ def size_for_wait(longest_wait_s: float, poll_interval_s: float) -> float:
 def detection_s(size: ArrayLike, poll_interval_s: float) -> Floats:
     """Return the mean time in seconds from an update to its detection, D = τ/(2n), for each channel (Corona §3.1).
 
-    - ``size``: n, the number of polls of each channel per τ, evenly spaced. It may be below 1. Where it is 0, the
-      result is infinite.
+    - ``size``: n, the number of polls of each channel per τ, evenly spaced. It may be below 1. Where n is 0, the result
+      is infinite.
     - ``poll_interval_s``: τ, in seconds.
     """
     with np.errstate(divide="ignore"):

@@ -25,8 +25,9 @@ from service.corona.weekly_rhythm import delay_factors
 from service.model import ChannelId, NodeId
 
 ROUNDING = 1e-6
-"""Relative difference up to which two numbers count as equal: the scale is inexact, because clusters have single
-precision.
+"""Relative difference up to which two numbers count as equal.
+
+The scale is inexact, because it is computed from numbers in single precision.
 """
 
 

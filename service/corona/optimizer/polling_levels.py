@@ -8,8 +8,8 @@ level log_b(N/n).
 The choice: a channel's number of polls per poll interval τ is the size of one of its wedges. Without levels, the
 optimiser (``allocation_solver``) would give it the *wanted* number c·√(w/s), where w is its weight, s the cost of one
 poll, and c the number on which the fleet agrees, the *scale*. Of two sizes n < n', the channel takes the larger one if
-the wanted number is at least √(n·n'), the *threshold*. There both are equally good, as w/n + λ·s·n is minimised with c
-= 1/√λ. Further rules:
+the wanted number is at least √(n·n'), the *threshold*. At the threshold, both sizes are equally good, because the
+optimum minimises w/n + λ·s·n with c = 1/√λ. Further rules:
 
 - Below one poll per τ, one node polls at the wanted rate. At level 0, all nodes may poll 2, 4, 8, … times per τ, within
   the channel's maximum (``most``).
@@ -20,8 +20,8 @@ the wanted number is at least √(n·n'), the *threshold*. There both are equall
 
 The summary by which nodes compute c:
 
-1. A *step* is a channel's change from one size to the next larger one. Up to its minimum or to 1, its cost is a clipped
-   line (``tradeoff_clusters``). Beyond, it rises at each step's threshold.
+1. A *step* is a channel's change from one size to the next larger one. Up to the channel's minimum or to 1, its cost is
+   a clipped line (``tradeoff_clusters``). Above this size, its cost rises at the threshold of each step.
 2. A *bin* is a sum of steps with neighbouring thresholds. Each bin adds about the same proportion to the polls of all
    bins before it.
 3. Summaries are merged by concatenation, and reduced to ``MAX_BINS`` bins.
@@ -30,9 +30,9 @@ The summary by which nodes compute c:
 5. ``BUDGET_MARGIN`` of the budget is not used, because of the remaining error.
 
 Measured with 500 random fleets of 1 to 100 nodes and 10 to 8,000 channels: the load is never more than 0.3 % above the
-budget. With at least 1,000 channels, it is 99.0 to 100.2 % of what the exact discrete optimum would use, and the mean
-delay is at most 1.8 % longer. In fleets of a few dozen channels, the last step that does not fit can be a large share
-of the budget.
+budget. With at least 1,000 channels, the load is 99.0 to 100.2 % of what the exact discrete optimum would use, and the
+mean delay is at most 1.8 % longer. In fleets of a few dozen channels, the last step that does not fit can be a large
+share of the budget.
 """
 
 from bisect import bisect_left
@@ -78,9 +78,9 @@ _ROUNDING = 1e-6
 def level_of(size: float, nodes: int, base: int) -> float:
     """Return the polling level of a channel that ``size`` of ``nodes`` nodes poll.
 
-    It is the logarithm of ``nodes``/``size`` to the base ``base``.
+    The level is the logarithm of ``nodes``/``size`` to the base ``base``.
 
-    It is 0 if all nodes poll the channel, and highest if one node does.
+    The level is 0 if all nodes poll the channel, and highest if only one node polls it.
     """
     return log(nodes / min(max(size, 1.0), nodes), base)
 
@@ -88,7 +88,8 @@ def level_of(size: float, nodes: int, base: int) -> float:
 def highest_level(nodes: int, base: int) -> int:
     """Return the lowest polling level at which at most one node polls a channel, on average.
 
-    At level l, a channel is polled by the nodes whose ids begin with the same l digits, of base ``base``, as its id.
+    At level l, a channel is polled by the nodes whose ids begin with the same l digits, of base ``base``, as the
+    channel's id.
     """
     level = 0
     while base**level < nodes:
@@ -136,9 +137,10 @@ class LevelChoices(NamedTuple):
         return before, after, np.sqrt(before * after) * self.factors[:, None]
 
     def _doublings(self, most: Floats) -> int:
-        """Return how many of the rates 2, 4, 8, … polls per poll interval τ by each of all nodes have to be considered.
+        """Return how many of the rates 2, 4, 8, … at which every node may poll a channel have to be considered.
 
-        The result is the maximum over all channels. ``most`` has each channel's maximum number of polls per τ.
+        Rates are polls per poll interval τ by each node. The result is the maximum over all channels. ``most`` has each
+        channel's maximum number of polls per τ.
         """
         greatest = float((most / self.sizes[:, 0]).max(initial=1.0))
         return int(log2(min(max(greatest * (1 + _ROUNDING), 1.0), _MAX_POLLS_PER_NODE)))
@@ -158,16 +160,16 @@ class LevelChoices(NamedTuple):
 
 
 def below_first_step(problem: AllocationProblem) -> AllocationProblem:
-    """Return the problem in which no channel is polled by more than one node, or than its minimum requires.
+    """Return the problem in which the maximum of each channel is 1, or its minimum if this is higher.
 
-    The numbers of polls may then be any real numbers.
+    Minimum and maximum are polls per poll interval τ. The numbers of polls may be any real numbers between them.
     """
     least, top = _line_bounds(problem)
     return problem._replace(least=least, most=top)
 
 
 class RingLevels:
-    """The groups of nodes (*wedges*) that may poll channels, one for each channel and polling level.
+    """The groups of nodes (*wedges*) that may poll channels. There is one for each channel and polling level.
 
     A channel's wedge at level l consists of the nodes whose ids begin with the same l digits as the channel's id. The
     base of the digits is ``base``: 2, 4 or 16.
@@ -208,8 +210,8 @@ def _line_bounds(problem: AllocationProblem) -> tuple[Floats, Floats]:
 class LevelSteps(NamedTuple):
     """K sums of steps, ordered by threshold; each array has shape (K,).
 
-    A *step* is a channel's change from n to n' polls per poll interval τ, made by a larger group of nodes. It is taken
-    at a threshold of the *scale* c, the number that determines all polls.
+    A *step* is a channel's change from n to n' polls per poll interval τ, made by a larger group of nodes. The channel
+    takes the step at a threshold of the *scale* c, the number that determines all polls.
 
     - ``steps``: the number of steps in the sum.
     - ``threshold``: the mean threshold of the steps, weighted by cost.
@@ -303,7 +305,9 @@ class LevelSteps(NamedTuple):
         return self._find_change(suffices, problem)[1]
 
     def _find_change(self, holds: Callable[[float], bool], lines: AllocationProblem) -> tuple[float, float]:
-        """Return two close scales, the numbers that determine all polls: ``holds`` is false at the first, then true.
+        """Return two close scales: ``holds`` is false at the first and true at the second.
+
+        A *scale* is a number that determines all polls.
 
         ``holds`` must be true at all scales above some scale. If it never is, both results are the scale at which all
         channels have their maximum numbers of polls. ``lines`` are the channels, each polled by one node only.

@@ -10,12 +10,12 @@ How channels are summarised:
    least·√(s/w), end = most·√(s/w). This is a *clipped line*: constant below the start, then in proportion to c, and
    constant above the end.
 2. The sum of channels with similar starts and ends is approximately such a line again. A *cluster* is such a sum.
-3. It consists of the number of distinct lines, the weight, the rise, the cost with all minimum n, and the cost with all
-   maximum n.
+3. A cluster consists of the number of distinct lines, the weight, the rise, the cost with all minimum n, and the cost
+   with all maximum n.
 4. Summaries of several nodes are merged by concatenation and another reduction.
 
-A cluster is exact unless c lies between the starts or ends of its own channels. The error is therefore that of a few
-clusters of a thousandth each.
+A cluster is exact unless c lies between the starts or ends of its own channels. The error therefore comes from a few
+clusters only, each with about a thousandth of the total rise.
 
 Deviations from the paper:
 
@@ -42,7 +42,7 @@ from service.corona.optimizer.objectives import Floats
 
 MAX_CLUSTERS = 1024
 MAX_SIZE = 1e9
-"""Replaces an infinite ``most`` in summaries."""
+"""The maximum number of polls of a channel (``most``) that replaces an infinite one in summaries."""
 
 BUDGET_MARGIN = 2e-4
 """Share of a budget that is kept in reserve for the approximation error of clusters of several lines.
@@ -66,7 +66,7 @@ _IDENTICAL_DIGITS = 6
 Rounding changes a start or end by at most 4·10⁻⁷ of its value, several times the rounding error on the wire.
 """
 _CLUSTERS_PER_SINGLETON = 16
-"""Number of clusters per cluster that may be reserved for a single heavy channel: at most 1 in 16 is."""
+"""At most one in this many clusters is reserved for a single heavy channel."""
 _CLASSES = 32
 _CLASSES_PER_DOUBLING = 8
 _CAPPING_ROUNDS = 8
@@ -80,7 +80,7 @@ class TradeoffClusters(NamedTuple):
     its polls per poll interval τ.
 
     - ``lines``: the number of different functions by which the costs of the cluster's channels follow from the scale.
-      With one, the cluster is exact.
+      If there is only one, the cluster is exact.
     - ``weight``: Σ w over the channels that may be polled.
     - ``rise``: Σ √(w·s) over the channels that may be polled.
     - ``least_cost``: Σ s·least.
@@ -107,7 +107,7 @@ class TradeoffClusters(NamedTuple):
         return allocation_solver.scale_for_budget(self.to_problem(), self.usable_budget(budget))
 
     def usable_budget(self, budget: float) -> float:
-        """Return the part of a budget that may be used: the rest is reserved for the error of the summary."""
+        """Return the part of a budget that may be used. The rest is reserved for the error of this summary."""
         held_back = BUDGET_MARGIN if self.lines.max(initial=1) > 1 else _EXACT_MARGIN * sqrt(len(self.lines))
         # What all cost at their least is a sum, and known exactly: it may take the whole budget.
         return max(budget * (1 - held_back), min(budget, float(self.least_cost.sum())))
@@ -262,8 +262,8 @@ def _group_identical(clusters: TradeoffClusters) -> NDArray[np.intp]:
 def _group_by_quantile(clusters: TradeoffClusters, limit: int) -> NDArray[np.intp]:
     """Return the number of each cluster's bin; there are at most ``limit`` bins.
 
-    The most important clusters have a bin each, so that they remain exact. The others are divided into bins of about
-    equal importance (:func:`_relative_mass`).
+    Each of the most important clusters has a bin of its own, so that it remains exact. The others are divided into bins
+    of about equal importance (:func:`_relative_mass`).
     """
     # They are divided in the order of their ends; a bin contains only clusters with similar ratios of minimum to
     # maximum cost.
