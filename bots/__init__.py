@@ -2,6 +2,6 @@
 
 A received message passes through five packages: ``inbound`` stores it, ``sessions`` queues it, so that a user's
 commands are executed one at a time, ``commands`` parses it, ``dialogue`` executes the command, and ``replies`` has the
-text of the reply; ``delivery`` reads the users' outboxes. These packages use XMPP only through :mod:`bots.xmpp`, the
-only importer of slixmpp. ``bots`` never imports ``workers``.
+text of the reply. New entries wait in the users' outboxes, from which ``delivery`` sends them. These packages use XMPP
+only through :mod:`bots.xmpp`, the only importer of slixmpp. ``bots`` never imports ``workers``.
 """

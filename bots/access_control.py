@@ -27,15 +27,18 @@ class AccessControl:
         return self._who == "open"
 
     async def has_access(self, jid: str) -> bool:
-        """Return whether the user with this bare JID may use the bot. Raises StoreUnavailable."""
+        """Return whether the user or room with this bare JID may use the bot.
+
+        Raises StoreUnavailable if the store does not respond.
+        """
         if self._who == "open" or jid in self._rooms or self._is_allowed(jid):
             return True
         return self._who == "invited" and await self._invitations.is_guest(jid)
 
     async def redeem_code(self, jid: str, code: str) -> bool:
-        """Redeem an invitation code for the user with this bare JID; return whether the user may now use the bot.
+        """Redeem an invitation code for the user with this bare JID; return whether the user may use the bot now.
 
-        Raises StoreUnavailable.
+        Raises StoreUnavailable if the store does not respond.
         """
         if self._who == "open" or self._is_allowed(jid):
             return True

@@ -74,7 +74,7 @@ class Bot:
             await self._adhoc_sessions.close()
 
     async def _answer_users(self) -> None:
-        """Answer messages until cancelled; then finish the replies in progress, while there is a connection."""
+        """Answer messages until cancelled; then finish sending the replies in progress before the connection ends."""
         try:
             await run_until_one_ends(self._intake.run(), self._console_previews.run())
         finally:

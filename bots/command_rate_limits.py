@@ -1,8 +1,9 @@
 """Rate limits on commands in chats, rooms and forms.
 
-A user may send a number of commands per minute, and a room as a whole a small multiple of it. The bot knows the
-occupants of a room only from the room's statements, which may be false. Therefore the guests of a room share one limit,
-its owners and admins share another limit, and the limit of each occupant is at most that of a user.
+A user may send a limited number of commands per minute, and all occupants of a room together a small multiple of this
+number. The bot knows the occupants of a room only from the room's statements, which may be false. A room could invent
+occupants to get around limits on single occupants. Therefore the guests of a room share one limit, and its owners and
+admins share another limit. In addition, no single occupant may exceed the limit of a user.
 """
 
 import hashlib
@@ -78,7 +79,8 @@ class CommandRateLimiter:
         ``jid`` is the bare JID of the sender, or of the room in which the command was sent. ``limits`` maps names of
         rate limits to factors. Each limit allows as many commands per minute as a single user may send, times its
         factor. Occupants of a room share a limit, which also stops an occupant who joins again under many nicks.
-        ``occupant_user_id`` is the user id of the sender in a room that shows JIDs, else "". Raises StoreUnavailable.
+        ``occupant_user_id`` is the user id of the sender in a room that shows JIDs, else "". Raises StoreUnavailable if
+        the store does not respond.
         """
         if occupant_user_id and await self._users.suspended_users([occupant_user_id]):
             return CommandRefused("", self._per_minute)
@@ -92,10 +94,10 @@ class CommandRateLimiter:
 
 
 class RefusalNotices:
-    """Decides which refused commands get a reply: only the first command of a session beyond each rate limit does."""
+    """Decides which refused commands get a reply: the first one beyond each rate limit, in each session."""
 
     def __init__(self) -> None:
-        """Create the notices of a process that has notified nobody yet."""
+        """Create an object that has not recorded any refused commands yet."""
         self._notified: LRUCache[tuple[str, str], bool] = LRUCache(_MAX_NOTIFIED)
         """The pairs (session, rate limit) for which a notice was sent."""
 

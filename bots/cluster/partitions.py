@@ -6,10 +6,11 @@ addresses instead (components), each user has one of them as home address, and i
 address.
 
 A process holds its partitions by leases in the store (:mod:`service.store.coordination.leases`), and serves a partition
-while it holds the lease. To *drain* a partition is to finish the work that has begun for it, without beginning more. A
-process drains a partition before it returns the lease, and when another process has taken over the lease, because at
-most one process may work for a partition (guarantee I2). If a process is stopped for longer than the lease lasts,
-another process may have taken over its partitions; :meth:`AssignedUsers.is_lease_valid` is then False.
+while it holds the lease. To *drain* a partition is to finish the work that has begun for it, without beginning more. At
+most one process may work for a partition (guarantee I2). For this reason, a process drains a partition before it
+returns the lease. It also drains a partition whose lease another process has taken over. If a process is stopped for
+longer than the lease lasts, another process may have taken over its partitions; :meth:`AssignedUsers.is_lease_valid` is
+then False.
 """
 
 import enum
@@ -39,7 +40,7 @@ class AssignedUsers:
     def __init__(
         self, home_addresses: HomeAddresses, clock: Clock, address: str, addresses: Sequence[str] = ()
     ) -> None:
-        """Create a set without partitions.
+        """Create an object to which no partitions are assigned.
 
         ``address`` is the bare JID of this bot. ``addresses`` are all addresses among which users are divided; empty
         means that there is only this address. The home address of each user is read from ``home_addresses``. A user
@@ -63,11 +64,11 @@ class AssignedUsers:
         return self.is_leader and self._address == self._addresses[0]
 
     def assign(self, partitions: frozenset[int], valid_until_s: float = math.inf) -> None:
-        """Replace the assigned partitions; their lease is valid until ``valid_until_s`` (monotonic s)."""
+        """Replace the assigned partitions; the lease of the new ones is valid until ``valid_until_s`` (monotonic s)."""
         self.partitions, self._valid_until_s = partitions, valid_until_s
 
     def is_lease_valid(self) -> bool:
-        """Return whether the lease is still valid, so that no other process can have taken the partitions over."""
+        """Return whether the lease is still valid; as long as it is, no other process can take the partitions over."""
         return self._clock.monotonic_s() < self._valid_until_s
 
     def includes(self, user_id: UserId) -> bool:
@@ -78,7 +79,10 @@ class AssignedUsers:
         return partition_of(user_id) in self.partitions
 
     async def select(self, user_ids: Collection[UserId]) -> list[UserId]:
-        """Return the users among ``user_ids`` whom this bot serves, in the same order. Raises StoreUnavailable."""
+        """Return the users among ``user_ids`` whom this bot serves, in the same order.
+
+        Raises StoreUnavailable if the store does not respond.
+        """
         included = [user_id for user_id in user_ids if self.includes(user_id)]
         if len(self._addresses) == 1 or not included:
             return included
@@ -95,11 +99,14 @@ class PartitionState(enum.Enum):
     DRAINING = enum.auto()
     """The process finishes the work it has begun for the partition, and begins no more."""
     DRAINED = enum.auto()
-    """No work is left; the next heartbeat returns the lease."""
+    """No work is left for the partition; the process returns the lease at the next heartbeat."""
 
 
 class Partitions(msgspec.Struct, frozen=True):
-    """The partitions of one process by number. The object is immutable; each transition returns a new one."""
+    """The states of the partitions of one process, by number of the partition.
+
+    The object is immutable; each method for a change of states returns a changed copy.
+    """
 
     states: Mapping[int, PartitionState] = msgspec.field(default_factory=dict)
 
@@ -108,14 +115,15 @@ class Partitions(msgspec.Struct, frozen=True):
         return frozenset(number for number, own in self.states.items() if own is state)
 
     def after_heartbeat(self, leased: frozenset[int], fair_share: int, returned: Collection[int]) -> "Partitions":
-        """Return the states after the process has renewed its leases by a heartbeat.
+        """Return a copy with the states that follow from a heartbeat, by which the process has renewed its leases.
 
         - ``leased``: the partitions whose leases the process holds now.
         - ``fair_share``: the number of partitions that the process may serve.
         - ``returned``: the drained partitions whose leases the process has returned.
 
-        Newly leased partitions are served. Partitions whose lease was lost, and those beyond ``fair_share``, are
-        drained. A drained partition is served again only after its lease was returned and acquired again.
+        Newly leased partitions become SERVED. Partitions whose lease was lost, and partitions beyond ``fair_share``,
+        become DRAINING. A partition in state DRAINED becomes SERVED again only after its lease was returned and
+        acquired again.
         """
         kept = {number: state for number, state in self.states.items() if number not in returned}
         states = dict.fromkeys(sorted(leased), PartitionState.SERVED) | kept
@@ -125,9 +133,9 @@ class Partitions(msgspec.Struct, frozen=True):
         return Partitions(states | dict.fromkeys([*lost, *excess], PartitionState.DRAINING))
 
     def after_release(self) -> "Partitions":
-        """Return the states after the process has given up all leases: all served partitions are drained."""
+        """Return a copy in which all SERVED partitions are DRAINING. Call this when all leases were given up."""
         return self.after_heartbeat(frozenset(), 0, ())
 
     def after_draining(self, numbers: Collection[int]) -> "Partitions":
-        """Return the states after all work for the partitions with these numbers has ended: they become DRAINED."""
+        """Return a copy in which the partitions ``numbers`` are DRAINED. Call this when all work for them has ended."""
         return Partitions({**self.states, **dict.fromkeys(numbers, PartitionState.DRAINED)})

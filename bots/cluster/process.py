@@ -1,8 +1,8 @@
 """One bot process: it renews leases once a second and runs the bots that serve its partitions.
 
-- Processes that log in to one *account* are all connected at the same time, and share the users of the account.
-- A *component* (XEP-0114) allows one connection per address. Such processes share the addresses, and a process without
-  an address stands by.
+- Several processes can log in to one *account* at the same time. They share the users of the account.
+- A *component* (XEP-0114) allows only one connection per address. The processes of a component share its addresses, and
+  a process that has no address stands by.
 """
 
 import abc
@@ -141,8 +141,8 @@ class Process(abc.ABC):
     def _drain(self, numbers: frozenset[int], finish: Coroutine[Any, Any, None]) -> None:
         """Start a task that awaits ``finish``, which ends the work for the partitions ``numbers``.
 
-        After that, or after ``DRAIN_TIMEOUT_S`` seconds, the partitions count as drained, and the next heartbeat
-        returns their leases.
+        When ``finish`` has ended, or after ``DRAIN_TIMEOUT_S`` seconds, the partitions count as drained. The next
+        heartbeat then returns their leases.
         """
 
         async def drain() -> None:
@@ -185,7 +185,10 @@ class AccountProcess(Process):
         await super().run()
 
     async def _send_heartbeat(self) -> None:
-        """Renew the leases while there is a session; give them up if there was none for the duration of a lease."""
+        """Renew the leases while there is an XMPP session.
+
+        If there was no session for as long as a lease lasts, give the leases up.
+        """
         now_s = self._clock.monotonic_s()
         if self._bot.connection.connected.is_set():
             self._last_connected_s = now_s
@@ -214,9 +217,11 @@ class ComponentProcess(Process):
     """A process that serves some of the components' addresses, with one bot for each address."""
 
     def __init__(self, settings: Settings, store: Store, clock: Clock) -> None:
-        """Create a process that shares the addresses in ``settings`` with others; partition n is the n-th address.
+        """Create a process that shares the addresses in ``settings`` with other processes.
 
-        Users without a known home address belong to the first address.
+        Partition n stands for the address with index n (from 0).
+
+        Users without a known home address are served at the first address.
         """
         self._addresses = tuple(dict.fromkeys((settings.xmpp_jid, *settings.xmpp_shards)))
         super().__init__(settings, store, clock, len(self._addresses))
@@ -242,7 +247,7 @@ class ComponentProcess(Process):
 
 
 def create_process(settings: Settings, store: Store, clock: Clock) -> Process:
-    """Return the process for ``settings``: an AccountProcess if it logs in as a client, else a ComponentProcess."""
+    """Return an AccountProcess if ``settings`` make the bot log in as a client, otherwise a ComponentProcess."""
     kind = AccountProcess if settings.xmpp_login == "client" else ComponentProcess
     return kind(settings, store, clock)
 

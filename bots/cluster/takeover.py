@@ -1,10 +1,11 @@
-"""Recovery of the unfinished work of a failed process, before another process serves its users.
+"""Recovery of the unfinished work of a failed process, before another process serves the users of the failed one.
 
-Several processes can share one XMPP account; each serves a partition of its users. The recovery first terminates the
-session of the failed process, so that the server has handled or dropped the stanzas in transit. Then it reads the
-account's archive (XEP-0313): messages that reached the server are marked as sent, receipts are applied, and messages of
-users to the failed session are stored. Without an archive, unconfirmed messages are sent again under the same id
-(guarantee I2). Every step is idempotent: if this process fails as well, the next process starts over (guarantee I8).
+Several processes can share one XMPP account; each of them serves some of the account's users. The recovery first
+terminates the session of the failed process, so that the server has handled or dropped the stanzas in transit. Then it
+reads the account's archive (XEP-0313): messages that reached the server are marked as sent, receipts are applied, and
+messages of users to the failed session are stored. Without an archive, unconfirmed messages are sent again under the
+same id (guarantee I2). Every step is idempotent: if this process fails as well, the next process starts over (guarantee
+I8).
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -61,10 +62,10 @@ class Takeover:
             _log.warning("session termination failed", session=session)
 
     async def _apply_archive(self, since_s: float) -> AsyncIterator[Sequence[MessageReceived]]:
-        """Read the account's archive from ``since_s`` (Unix s) on, and yield the users' messages on each page.
+        """Async generator: read the account's archive since ``since_s`` (Unix s), and yield users' messages by page.
 
-        Before a page is yielded, the batches and replies whose messages or receipts are on it are marked as sent or
-        complete.
+        Before the messages of a page are yielded, the bot's batches and replies that appear on the page, or whose
+        receipts do, are marked as sent or complete.
         """
         async for page in read_archive(self._xmpp, since_s):
             await self._complete_batches(page)
@@ -74,8 +75,8 @@ class Takeover:
     async def _complete_batches(self, page: ArchivePage) -> None:
         """Update the batches of notifications whose messages or receipts are on a page of the archive.
 
-        A batch is complete if it has a receipt, or if it reached the server and its user's client sends no receipts.
-        Other batches that reached the server are marked as sent.
+        A batch becomes complete if its receipt is on the page. If the batch itself is on the page, it has reached the
+        server; it then becomes complete if the user's client sends no receipts, and is marked as sent otherwise.
         """
         receipts = {(user_id(each.jid), each.message_id) for each in page.receipts}
         received = {pair for pair in receipts if is_batch_id(*pair)}

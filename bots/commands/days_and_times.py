@@ -1,8 +1,8 @@
 """Parser of days, times of day and intervals: `22:00-07:00 mon-fri`, `weekly fri 17:00`, `every 2 hours`.
 
-For text in another form, functions return None. Names of days may be shortened to their first three letters in any
-language of the bot, with or without accents, because no two languages conflict; German names may also be shortened to
-two letters.
+For text in another form, functions return None. Names of days may be in any language of the bot, with or without
+accents, and may be shortened to their first three letters. No abbreviation means different days in two languages.
+German names may also be shortened to two letters.
 """
 
 import re

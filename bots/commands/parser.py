@@ -27,7 +27,7 @@ from service.discovery.queries.query_tokens import is_field
 from service.feeds.canonical_urls import looks_like_url
 
 MAX_LIST_CHARS = 16_384
-"""Maximum length of an OPML list in a message; longer ones can be imported from a URL."""
+"""Maximum length of an OPML list in a message; a longer list can be imported from a URL."""
 _MAX_VERB_CHARS = 40
 MAX_COMMAND_CHARS = 4096
 """Maximum length of a command other than an OPML list. It is more than the length of any URL that is accepted."""

@@ -55,7 +55,8 @@ _SYNONYMS: Final[dict[str, tuple[str, ...]]] = {
 }
 
 VERB_OF: Final = {word: verb for verb, others in _SYNONYMS.items() for word in (verb, *others)}
-"""Maps each word that can begin a command, a verb or a synonym of it in any language, to the verb."""
+"""Maps each word with which a command can begin to the verb that the word means. The words are the verbs themselves,
+and their synonyms in all languages."""
 
 _MIN_GUESSABLE_CHARS: Final = 4
 GUESSABLE_WORDS: Final = sorted(

@@ -27,8 +27,8 @@ from service.users.preferences import NO_PREFERENCES, PreferencesByNumber, effec
 MAX_CACHED_BODIES: Final = 512
 """Maximum number of cached bodies, each of at most about 4 kB."""
 MAX_VERSIONS: Final = 100
-"""Maximum number of versions that are read for one item; an item after a long pause refers to many versions. Only the
-latest versions are rendered. The message states how many others there are."""
+"""Maximum number of versions that are read for one item. An item refers to many versions if the subscription was paused
+for a long time. Only the latest versions are rendered. The message states how many versions are left out."""
 
 _Items = tuple[OutboxItem, ...]
 """Items with ``queued_s`` set to 0, so that equal items of different users have the same cached body."""
@@ -37,8 +37,9 @@ _Items = tuple[OutboxItem, ...]
 class ItemVersions(msgspec.Struct, frozen=True):
     """The changes (delta) in each of the versions that an outbox item refers to, oldest first.
 
-    The first version of a channel is left out, because its entries are older than the channel and not news.
-    ``missing_count`` is the number of versions that are no longer in the channel's log, or exceed ``MAX_VERSIONS``.
+    The first version of a channel is left out, because the entries in it were published before the channel existed, and
+    so are not news. ``missing_count`` is the number of versions that are no longer in the channel's log, or exceed
+    ``MAX_VERSIONS``.
     """
 
     deltas: tuple[Delta, ...]
@@ -46,9 +47,9 @@ class ItemVersions(msgspec.Struct, frozen=True):
 
 
 async def load_versions(channels: Channels, item: OutboxItem) -> ItemVersions:
-    """Return the channel's versions that ``item`` refers to: one, or all that were withheld during a pause.
+    """Return the versions of a channel that ``item`` refers to: one version, or all those withheld during a pause.
 
-    Raises StoreUnavailable.
+    Raises StoreUnavailable if the store does not respond.
     """
     after = item.version - 1 if item.after_version is None else item.after_version
     first = max(after + 1, item.version - MAX_VERSIONS + 1)
@@ -145,7 +146,7 @@ class BatchRenderer:
         return body
 
     async def _render_announcements(self, items: _Items, translator: Translator) -> Body:
-        """Return the body of announcements; it is empty if all of them were stopped."""
+        """Return the body of announcements; it is empty if admins have stopped all of these announcements."""
         found = [await self._store.announcements.get(item.version) for item in items]
         texts = [each.text_in(translator.language) for each in found if each is not None and not each.stopped_s]
         text = announcement_text(texts, translator) if texts else ""
@@ -192,10 +193,11 @@ class BatchRenderer:
 def find_duplicates(
     deltas: Sequence[Delta], left_out: Sequence[tuple[ChannelId, Change]]
 ) -> dict[EntryKey, list[ChannelId]]:
-    """Return, for each entry in ``deltas`` that also appears in other channels, these channels.
+    """Map each entry in ``deltas`` of which other channels have copies to the ids of these channels.
 
-    Only copies in ``left_out`` count: the changes that are not sent to the user, each with its channel. Two entries are
-    copies of each other if they have an article hash in common.
+    ``left_out`` are the changes that are not sent to the user, each with the id of its channel; only copies among them
+    count. Entries without copies are absent from the result. Two entries are copies of each other if they have an
+    article hash in common.
     """
     entry_by_mark = {
         mark: (delta.channel, change.entry.key)

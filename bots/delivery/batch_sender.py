@@ -4,8 +4,9 @@ To *claim* a batch is to move items from a user's outbox into it; the batch gets
 *complete* when its receipt arrives. If the user's client sends no receipts, it is complete when the XMPP server has
 acknowledged it. Between claim and completion, a batch is *in flight*.
 
-A later session, or the process that takes over, finds the batches in flight in the store, and sends them again under
-the same ids (guarantee I2). This process also sends them again when the user comes online with an additional client.
+Batches in flight may be lost when a session or a process ends. The next session, or the process that takes over, reads
+these batches from the store, and sends them again under the same ids (guarantee I2). Batches in flight are also sent
+again when the user comes online with an additional client.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -81,7 +82,7 @@ class BatchSender:
 
         Users whose domain is blocked get nothing; their queued items are dropped.
 
-        Raises StoreUnavailable or XmppSessionLost.
+        Raises StoreUnavailable if the store does not respond, and XmppSessionLost if the XMPP session ends.
         """
         blocked = await self._store.users.users_of_blocked_domains(user_ids)
         if blocked:
@@ -115,7 +116,7 @@ class BatchSender:
     def on_response(self, message_id: MessageId) -> None:
         """Record that a message has bounced or has its receipt.
 
-        :meth:`send` may still be waiting for the server to acknowledge this message.
+        If :meth:`send` is still waiting for the server to acknowledge this message, it does not record it as accepted.
         """
         if message_id in self._has_response:
             self._has_response[message_id] = True
@@ -137,7 +138,7 @@ class BatchSender:
     async def _find_resends(
         self, user_ids: Sequence[UserId], recipients: Mapping[UserId, Recipient]
     ) -> dict[UserId, Sequence[Batch]]:
-        """Return, by user, the batches in flight that have to be sent again now, oldest first."""
+        """Map each user to the batches in flight that have to be sent again now, oldest first."""
         resends: dict[UserId, Sequence[Batch]] = {}
         recovering = [user_id for user_id in user_ids if self._scheduler.needs_recovery(user_id)]
         if not recovering:
@@ -164,10 +165,11 @@ class BatchSender:
     async def _resend_delays_s(
         self, in_flight: Mapping[UserId, Sequence[Batch]], recipients: Mapping[UserId, Recipient]
     ) -> Mapping[UserId, float]:
-        """Return, by user, the seconds until acknowledged batches may be sent again; users without a delay are absent.
+        """Map each user to the seconds until acknowledged batches may be sent again; users without a delay are absent.
 
-        Quiet hours, and the absence of the user, delay such batches. Digests do not, because the batches were due
-        before they were sent for the first time. ``in_flight`` are the batches that were sent and are not complete.
+        Quiet hours, and the absence of the user, delay acknowledged batches. Digests do not delay them, because these
+        batches have already waited for the digest before they were sent for the first time. ``in_flight`` are the
+        batches that were sent and are not complete.
         """
         user_settings, since_s = {}, {}
         for user_id, batches in in_flight.items():

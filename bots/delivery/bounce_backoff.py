@@ -3,8 +3,8 @@
 During the back-off, nothing is sent to the user. The back-off doubles with each consecutive bounce, up to a maximum. It
 is longer after an error that is likely to persist, such as an address that does not exist.
 
-A user whose messages have bounced for 14 days is *unreachable*. An unreachable user gets no more deliveries before they
-write to the bot.
+A user whose messages have bounced for 14 days is *unreachable*. An unreachable user gets no more deliveries until the
+user writes to the bot.
 """
 
 from collections.abc import Sequence

@@ -38,9 +38,10 @@ class CorrectionFinder:
         self._entries: LRUCache[OutboxItem, _EntryKeys] = LRUCache(MAX_CACHED_ITEMS)
 
     async def correct(self, claimed: Mapping[UserId, Batch]) -> dict[UserId, Batch]:
-        """Return the newly claimed batches; a batch of edits is returned as a correction if possible.
+        """Return the batches in ``claimed``, in which each batch of edits is replaced by a correction if possible.
 
-        ``claimed`` are the batches by user. Raises StoreUnavailable.
+        ``claimed`` maps each user to the batch that has just been claimed for the user. Raises StoreUnavailable if the
+        store does not respond.
         """
         edits = {user_id: batch for user_id, batch in claimed.items() if batch.items[0].edits}
         earlier = await self._store.outbox.sent_messages(list(edits))

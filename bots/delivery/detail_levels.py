@@ -1,7 +1,7 @@
 """Levels of detail of notifications: how many entries are shown in full, and how long their summaries are.
 
-The remaining entries are only mentioned by title. A notification has the first level at which its text fits into one
-message; all its channels have the same level.
+Entries that are not shown in full are only mentioned by title. A notification is rendered at the most detailed level at
+which its text fits into one message; all channels in the notification have the same level.
 """
 
 from typing import Final

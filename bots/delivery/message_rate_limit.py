@@ -32,5 +32,5 @@ class MessageRateLimit(msgspec.Struct, frozen=True):
         return max(full_at_s, now_s) + slowdown * self.interval_s
 
     def next_message_s(self, full_at_s: float) -> float:
-        """Return the time (monotonic s) from which another message may be sent, given the state of the limit."""
+        """Return the time (monotonic s) from which another message may be sent; ``full_at_s`` is the limit's state."""
         return full_at_s - (BURST - 1) * self.interval_s

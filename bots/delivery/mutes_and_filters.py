@@ -2,10 +2,10 @@
 
 Items whose notification interval has not passed are left for later (:mod:`bots.delivery.notification_intervals`).
 
-The decision is made just before a batch is claimed, that is, before items are moved from the outbox into a message. A
-change of settings therefore applies at once. The claim then applies the decision: a suppressed entry stays suppressed
-whenever the batch is sent again, and does not suppress its copies in other channels. An item that is queued between
-decision and claim is not claimed.
+The decision is made just before a batch is claimed, that is, before items are moved from the outbox into a message. So
+a change of settings applies at once. The decision is stored with the batch by the claim, so that a suppressed entry
+stays suppressed whenever the batch is sent again. A suppressed entry does not suppress its copies in other channels. An
+item that is queued between decision and claim is not claimed.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ class ItemSelector:
     async def select(self, recipients: Mapping[UserId, Recipient], now_s: float) -> dict[UserId, Selection]:
         """Return the decision for each user who has mutes, filters or intervals; other users may be sent all items.
 
-        Raises StoreUnavailable.
+        Raises StoreUnavailable if the store does not respond.
         """
         recipients = {
             user_id: own
@@ -127,7 +127,7 @@ def suppressed_positions(
     *,
     edits: bool,
 ) -> tuple[int, ...] | None:
-    """Return the positions of an item's changes that must not be delivered; None if none of it may be delivered.
+    """Return the positions of an item's changes that must not be delivered; None if no change may be delivered.
 
     Args:
         preferences: The preferences of the user in whose outbox the item is.

@@ -16,10 +16,11 @@ from service.store.delivery.outbox import ANNOUNCEMENTS, QueuedItem, Suppression
 from service.users.preferences import effective_interval_s
 
 DIGEST_TOLERANCE_S: Final = 600
-"""Time subtracted from the notification interval of a user who receives digests. With an interval of one day, items
-would otherwise miss the next daily digest whenever the previous digest was sent slightly late."""
+"""Time subtracted from the notification interval of a user who receives digests. Without this tolerance, items with an
+interval of one day would miss the next daily digest whenever the previous digest was sent slightly late."""
 MAX_DUE_ITEMS: Final = 100
-"""Maximum number of a user's due items examined before a claim. If all are suppressed, the user is scheduled again."""
+"""Maximum number of a user's due items examined before a claim. If all of these items are suppressed, the user is
+scheduled again."""
 
 
 def earliest_send_s(queued_s: float, last_message_s: float | None, interval_s: float) -> float:

@@ -65,9 +65,10 @@ def render_notification(
     """Return the text of a message with these deltas, oldest first; "" if there is nothing to show.
 
     Args:
-        channels: The channels of the deltas. Deltas of any other channel, which was removed, are left out.
-        deltas: The changes of one version of a channel each.
-        missing_counts: For each channel, the number of deltas that are no longer in its log.
+        channels: The channels of the deltas. A delta whose channel is not among them is left out, because the channel
+            was removed.
+        deltas: The deltas; each has the changes of one version of a channel.
+        missing_counts: For each channel, the number of deltas that are no longer in the channel's log.
         also_in: For an entry, the other channels whose copies of the entry were left out.
         translator: The translator into the user's language.
         matches: For an entry, the saved searches that it matches.

@@ -1,8 +1,8 @@
 """The consumer of the users' outboxes: sends queued items to their recipients, about a hundred users at a time.
 
 :mod:`bots.delivery.scheduler` decides which users are next. For these users one *burst* runs the steps of
-:mod:`bots.delivery.batch_sender`. This module receives the events that both depend on: sessions, receipts, bounces,
-presences, changes of settings and of the partitions that this process serves.
+:mod:`bots.delivery.batch_sender`. This module receives the events on which these two modules depend: new sessions,
+receipts, bounces, presences, changed settings, and changes of the partitions that this process serves.
 """
 
 import asyncio
@@ -99,7 +99,7 @@ class OutboxConsumer:
         self._recovery_needed.set()
 
     def on_partitions_gained(self, partitions: frozenset[int]) -> None:
-        """Recover the batches in flight to users of these partitions, because another process sent them."""
+        """Recover the batches in flight that another process sent to the users of these newly assigned partitions."""
         self._gained_partitions |= partitions
         self._recovery_needed.set()
 
@@ -109,7 +109,7 @@ class OutboxConsumer:
         self._receipts.retain(self._assigned_users.includes)
 
     def on_lease_renewed(self) -> None:
-        """Resume deliveries after the lease of ``assigned_users`` had expired and is renewed."""
+        """Resume deliveries, because the lease of ``assigned_users``, which may have expired, has been renewed."""
         self._scheduler_changed.set()
 
     async def drain(self) -> None:
@@ -135,7 +135,7 @@ class OutboxConsumer:
             self._receipts_arrived.set()
 
     def on_bounced(self, event: MessageBounced) -> None:
-        """Pause the delivery to a user whose batch bounced; the pause is longer each time."""
+        """Pause the delivery to a user whose batch bounced; the pause doubles with each consecutive bounce."""
         user_id = keys.user_id(event.jid)
         if is_batch_id(user_id, event.message_id) and self._assigned_users.includes(user_id):
             self._sender.on_response(event.message_id)
@@ -197,7 +197,7 @@ class OutboxConsumer:
 
     @contextlib.asynccontextmanager
     async def pause_user(self, jid: str) -> AsyncIterator[None]:
-        """Pause the delivery to a user while the context is open.
+        """Async context manager: pause the delivery to a user while the context is open.
 
         The context begins when every batch that was claimed for the user has been sent. Until the context ends, no
         other batch is claimed.
@@ -231,7 +231,10 @@ class OutboxConsumer:
             self._scheduler_changed.set()
 
     async def _recover(self) -> None:
-        """Start the recovery of batches in flight: for all users in a new session, else for newly assigned users."""
+        """Start the recovery of batches in flight.
+
+        In a new session, the batches to all users are recovered; otherwise only those to newly assigned users.
+        """
         while True:
             await self._recovery_needed.wait()
             is_new, partitions = self._is_new_session, self._gained_partitions

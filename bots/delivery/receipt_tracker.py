@@ -15,7 +15,7 @@ from service.store.delivery.outbox import MessageId
 MAX_AWAITED: Final = 20
 """Maximum number of receipts awaited from one user. It limits how many batches a later session sends again. After this
 number of consecutive messages without a receipt, the receipts of further messages are not awaited until the user sends
-one."""
+a receipt again."""
 _MAX_TIMED: Final = 10_000
 """Maximum number of messages whose time until the receipt is measured."""
 

@@ -53,7 +53,8 @@ class RecipientAvailability:
         """Return the seconds until each user may be sent messages; users who may be sent messages now are absent.
 
         ``since_s`` has the time (Unix s) since which the items of each user have been waiting; None means that no items
-        wait. If a user is absent from it, the time is read from the store. Raises StoreUnavailable.
+        wait. For a user who is absent from ``since_s``, the time is read from the store. Raises StoreUnavailable if the
+        store does not respond.
         """
         remaining: dict[UserId, float] = {}
         if not user_settings:

@@ -32,7 +32,7 @@ class RecipientCache:
         self._change_count = 0
 
     async def get(self, user_ids: Sequence[UserId]) -> dict[UserId, Recipient]:
-        """Return the settings of these users. Raises StoreUnavailable."""
+        """Return the settings of these users. Raises StoreUnavailable if the store does not respond."""
         cached = {user_id: self._recipients[user_id] for user_id in user_ids if user_id in self._recipients}
         missing = [user_id for user_id in user_ids if user_id not in cached]
         if not missing:

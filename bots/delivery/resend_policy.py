@@ -68,11 +68,11 @@ class ResendState(msgspec.Struct):
         return self.resend_s if self.awaiting_receipts else -math.inf
 
     def require(self) -> None:
-        """Require recovery of unacknowledged batches, after a failure between claim and completion."""
+        """Require recovery of unacknowledged batches, because sending failed between their claim and completion."""
         self.recovery = max(self.recovery, Recovery.UNACKNOWLEDGED)
 
     def require_full(self, resend_s: float) -> None:
-        """Require recovery of all batches in flight; acknowledged ones are sent again at ``resend_s``."""
+        """Require recovery of all batches in flight; acknowledged batches are sent again at ``resend_s``."""
         self.recovery, self.awaiting_receipts, self.resend_s = Recovery.ALL, False, resend_s
 
     def on_session_lost(self, now_s: float) -> None:
@@ -114,8 +114,9 @@ class ResendState(msgspec.Struct):
     def on_offline(self) -> None:
         """Stop waiting for receipts of a user who went offline, because the user's server keeps acknowledged messages.
 
-        If all batches had to be recovered only because of a new client, now only the unacknowledged ones have to be;
-        the next new client requires a full recovery again. Any other full recovery waits until the user is online.
+        A full recovery (of all batches in flight) that was required only because of a new client is reduced to the
+        unacknowledged batches; the next new client requires a full recovery again. A full recovery that was required
+        for another reason waits until the user is online.
         """
         if not self.is_full:
             return

@@ -28,7 +28,7 @@ from service.store.delivery.outbox import Batch
 
 
 class _UserState(msgspec.Struct):
-    """The state of one user. It is removed when it no longer differs from that of a new user."""
+    """The state of one user. A state that no longer differs from the state of a new user is removed."""
 
     locked: bool = False
     ready: bool = False  # items may be queued
@@ -73,7 +73,7 @@ class DeliveryScheduler:
             self._schedule(user_id, user, now_s)
 
     def require_recovery(self, user_ids: Iterable[UserId]) -> None:
-        """Require recovery of these users' unacknowledged batches, after a failure between claim and completion."""
+        """Require recovery of these users' unacknowledged batches, because a failure prevented their completion."""
         for user_id in user_ids:
             self._state(user_id).resends.require()
 
@@ -102,10 +102,10 @@ class DeliveryScheduler:
             self._schedule(user_id, user, now_s)
 
     def on_bounced(self, user_id: UserId, condition: str, now_s: float, jitter: float) -> None:
-        """Start a back-off after a bounce, longer each time; then the batches in flight are sent again.
+        """Start a back-off after a bounce; when it ends, the user's batches in flight are sent again.
 
-        ``condition`` is the name of the stanza error, and ``jitter`` a random number in [0, 1), as for
-        :func:`~bots.delivery.bounce_backoff.back_off_s`.
+        The back-off doubles with each consecutive bounce. ``condition`` is the name of the stanza error, and ``jitter``
+        a random number in [0, 1), as for :func:`~bots.delivery.bounce_backoff.back_off_s`.
         """
         user = self._state(user_id)
         user.back_off_until_s = now_s + back_off_s(condition, user.bounces, jitter)
@@ -115,7 +115,7 @@ class DeliveryScheduler:
         self._schedule(user_id, user, now_s)
 
     def on_online(self, user_id: UserId, now_s: float) -> None:
-        """End the back-off after a bounce, and wait for receipts of acknowledged batches only briefly."""
+        """End the back-off after a bounce; wait at most ``RECEIPT_TIMEOUT_S`` for receipts of acknowledged batches."""
         user = self._users.get(user_id)
         if user is None:
             return
@@ -137,8 +137,9 @@ class DeliveryScheduler:
     def on_offline(self, user_id: UserId) -> None:
         """Stop waiting for receipts of a user who went offline, because the user's server keeps acknowledged messages.
 
-        If all batches had to be recovered only because of a new client, now only the unacknowledged ones have to be;
-        the next new client requires a full recovery again. Any other full recovery waits until the user is online.
+        A full recovery (of all batches in flight) that was required only because of a new client is reduced to the
+        unacknowledged batches; the next new client requires a full recovery again. A full recovery that was required
+        for another reason waits until the user is online.
         """
         user = self._users.get(user_id)
         if user is not None and not user.bounces:
@@ -234,11 +235,13 @@ class DeliveryScheduler:
         return again
 
     def was_online(self, user_id: UserId) -> bool:
-        """Return whether the user has been online since the recovery of acknowledged batches was required."""
+        """Return whether the user has been online since a recovery of all batches in flight was last required."""
         return self._state(user_id).resends.was_online
 
     def is_undeliverable(self, user_id: UserId, claimed_s: float, wall_s: float) -> bool:
-        """Return whether the user's batches bounce and a batch is too old to be sent again.
+        """Return whether a batch is too old to be sent again to a user whose messages bounce.
+
+        The result is False if the user's last message did not bounce.
 
         ``claimed_s`` is the time at which the batch was claimed, and ``wall_s`` the current time (both Unix s).
         """
@@ -253,7 +256,10 @@ class DeliveryScheduler:
         return max(ready_s, rate_s, user.back_off_until_s, user.deferred_until_s, user.resends.not_before_s)
 
     def _schedule(self, user_id: UserId, user: _UserState, now_s: float) -> None:
-        """Put an unlocked user into the heap, for the time when the user is due or the state can be removed."""
+        """Put an unlocked user into the heap, at the time when the scheduler next has to look at the user.
+
+        This is the time when the user becomes due, or the time when the user's state can be removed.
+        """
         if user.locked:
             return
         when_s = max(now_s, self._due_s(user) if user.ready or user.next_item_s < math.inf else user.rate_s)

@@ -15,10 +15,13 @@ from service.store import Store
 async def subscribe_channel(
     store: Store, jid: str, cid: ChannelId, max_subscriptions: int
 ) -> tuple[Subscription, bool]:
-    """Subscribe a user to a channel; return the subscription and whether it is new. Raises CoronetError.
+    """Subscribe a user to a channel; return the subscription and whether it is new.
 
-    A new subscription is announced to the workers, so that the channel is polled. ``max_subscriptions`` limits the
-    user's subscriptions, unless an admin has set another limit for the user.
+    A new subscription is announced to the workers, so that the channel is polled. ``max_subscriptions`` is the maximum
+    number of the user's subscriptions, unless an admin has set another limit for the user.
+
+    Raises CoronetError if the user already has the maximum number of subscriptions, if an admin has blocked the
+    channel's host, or if the store does not respond.
     """
     channel_before = await store.channels.get(cid)
     if channel_before is not None:

@@ -1,9 +1,9 @@
 """Dispatcher of commands: executes one command of a user, and returns the reply.
 
 Commands read and change the user's data by *requests*, the methods of
-:class:`~bots.dialogue.request_handler.RequestHandler`. The only state between two commands is the last reply, if it had
-a question; the caller keeps it. If a command is a reply or a reaction to a message of the bot,
-:mod:`bots.dialogue.message_references` decides what it is for.
+:class:`~bots.dialogue.request_handler.RequestHandler`. The only state between two commands is the last reply, if it
+contained a question; the caller keeps this reply. If a command is a reply or a reaction to a message of the bot,
+:mod:`bots.dialogue.message_references` decides which subscription or saved search the command is for.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -76,7 +76,7 @@ async def answer(
     """Execute the command in ``text`` and return the reply, whose text fits into one message.
 
     Args:
-        requests: The methods that read and change the user's data, or only record the changes (dry run).
+        requests: The methods that read and change the user's data. In a dry run, they only record what would change.
         text: The command; any text is accepted.
         pending_question: The reply with the question that the user has not answered yet.
         is_admitted: Whether the user has access to the bot.

@@ -37,7 +37,11 @@ class DryRun(ReadRequests):
         return True
 
     async def probe(self, url: str, *, as_page: bool) -> ProbeReply:
-        """Let a worker fetch a canonical URL without creating a channel, and return what it found."""
+        """Let a worker fetch a canonical URL without creating a channel, and return the feed or feeds found there.
+
+        If ``as_page`` is True, the page itself is probed, even if the page names a feed. Raises HostBlocked if an admin
+        has blocked the host, and NoWorker if no worker replies.
+        """
         probed = await self._store.worker_requests.probe(url, as_page=as_page, keep=False)
         if probed.channel is not None:
             self._probed[probed.channel.id] = probed.channel
@@ -69,7 +73,7 @@ class DryRun(ReadRequests):
     async def pause(self, cids: tuple[ChannelId, ...], *, watches: bool) -> list[ChannelId]:
         """Return the channels among ``cids`` that are not paused. Nothing is paused.
 
-        ``watches`` states that all saved searches would be paused, too.
+        ``watches`` states whether all saved searches would be paused, too.
         """
         subscriptions = await self._store.subscriptions.of_user(self._jid)
         awake = [each.channel for each in subscriptions if each.channel in cids and each.paused_version is None]
@@ -122,7 +126,7 @@ class DryRun(ReadRequests):
         return watch
 
     async def share(self, _name: str, _body: bytes, _media_type: str) -> None:
-        """Record the upload as an effect, and return None as for a server without an upload service."""
+        """Record the upload as an effect, and return None, as if the server had no upload service."""
         self.effects.append("Send the list as a file if the server accepts uploads, and as messages otherwise.")
 
     async def import_feeds(self, feeds: tuple[OpmlSubscription, ...]) -> None:

@@ -1,6 +1,6 @@
 """References of commands to messages of the bot: replies (XEP-0461) and reactions (XEP-0444).
 
-If a command refers to a message and names no subscription, it is for the channel that the message was about. If the
+A command that refers to a message, and names no subscription, is for the channel that the message was about. If the
 message was about several of the user's channels, the bot asks which one is meant. If the message was about none of the
 user's channels, but was sent because of a saved search, the command is for the saved search.
 """

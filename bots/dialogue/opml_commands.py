@@ -59,9 +59,10 @@ async def export(requests: Requests, _command: VerbCommand) -> Reply:
 
 
 async def import_list(requests: Requests, command: VerbCommand) -> Reply:
-    """Import an OPML list: the words of the command are its URL, or the OPML document. Raises CoronetError.
+    """Import an OPML list; the words of the command are the URL of the list, or the OPML document itself.
 
-    A URL counts towards the user's hourly limit on new URLs.
+    A URL counts towards the user's hourly limit on new URLs. Raises CoronetError if the list cannot be fetched or
+    parsed, or cannot be queued for import.
     """
     words = command.words.strip()
     if not words:
@@ -73,7 +74,7 @@ async def import_list(requests: Requests, command: VerbCommand) -> Reply:
 
 
 async def start_import(requests: Requests, outline: OpmlDocument) -> Reply:
-    """Queue the feeds of the list ``outline`` for import, and return the reply that the import has started."""
+    """Queue the feeds of the list ``outline`` for import, and return the reply that announces the import."""
     if outline.feeds:
         await requests.import_feeds(outline.feeds)
     return Reply(texts.import_started_text(len(outline.feeds), outline.problems, requests.translator))

@@ -25,8 +25,8 @@ from service.store.client.keys import user_id
 from service.users.preferences import Preferences
 
 MAX_PARALLEL: Final = 4
-"""Maximum number of users whose feeds are imported in parallel, and maximum number of feeds imported in parallel for
-each."""
+"""Maximum number of users whose feeds are imported in parallel, and maximum number of feeds that are imported in
+parallel for one user."""
 MAX_QUEUED_FEEDS: Final = 5_000
 """Maximum number of queued feeds of one user. A single list has no more feeds than this."""
 _CHECK_INTERVAL_S = 5.0
@@ -55,7 +55,10 @@ class OpmlImporter:
         self._tasks: dict[UserId, asyncio.Task[None]] = {}
 
     async def add(self, jid: str, feeds: tuple[OpmlSubscription, ...]) -> None:
-        """Store ``feeds`` in the durable queue of feeds to import for the user ``jid``. Raises LimitReached."""
+        """Store ``feeds`` in the durable queue of feeds to import for the user ``jid``.
+
+        Raises LimitReached if feeds of the user are queued already, and there would be more than ``MAX_QUEUED_FEEDS``.
+        """
         queued = await self._store.import_queue.count(jid)
         if queued and queued + len(feeds) > MAX_QUEUED_FEEDS:
             raise LimitReached("Your last list is still being imported. Please send the next one when it's done.")
@@ -119,7 +122,10 @@ class OpmlImporter:
     async def _import_batch(
         self, jid: str, feeds: Sequence[OpmlSubscription], max_subscriptions: int
     ) -> list[tuple[str, _Outcome]]:
-        """Subscribe the user ``jid`` to feeds, and return the URL and outcome of each. Raises StoreUnavailable."""
+        """Subscribe the user ``jid`` to feeds, and return the URL and outcome of each feed.
+
+        Raises StoreUnavailable if the store does not respond.
+        """
         subscribed_ids = {subscription.channel for subscription in await self._store.subscriptions.of_user(jid)}
         free = max(0, max_subscriptions - len(subscribed_ids))
         new = [feed for feed in feeds if channel_id(feed.url) not in subscribed_ids]
@@ -132,7 +138,7 @@ class OpmlImporter:
     async def _import_feed(self, jid: str, feed: OpmlSubscription) -> _Outcome:
         """Subscribe the user ``jid`` to a feed; return whether the subscription is new, or the error.
 
-        Raises StoreUnavailable.
+        Raises StoreUnavailable if the store does not respond.
         """
         try:
             cid = await self._find_or_create_channel(jid, feed)
@@ -149,9 +155,11 @@ class OpmlImporter:
         return new
 
     async def _find_or_create_channel(self, jid: str, feed: OpmlSubscription) -> ChannelId:
-        """Return the id of the channel of a feed for the user ``jid``. Raises CoronetError.
+        """Return the id of the channel of a feed, to which the user ``jid`` is to be subscribed.
 
-        If the channel does not exist, a worker creates it.
+        If the channel does not exist or is dormant, a worker fetches the feed and creates the channel. Raises
+        LimitReached if the user has reached the daily limit on such feeds, and another CoronetError if the feed cannot
+        be fetched.
         """
         channel = await self._store.channels.resolve(channel_id(feed.url))
         if channel is not None and not channel.dormant:

@@ -36,7 +36,10 @@ class MessageReferences(msgspec.Struct, frozen=True):
 
 
 class ReadRequests:
-    """The requests of one user that only read. Each method may raise a CoronetError."""
+    """The requests of one user that only read.
+
+    Each method may raise a CoronetError, for example if the store or a worker does not respond.
+    """
 
     def __init__(
         self,
@@ -100,7 +103,8 @@ class ReadRequests:
     async def health(self, cids: tuple[ChannelId, ...]) -> tuple[int, dict[ChannelId, tuple[str, float]]]:
         """Return the number of running workers, and the channels among ``cids`` whose polls fail.
 
-        Each failing channel has the outcome of its last poll ("" if unknown), and the Unix time of the first failure.
+        The result maps each channel with failing polls to the outcome of its last poll ("" if unknown) and the Unix
+        time of the first failure.
         """
         workers, states = await asyncio.gather(self._store.ring.nodes(), self._store.channels.states(cids))
         failing = {}
@@ -119,9 +123,10 @@ class ReadRequests:
         return (await self._store.preferences.of_users([self._uid]))[0]
 
     async def search(self, query: Query) -> SearchAnswer:
-        """Return the channels or entries that match a query. Raises CellsUnavailable.
+        """Return the channels or entries that match a query.
 
-        Matches in private channels to which the user is subscribed come first.
+        Matches in private channels to which the user is subscribed come first. Raises CellsUnavailable if the cells of
+        the search directory change too often during the search.
         """
         search, language = self._services.search, (await self.user_settings()).effective_language
         own, public = await asyncio.gather(search.find_own(self._jid, query), search.find(query, language))
@@ -133,7 +138,7 @@ class ReadRequests:
         """Return up to ``limit`` public channels, sorted by ``order``.
 
         Only channels in ``language`` and with ``topic`` are returned; "" stands for all. Raises BadQuery for an invalid
-        language or topic, and CellsUnavailable.
+        language or topic, and CellsUnavailable if the cells of the search directory change too often during the search.
         """
         answer = await self._services.search.discover(order, language, topic, limit)
         return msgspec.structs.replace(answer, hits=self._without_small_counts(answer.hits))
@@ -150,7 +155,8 @@ class ReadRequests:
     async def read_list(self, url: str) -> OpmlDocument:
         """Return the OPML list at a canonical URL.
 
-        A worker fetches the list, unless the URL is that of a file on the XMPP server.
+        A worker fetches the list, unless the URL is that of a file on the XMPP server. Raises a CoronetError if the
+        list cannot be fetched or parsed, or if no worker replies.
         """
         self._on_slow_request()
         if self._services.uploads.files.is_own(url):

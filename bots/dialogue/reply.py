@@ -24,7 +24,10 @@ class CommandOutcome(Enum):
 
 
 class Option(msgspec.Struct, frozen=True):
-    """An answer that the user can choose: ``execute`` does what it means, and ``label`` is its name in a form."""
+    """An answer that the user can choose.
+
+    ``execute`` is the function that does what the answer means, and ``label`` is the answer's name in a form.
+    """
 
     execute: Callable[[Requests], Awaitable["Reply"]]
     label: str = ""
@@ -35,7 +38,8 @@ class Reply(msgspec.Struct, frozen=True):
 
     - ``text``: the text, which may be a question.
     - ``outcome``: how the execution of the command ended.
-    - ``options``: for a question, the possible answers by the text that the user types: "yes", "more" or a number.
+    - ``options``: for a question, the possible answers; the keys are the texts that the user can type: "yes", "more" or
+      a number.
     - ``question``: the question alone, if ``text`` says more.
     - ``further_texts``: texts that are sent as separate messages.
     - ``is_file``: whether ``further_texts`` are URLs of files.

@@ -25,16 +25,20 @@ _HOUR_S = 3600.0
 
 
 class RequestHandler(ReadRequests):
-    """The requests of one user, executed: a change is durable and in effect when its method returns (I3, I5)."""
+    """The requests of one user, executed.
+
+    When a method that changes something returns, the change is stored and in effect (guarantees I3, I5).
+    """
 
     async def use_new_url_allowance(self) -> bool:
         """Count one new URL of the user, and return whether the user's hourly limit allows it."""
         return await self._store.users.count_use(self._jid, "url", self.settings.max_new_urls_per_hour, _HOUR_S)
 
     async def probe(self, url: str, *, as_page: bool) -> ProbeReply:
-        """Let a worker fetch a canonical URL and create the channel of the feed found there; return the result.
+        """Let a worker fetch a canonical URL and create the channel of the feed found there; return the worker's reply.
 
-        If ``as_page`` is True, a channel for the page itself is created, even if the page names a feed.
+        If ``as_page`` is True, a channel for the page itself is created, even if the page names a feed. Raises
+        HostBlocked if an admin has blocked the host, and NoWorker if no worker replies.
         """
         self._on_slow_request()
         return await self._store.worker_requests.probe(url, as_page=as_page)
@@ -104,15 +108,16 @@ class RequestHandler(ReadRequests):
         return await self._store.saved_searches.remove(self._jid, number)
 
     async def share(self, name: str, body: bytes, media_type: str) -> str | None:
-        """Upload a file to the XMPP server and return its URL. Raises UploadRefused.
+        """Upload a file to the XMPP server and return the URL of the file.
 
-        Returns None if the server has no upload service.
+        Returns None if the server has no upload service. Raises UploadRefused if the service refuses the file or does
+        not finish in time.
         """
         self._on_slow_request()
         return await self._services.uploads.share(name, body, media_type)
 
     async def import_feeds(self, feeds: tuple[OpmlSubscription, ...]) -> None:
-        """Queue feeds to which to subscribe the user; the user gets a message when the import has finished."""
+        """Queue feeds for import. The user is subscribed to them in the background, and then gets a message."""
         await self._services.opml_importer.add(self._jid, feeds)
 
     async def accept_invitation(self, code: str) -> bool:

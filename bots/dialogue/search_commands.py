@@ -131,8 +131,8 @@ class _Pages(msgspec.Struct, frozen=True):
     async def _show_more(self, requests: Requests, hits: Sequence[SearchHit]) -> Reply:
         """Return the reply that shows the page after ``hits``, which are all hits shown so far.
 
-        The order of hits can differ between searches. Therefore enough hits are fetched to include those shown so far,
-        which are then left out.
+        The order of hits can differ between searches. Therefore the search is repeated for enough hits to include the
+        hits shown so far, and these hits are left out of the page.
         """
         found = await self.fetch(requests, 2 * len(hits) + self.size + 1)
         known = set(map(_identity, hits))
@@ -147,7 +147,7 @@ def _identity(hit: SearchHit) -> tuple[ChannelId, str]:
 async def discover(requests: Requests, command: VerbCommand) -> Reply:
     """List popular or new public channels, narrowed to the language and the topic that the command names.
 
-    If it names no language, channels in the user's language are listed if there are any.
+    If the command names no language, channels in the user's language are listed if there are any.
     """
     order, language, topic, is_plain = _discover_arguments(command.words)
     own_language = "" if language else (await requests.user_settings()).effective_language
@@ -217,7 +217,10 @@ async def unwatch(requests: Requests, command: VerbCommand) -> Reply:
 
 
 async def _preview(requests: Requests, condition: SearchCondition) -> texts.SearchPreview | None:
-    """Return what a saved search would have found in the last days; None if this is unknown."""
+    """Return what a saved search would have found in the last days; None if this is unknown.
+
+    It is unknown for a regular expression, or if the search fails because cells of the directory change too often.
+    """
     if not isinstance(condition, QueryCondition):
         return None  # there is no index for regular expressions
     query = Query("entry", condition.all_of, condition.none_of, limit=MANY_MATCHES_PER_DAY * PREVIEW_DAYS + 1)
@@ -230,7 +233,10 @@ async def _preview(requests: Requests, condition: SearchCondition) -> texts.Sear
 
 
 def _about_entries(query: Query) -> Query | None:
-    """Return ``query`` as a query for entries; None if it is one already, or has conditions for channels only."""
+    """Return ``query`` as a query for entries; None if that is impossible.
+
+    It is impossible if ``query`` is a query for entries already, or has conditions that only channels can fulfil.
+    """
     pairs = [each.pair for group in (*query.all_of, query.none_of) for each in group if isinstance(each, PairCondition)]
     if query.about == "entry" or any("entry" not in ATTRIBUTES[attribute_of(pair)].kinds for pair in pairs):
         return None

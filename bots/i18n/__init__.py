@@ -1,1 +1,1 @@
-"""Internationalisation: the languages of the bot, and the catalogs with its translated sentences."""
+"""Internationalisation: the languages of the bot, and the catalogs with the translations of the bot's sentences."""

@@ -31,14 +31,14 @@ SOURCE_LANGUAGE: Final = "en"
 LANGUAGES: Final = (SOURCE_LANGUAGE, "de", "fr", "es")
 _UNITS_S: Final = (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
 _THRESHOLD: Final = 1.5
-"""Minimum number of units for which a duration is stated in this unit: 85 minutes are stated in minutes, 95 minutes in
-hours."""
+"""A duration is stated in the largest unit of which it has at least this many: 85 minutes (1.4 hours) are stated in
+minutes, and 95 minutes (1.6 hours) in hours."""
 _SINGLE_UNIT_TOLERANCE: Final = 0.02
-"""Maximum relative difference between a duration and one unit at which the duration is stated as one unit: 61 minutes
-are stated as one hour."""
+"""A duration that differs from one unit by less than this fraction of the unit is stated as one unit: 61 minutes are
+stated as one hour."""
 _LOCALES: Final = {SOURCE_LANGUAGE: "en_GB"}
-"""The locale of each language; a language that is absent is a locale itself. British English has a 24-hour clock, as
-the commands do."""
+"""Maps languages to locales. For a language that is absent, the name of the locale is the language itself. English has
+the British locale, because it has a 24-hour clock, as the bot's commands do."""
 
 
 class Translator:
@@ -75,7 +75,7 @@ class Translator:
         return format_list(items, style="or", locale=self._locale)
 
     def format_duration(self, duration_s: float) -> str:
-        """Return a duration in words, rounded to a whole number of its largest unit; at least one second."""
+        """Return a duration in words, rounded to a whole number of one unit: ``2 hours``. The least is one second."""
         count, unit = _rounded_duration(max(1.0, duration_s))
         return format_unit(count, unit, locale=self._locale)
 
@@ -85,7 +85,7 @@ class Translator:
         return format_unit(count, unit, locale=self._locale)
 
     def format_frequency(self, interval_s: float) -> str:
-        """Return an interval as a frequency, rounded to its largest unit: ``every second``, ``every 5 minutes``."""
+        """Return an interval as a frequency, rounded to whole units: ``every second``, ``every 5 minutes``."""
         count, unit = _rounded_duration(interval_s)
         return self._frequency(count, unit)
 
@@ -179,7 +179,7 @@ def supported_language(tag: str) -> str:
 
 
 def find_language(words: str) -> str:
-    """Return the language in ``LANGUAGES`` that has the name or tag ``words``, or "".
+    """Return the language in ``LANGUAGES`` that has the name or tag ``words``; "" if there is none.
 
     The name may be in any language of ``LANGUAGES``.
     """

@@ -73,7 +73,7 @@ class CatchUp:
         return self._state is SyncState.BEHIND
 
     def on_session_started(self) -> None:
-        """Request that an account's archive is read."""
+        """Request that the archive is read, because a new session has begun. A component has no archive."""
         self._state = SyncState.BEHIND if self._xmpp.is_account else SyncState.COMPLETE
 
     async def run(self) -> None:
@@ -100,9 +100,10 @@ class CatchUp:
         _log.info("message archive fetched", lookback_s=round(now_s - since_s), new=new_count)
 
     async def write_checkpoint(self, *, is_idle: bool) -> None:
-        """Store the checkpoint, the time up to which all messages to the bot are stored, every few seconds.
+        """Store the checkpoint, the time up to which all messages to the bot are stored.
 
-        ``is_idle`` states that no received message waits to be stored.
+        ``is_idle`` states whether all received messages are stored. The method does nothing if they are not, if the
+        archive has not been read, or if the last checkpoint was stored only a few seconds ago.
         """
         now_s = self._clock.monotonic_s()
         is_complete = self._state is SyncState.COMPLETE and is_idle

@@ -6,8 +6,8 @@ of an account receive the same message, one of them answers it.
 
 Messages that arrived while no bot was connected are stored first; see :mod:`bots.inbound.catch_up`.
 
-Messages that are not stored yet wait in a queue. Its limits per user, per site and in total protect it from floods: one
-server cannot fill the queue with messages from invented users.
+Messages that are not stored yet wait in a queue. The queue is limited per user, per site and in total, so that one
+server cannot fill it with messages from invented users.
 """
 
 import asyncio
@@ -134,8 +134,8 @@ class Intake:
     async def store_archived(self, pages: AsyncIterator[Sequence[MessageReceived]]) -> int:
         """Store the messages on pages of the archive; return how many of them were new.
 
-        Messages that arrive in the meantime are stored afterwards. Raises StoreUnavailable, and the exceptions of
-        ``pages``.
+        Messages that arrive in the meantime are stored afterwards. Raises StoreUnavailable if the store does not
+        respond, and any exception that ``pages`` raises.
         """
         now_s, new_count = self._clock.wall_s(), 0
         async with self._store_lock:
@@ -148,7 +148,10 @@ class Intake:
     # Storing received messages.
 
     async def _store_messages(self) -> None:
-        """Store queued messages after the archive is read. While Redis is unavailable, answer them without storing."""
+        """Store queued messages after the archive is read.
+
+        While Redis is unavailable, the messages are answered without being stored.
+        """
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(catch_up.CHECKPOINT_INTERVAL_S):
@@ -240,7 +243,7 @@ class Intake:
             await retry_while_unavailable(pass_all)
 
     async def _send_for_other_bots(self) -> None:
-        """Send the responses of other bots to the requests that clients sent to this session."""
+        """Send the responses that other bots have queued in the store to requests that clients sent to this session."""
         while True:
             try:
                 await self._xmpp.connected.wait()

@@ -1,4 +1,6 @@
-"""The publisher of public channels as nodes of a pubsub service; it also deletes the nodes of other channels.
+"""The publisher of public channels as nodes of a pubsub service.
+
+It also deletes the nodes of channels that are no longer public.
 
 Only the bot that serves the first partition of the first address publishes. Workers report new versions. In addition,
 all channels and nodes are scanned periodically, so that a lost report only delays the update. One request is sent at a
@@ -136,7 +138,10 @@ class NodePublisher:
             self._has_due.set()
 
     async def find_outdated(self, channel_ids: Sequence[ChannelId]) -> list[ChannelId]:
-        """Return the channels whose nodes are not up to date, in the same order. Raises StoreUnavailable."""
+        """Return the channels among ``channel_ids`` whose nodes are not up to date, in the same order.
+
+        Raises StoreUnavailable if the store does not respond.
+        """
         public = await self._search.filter_public(channel_ids)
         positions = await self._store.pubsub_nodes.positions(self._service, channel_ids)
         latest = {cid: PublishedPosition(channel.version, _title(channel)) for cid, channel in public.items()}
@@ -183,8 +188,9 @@ class NodePublisher:
     async def update_node(self, channel_id: ChannelId) -> None:
         """Execute the next step that brings the node of a channel up to date, or deletes it.
 
-        Raises :class:`PubsubRefused`, XmppSessionLost, TimeoutError, or StoreUnavailable. The step can be repeated
-        after any of these.
+        Raises :class:`PubsubRefused` if the service refuses a request, TimeoutError if it does not respond,
+        XmppSessionLost if the XMPP session ends, or StoreUnavailable if the store does not respond. After any of these
+        exceptions, the step can be repeated.
         """
         public = await self._search.filter_public([channel_id])
         position = (await self._store.pubsub_nodes.positions(self._service, [channel_id])).get(channel_id)

@@ -160,11 +160,12 @@ def help_text(verb: str, translator: Translator) -> str:
 
 
 def help_list(topic: str, contact_addresses: Sequence[str], translator: Translator) -> str:
-    """Return the help text of the command ``topic``, or the list of all commands if it is "" or has no help text.
+    """Return the help text of the command ``topic``, or the list of all commands if ``topic`` is "".
 
-    If ``topic`` is no command, the text names the command that it resembles.
+    The list is also returned for a command without a help text. If there is no command ``topic``, the result says so,
+    and names the command that ``topic`` resembles, if any.
 
-    ``contact_addresses`` are URIs of the operators, which the list ends with.
+    ``contact_addresses`` are the URIs of the operators; they are at the end of the list.
     """
     if topic in HELP:
         return help_text(topic, translator)

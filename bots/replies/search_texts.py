@@ -47,7 +47,7 @@ def search_results(
         translator: The translator into the user's language.
         are_instead_of_channels: Whether the hits are entries because no channel matches.
         hits: All hits shown so far.
-        shown_before: How many of them earlier replies have shown.
+        shown_before: How many of the hits earlier replies have shown.
         has_more: Whether the search has further hits.
     """
     text = one_line(query_text, 200)
@@ -219,9 +219,9 @@ class SearchPreview(msgspec.Struct, frozen=True):
 
 
 def search_saved_text(saved: SavedSearch, preview: SearchPreview | None, translator: Translator) -> str:
-    """Return the text that says that a search was saved, and shows what it would have found.
+    """Return the text that says that a search was saved, and shows recent entries that match the search.
 
-    ``preview`` has the entries that it would have found; None if they are unknown.
+    ``preview`` has the matching entries of the last days; None if they are unknown.
     """
     number = str(saved.number)
     head = translator.gettext("Saved as search #{number}: {query}", query=one_line(saved.text, 300), number=number)
@@ -296,7 +296,7 @@ def _alternatives(query: Query, text: str, translator: Translator) -> list[str]:
 
 
 def _or_hints(query: Query, text: str, translator: Translator) -> list[str]:
-    """Return the sentence that OR has to be written in capital letters, if ``text`` contains "or"; else nothing."""
+    """Return a list with the hint to write OR in capitals if ``text`` contains "or"; otherwise an empty list."""
     if not _LOWERCASE_OR.search(text) or any(len(group) > 1 for group in query.all_of):
         return []
     command = f"find {_LOWERCASE_OR.sub(' OR ', text)}"
@@ -304,7 +304,7 @@ def _or_hints(query: Query, text: str, translator: Translator) -> list[str]:
 
 
 def _corrected(text: str, corrections: tuple[Correction, ...]) -> str:
-    """Return the query with its words replaced as they were for the search."""
+    """Return the query ``text`` with the replacements of words in ``corrections``, which were made for the search."""
     for correction in corrections:
         parts = re.split(rf"(?<!\w){re.escape(correction.word)}(?!\w)", text, flags=re.IGNORECASE)
         text = correction.replacement.join(parts)
@@ -320,7 +320,7 @@ def _subscribe_offer(hits: Sequence[SearchHit], translator: Translator) -> str:
 
 
 def _hit(hit: SearchHit, translator: Translator) -> str:
-    """Return a hit as a few lines: the title and the channel, the snippet, and the link of an entry."""
+    """Return a hit as a few lines: its title and channel, its snippet, and, for an entry, its link."""
     if hit.entry is None:
         facts = [_bold(title(hit.channel)), _short_address(hit.channel.url)]
         if hit.own:

@@ -32,9 +32,9 @@ _SWITCHES: Final = {
         gettext_noop("`edits` can only be `on`, `off` or `default`, not “{words}”."),
     ),
 }
-"""For each setting that is turned on and off, the question for a value, and the answer to an invalid one."""
+"""For each setting that is turned on and off, the question for a value, and the reply to an invalid value."""
 _NAMES: Final = {"proof": "latest"}
-"""The names of settings in lists, where they differ from the keys."""
+"""The name that a list shows for a setting, for each setting whose name differs from its key."""
 
 
 def preferences_text(
@@ -66,7 +66,7 @@ def changed_preference_text(
     *,
     note: str = "",
 ) -> str:
-    """Return the text that says that the setting ``key`` of a subscription was changed, and its new value.
+    """Return the text that says that the setting ``key`` of a subscription was changed, and shows its new value.
 
     The arguments are as for :func:`preferences_text`; ``note`` is a line to add, or "".
     """
@@ -88,10 +88,10 @@ def muted_text(
     all_muted: bool,
     others_muted: bool,
 ) -> str:
-    """Return the text that says that a subscription, or all if ``target`` is None, was muted or is heard again.
+    """Return the text that says that a subscription, or all if ``target`` is None, was muted or unmuted.
 
     ``all_muted`` states whether the user has muted all subscriptions at once, and ``others_muted`` whether the user has
-    muted single ones.
+    muted single subscriptions.
     """
     if target is None:
         if preferences.muted:
@@ -117,9 +117,10 @@ def muted_text(
 
 
 def interval_note(interval_s: int | None, poll_interval_s: float, number: int, translator: Translator) -> str:
-    """Return the sentence that compares the interval between deliveries with the one between polls (both in s).
+    """Return the sentence that compares a channel's interval between deliveries with its interval between polls.
 
-    ``number`` is the number of the subscription.
+    ``interval_s`` and ``poll_interval_s`` are these intervals in seconds; ``interval_s`` is 0 or None if deliveries
+    have no minimum interval. ``number`` is the number of the subscription.
     """
     frequency = translator.format_frequency(poll_interval_s)
     if not interval_s:
@@ -139,7 +140,8 @@ def interval_note(interval_s: int | None, poll_interval_s: float, number: int, t
 def _settings(preferences: Preferences, for_all: Preferences | None, translator: Translator) -> list[str]:
     """Return one line for each setting, with the name of the setting and its value.
 
-    ``for_all`` are the settings for all subscriptions, from which defaults come; None if ``preferences`` are these.
+    ``for_all`` are the settings for all subscriptions, which apply where ``preferences`` have none. It is None if
+    ``preferences`` are themselves the settings for all subscriptions.
     """
     on, off = translator.gettext("on"), translator.gettext("off")
     rows = [f"mute: {on if preferences.muted else off}"]
@@ -166,7 +168,7 @@ def _settings(preferences: Preferences, for_all: Preferences | None, translator:
 
 
 def _values(preferences: Preferences, translator: Translator) -> tuple[str | None, str | None, str | None]:
-    """Return the values of the settings edits, interval and format in words; None for one that is not set."""
+    """Return the values of the settings ``edits``, ``interval`` and ``format`` in words; None for a missing value."""
     edits = interval = template = None
     if preferences.edits is not None:
         edits = translator.gettext("on") if preferences.edits else translator.gettext("off")
@@ -331,8 +333,9 @@ def _rule(rule: FilterRule) -> str:
 def quiet_hours_text(
     user_settings: UserSettings, translator: Translator, now_s: float, *, changed: bool = False
 ) -> str:
-    """Return the text that says when the user gets no messages; if it has ``changed``, when new entries are delivered.
+    """Return the text that says when the user gets no messages.
 
+    ``changed`` states whether the user has just changed the setting; the text then says when new entries are delivered.
     ``now_s`` is the current Unix time.
     """
     if changed or user_settings.quiet:
@@ -364,7 +367,8 @@ def _delivery_times_text(
 ) -> str:
     """Return the text that says when new entries are delivered to the user.
 
-    With ``quiet_first``, the text begins with the quiet hours.
+    ``changed`` states whether the user has just changed a setting. With ``quiet_first``, the text begins with the quiet
+    hours.
     """
     quiet, digest = user_settings.quiet, user_settings.digest
     sentences = [_delivery_sentence(user_settings, translator, changed=changed)]
@@ -462,7 +466,7 @@ def _clock(minute: int) -> str:
 
 
 def language_text(user_settings: UserSettings, _translator: Translator, _now_s: float, *, changed: bool = False) -> str:
-    """Return the text that says which language the bot's messages have, in this language."""
+    """Return the text that says which language the bot's messages have; the text is in this language itself."""
     translator = get_translator(user_settings.effective_language)
     if changed and user_settings.language:
         head = translator.gettext("From now on I'll write to you in English.")

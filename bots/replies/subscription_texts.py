@@ -24,8 +24,8 @@ from service.users.preferences import Preferences
 NO_SUBSCRIPTIONS: Final = gettext_noop("You have no subscriptions. Send me the address of a site or feed to start.")
 _MAX_PROBLEMS = 10
 _NOTABLE_SPEED: Final = 1.5
-"""Minimum ratio of the present poll rate to the weekly average, or of the average to the present rate, at which a reply
-mentions the difference."""
+"""A reply mentions that a channel is polled more or less often than usual, if the present poll rate and the weekly
+average differ by at least this factor."""
 
 _REASON_OF_CONSTRAINT: Final = {
     BindingConstraint.NONE: gettext_noop(
@@ -228,7 +228,10 @@ def poll_explanation_text(
 
 
 def _next_check(explanation: PollExplanation, translator: Translator, now_s: float) -> str:
-    """Return the sentence on the next poll, and on how long new entries take; failures and pauses take longer."""
+    """Return the sentence that says when the next poll is, and after what time new entries usually reach the user.
+
+    The usual time is left out while polls fail or are paused, because new entries then take longer.
+    """
     next_s = explanation.next_poll_s() - now_s
     is_delayed = explanation.bound in (BindingConstraint.FAILURE, BindingConstraint.PAUSE)
     wait, time = translator.format_duration(explanation.wait_s), translator.format_duration(next_s)
@@ -248,7 +251,7 @@ def _next_check(explanation: PollExplanation, translator: Translator, now_s: flo
 
 
 def _reason(explanation: PollExplanation, translator: Translator) -> str:
-    """Return the sentence on what limits the polls."""
+    """Return the sentence that says why the channel is not polled more often."""
     match explanation.bound:
         case BindingConstraint.CHANNEL_BUDGET:
             return translator.ngettext(
@@ -309,7 +312,7 @@ def status_text(
 def import_started_text(count: int, problems: Sequence[str], translator: Translator) -> str:
     """Return the text that says that the import of a list with ``count`` feeds has begun.
 
-    ``problems`` are the errors in the list.
+    ``problems`` are texts about the errors in the list. If ``count`` is 0, the text says that the list has no feeds.
     """
     if count:
         head = translator.ngettext(

@@ -13,9 +13,12 @@ from bots.xmpp.events import MessageReceived
 def recognize_command(message: MessageReceived, nick: str, own_id: str) -> MessageReceived | None:
     """Return the command in a message in a room; None if the message is not a command to the bot.
 
-    A command begins with the bot's ``nick``, or replies to a message of the bot. ``own_id`` is the id that the bot gave
-    this message; "" if there is none. It becomes the ``reply_to_id`` of the result. A nick alone stands for the command
+    A command begins with the bot's ``nick``, or replies to a message of the bot. The nick alone stands for the command
     `help`.
+
+    If ``message`` replies or reacts to a message of the bot, ``own_id`` is the id that the bot gave its message;
+    otherwise ``own_id`` is "". The ``reply_to_id`` of ``message`` is the id that the room gave the bot's message; the
+    ``reply_to_id`` of the result is ``own_id``.
     """
     command = msgspec.structs.replace(message, reply_to_id=own_id)
     if message.is_reaction:

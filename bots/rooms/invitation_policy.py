@@ -71,7 +71,7 @@ class InvitationQuotas:
         return await self.is_any_suspended(map(user_id, involved))
 
     async def count(self, jid: str) -> bool:
-        """Count an invitation of an address; return whether it is within the hourly quota."""
+        """Count an invitation from the address ``jid``; return whether it is within the hourly quota of the address."""
         return await self._count(jid, MAX_INVITATIONS_PER_HOUR)
 
     async def is_any_suspended(self, user_ids: Iterable[UserId]) -> bool:

@@ -42,7 +42,7 @@ DISCOVERY_TIMEOUT_S: Final = 20.0
 """Time limit for a response to service discovery. Without a response, it is unclear whether an address is a group
 chat."""
 PING_INTERVAL_S: Final = 300.0
-"""Interval at which the bot pings itself through each room to check that it is still in it (XEP-0410)."""
+"""Interval at which the bot pings itself through each room to check that it is still in the room (XEP-0410)."""
 PING_TIMEOUT_S: Final = 30.0
 _DUE_CHECK_INTERVAL_S: Final = 1.0
 _MAX_QUEUED: Final = 1_000
@@ -73,7 +73,7 @@ class RoomClient:
     def __init__(self, services: BotServices, chat_sessions: ChatSessions) -> None:
         """Create a client that joins rooms, and forwards the messages to the bot in them to ``chat_sessions``.
 
-        Only rooms among the assigned users are joined, and only invitations of users with access are accepted.
+        Only rooms that are assigned to this process are joined, and only invitations of users with access are accepted.
         """
         self._services = services
         self._store = services.store
@@ -173,7 +173,7 @@ class RoomClient:
             self._memberships.on_room_lost(event.jid, self._clock.monotonic_s())
 
     def on_room_message(self, message: events.MessageReceived) -> None:
-        """Forward a message that addresses the bot. The echo of a message of the bot counts as its receipt."""
+        """Forward a message that addresses the bot. The echo of one of the bot's own messages counts as a receipt."""
         room = message.jid
         if self._memberships.record_echo(message):
             self._services.delivery.on_receipt(events.Receipt(room, message.id))
@@ -306,7 +306,8 @@ class RoomClient:
     def _decline(self, invitation: events.RoomInvitation, text: str) -> None:
         """Send the reason ``text`` to the inviter through the room.
 
-        If the inviter's own server has confirmed who the inviter is, the bot also sends it directly.
+        If the inviter's own server has confirmed who the inviter is, the bot also sends the reason to the inviter
+        directly.
         """
         if invitation.relayed_inviter:
             self._xmpp.send_unconfirmed(
@@ -403,8 +404,8 @@ class RoomClient:
     async def _release_address(self, room: str) -> None:
         """Treat a room's address as a user's address again, after the last messages of its occupants have arrived.
 
-        A room sends stanzas in order. Messages that occupants sent before the bot left therefore arrive before the
-        room's response to a request.
+        A room sends stanzas in order. Therefore this method sends the room a request, and waits for the response: the
+        messages that occupants sent before the bot left arrive first.
         """
         if room in self._xmpp.rooms:
             await self._request(room, _DISCO_INFO_QUERY, DISCOVERY_TIMEOUT_S)

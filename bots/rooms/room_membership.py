@@ -1,12 +1,12 @@
 """The state machine of the bot's membership in rooms: when it joins, rejoins and leaves.
 
-It turns events into actions without I/O; times (monotonic s) are arguments.
+The state machine turns events into actions. It performs no I/O and reads no clock; times (monotonic s) are arguments.
 
 A room becomes known by an invitation, or is loaded from the store. Before each join, the bot queries whether the
 address is a group chat (service discovery, ADR 46). Then the bot requests to join, and its own presence (status 110)
 shows that it is admitted. Only then is the room *established*. An invitation therefore cannot make the bot treat the
 address of a user as a room. The users responsible for the room are the inviter and the owners. Once the bot has checked
-that none of them is suspended, it is *inside*, and handles messages in the room.
+that none of these users is suspended, the bot is *inside*, and handles messages in the room.
 
 After a ban, a kick, or the destruction of the room, the bot does not join it again. After any other loss the bot joins
 again, with increasing delays.
@@ -172,7 +172,7 @@ class _RoomMembership:
         return msgspec.structs.replace(message, can_manage=can_manage, occupant_user_id=occupant_user_id)
 
     def responsible_users(self) -> frozenset[UserId]:
-        """Return the user ids of the inviter and of the owners who are present, as far as they are known."""
+        """Return the user ids of the inviter and of the present owners; those with unknown JIDs are left out."""
         owners = {occupant for affiliation, occupant in self.occupants.values() if affiliation == "owner" and occupant}
         return frozenset(owners | {user_id(self.inviter)} if self.inviter else owners)
 
@@ -184,7 +184,7 @@ class RoomMemberships:
     """
 
     def __init__(self) -> None:
-        """Create the states without any room."""
+        """Create an object that knows no rooms."""
         self._rooms: dict[str, _RoomMembership] = {}
 
     def _in_phase(self, room: str, *phases: RoomPhase) -> _RoomMembership | None:
@@ -199,7 +199,7 @@ class RoomMemberships:
         return room in self._rooms
 
     def joined_rooms(self) -> Iterable[tuple[str, str]]:
-        """Return the rooms that the bot is inside: (room, the bot's nick)."""
+        """Return pairs (room, the bot's nick), one for each room that the bot is inside."""
         return [(room, state.nick) for room, state in self._rooms.items() if state.phase is RoomPhase.INSIDE]
 
     def responsible_users(self) -> dict[str, frozenset[UserId]]:
@@ -210,8 +210,8 @@ class RoomMemberships:
     def addressed_command(self, message: MessageReceived) -> MessageReceived | None:
         """Return the command in a message in a room; None if the message is not a command to the bot.
 
-        A command begins with the bot's nick, or replies to a message of the bot. ``reply_to_id`` of the result is the
-        id that the bot gave this message.
+        A command begins with the bot's nick, or replies to a message of the bot. If it replies to a message of the bot,
+        ``reply_to_id`` of the result is the id that the bot gave its message.
         """
         state = self._in_phase(message.jid, RoomPhase.INSIDE)
         if state is None:
@@ -231,8 +231,8 @@ class RoomMemberships:
     def load(self, rooms: Mapping[str, Room], message_ids: Mapping[str, Mapping[str, str]], now_s: float) -> None:
         """Add stored rooms, which the bot joins again. Rooms that are known already keep their state.
 
-        ``message_ids`` has the ids of the bot's last messages in each room, oldest first: it maps the id that the room
-        gave a message to the id that the bot gave it.
+        ``message_ids`` has the ids of the bot's last messages in each room, oldest first: for each room, the id that
+        the room gave a message is mapped to the id that the bot gave the message.
         """
         for room, record in rooms.items():
             state = self._rooms.setdefault(room, _RoomMembership(record, now_s, is_established=True))
@@ -353,7 +353,7 @@ class RoomMemberships:
     def record_echo(self, message: MessageReceived) -> bool:
         """Return whether a message is the echo of a message of the bot.
 
-        If it is, store the id that the room gave it.
+        If it is, store the id that the room gave the message.
         """
         state = self._in_phase(message.jid, RoomPhase.INSIDE)
         if state is None or message.resource != state.nick:

@@ -148,7 +148,8 @@ def form_to_commands(verb: str, values: Values) -> list[str]:
 def remaining_values(verb: str, values: Values, executed_count: int) -> Values:
     """Return the submitted values without the subscriptions for which the command was already executed.
 
-    The command is executed in the order of selection; ``executed_count`` is the number of subscriptions that are done.
+    The command is executed in the order of selection; ``executed_count`` is the number of subscriptions for which the
+    command was already executed.
     """
     if _SUBSCRIPTIONS not in _FIELDS.get(verb, _WORDS):
         return values

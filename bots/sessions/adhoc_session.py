@@ -39,7 +39,7 @@ SESSION_LIFETIME_S: Final = 600.0
 MAX_SESSIONS: Final = 2_000
 MAX_SESSIONS_PER_USER: Final = 5
 MAX_TASKS: Final = 1_000
-"""Maximum number of steps in execution; further ones get an error."""
+"""Maximum number of steps that are executed at the same time; the response to any further step is an error."""
 MAX_TASKS_PER_USER: Final = 5
 _MAX_COMMANDS_PER_FORM: Final = 300
 _ACTIONS: Final = ("execute", "next", "complete")
@@ -209,7 +209,7 @@ class AdhocSessions:
         self._respond(command, stanzas.error(kind, condition, details), "error")
 
     def _respond(self, command: AdhocCommandReceived, payload: str, kind: str = "result") -> None:
-        """Respond to a request through the session of the bot that has received it."""
+        """Respond to a request through the bot's XMPP session that has received the request."""
         address = stanzas.bare_jid(command.receiver) or self._xmpp.address
         stanza = stanzas.iq(address, command.sender, command.id, kind, payload)
         if command.receiver in ("", self._xmpp.session_jid):

@@ -41,8 +41,8 @@ async def record_activity(services: BotServices, known: UserState, tag: str) -> 
     """Record that a user with access to the bot has written; return the user's state from before the message.
 
     ``known`` is the user's stored state, and ``tag`` the language of the user's client (RFC 5646). A new user is marked
-    as welcomed, and deliveries to an unreachable user are resumed. In the result, only the client's language is
-    updated, so that it shows whether the user was new or unreachable.
+    as welcomed, and deliveries to an unreachable user are resumed. The result shows whether the user was new or
+    unreachable before; only the client's language is updated in it.
     """
     jid, store = known.jid, services.store
     if not known.welcomed:
@@ -80,7 +80,7 @@ _MAX_QUEUED = 100
 _MAX_QUEUED_PER_OCCUPANT = 20
 """Maximum number of queued messages from one occupant of a room; all occupants share the queue of the room."""
 _MAX_UNSTORED_SESSIONS = 10_000
-"""If this many sessions exist, a message that is not stored opens no further session."""
+"""While there are this many sessions, a message that is not stored in the inbound log cannot open another session."""
 _MAX_CACHED_USERS = 10_000
 _NO_ENTRY = (0, 0)
 _log = structlog.get_logger()

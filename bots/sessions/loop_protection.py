@@ -16,8 +16,8 @@ from service.clock import Clock
 _MAX_SENDERS: Final = 10_000
 
 MAX_MISUNDERSTOOD: Final = 5
-"""Number of messages in a row that are not commands, after which the bot is silent until the next command. Otherwise
-two bots that reply to everything would never stop."""
+"""Number of messages in a row that are not commands, after which the bot is silent until the sender's next command.
+Without this limit, two bots that reply to everything would never stop."""
 MISUNDERSTOOD_LIFETIME_S: Final = 600.0
 """The count of messages that are not commands starts again when none arrives for this many seconds."""
 

@@ -68,10 +68,11 @@ class ReplySender:
         await cancel_and_wait(*self._sending)
 
     async def _deliver(self, message: UnansweredMessage) -> None:
-        """Store a reply, send it, and remove the user's message from the inbound log. Raises XmppSessionLost.
+        """Store a reply, send it, and remove the user's message from the inbound log.
 
         A reply from another address of the bot is queued in the store for the process with that address. This write,
-        and the removal from the log, are retried until they succeed. Otherwise the reply would be lost or sent twice.
+        and the removal from the log, are retried until they succeed, because the reply would otherwise be lost or sent
+        twice. Raises XmppSessionLost if the session ends before the server has received the reply.
         """
         log, pair = self._inbound_log, (message.uid, message.entry_id)
         if message.entry_id:

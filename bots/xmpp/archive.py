@@ -49,9 +49,10 @@ def query_payload(query_id: str, since_s: float, after_id: str, limit: int) -> s
 
 
 async def read_archive(xmpp: XmppClient, since_s: float) -> AsyncIterator[ArchivePage]:
-    """Yield the pages of the archive since ``since_s`` (Unix s); one empty page if the server has no archive.
+    """Async generator: yield the pages of the archive since ``since_s`` (Unix s), oldest first.
 
-    Raises XmppSessionLost, and TimeoutError if the server takes too long for a page.
+    If the server has no archive, one empty page is yielded. Raises XmppSessionLost if the session ends, and
+    TimeoutError if the server takes too long for a page.
     """
     after_id = ""
     for _ in range(MAX_PAGES):

@@ -57,7 +57,7 @@ async def publish_profile(xmpp: XmppClient) -> None:
     """Publish the avatar, nickname and vCards of the bot's account, unless its server already has them.
 
     Items that exist are not published again, because contacts are notified of each publication. A component publishes
-    nothing; it responds to requests instead. Raises XmppSessionLost.
+    nothing; it responds to requests instead. Raises XmppSessionLost if the session ends.
     """
     account = PubsubClient(xmpp, xmpp.address)
     for node, (item_id, payload) in _PEP_ITEMS.items():

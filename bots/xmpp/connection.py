@@ -6,8 +6,9 @@ slixmpp counts only stanza objects.
 
 A ping after a batch of stanzas confirms them: a server handles the stanzas of one stream in order, so its response to
 the ping implies that it has received all stanzas before it. This works with and without XEP-0198, which components
-lack. A component pings its own address; the server sends the ping back to it, and this counts as the response. Pings
-also limit the send rate (at most ``CHUNK_BYTES`` per sender are unconfirmed) and detect a dead connection.
+lack. A component pings its own address: the server sends the ping back to the component, and the arrival of the ping
+counts as the response. Pings also limit the send rate (at most ``CHUNK_BYTES`` per sender are unconfirmed) and detect a
+dead connection.
 """
 
 import asyncio
@@ -59,7 +60,8 @@ _PRESENCE_RESPONSES: Final = {
 _log = structlog.get_logger()
 
 ResponseFuture = asyncio.Future[Element]
-"""The future response to a request, whether a result or an error. May raise :class:`XmppSessionLost`."""
+"""The future response to a request, whether a result or an error. Awaiting it raises :class:`XmppSessionLost` if the
+session ends before the response."""
 
 
 class Connection:
@@ -176,8 +178,8 @@ class Connection:
     def _on_request_done(self, ident: str, response: ResponseFuture) -> None:
         """Remove a pending request when its response has arrived or its caller was cancelled.
 
-        Nothing awaits the responses to keep-alive pings. This method retrieves their exceptions, so that asyncio does
-        not log them.
+        No caller awaits the responses to keep-alive pings. This method retrieves the exceptions of such responses,
+        because asyncio would otherwise log them.
         """
         self._requests.pop(ident, None)
         if not response.cancelled():
@@ -387,7 +389,10 @@ class Connection:
 
 
 def _split_into_chunks(items: Sequence[str]) -> Iterator[list[str]]:
-    """Split stanzas into chunks of about ``CHUNK_BYTES``; even a slow server confirms a chunk every few seconds."""
+    """Generator: yield the stanzas ``items`` in order, in chunks of about ``CHUNK_BYTES``.
+
+    The chunks are so small that even a slow server confirms one every few seconds.
+    """
     chunk: list[str] = []
     size = 0
     for item in items:

@@ -26,8 +26,8 @@ _DELAYS: Final = ("{urn:xmpp:delay}delay", "{jabber:x:delay}x")
 
 _ARCHIVE_KEY_PREFIX: Final = "a "
 _KEY_WINDOW_S: Final = 10.0
-"""Length of the time windows for messages without any id. Two of them are duplicates if they have the same sender and
-text and their times are in the same window."""
+"""Length of the time windows for messages without any id. Two such messages are duplicates if they have the same sender
+and text, and if their times are in the same window."""
 _UNKNOWN_TIME_S: Final = 1.0
 """Unix time of a delay stamp that cannot be parsed: long ago."""
 

@@ -53,7 +53,7 @@ class MessageReceived(msgspec.Struct, frozen=True):
     dedup_key: str = ""
     """Key that is the same in each process that gets this message from the server; "" if only this process gets it."""
     occupant_id: str = ""
-    """Id that the room gives the sender whatever the nick (XEP-0421), else the nick."""
+    """Id that the room gives the sender, independent of the nick (XEP-0421); the nick if the room gives no such id."""
     wants_marker: bool = False
     """Whether the client requests a "displayed" marker (XEP-0333)."""
     sent_s: float = 0.0

@@ -23,7 +23,7 @@ _NS_DISCO_INFO: Final = "http://jabber.org/protocol/disco#info"
 _NS_DISCO_ITEMS: Final = "http://jabber.org/protocol/disco#items"
 _DATA: Final = "{jabber:x:data}"
 _ALLOWED_HEADERS: Final = {"authorization": "Authorization", "cookie": "Cookie", "expires": "Expires"}
-"""The only headers that the server may ask to send with an upload (XEP-0363 §5)."""
+"""The only HTTP headers that the server may ask the bot to send with an upload (XEP-0363 §5)."""
 _log = structlog.get_logger()
 
 
@@ -41,7 +41,8 @@ class FileUploader:
     async def share(self, name: str, body: bytes, media_type: str) -> str | None:
         """Upload a file and return its public URL, or None if no service accepts uploads.
 
-        Raises :class:`UploadRefused`.
+        Raises :class:`UploadRefused` if the file is too large, if the service refuses it, if the upload takes too long,
+        or if the XMPP session ends.
         """
         try:
             async with asyncio.timeout(UPLOAD_TIMEOUT_S):

@@ -32,7 +32,10 @@ class XmppSender(Protocol):
     updates them."""
 
     async def send(self, stanzas: Sequence[str]) -> None:
-        """Send stanzas in order; return when the server has received all of them. Raises :class:`XmppSessionLost`."""
+        """Send stanzas in order; return when the server has received all of them.
+
+        Raises :class:`XmppSessionLost` if the session ends before that.
+        """
         ...
 
     def send_unconfirmed(self, stanza: str) -> None:
@@ -62,8 +65,8 @@ class XmppClient(XmppSender, Protocol):
     async def request(self, to: str, kind: str, content: str) -> Element:
         """Send an IQ request and return the response, whether a result or an error.
 
-        ``kind`` is "get" or "set"; ``content`` is the XML payload. Raises :class:`XmppSessionLost`. Callers must set a
-        timeout, because the other side may never respond.
+        ``kind`` is "get" or "set"; ``content`` is the XML payload. Raises :class:`XmppSessionLost` if the session ends
+        before the response arrives. Callers must set a timeout, because the other side may never respond.
         """
         ...
 
@@ -71,7 +74,8 @@ class XmppClient(XmppSender, Protocol):
         """Return the messages on a page of the account's archive (XEP-0313), and the response that ends the page.
 
         The page begins after the message with the archive id ``after_id``, or at ``since_s`` (Unix s) if ``after_id``
-        is "". It has at most ``limit`` messages. Raises :class:`XmppSessionLost`.
+        is "". It has at most ``limit`` messages. Raises :class:`XmppSessionLost` if the session ends before the page is
+        complete.
         """
         ...
 
@@ -79,6 +83,6 @@ class XmppClient(XmppSender, Protocol):
         """End another session of this account, if the server still has it.
 
         ``session`` is the name that the other process gave the session. When the method returns, the server handles no
-        more stanzas of that session. Raises TimeoutError.
+        more stanzas of that session. Raises TimeoutError if the server does not respond.
         """
         ...

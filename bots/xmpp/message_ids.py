@@ -19,8 +19,8 @@ def new_message_id(user_id: UserId) -> MessageId:
 def reply_id(user_id: UserId, entry_id: EntryId, index: int) -> MessageId:
     """Return the id of one part of the reply to a stored message.
 
-    ``entry_id`` is the id of the message in the inbound log; ``index`` counts the parts of the reply. Every process
-    computes the same id, so that clients recognise a reply that is sent twice (guarantee I2).
+    ``entry_id`` is the id of the message in the inbound log; ``index`` is the number of the part within the reply.
+    Every process computes the same id, so that clients recognise a reply that is sent twice (guarantee I2).
     """
     return f"{user_id}.{entry_id}.{index}"
 

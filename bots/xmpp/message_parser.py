@@ -119,7 +119,7 @@ def _parse_invitation(stanza: Element) -> events.RoomInvitation | None:
 
 
 def _parse_text_message(stanza: Element, sent_s: float, *, is_groupchat: bool) -> events.MessageReceived | None:
-    """Return the event for a message with text or a reaction; None if it has none, or consists of quoted lines."""
+    """Return the event for a message with text or a reaction; None for other messages, or if all lines are quoted."""
     text, reply_to_id, is_reaction = _parse_text(stanza)
     sender, ident, body = stanza.get("from", ""), stanza.get("id", ""), stanza.find("{*}body")
     jid, _, resource = sender.partition("/")
@@ -175,7 +175,7 @@ def _parse_text(stanza: Element) -> tuple[str | None, str, bool]:
 
 
 def _id_of(stanza: Element, tag: str) -> str:
-    """Return the id in an element of a stanza; "" if there is none."""
+    """Return the id in the child element ``tag`` of a stanza; "" if there is none."""
     element = stanza.find(tag)
     return element.get("id", "")[: stanzas.MAX_TOKEN_CHARS] if element is not None else ""
 

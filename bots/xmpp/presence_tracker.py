@@ -1,8 +1,8 @@
 """A tracker of the presence of users, which combines the presences of all clients of a user.
 
-Anybody can send presence from any number of addresses. Therefore only users with a record in the store are tracked, a
-limited number of them, and a limited number of clients of each. When the bot needs to know the presence of a user who
-is not tracked, it sends a presence probe.
+Anybody can send presence from any number of addresses. Therefore only users with a record in the store are tracked. The
+number of tracked users is limited, and so is the number of tracked clients of each user. When the bot needs to know the
+presence of a user who is not tracked, it sends a presence probe.
 """
 
 import asyncio

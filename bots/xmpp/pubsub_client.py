@@ -15,7 +15,7 @@ _NS_PUBSUB: Final = "http://jabber.org/protocol/pubsub"
 
 
 class PubsubRefused(OperationalError, code="pubsub-refused"):
-    """The service responded with an error; ``condition`` is its name (RFC 6120 §8.3.3)."""
+    """The service responded with an error; ``condition`` is the name of the error (RFC 6120 §8.3.3)."""
 
     def __init__(self, condition: str) -> None:
         """Create the exception for an error with this condition."""
@@ -26,7 +26,8 @@ class PubsubRefused(OperationalError, code="pubsub-refused"):
 class PubsubClient:
     """Manages nodes and items of one service.
 
-    All methods may raise :class:`PubsubRefused`, XmppSessionLost, or TimeoutError.
+    All methods may raise :class:`PubsubRefused` if the service responds with an error, TimeoutError if it does not
+    respond in time, or XmppSessionLost if the session ends.
     """
 
     def __init__(self, xmpp: XmppClient, service: str) -> None:

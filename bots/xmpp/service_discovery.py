@@ -1,7 +1,7 @@
 """Service discovery of the bot: identity, features, entity capabilities, software version and contact addresses.
 
-Implements the responding side of XEP-0030 with XEP-0128, XEP-0157 and XEP-0115, and of XEP-0092. The responses do not
-depend on the sender. Requests for the bot's profile are answered from :mod:`bots.xmpp.bot_profile`.
+Implements the responding side of XEP-0030 (with its extensions XEP-0115, XEP-0128 and XEP-0157) and of XEP-0092. The
+responses do not depend on the sender. Requests for the bot's profile are answered from :mod:`bots.xmpp.bot_profile`.
 """
 
 import base64

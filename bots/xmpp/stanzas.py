@@ -33,7 +33,8 @@ A response longer than the server accepts would end the stream.
 """
 
 _INVALID_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""Characters that XML 1.0 §2.2 forbids. A single one of them would end the stream for all users (I7)."""
+"""Characters that XML 1.0 §2.2 forbids. A single such character would end the stream, and so the service for all users
+(guarantee I7)."""
 
 
 def remove_invalid_chars(text: str) -> str:
@@ -75,9 +76,9 @@ def correction(message_id: str) -> str:
 
 
 def delay(sender: str, at_s: float) -> str:
-    """Return the element that states when ``sender`` first sent a message that is sent again.
+    """Return the element that states when a message that is sent again was sent for the first time by ``sender``.
 
-    The time is ``at_s`` (Unix s, XEP-0203).
+    ``at_s`` is this time (Unix s, XEP-0203).
     """
     stamp = dt.datetime.fromtimestamp(at_s, dt.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return f"<delay xmlns='{NS_DELAY}' from={quoteattr(sender)} stamp='{stamp}'/>"

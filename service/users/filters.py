@@ -67,7 +67,8 @@ def build_subjects(changes: Iterable[Change]) -> tuple[SearchableEntry, ...]:
 def parse_condition(text: str) -> Condition:
     """Return the condition that a user wrote: ``"a phrase"``, ``/a regular expression/``, or words.
 
-    Words match if any of them occurs. Raises :class:`BadQuery` if the condition is invalid.
+    A text fulfils a condition of several words if it contains at least one of them. Raises :class:`BadQuery` if the
+    condition is invalid.
     """
     text = text.strip()
     if len(text) > len("//") and text.startswith("/") and text.endswith("/"):

@@ -3,9 +3,10 @@
 A user has preferences for each subscription, stored under its number, and preferences for all subscriptions, stored
 under ``FOR_ALL``. They are combined as follows:
 
-- Mutes and filters: a change is delivered if both the subscription's and those for all subscriptions allow it.
-- Edits (whether edited entries are delivered), template and interval: the subscription's preference overrides the one
-  for all.
+- Mutes and filters: a change is delivered only if the preferences for the subscription allow it, and the preferences
+  for all subscriptions allow it, too.
+- Edits (whether edited entries are delivered), template and interval: the preference for the subscription overrides the
+  preference for all subscriptions.
 """
 
 from collections.abc import Mapping
@@ -22,14 +23,14 @@ MAX_INTERVAL_S: Final = 7 * 86_400
 
 
 class Preferences(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One user's preferences for one subscription, or for all; None means that a preference is not set.
+    """One user's preferences for one subscription, or for all; a preference that is None is not set.
 
     - ``muted``: whether no entries are delivered.
     - ``title``: the user's own name for the channel; "" means the channel's own title.
     - ``edits``: whether edited entries are delivered.
     - ``template``: the text template of entries; "" means the default format.
     - ``proof``: the number of latest entries that are shown when a subscription begins.
-    - ``interval_s``: the minimum time between two messages; 0 means that there is no minimum.
+    - ``interval_s``: the minimum time between two messages about the channel; 0 means that there is no minimum.
     - ``rules``: the filter rules.
     """
 
@@ -46,7 +47,8 @@ NO_PREFERENCES: Final = Preferences()
 DEFAULT_PROOF: Final = 1
 
 PreferencesByNumber = Mapping[int, Preferences]
-"""One user's preferences by subscription number, with ``FOR_ALL``; a missing number means ``NO_PREFERENCES``."""
+"""One user's preferences by subscription number; the number ``FOR_ALL`` stands for all subscriptions. A number that is
+absent has no preferences (``NO_PREFERENCES``)."""
 
 
 def are_edits_enabled(preferences: PreferencesByNumber, number: int) -> bool:

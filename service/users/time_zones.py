@@ -11,9 +11,10 @@ def local_datetime(unix_s: float, zone: str) -> datetime:
 
 
 def find_time_zones(name: str) -> tuple[str, ...]:
-    """Return the names of the time zones that match ``name``; case is ignored.
+    """Return the names of the time zones that have the name, or contain the city, ``name``; case is ignored.
 
-    If a zone has this full name, only its name is returned. Otherwise, ``name`` is the name of a city.
+    If ``name`` is the full name of a zone, like ``Europe/Berlin``, only this name is returned. Otherwise, all zones
+    that are named after the city ``name`` are returned; there may be none.
     """
     key = "_".join(name.split()).casefold()
     exact = [zone for zone in _zones() if zone.casefold() == key]

@@ -1,6 +1,6 @@
 """A user's settings for all messages, and the delivery times that they allow.
 
-The settings are quiet hours, digests, time zone and language.
+The settings are quiet hours, digests, time zone, language, and whether messages wait while the user is away.
 """
 
 from datetime import timedelta
@@ -33,7 +33,7 @@ class UserSettings(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def effective_language(self) -> str:
-        """The tag of the language for texts to the user; "" if it is unknown."""
+        """The tag of the language that the user has chosen, or else of the client's language; "" if both are ""."""
         return self.language or self.client_language
 
     @property
