@@ -21,7 +21,9 @@ async def accept_invitation(requests: Requests, command: VerbCommand) -> Reply:
     """Redeem an invitation code."""
     translator, code = requests.translator, command.words.strip()
     if not code:
-        return misunderstanding(translator.gettext("Send `invite` followed by your code."))
+        return misunderstanding(
+            translator.gettext("If you've been given an invitation code, send it like this: `invite ABC123`.")
+        )
     if await requests.accept_invitation(code):
         return Reply(
             translator.gettext("Welcome! Send me the address of a site or feed to subscribe to it, or `help`.")

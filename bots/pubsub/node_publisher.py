@@ -120,7 +120,7 @@ class NodePublisher:
                     await self._check_in_batches(await self._store.channels.ids_in_buckets(buckets))
                 await self._check_in_batches(await self._store.pubsub_nodes.channel_ids(self._service))
             except StoreUnavailable as error:
-                _log.warning("pubsub node scan failed", error=str(error))
+                _log.warning("checking pubsub nodes failed", error=str(error))
             await asyncio.sleep(self._scan_interval_s)
 
     async def _check_in_batches(self, channel_ids: Sequence[ChannelId]) -> None:

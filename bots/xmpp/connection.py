@@ -254,7 +254,7 @@ class Connection:
         except TimeoutError:
             _log.warning("xmpp login timed out", limit_s=CONNECT_TIMEOUT_S)
         except InvalidCABundle as error:
-            _log.error("xmpp ca file unreadable", path=str(error))
+            _log.error("xmpp ca file unreadable", error=str(error))
         # Not after a cancellation: run() closes the stream in order then, so that no session lingers at the server.
         self._stream.cancel_connection_attempt()
         self._stream.abort()

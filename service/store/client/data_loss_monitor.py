@@ -159,7 +159,7 @@ class DataLossMonitor:
             erased = {uid.decode(): int(at_s) for uid, at_s in found}
             await asyncio.to_thread(ErasureFile(guard.file.path).add, erased, guard.trusted.at_ms // 1000)
         except (StoreUnavailable, OSError) as error:
-            log.warning("erasure file write failed", error=str(error))
+            log.warning("writing file of erased users failed", error=str(error))
             return
         self._has_saved_erasures = True
 
