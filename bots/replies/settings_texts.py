@@ -466,7 +466,10 @@ def _clock(minute: int) -> str:
 
 
 def language_text(user_settings: UserSettings, _translator: Translator, _now_s: float, *, changed: bool = False) -> str:
-    """Return the text that says which language the bot's messages have; the text is in this language itself."""
+    """Return the text that names the language in which the bot writes to the user. The text is in that language.
+
+    ``changed`` states whether the user has just changed the language.
+    """
     translator = get_translator(user_settings.effective_language)
     if changed and user_settings.language:
         head = translator.gettext("From now on I'll write to you in English.")

@@ -34,7 +34,7 @@ class InvitationQuotas:
     """The quotas of one bot: invitations per hour of each sender and of each site, and invitations in the queue."""
 
     def __init__(self, store: Store) -> None:
-        """Create quotas that are counted in ``store``; no invitation is queued."""
+        """Create quotas whose hourly counters are in ``store``. The queue is empty at first."""
         self._users = store.users
         self._queued: Counter[str] = Counter()
         """Number of queued invitations that are not in the store, by site of their senders."""

@@ -98,8 +98,9 @@ class ReadLeaf(msgspec.Struct, frozen=True):
 
 
 class ReadDonor(msgspec.Struct, frozen=True):
-    """Request to read a page of records in the *donor*, the keyspace that the records of ``move`` leave.
+    """Request to read a page of records from the *donor* of a move, the keyspace in which the moved records were before.
 
+    - ``move``: the split or merge whose donor is read.
     - ``group``: only records with keys in this group are read.
     - ``after``: the page begins after this position; None means with the first record.
     - ``count``: the maximum number of records.

@@ -85,7 +85,11 @@ class FleetScale:
         return self._levels or self.policy.objective.levels
 
     def set_objective(self, objective: FleetObjective) -> None:
-        """Adopt ``objective``; the scale is computed for it the next time, even if a node has just joined or left."""
+        """Adopt ``objective``; the next :meth:`solve` computes a scale for it.
+
+        After a node has joined or left, the scale normally stays unchanged for one maintenance interval. A new
+        objective ends this interval at once.
+        """
         self._apply_policy(msgspec.structs.replace(self.policy, objective=objective))
         self.has_changed = True
         self._frozen_until_s = None

@@ -15,7 +15,7 @@ The states and their transitions are below. A hub is *listed* if the feed's last
            any of these ──no longer listed──▶ leaving ──hub verifies, or three requests fail──▶ (none)
 
 The subscription at one hub is ended before another hub is requested. While hubs do not respond, the interval between
-requests for a feed is at least minutes, even if the feed lists other hubs in the meantime.
+requests for a feed grows from 10 minutes to a day, even if the feed lists other hubs in the meantime.
 """
 
 import hmac

@@ -161,8 +161,8 @@ def load_answers(file: Path) -> Answers:
 def write_settings(config: Path, values: dict[str, object]) -> None:
     """Write ``values`` to the settings file ``config`` and the files of its secrets.
 
-    Other settings in an existing file are kept, and also its ``trusted_proxies``, because the proxy may run on another
-    machine. Raises :class:`SetupRefused` if the existing file cannot be read.
+    Other settings in an existing file are kept. Its ``trusted_proxies`` are kept even if ``values`` contains others,
+    because the proxy may run on another machine. Raises :class:`SetupRefused` if the existing file cannot be read.
     """
     folder = config.with_suffix(".secrets")
     asked = values.keys() - {"trusted_proxies"}

@@ -1,7 +1,8 @@
 """Optimisation goals as one weight per channel, and the model of detection delay (Corona §3.2, Table 1).
 
-Every goal minimises Σ weight/n, where n is a channel's number of polls per poll interval τ by all nodes. An update is
-detected after D = τ/(2n) on average, so the sum is a weighted mean delay, up to a constant factor. In the weights, q is
+Every goal but Fast minimises Σ weight/n within a limited load. Fast minimises the load within a bound of this sum. Here
+n is a channel's number of polls per poll interval τ by all nodes. An update is detected after D = τ/(2n) on average, so
+the sum is a weighted mean delay, up to a constant factor. In the weights, q is
 the number of subscribers, and u the mean time between a channel's updates:
 
     Lite       q               the mean delay of a subscription; bounded load

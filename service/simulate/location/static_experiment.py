@@ -251,7 +251,7 @@ def _even_failed(width: int, loads: Sequence[Sequence[float]]) -> float:
 
 
 def filter_shape(index: FilterIndex) -> FilterShape:
-    """Return the width and depth of filters with these parameters, in the type that production's nodes use."""
+    """Convert the parameters ``index`` of an experiment to the type that the product's nodes use for filters."""
     return FilterShape(1, index.width, index.hashes, index.depth)
 
 

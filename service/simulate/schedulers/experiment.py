@@ -86,7 +86,8 @@ class ReaderResults(SchedulerResults, frozen=True):
     - ``ours``: Corona with the goal of the run, without limits for single channels
     - ``ours_with_rhythm``: the same, but the polls of a channel follow its learnt weekly rhythm
     - ``as_shipped``: Corona with the default settings
-    - ``known``, ``known_as_shipped``: the best fixed schedules if true publication rates are known
+    - ``known``: the best fixed schedule if the true publication rates were known, without limits for single channels
+    - ``known_as_shipped``: the same within the limits of the default settings
     """
 
     name: str

@@ -71,7 +71,7 @@ class PollObservations:
     def first_since(self, from_s: Floats) -> Ints:
         """Return, for each polled channel, the index of its oldest known entry published at or after ``from_s``.
 
-        The result is the channel's ``upto`` if there is no such entry.
+        If there is no such entry, the result is ``upto``, the index after the channel's newest known entry.
         """
         return first_index_beyond(self.first, self.upto, lambda place: self.published_s[place] >= from_s)
 

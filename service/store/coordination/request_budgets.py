@@ -5,7 +5,6 @@ any t seconds. A request may need tokens from several buckets. No request is gra
 buckets are in different cluster slots, a refused request may use up a token.
 """
 
-import asyncio
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
@@ -156,10 +155,10 @@ class RequestBudgets(RedisRepository):
 
         If both are paused, the result is the longer time. It is 0.0 if neither is paused.
         """
-        channel_ms, site_s = await asyncio.gather(
-            self._redis.call("PTTL", keys.poll_pause(cid)), self.site_paused_s(site)
-        )
-        return float(max(0, channel_ms / 1000, site_s))
+        commands: list[Command] = [("PTTL", keys.poll_pause(cid))]
+        commands += [("PTTL", keys.site_pause(site))] if site else []
+        channel_ms, *site_ms = await self._redis.call_many(commands)
+        return float(max(0, channel_ms, *(left_ms - _PAUSE_KEPT_MS for left_ms in site_ms))) / 1000
 
     async def pause_site(self, site: str, for_s: float | None) -> float:
         """Pause all requests to a site at its publisher's request; return the seconds until the pause ends.
