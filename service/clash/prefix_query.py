@@ -98,7 +98,7 @@ class ReadLeaf(msgspec.Struct, frozen=True):
 
 
 class ReadDonor(msgspec.Struct, frozen=True):
-    """Request to read a page of records from the *donor* of a move, the keyspace in which the moved records were before.
+    """Request to read a page of records from the *donor* of a move, the keyspace that had the moved records before.
 
     - ``move``: the split or merge whose donor is read.
     - ``group``: only records with keys in this group are read.

@@ -185,7 +185,8 @@ class Poller:
     async def compare_again(self, state: PollState, update: DetectedUpdate) -> DetectedUpdate | None:
         """Return the part of ``update`` that is not in the version of ``state``; None if there is no such part.
 
-        Only feeds are compared: for a page, the result is always None, and the next poll detects what remains. Raises :class:`PublisherError` if the documents cannot be parsed.
+        Only feeds are compared: for a page, the result is always None, and the next poll detects what remains.
+        Raises :class:`PublisherError` if the documents cannot be parsed.
         """
         # A page's document may be older than its version; the next poll then detects the remaining changes.
         if state.channel.kind == "page":

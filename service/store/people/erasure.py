@@ -99,9 +99,9 @@ class Erasure:
         return is_restricted
 
     async def _keep_restrictions(self, uid: UserId) -> bool:
-        """Keep the restrictions that admins have set for an erased user, until they expire; return whether there are any.
+        """Keep the restrictions that admins have set for an erased user until they expire.
 
-        The console lists the user until then.
+        Return whether there are any. The console lists the user until then.
         """
         now_s = int(time.time())
         await self._redis.call("ZREMRANGEBYSCORE", keys.ERASED_USERS_WITH_RESTRICTIONS, "-inf", now_s)
