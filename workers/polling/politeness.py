@@ -8,6 +8,7 @@ addresses are limited only by pauses.
 import asyncio
 from collections.abc import Awaitable, Callable, Container, Mapping
 from functools import lru_cache
+from math import inf
 from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
 
@@ -90,12 +91,15 @@ class Politeness:
         if network and delays.network_s > 0:
             await self._acquire_in_turn(host, network.name, lambda: self._budgets.take_network(network))
 
-    async def acquire_site(self, channel: Channel) -> None:
-        """Take the token (permission) for a request to a channel's site. The caller has to send the request at once."""
+    async def acquire_site(self, channel: Channel, within_s: float = inf) -> None:
+        """Take the token (permission) for a request to a channel's site. The caller has to send the request at once.
+
+        No token is taken if the site's budget grants none within ``within_s`` seconds; :class:`LimitReached` is raised.
+        """
         # A caller that has to wait before sending must take another token; otherwise all waiting callers would send at
         # the same time.
         if charged_site(channel):
-            await self._acquire_site_of(host_of(channel.url))
+            await self._acquire_site_of(host_of(channel.url), within_s)
 
     async def acquire_redirect(self, host: str) -> None:
         """Take the token for a request to ``host`` that follows a redirect."""
@@ -150,21 +154,24 @@ class Politeness:
         per_s = self._settings.address_requests_per_s
         return RateLimit(group, per_s, max(_GRANTED_BURST, int(per_s)))
 
-    async def _acquire_site_of(self, host: str) -> None:
+    async def _acquire_site_of(self, host: str, within_s: float = inf) -> None:
         settings, site = self._settings, site_of(host)
         site_limit, egress_limit = RateLimit(site, settings.host_requests_per_s, _GRANTED_BURST), None
         if settings.egress_group:
             egress_limit = RateLimit(settings.egress_group, settings.egress_requests_per_s, _GRANTED_BURST)
-        await self._acquire_in_turn(host, site, lambda: self._budgets.take_site(site_limit, egress_limit))
+        await self._acquire_in_turn(host, site, lambda: self._budgets.take_site(site_limit, egress_limit), within_s)
 
-    async def _acquire_in_turn(self, host: str, budget: str, take: Callable[[], Awaitable[float]]) -> None:
+    async def _acquire_in_turn(
+        self, host: str, budget: str, take: Callable[[], Awaitable[float]], within_s: float = inf
+    ) -> None:
         """Call ``take`` until it returns 0. Before each repetition, wait for the number of seconds that it returned.
 
         ``take`` takes a token from ``budget``. Callers that need a token from the same budget wait in turn. Raises
-        :class:`LimitReached` for ``host`` if no token is granted in time.
+        :class:`LimitReached` for ``host`` if no token is granted within ``within_s`` seconds, or within
+        ``_BUDGET_TIMEOUT_S``.
         """
         queue = self._queues.setdefault(budget, asyncio.Lock())
-        timeout_at_s = asyncio.get_running_loop().time() + _BUDGET_TIMEOUT_S
+        timeout_at_s = asyncio.get_running_loop().time() + min(_BUDGET_TIMEOUT_S, within_s)
         try:
             async with asyncio.timeout_at(timeout_at_s), queue:
                 while (wait_s := await take()) > 0:

@@ -129,12 +129,13 @@ class Poller:
         lane, publisher = self._lanes.choose_for_poll(state), publisher_of(state)
         try:
             async with lane.site(publisher):
-                await self._politeness.acquire_site(state.channel)
+                # A token that is granted too late would be lost, and a site grants few of them after a pause.
+                await self._politeness.acquire_site(state.channel, before_s - self._clock.wall_s())
                 trace("The request limit of the site allows a request.")
                 async with lane.slot(publisher) as has_waited:
-                    if has_waited:  # the token was taken before that
-                        await self._politeness.acquire_site(state.channel)
                     self._raise_if_late(before_s)
+                    if has_waited:  # the token was taken before that
+                        await self._politeness.acquire_site(state.channel, before_s - self._clock.wall_s())
                     started_s, state.slow = self._clock.monotonic_s(), False
                     with self._mark_slow(state):
                         fetched = await self._fetch(state)

@@ -138,6 +138,26 @@ async def test_a_token_expires_while_a_poll_waits_for_a_slot(store: Store, monke
         assert publisher.requests == []
 
 
+async def test_a_poll_takes_no_token_that_its_site_grants_after_the_next_of_its_set(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise polls that are too late would use up the few requests that a site gets after a pause."""
+    monkeypatch.setattr("workers.polling.politeness.is_loopback", lambda _: False)
+    async with raw_publisher(answering(ok(b"feed"))) as publisher, fetcher() as reach:
+        clock, url, limit = SystemClock(), publisher.url(), RateLimit("127.0.0.1", 0.5, 4)
+        limited = Politeness(store.request_budgets, Settings(host_requests_per_s=limit.requests_per_s))
+        polls = Poller(reach, limited, lanes(), store_only_lookup(store), clock)
+        while await store.request_budgets.take_site(limit) == 0.0:
+            pass
+        next_token_s = clock.monotonic_s() + 1 / limit.requests_per_s
+        state = PollState(Channel(channel_id(url), url), Validators(), 1)
+        with pytest.raises(LimitReached):
+            await polls.poll(state, US, clock.wall_s() + 0.5)
+        await asyncio.sleep(next_token_s + 0.1 - clock.monotonic_s())
+        assert await store.request_budgets.take_site(limit) == 0.0
+        assert publisher.requests == []
+
+
 async def test_a_poll_without_a_slot_before_the_next_of_its_set_is_skipped(store: Store) -> None:
     """Otherwise an overloaded worker would repeat polls later, at the publishers' cost."""
     async with raw_publisher(answering(ok(b"feed"))) as publisher, fetcher() as reach:
