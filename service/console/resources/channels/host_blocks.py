@@ -1,7 +1,7 @@
 """Blocked hosts: the API operations and forms that block the requests to a publisher's host or domain."""
 
 import time
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 from aiohttp import web
@@ -11,10 +11,12 @@ from service.console.app_keys import PRINCIPAL, STORE
 from service.console.auth.permissions import read_access, write_access
 from service.console.forms import read_form, redirect_after, redisplay_on_error
 from service.console.middleware.audit_recorder import AUDIT_DETAIL
-from service.console.resources.channels.sites import MAX_REASON_CHARS, parse_host, requested_site, site_page
+from service.console.resources.channels.sites import parse_host, requested_site, site_page
 from service.errors import UserError
 from service.net.sites_and_networks import site_of
 from service.store.coordination.host_blocklist import BlockedHosts, HostBlock
+
+MAX_REASON_CHARS: Final = 200
 
 operation = OPERATIONS = Operations()
 

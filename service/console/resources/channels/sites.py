@@ -32,7 +32,6 @@ from service.store.channels.channels import POLLS_KEPT
 _SAMPLED_CHANNELS: Final = 250
 _TOO_MANY_REQUESTS: Final = 429
 _MAX_HOST_CHARS: Final = 253
-MAX_REASON_CHARS: Final = 200
 _MIN_RATE_PER_S: Final = 0.001
 _MAX_RATE_PER_S: Final = 100.0
 _MAX_PAUSED: Final = 5_000

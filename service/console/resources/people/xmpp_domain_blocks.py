@@ -14,12 +14,11 @@ from service.console.auth.permissions import read_access, write_access
 from service.console.forms import read_form, redirect_after, redisplay_on_error
 from service.console.middleware.audit_recorder import AUDIT_DETAIL
 from service.console.page_rendering import render
-from service.console.resources.channels.host_blocks import add_block
+from service.console.resources.channels.host_blocks import MAX_REASON_CHARS, add_block
 from service.errors import UserError
 from service.feeds.canonical_urls import canonical_url, host_of
 from service.store.coordination.host_blocklist import HostBlock
 
-_MAX_REASON_CHARS: Final = 200
 _MAX_DOMAIN_CHARS: Final = 253
 _DOMAIN: Final = "Domain of users' addresses, such as example.org; its subdomains are included."
 
@@ -29,7 +28,7 @@ operation = OPERATIONS = Operations()
 class SetDomainBlock(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A block of a domain. ``why`` is the reason for it, which other admins can read."""
 
-    why: Annotated[str, msgspec.Meta(max_length=_MAX_REASON_CHARS)] = ""
+    why: Annotated[str, msgspec.Meta(max_length=MAX_REASON_CHARS)] = ""
 
 
 class BlockedDomains(msgspec.Struct, frozen=True):
@@ -73,7 +72,7 @@ allow = redirect_after(allow_domain, "/blocked-domains", page)
 async def block(request: web.Request) -> web.Response:
     """Block a domain: the bot ignores its users, and sends them nothing."""
     form = await read_form(request)
-    domain, why = _parse_domain(form.get("name", "")), form.get("why", "")[:_MAX_REASON_CHARS]
+    domain, why = _parse_domain(form.get("name", "")), form.get("why", "")[:MAX_REASON_CHARS]
     await add_block(request, request.app[STORE].blocked_user_domains, domain, why)
     raise web.HTTPSeeOther("/blocked-domains")
 
