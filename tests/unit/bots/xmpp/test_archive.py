@@ -1,28 +1,10 @@
 """Pages of the account archive: their content, and the request for the next one."""
 
-from xml.etree import ElementTree as ET
-
 import pytest
 
 from bots.xmpp import archive
 from bots.xmpp.events import Receipt
-
-BOT, ALICE = "bot@localhost", "alice@localhost"
-
-
-def parse(text: str) -> ET.Element:
-    return ET.fromstring(text)  # noqa: S314 - the tests wrote it
-
-
-def archived(ident: str, message: str) -> ET.Element:
-    return parse(
-        f"<result xmlns='{archive.NS_MAM}' id='{ident}'><forwarded xmlns='urn:xmpp:forward:0'>"
-        f"<delay xmlns='urn:xmpp:delay' stamp='2026-01-01T00:00:00Z'/>{message}</forwarded></result>"
-    )
-
-
-def message(content: str, sender: str = f"{ALICE}/phone", ident: str = "m1") -> str:
-    return f"<message xmlns='jabber:client' from='{sender}' to='{BOT}' id='{ident}' type='chat'>{content}</message>"
+from tests.support.archived_messages import ALICE, BOT, archived, message, parse
 
 
 def test_a_page_separates_sent_messages_receipts_and_messages_of_users() -> None:

@@ -1,28 +1,10 @@
 """Deduplication keys: the same for each delivery of a message to an account, different for different messages."""
 
-from xml.etree import ElementTree as ET
-
 import msgspec
 
 from bots.xmpp import archive, deduplication, message_parser
 from bots.xmpp.events import MessageReceived
-
-BOT, ALICE = "bot@localhost", "alice@localhost"
-
-
-def parse(text: str) -> ET.Element:
-    return ET.fromstring(text)  # noqa: S314 - the tests wrote it
-
-
-def archived(ident: str, message: str) -> ET.Element:
-    return parse(
-        f"<result xmlns='{archive.NS_MAM}' id='{ident}'><forwarded xmlns='urn:xmpp:forward:0'>"
-        f"<delay xmlns='urn:xmpp:delay' stamp='2026-01-01T00:00:00Z'/>{message}</forwarded></result>"
-    )
-
-
-def message(content: str, sender: str = f"{ALICE}/phone", ident: str = "m1") -> str:
-    return f"<message xmlns='jabber:client' from='{sender}' to='{BOT}' id='{ident}' type='chat'>{content}</message>"
+from tests.support.archived_messages import BOT, archived, message, parse
 
 
 def test_what_was_said_has_the_name_in_the_archive_that_it_had_when_it_was_brought() -> None:
