@@ -80,7 +80,7 @@ def subscribed_text(
         head = translator.gettext("I found a feed on that page. Subscribed to *{title}* (#{number}).", **named)
     else:
         head = translator.gettext("Subscribed to *{title}* (#{number}).", **named)
-    if channel.kind == "page":
+    if channel.kind == "page" and not preferences.muted:
         head = translator.gettext("{subscribed} I'll let you know when it changes.", subscribed=head)
     lines = [head, *changed_settings(preferences, translator)]
     if latest is None:
@@ -92,6 +92,8 @@ def subscribed_text(
     elif latest:
         lines.append(translator.ngettext("Latest entry:", "Latest {count} entries:", len(latest)))
         lines += [entry_lines(entry, translator) for entry in latest]
+    elif preferences.muted:
+        lines.append(translator.gettext("There's nothing in it yet."))
     else:
         lines.append(translator.gettext("There's nothing in it yet; I'll let you know when something appears."))
     return "\n".join(lines)
