@@ -134,11 +134,12 @@ experiments: $(venv)/dev.stamp
 # Fifteen thousand histories of key groups that split and merge under readers, writers and dying balancers; else six hundred.
 # The store's whole contract on a Redis Cluster as well.
 storms: $(venv)/dev.stamp
+	@scripts/need redis-server
 	@$(bin)/pytest -n 2 --dist worksteal -m "storms or not storms" tests/property/test_fleet.py tests/property/test_clash_moves.py tests/contract tests/integration/workers/test_key_group_balancer.py $(ARGS)
 
 # All fault tests, also those that take minutes.
 faults: $(venv)/dev.stamp
-	@scripts/need redis-server prosody openssl ip:iproute2
+	@scripts/need redis-server prosody openssl ip:iproute2 ejabberdctl:ejabberd
 	@$(bin)/pytest -n 2 --dist loadfile -m faults tests/faults $(ARGS)
 
 # The console behind nginx and Caddy, at the root and under a path, and `coronet setup` with Prosody and ejabberd, all with
