@@ -62,14 +62,21 @@ def select_changes(item: OutboxItem, deltas: Sequence[Delta]) -> list[Delta]:
 
     ``deltas`` are the changes in the versions that ``item`` refers to. If ``item.edits`` is true, only the edits in
     them belong to the item, otherwise only the other changes. Changes at the positions in ``item.omitted`` do not
-    belong to it. The position of a change is its index among the changes of all deltas.
+    belong to it.
     """
+    omitted = _omitted_indexes(item, sum(len(delta.changes) for delta in deltas))
     selected, first = [], 0
     for delta in deltas:
-        left_out = [position - first for position in item.omitted or ()]
+        left_out = [index - first for index in omitted]
         selected.append(select_part(delta, edits=item.edits, left_out=left_out))
         first += len(delta.changes)
     return selected
+
+
+def _omitted_indexes(item: OutboxItem, count: int) -> list[int]:
+    """Return the indexes of an item's omitted changes among the ``count`` changes that can still be read."""
+    indexes = (position if position >= 0 else count + position for position in item.omitted or ())
+    return [index for index in indexes if 0 <= index < count]
 
 
 class Presentation(msgspec.Struct, frozen=True):
@@ -173,7 +180,7 @@ class BatchRenderer:
                 missing_counts[item.channel] += versions.missing_count
             changes = [change for delta in versions.deltas for change in delta.changes]
             if changes:
-                left_out += [(item.channel, changes[position]) for position in item.omitted or ()]
+                left_out += [(item.channel, changes[index]) for index in _omitted_indexes(item, len(changes))]
                 for match in item.matches or ():
                     for position in match.positions:
                         matches[item.channel, changes[position].entry.key].append((match.number, match.query))

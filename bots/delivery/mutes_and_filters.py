@@ -107,9 +107,10 @@ class ItemSelector:
             else:
                 preferences, changes = selection.recipient.preferences, await self._load_changes(queued.item)
                 number = selection.numbers[queued.item.channel]
-                selection.suppressions[queued.id] = suppressed_positions(
-                    preferences, number, changes, edits=queued.item.edits
-                )
+                positions = suppressed_positions(preferences, number, changes, edits=queued.item.edits)
+                if positions and queued.item.after_version is not None:
+                    positions = _count_from_last(positions, changes)
+                selection.suppressions[queued.id] = positions
 
     async def _load_changes(self, item: OutboxItem) -> _Changes:
         key = (item.channel, item.version, item.after_version)
@@ -118,6 +119,15 @@ class ItemSelector:
             versions = await load_versions(self._store.channels, item)
             changes = self._changes[key] = tuple((delta, build_subjects(delta.changes)) for delta in versions.deltas)
         return changes
+
+
+def _count_from_last(positions: Iterable[int], versions: _Changes) -> tuple[int, ...]:
+    """Return positions counted from the last change, which has position -1.
+
+    These positions stay valid if the channel's log drops the oldest of several versions before the message is rendered.
+    """
+    count = sum(len(delta.changes) for delta, _ in versions)
+    return tuple(position - count for position in positions)
 
 
 def suppressed_positions(

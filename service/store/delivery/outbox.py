@@ -51,7 +51,8 @@ class OutboxItem(msgspec.Struct, frozen=True, array_like=True):
       suppresses them, or no saved search matches them. The value is None if all changes are delivered.
     - ``matches``: saved searches for which the item was queued; None if there are none.
     - ``after_version``: set only for the item queued at the end of a pause. This item has the news of all versions
-      after ``after_version`` up to ``version``. Positions count through the changes of all these versions.
+      after ``after_version`` up to ``version``. Positions in ``omitted`` then count back from the last change of
+      ``version``, which has position -1, because the channel's log may drop older versions.
     """
 
     # None is used instead of empty lists, because the scripts' JSON has no empty lists.

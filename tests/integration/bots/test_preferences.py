@@ -48,6 +48,23 @@ async def test_a_pause_ends_with_one_message_about_all_versions(person: Person, 
 
 
 @pytest.mark.usefixtures("bot")
+async def test_a_filter_applies_to_all_versions_of_a_pause(person: Person, store: Store) -> None:
+    alice = await person()
+    channel = await subscribed(store, [alice])
+    await alice.say("filter #1 deny crypto")
+    await alice.say("pause #1")
+    for version in range(1, 5):
+        title = "Crypto" if version % 2 else "Garden"
+        entry = Entry(f"k{version}", f"{title} news {version}", f"https://example.org/{version}")
+        delta = await change(store, channel, Change("addition", entry), base=version)
+        await tell_delta(store, alice, channel, delta.version)
+    await alice.say("resume #1")
+    message = await alice.wait_for(lambda message: "Garden news 2" in message.body)
+    assert "Garden news 4" in message.body
+    assert "Crypto" not in message.body
+
+
+@pytest.mark.usefixtures("bot")
 async def test_a_filter_applies_at_once_and_only_to_its_subscription(person: Person, store: Store) -> None:
     alice = await person()
     one = await subscribed(store, [alice], "one")
