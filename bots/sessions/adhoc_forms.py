@@ -4,7 +4,7 @@ The values of a submitted form are converted to the text that the user would typ
 one parser and one dialogue.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 import msgspec
@@ -145,16 +145,15 @@ def form_to_commands(verb: str, values: Values) -> list[str]:
     return [" ".join((verb, subscription, *words)) for subscription in each] or [" ".join((verb, *words))]
 
 
-def remaining_values(verb: str, values: Values, executed_count: int) -> Values:
-    """Return the submitted values without the subscriptions for which the command was already executed.
+def remaining_values(verb: str, values: Values, done: Collection[int]) -> Values:
+    """Return the submitted values without the subscriptions for which the command has succeeded.
 
-    The command is executed in the order of selection; ``executed_count`` is the number of subscriptions for which the
-    command was already executed.
+    ``done`` contains the indexes of these subscriptions in the order of selection.
     """
     if _SUBSCRIPTIONS not in _FIELDS.get(verb, _WORDS):
         return values
     selected = [value for value in values.get(_SUBSCRIPTIONS.var, ()) if value.strip()]
-    return {**values, _SUBSCRIPTIONS.var: tuple(selected[executed_count:])}
+    return {**values, _SUBSCRIPTIONS.var: tuple(value for index, value in enumerate(selected) if index not in done)}
 
 
 def question_form(question: Reply, instructions: str, translator: Translator) -> Form:

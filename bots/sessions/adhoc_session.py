@@ -166,12 +166,10 @@ class AdhocSessions:
         else:
             lines = [adhoc_forms.form_to_answer(state.pending_question, command.values)]
         replies: list[Reply] = []
-        executed_count = 0
-        for count, line in enumerate(lines):
+        for line in lines:
             permission = await self._rate_limiter.count_command(command.jid, COMMAND_LIMITS)
             if isinstance(permission, CommandRefused):
                 replies.append(failure(permission.text(translator)))
-                executed_count = count
                 break
             most = permission.user.most_subscriptions
             requests = RequestHandler(self._services, command.jid, translator.language, most)
@@ -182,7 +180,8 @@ class AdhocSessions:
         if last.options:
             self._store_session(command, session, _Session(adhoc_forms.question_form(last, text, translator), last))
         elif is_failed and state.pending_question is None and state.form.fields:
-            values = adhoc_forms.remaining_values(command.node, command.values, executed_count)
+            done = {index for index, reply in enumerate(replies) if reply.outcome is CommandOutcome.DONE}
+            values = adhoc_forms.remaining_values(command.node, command.values, done)
             self._store_session(
                 command, session, _Session(adhoc_forms.repeated_form(state.form, values, text), None), text
             )

@@ -98,6 +98,20 @@ async def test_errors_are_shown_in_the_form_again(at: str, person: Person) -> No
     assert "Monday and Tuesday" in errand.note(done)[1]
 
 
+async def test_a_form_shown_again_selects_only_subscriptions_whose_command_failed(
+    at: str, person: Person, store: Store
+) -> None:
+    alice = await person()
+    for number in range(2):
+        channel = await make_channel(store, f"https://example.org/{number}")
+        await store.subscriptions.subscribe(alice.jid, channel.id)
+    errand = Errand(alice, at, "unsubscribe")
+    await errand.step()
+    again = await errand.step("complete", channel=["#1", "#9", "#2"])
+    assert again["status"] == "executing"
+    assert again["form"].get_values()["channel"] == ["#9"]
+
+
 @pytest.fixture
 def one_errand(monkeypatch: pytest.MonkeyPatch) -> None:
     """Limit bots to one ad-hoc session."""
