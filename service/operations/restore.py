@@ -162,17 +162,29 @@ async def live_programs(store: Store) -> list[str]:
 
 
 async def _erasures(store: Store, settings: Settings) -> tuple[dict[UserId, int], bool]:
-    """Return the Unix time at which each user was last erased, and whether any list of erasures exists.
+    """Return the Unix time at which each user was last erased, and whether these erasures are complete.
 
-    One list is in the store, and one in the erasure file, which survives the loss of the store. Both are read.
+    They are read from the store and from the erasure file, which survives the loss of the store. They are incomplete if
+    the store lists none and this machine has never used the store.
     """
     found = await store.redis.call("ZRANGE", keys.ERASED_USERS, 0, -1, "WITHSCORES")
     erased = {uid.decode(): int(at_s) for uid, at_s in found}
-    file = ErasureFile(Path(settings.store_identity_file)) if settings.store_identity_file else None
-    is_known = bool(erased) or file is not None
-    for uid, at_s in (file.read() if file else {}).items():
+    in_file = _read_erasure_file(settings)
+    for uid, at_s in (in_file or {}).items():
         erased[uid] = max(at_s, erased.get(uid, 0))
-    return erased, is_known
+    return erased, bool(erased) or in_file is not None
+
+
+def _read_erasure_file(settings: Settings) -> dict[UserId, int] | None:
+    """Return the contents of the erasure file; None if no program on this machine has used the store yet.
+
+    The file does not exist before the first erasure, but the file with the store's identity does.
+    """
+    if not settings.store_identity_file:
+        return None
+    identity_file = Path(settings.store_identity_file)
+    file = ErasureFile(identity_file)
+    return file.read() if identity_file.exists() or file.path.exists() else None
 
 
 def _date(at_s: float) -> str:

@@ -418,6 +418,22 @@ async def test_the_list_of_erased_people_outlives_the_store(machine: Settings) -
         assert await store.redis.call("EXISTS", keys.user(UID)) == 0
 
 
+async def test_a_restore_on_another_machine_warns_that_erasures_are_unknown(machine: Settings, tmp_path: Path) -> None:
+    async with opened(machine) as store:
+        await make_channel(store)
+        file = await saved(machine)
+        await store.identity.refresh()
+        await store.redis.call("HINCRBY", keys.STORE_IDENTITY, "counter", 9)
+        task = asyncio.create_task(store.identity.run(TickTimer(1.0)))
+        await until_so(Path(machine.store_identity_file).exists, "the identity is in its file")
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await store.redis.call("FLUSHALL")
+    assert "No list of people" not in await restore_backup(machine, file, replace=False, confirm=yes)
+    other = machine.model_copy(update={"store_identity_file": str(tmp_path / "other.json")})
+    assert "No list of people" in await restore_backup(other, file, replace=True, confirm=yes)
+
+
 async def test_a_backup_of_one_redis_is_restored_in_a_cluster_and_back(
     clean_redis: str, clean_cluster: RedisCluster
 ) -> None:
