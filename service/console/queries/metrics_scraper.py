@@ -154,7 +154,7 @@ class MetricsScraper:
         await asyncio.sleep(_MIN_INTERVAL_S)
         interval_s = _WATCHED_INTERVAL_S if self._watchers else _IDLE_INTERVAL_S
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._watcher_joined.wait(), interval_s)
+            await asyncio.wait_for(self._watcher_joined.wait(), interval_s - _MIN_INTERVAL_S)
 
     async def _sample(self, processes: ProcessClient) -> None:
         nodes, bots, waiting, _ = await asyncio.gather(
