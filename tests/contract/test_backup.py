@@ -418,6 +418,22 @@ async def test_the_list_of_erased_people_outlives_the_store(machine: Settings) -
         assert await store.redis.call("EXISTS", keys.user(UID)) == 0
 
 
+async def test_a_damaged_list_of_erased_people_does_not_stop_the_detection_of_lost_data(machine: Settings) -> None:
+    path = ErasureFile(Path(machine.store_identity_file)).path
+    path.write_text("no JSON", "utf-8")
+    async with opened(machine) as store:
+        channel = await make_channel(store)
+        await store.subscriptions.subscribe(ALICE, channel.id)
+        await store.erasure.erase(ALICE)
+        await store.identity.refresh()
+        await store.redis.call("HINCRBY", keys.STORE_IDENTITY, "counter", 9)
+        task = asyncio.create_task(store.identity.run(TickTimer(1.0)))
+        await until_so(Path(machine.store_identity_file).exists, "the identity is in its file")
+        assert not task.done()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
 async def test_a_restore_on_another_machine_warns_that_erasures_are_unknown(machine: Settings, tmp_path: Path) -> None:
     async with opened(machine) as store:
         await make_channel(store)

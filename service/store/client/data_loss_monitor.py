@@ -8,6 +8,7 @@ import structlog
 
 from service.errors import StoreUnavailable
 from service.observability.metrics import STORE_REFUSED
+from service.settings import SettingsInvalid
 from service.store.client import keys
 from service.store.client.data_loss_guard import (
     BEHIND,
@@ -158,7 +159,7 @@ class DataLossMonitor:
             found = await self._redis.call("ZRANGE", keys.ERASED_USERS, since_s, "+inf", "BYSCORE", "WITHSCORES")
             erased = {uid.decode(): int(at_s) for uid, at_s in found}
             await asyncio.to_thread(ErasureFile(guard.file.path).add, erased, guard.trusted.at_ms // 1000)
-        except (StoreUnavailable, OSError) as error:
+        except (StoreUnavailable, SettingsInvalid, OSError) as error:
             log.warning("writing file of erased users failed", error=str(error))
             return
         self._has_saved_erasures = True
