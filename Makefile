@@ -50,10 +50,10 @@ bench: $(venv)/dev.stamp
 	@scripts/need redis-server prosody openssl
 	@$(bin)/python -m tests.bench.bench_fanout
 	@$(bin)/python -m tests.bench.bench_bots
-	@$(bin)/python -m tests.bench.bench_talk
+	@$(bin)/python -m tests.bench.bench_commands
 	@$(bin)/python -m tests.bench.bench_feeds
 	@$(bin)/python -m tests.bench.bench_tls
-	@$(bin)/python -m tests.bench.bench_honeycomb
+	@$(bin)/python -m tests.bench.bench_allocation_solver
 	@$(bin)/python -m tests.bench.bench_clash
 	@$(bin)/python -m tests.bench.bench_enqueue
 	@$(bin)/python -m tests.bench.bench_discovery
@@ -64,7 +64,7 @@ bench: $(venv)/dev.stamp
 	@$(bin)/python -m tests.bench.bench_logins
 	@$(bin)/python -m tests.bench.bench_peers
 	@$(bin)/python -m tests.bench.bench_upkeep
-	@$(bin)/python -m tests.bench.bench_records
+	@$(bin)/python -m tests.bench.bench_channel_memory
 	@$(bin)/python -m tests.bench.bench_idle # takes eight minutes: every channel has to be polled once
 
 # Five minutes of one publisher with 20 feeds, three workers and two people: how long they wait, and what the ledger says.
@@ -103,7 +103,7 @@ matrices: $(venv)/dev.stamp
 # Five workers under loads that lead to each strategy of partial lookup, and the death of one: two minutes, JSON.
 partial: $(venv)/dev.stamp
 	@scripts/need redis-server
-	@$(bin)/python -m tests.live.partial $(ARGS)
+	@$(bin)/python -m tests.live.partial_lookup $(ARGS)
 
 # Sixteen workers in four places, 100 to 200 ms apart: where the bases of their polls come from. Three minutes, JSON.
 peers: $(venv)/dev.stamp

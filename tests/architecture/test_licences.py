@@ -100,7 +100,7 @@ def test_the_licences_of_all_runtime_dependencies_are_compatible() -> None:
 @pytest.mark.parametrize(
     "expression", ["GPL-3.0-or-later", "MIT AND LGPL-3.0-or-later", "AGPL-3.0-only OR GPL-2.0-only"]
 )
-def test_copyleft_is_noticed(expression: str) -> None:
+def test_copyleft_licences_are_rejected(expression: str) -> None:
     assert not is_compatible(expression)
     assert is_compatible(f"{expression} OR BSD-3-Clause")
 

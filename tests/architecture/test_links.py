@@ -44,12 +44,12 @@ def test_the_links_of_a_document_resolve(document: Path) -> None:
     assert broken_links(document) == []
 
 
-def test_a_broken_link_is_noticed(tmp_path: Path) -> None:
+def test_a_broken_link_is_reported(tmp_path: Path) -> None:
     (tmp_path / "here.md").write_text("# Here & there\n[a](here.md#here--there) [b](gone.md) [c](here.md#gone)\n")
     assert broken_links(tmp_path / "here.md") == ["gone.md", "here.md#gone"]
 
 
-def test_each_decision_has_a_number_of_its_own_and_states_it() -> None:
+def test_each_decision_record_has_a_unique_number_in_its_heading() -> None:
     records = sorted((ROOT / "docs" / "decisions").glob("0*.md"))
     numbers = [record.name[:4] for record in records]
     assert sorted(set(numbers)) == numbers

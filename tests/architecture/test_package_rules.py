@@ -117,7 +117,7 @@ def test_pure_packages_use_no_await_clock_randomness_environment_or_driver() -> 
         "today = date.today()",
     ],
 )
-def test_an_impure_line_is_noticed(line: str) -> None:
+def test_an_impure_line_is_reported(line: str) -> None:
     assert len(list(impurities(ast.parse(line)))) == 1
 
 
@@ -134,7 +134,7 @@ def test_only_settings_read_the_environment() -> None:
 
 
 @pytest.mark.parametrize("line", ["home = os.environ['HOME']", "os.getenv('HOME')", "from os import environ, path"])
-def test_reading_the_environment_is_noticed(line: str) -> None:
+def test_reading_the_environment_is_reported(line: str) -> None:
     assert len(list(environment_reads(ast.parse(line)))) == 1
 
 
@@ -145,7 +145,7 @@ def test_only_service_net_creates_http_clients() -> None:
 
 
 @pytest.mark.parametrize("line", ["from aiohttp import ClientSession", "aiohttp.ClientSession()"])
-def test_an_http_client_is_noticed(line: str) -> None:
+def test_an_http_client_is_reported(line: str) -> None:
     assert len(list(http_clients(ast.parse(line)))) == 1
 
 
@@ -156,7 +156,7 @@ def test_only_one_module_creates_http_servers() -> None:
 
 
 @pytest.mark.parametrize("line", ["from aiohttp.web import AppRunner", "runner = web.AppRunner(app)"])
-def test_an_http_server_is_noticed(line: str) -> None:
+def test_an_http_server_is_reported(line: str) -> None:
     assert len(list(http_servers(ast.parse(line)))) == 1
 
 
@@ -166,11 +166,11 @@ def test_only_the_keys_module_contains_redis_key_names() -> None:
 
 
 @pytest.mark.parametrize("line", ["key = 'cn:{r}:nodes'", "key = f'cn:{{u:{uid}}}:out'"])
-def test_a_redis_key_name_is_noticed(line: str) -> None:
+def test_a_redis_key_name_is_reported(line: str) -> None:
     assert len(list(key_names(ast.parse(line)))) == 1
 
 
-def test_scripts_use_only_keys_from_keys() -> None:
+def test_lua_scripts_build_no_key_names() -> None:
     """A Redis Cluster determines from KEYS alone on which node a script runs."""
     built_key = re.compile(r"""["']cn:|KEYS\[\d+\]\s*\.\.""")
     scripts = sorted((ROOT / "service/store/scripts").glob("*.lua"))
@@ -186,5 +186,5 @@ def test_python_is_started_without_the_current_directory_on_the_import_path() ->
 @pytest.mark.parametrize(
     "line", ["run((sys.executable, '-m', 'x'))", "run(sys.executable, 'x.py')", "[sys.executable]"]
 )
-def test_python_with_the_current_directory_on_the_import_path_is_noticed(line: str) -> None:
+def test_python_with_the_current_directory_on_the_import_path_is_reported(line: str) -> None:
     assert len(list(unsafe_interpreters(ast.parse(line)))) == 1

@@ -34,7 +34,7 @@ def test_the_changelog_begins_with_the_version_of_the_project() -> None:
     assert headings[0].strip("[]") == VERSION
 
 
-def test_the_image_is_built_from_every_file_that_the_programs_and_licences_need() -> None:
+def test_the_image_build_copies_all_files_of_programs_and_licences() -> None:
     """Units of systemd, which the wheel has as well, are of no use in a container."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     named = {"pyproject.toml", project["readme"], *project["license-files"], *PROGRAMS}

@@ -94,7 +94,7 @@ def test_modules_and_packages_have_plain_names() -> None:
 
 
 @pytest.mark.parametrize("name", ["hearing", "told", "poll_desk", "withheld_asked", "utils"])
-def test_an_unclear_module_name_is_noticed(name: str) -> None:
+def test_an_unclear_module_name_is_reported(name: str) -> None:
     assert misnomers(name)
 
 

@@ -24,7 +24,9 @@ from tests.support.console import Asked, console, logged_in, worker
 PASSWORD = "correct horse battery"
 
 
-async def test_from_setup_link_to_first_channel(store: Store, browser: Browser) -> None:
+async def test_an_admin_creates_an_account_with_the_setup_link_and_adds_a_channel(
+    store: Store, browser: Browser
+) -> None:
     channel = await make_channel(store, "https://example.org/feed.xml")
     await polled(store, channel.id, PollResult("0" * 40, 1.0, "unchanged", 304))
     complaints: list[str] = []

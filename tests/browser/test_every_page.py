@@ -71,7 +71,7 @@ async def test_every_page_fits_a_phone(store: Store, browser: Browser) -> None:
         assert {path: width for path, width in wide.items() if width > PHONE["width"]} == {}
 
 
-async def test_every_page_is_light(store: Store, browser: Browser) -> None:
+async def test_every_page_loads_within_the_size_limit(store: Store, browser: Browser) -> None:
     async with _seen(store) as (ada, url, paths):
         context = await browser.new_context()
         await enter_as(ada, context)

@@ -58,7 +58,7 @@ def cluster(stack: Stack) -> Cluster:
     return Cluster(stack)
 
 
-async def test_everything_runs_healthy_and_confined_within_its_limits(stack: Stack) -> None:
+async def test_all_containers_are_healthy_confined_and_within_their_limits(stack: Stack) -> None:
     assert_confined(stack)
 
 
@@ -69,12 +69,12 @@ async def test_an_entry_arrives_and_every_primary_has_keys(stack: Stack, reader:
     assert min(keys.values()) > 0, keys
 
 
-async def test_clients_learn_host_names(cluster: Cluster) -> None:
+async def test_cluster_nodes_are_announced_by_host_name(cluster: Cluster) -> None:
     known = cluster.ask("redis-5", "cluster nodes")
     assert {line.split()[1].partition(",")[2] for line in known.splitlines()} == set(NODES)
 
 
-async def test_only_the_programs_and_the_nodes_may_use_it(cluster: Cluster, stack: Stack) -> None:
+async def test_clients_without_credentials_or_permissions_are_refused(cluster: Cluster, stack: Stack) -> None:
     container = cluster.containers["redis"]
     assert "NOAUTH" in stack.podman("exec", container, "redis-cli", "cluster", "info")
     assert "NOPERM" in cluster.ask("redis", "get cn:x")

@@ -74,11 +74,11 @@ def expressions(stack: Stack) -> list[tuple[str, str]]:
     return [(panel["title"], target["expr"]) for panel in dashboard(stack)["panels"] for target in panel["targets"]]
 
 
-async def test_everything_runs_healthy_and_confined_within_its_limits(stack: Stack) -> None:
+async def test_all_containers_are_healthy_confined_and_within_their_limits(stack: Stack) -> None:
     assert_confined(stack)
 
 
-async def test_prometheus_reads_every_program(stack: Stack, prometheus: Prometheus) -> None:
+async def test_prometheus_scrapes_every_program(stack: Stack, prometheus: Prometheus) -> None:
     began_s = time.monotonic()
     programs = {"worker": 9464, "bot": 9464, "console": 8080}
     counts = {name: stack.services[name]["deploy"].get("replicas", 1) for name in programs}
@@ -94,7 +94,7 @@ async def test_prometheus_reads_every_program(stack: Stack, prometheus: Promethe
     assert len(prometheus.query("coronet_versions_info")) == sum(counts.values())
 
 
-async def test_the_rules_are_loaded_and_no_alert_fires_while_all_is_well(
+async def test_the_rules_are_loaded_and_no_alert_fires_in_a_healthy_stack(
     stack: Stack, reader: Reader, prometheus: Prometheus
 ) -> None:
     await reader.deliver()
@@ -110,7 +110,7 @@ async def test_the_rules_are_loaded_and_no_alert_fires_while_all_is_well(
     assert "firing" not in prometheus.alerts().values()
 
 
-async def test_every_panel_of_the_dashboard_can_be_drawn(stack: Stack, prometheus: Prometheus) -> None:
+async def test_every_dashboard_panel_queries_existing_metrics(stack: Stack, prometheus: Prometheus) -> None:
     known = prometheus.get("metadata")
     shown = 0
     for title, expression in expressions(stack):
@@ -121,7 +121,7 @@ async def test_every_panel_of_the_dashboard_can_be_drawn(stack: Stack, prometheu
     assert shown > len(expressions(stack)) / 2
 
 
-async def test_grafana_is_told_where_prometheus_is(stack: Stack) -> None:
+async def test_the_data_source_of_grafana_is_prometheus(stack: Stack) -> None:
     provisioning = stack.folder / "grafana/provisioning"
     source = yaml.safe_load((provisioning / "datasources/prometheus.yaml").read_text(encoding="utf-8"))
     (datasource,) = source["datasources"]

@@ -48,7 +48,7 @@ def test_the_wheel_has_exactly_the_locked_packages_with_licences(wheel: dict[str
     assert wheel["metadata"]["component"]["licenses"][0]["license"]["id"] == "Apache-2.0"
 
 
-def test_what_the_wheel_needs_can_be_followed_from_it(wheel: dict[str, Any]) -> None:
+def test_all_components_of_the_wheel_are_reachable_in_its_dependency_graph(wheel: dict[str, Any]) -> None:
     needs = {each["ref"]: each["dependsOn"] for each in wheel["dependencies"]}
     reached, waiting = set(), [wheel["metadata"]["component"]["bom-ref"]]
     while waiting:

@@ -14,7 +14,7 @@ FILES = ()
 MAX_BYTES = 250_000_000
 
 
-async def test_everything_runs_healthy_and_confined_within_its_limits(stack: Stack) -> None:
+async def test_all_containers_are_healthy_confined_and_within_their_limits(stack: Stack) -> None:
     assert_confined(stack)
 
 

@@ -62,7 +62,7 @@ async def test_an_announcement_is_queued_at_its_rate_once_for_each_recipient(sto
     assert len(await store.outbox.waiting_users()) == 12
 
 
-async def test_a_bot_that_dies_while_it_queues_neither_loses_nor_doubles_it(store: Store) -> None:
+async def test_a_bot_killed_while_queueing_neither_loses_nor_repeats_an_announcement(store: Store) -> None:
     jids = await make_people(store, 4)
     await start(store, 4)
     call, failing = store.redis.call, True
@@ -80,7 +80,7 @@ async def test_a_bot_that_dies_while_it_queues_neither_loses_nor_doubles_it(stor
     assert await queued(store, jids) == [1] * 4
 
 
-async def test_nobody_is_queued_after_it_was_stopped(store: Store) -> None:
+async def test_a_stopped_announcement_is_queued_for_no_further_recipients(store: Store) -> None:
     jids = await make_people(store, 6)
     announcement = await start(store, 6)
     await store.announcements.dispatch(1_020.0, INTERVAL_S)
@@ -119,7 +119,7 @@ async def test_recipients_meet_all_conditions(store: Store) -> None:
     assert await found(Audience(kind="people", rooms=rooms)) == everybody - {jids[5]}
 
 
-async def test_those_who_leave_or_turn_announcements_off_meanwhile_get_none(store: Store) -> None:
+async def test_recipients_erased_or_opted_out_after_the_start_get_no_announcement(store: Store) -> None:
     jids = await make_people(store, 3)
     await start(store, 3)
     await store.erasure.erase(jids[0])

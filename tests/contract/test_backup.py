@@ -62,7 +62,7 @@ SOFT = {
 }
 
 
-def test_each_documented_key_is_durable_or_known_to_be_left_out() -> None:
+def test_each_documented_key_is_durable_or_explicitly_excluded() -> None:
     documented = set(re.findall(r"^``(cn:[^`]+)``", keys.__doc__ or "", re.MULTILINE))
     patterns = {re.sub(r"ADDRESS|SERVICE|\bN\b", "*", key): key for key in documented}
     durable = {*keys.DURABLE_KEYS, *keys.durable_user_keys("UID"), *keys.durable_channel_keys("CID")}
@@ -138,7 +138,7 @@ async def test_a_restored_store_has_all_durable_keys_and_all_indexes(store: Stor
     assert await store.subscriptions.count(channels[0].id) == 1
 
 
-async def test_an_emptied_outbox_gives_no_message_id_twice(store: Store) -> None:
+async def test_a_restored_empty_outbox_does_not_reuse_message_ids(store: Store) -> None:
     channel = await make_channel(store)
     await live(store, ALICE, [channel, channel])
     await store.redis.call("XADD", keys.outbox(UID), "99999999999999-5", "c", channel.id)
@@ -196,7 +196,7 @@ class _World:
 
 
 @pytest.mark.parametrize("seed", range(6))
-async def test_what_is_published_during_a_backup_is_queued_once_and_in_order(store: Store, seed: int) -> None:
+async def test_versions_published_during_a_backup_are_queued_once_and_in_order(store: Store, seed: int) -> None:
     world = _World(store, seed)
     await world.prepare()
     read = set[str]()
@@ -256,7 +256,7 @@ async def move(store: Store, old: Channel) -> list[str]:
     return [state.channel.moved_to]
 
 
-async def test_people_who_were_erased_after_the_backup_do_not_come_back(store: Store) -> None:
+async def test_people_erased_after_the_backup_are_not_restored(store: Store) -> None:
     channel = await make_channel(store)
     for jid in (ALICE, BOB):
         await store.subscriptions.subscribe(jid, channel.id)
@@ -333,7 +333,7 @@ async def test_a_store_that_programs_use_is_not_replaced(machine: Settings, monk
             await restore_backup(machine, file, replace=True, confirm=yes)
 
 
-async def test_programs_that_saw_a_newer_store_use_a_restored_one(machine: Settings) -> None:
+async def test_programs_that_used_a_newer_store_accept_a_restored_one(machine: Settings) -> None:
     async with opened(machine) as store:
         await store.identity.refresh()
         await make_channel(store)
@@ -359,7 +359,7 @@ async def test_no_program_uses_a_store_whose_restoration_was_interrupted(machine
             await count_channels(store)
 
 
-async def test_people_who_were_erased_do_not_come_back_after_an_interrupted_restoration(
+async def test_erased_people_are_not_restored_after_an_interrupted_restoration(
     store: Store, settings: Settings
 ) -> None:
     await store.subscriptions.subscribe(ALICE, (await make_channel(store)).id)
@@ -395,7 +395,7 @@ def content_of(*records: Record) -> io.BytesIO:
         ChannelRecord("c" * 40, []),
     ],
 )
-def test_a_file_with_records_that_no_store_has_is_refused(record: Record) -> None:
+def test_a_backup_with_invalid_records_is_refused(record: Record) -> None:
     with pytest.raises(UserError, match="damaged"):
         check_file(content_of(record))
 
@@ -478,7 +478,7 @@ async def test_a_backup_is_read_from_a_pipe(machine: Settings) -> None:
         assert "Restored" in await restore_backup(machine, file, replace=True, confirm=yes)
 
 
-async def test_a_newer_format_is_refused_by_name() -> None:
+async def test_a_backup_in_a_newer_format_is_refused_with_its_version() -> None:
     packed = msgspec.msgpack.encode(["coronet backup", FORMAT + 1, "9.0", {"other": "fields"}, 5])
     with pytest.raises(UserError, match=r"Coronet 9\.0 in format 2"):
         check_file(io.BytesIO(gzip.compress(len(packed).to_bytes(4) + packed)))
@@ -491,7 +491,7 @@ async def test_a_backup_of_newer_data_is_refused(machine: Settings) -> None:
         await restore_backup(machine, file, replace=False, confirm=yes)
 
 
-async def test_a_program_refuses_data_that_needs_a_newer_one_and_acceptance_does_not_help(machine: Settings) -> None:
+async def test_data_that_requires_a_newer_program_is_refused_and_cannot_be_accepted(machine: Settings) -> None:
     async with opened(machine) as store:
         await store.identity.refresh()
         assert await store.redis.call("HMGET", keys.STORE_IDENTITY, "schema", "needs") == [b"1", b"1"]
@@ -518,7 +518,7 @@ async def test_a_program_refuses_data_that_needs_a_newer_one_and_acceptance_does
         (2, 2, 1, 1, False, "Install a newer Coronet"),
     ],
 )
-def test_an_upgrade_is_judged_by_the_versions_of_the_data(
+def test_the_upgrade_check_compares_the_data_versions_of_store_and_program(
     *, stored: int, stored_needs: int, known: int, needs: int, ok: bool, text: str
 ) -> None:
     result = judge(stored, stored_needs, known, needs)

@@ -101,7 +101,7 @@ async def test_the_successor_continues_from_the_channels_content(store: Store) -
     assert NEW_ID in await store.channels.ids_in_buckets([NEW_ID[:2]])
 
 
-async def test_the_old_url_leads_to_the_new_channel(store: Store) -> None:
+async def test_the_old_url_resolves_to_the_new_channel(store: Store) -> None:
     await make_channel(store, URL)
     await say_moved(store)
     await carry_out(store)
@@ -114,7 +114,7 @@ async def test_the_old_url_leads_to_the_new_channel(store: Store) -> None:
     assert await store.channels.resolve("f" * 40) is None
 
 
-async def test_a_chain_of_moves_leads_to_its_end_and_back(store: Store) -> None:
+async def test_a_chain_of_moves_resolves_to_its_last_channel_and_can_be_reversed(store: Store) -> None:
     third = "https://example.com/feed"
     await make_channel(store, URL)
     await store.subscriptions.subscribe(ALICE, OLD_ID)

@@ -185,7 +185,7 @@ async def test_an_older_copy_of_the_data_is_refused(
         await (store if was_running else start_with_file()).ping()
 
 
-async def test_a_program_continues_when_the_right_data_is_back(
+async def test_a_program_continues_after_the_original_data_is_restored(
     redis: PrivateRedis, start: Program, tmp_path: Path
 ) -> None:
     store = start()
@@ -316,7 +316,7 @@ async def test_an_unavailable_redis_is_not_a_refused_store(redis: PrivateRedis, 
         (StoreIdentity("f", 10, refused=BEHIND), BEHIND),
     ],
 )
-def test_a_store_is_refused_for_a_reason(found: StoreIdentity, reason: str) -> None:
+def test_the_refusal_reason_depends_on_the_identity_of_the_store(found: StoreIdentity, reason: str) -> None:
     assert refusal_reason(found, TrustedIdentity("f", 10, 1_000)) == reason
 
 
@@ -325,7 +325,7 @@ def test_an_unused_fleet_accepts_an_empty_store() -> None:
     assert refusal_reason(StoreIdentity("g", 10), TrustedIdentity("f")) == OTHER_FLEET
 
 
-def test_a_late_reply_is_not_taken_for_data_loss() -> None:
+def test_a_late_reply_is_not_reported_as_data_loss() -> None:
     """A stopped process reads the reply after other processes have incremented the counter."""
     guard = DataLossGuard("")
     guard.evaluate(StoreIdentity("f", 100, 1_000), TrustedIdentity())

@@ -81,7 +81,7 @@ async def traces(store: Store, jid: str) -> list[str]:
     return [key for key in found if key not in {*counters, keys.ERASED_USERS}]
 
 
-async def test_erasure_leaves_no_data_of_the_user_and_all_data_of_others(store: Store) -> None:
+async def test_erasure_deletes_all_data_of_the_user_and_no_data_of_others(store: Store) -> None:
     channels = [await make_channel(store, f"https://example.org/{number}") for number in range(3)]
     await live(store, ALICE, channels)
     flying = await live(store, BOB, channels)

@@ -54,7 +54,9 @@ async def test_all_units_are_finished_before_the_version_is(store: Store) -> Non
     assert not await store.redis.call("EXISTS", keys.fanout_units(channel.id))
 
 
-async def test_a_unit_passes_on_when_its_claim_ends(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_unit_can_be_claimed_again_after_its_claim_expires(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(fanout_units, "CLAIM_S", 0.05)
     channel, _ = await divided(store)
     first = await claim(store, channel)
@@ -66,7 +68,7 @@ async def test_a_unit_passes_on_when_its_claim_ends(store: Store, monkeypatch: p
     assert await store.fanout_units.record(channel.id, again, "", 1)
 
 
-async def test_a_claim_by_a_wrong_clock_ends(store: Store) -> None:
+async def test_a_claim_that_expires_too_far_in_the_future_is_ignored(store: Store) -> None:
     channel, _ = await divided(store)
     first = await claim(store, channel)
     until_ms = (await store.redis.call("TIME"))[0] * 1000 + HOUR_MS
@@ -74,7 +76,7 @@ async def test_a_claim_by_a_wrong_clock_ends(store: Store) -> None:
     assert first.label in [(await claim(store, channel)).label for _ in UNITS]
 
 
-async def test_only_the_owner_divides_and_only_the_next_version(store: Store) -> None:
+async def test_only_the_owner_can_divide_a_fan_out_and_only_for_the_next_version(store: Store) -> None:
     channel, epoch = await divided(store)
     unit = await claim(store, channel)
     assert await store.fanout_units.record(channel.id, unit, "", 1)

@@ -20,7 +20,7 @@ async def test_the_last_set_policy_applies(store: Store) -> None:
         assert await store.fleet_policy.get() == aims
 
 
-async def test_a_saved_policy_states_what_equals_the_default(store: Store) -> None:
+async def test_a_saved_policy_contains_values_that_equal_the_defaults(store: Store) -> None:
     """A later change of a default does not change a saved policy."""
     await store.fleet_policy.set(FleetObjective())
     saved = msgspec.json.decode(await store.redis.call("GET", keys.FLEET_POLICY))

@@ -42,7 +42,7 @@ async def test_a_message_received_by_two_bots_is_stored_once(store: Store) -> No
     assert await say(store, "list", token="m1") == [False], "also when it is answered"
 
 
-async def test_tokens_outlive_the_messages_that_may_be_answered(store: Store) -> None:
+async def test_deduplication_tokens_are_kept_until_their_ttl_expires(store: Store) -> None:
     await say(store, "list", token="m1")
     known = keys.inbound_tokens(UID)
     await store.redis.call("ZINCRBY", known, 5 - TOKEN_TTL_S, "m1")
@@ -75,7 +75,7 @@ async def test_above_the_limit_the_oldest_messages_are_dropped(store: Store) -> 
     assert (len(said), said[0]) == (MAX_UNANSWERED, b"number 10")
 
 
-async def test_replies_in_progress_are_known_to_the_next_process(store: Store) -> None:
+async def test_replies_in_progress_are_available_to_the_next_process(store: Store) -> None:
     await say(store, "list", "help")
     first, second = await store.inbound_log.read_unanswered([UID])
     await store.inbound_log.record_reply(UID, first.entry_id, ("<message/>", "<message/>"))
@@ -85,7 +85,7 @@ async def test_replies_in_progress_are_known_to_the_next_process(store: Store) -
     assert await store.redis.call("EXISTS", keys.inbound_replies(UID)) == 0
 
 
-async def test_the_home_address_is_the_first_one_and_lasts_after_admission(store: Store) -> None:
+async def test_the_home_address_is_the_first_one_used_and_is_permanent_after_admission(store: Store) -> None:
     await say(store, "hello", address=THERE)
     await say(store, "hello", address=HERE)
     assert await store.home_addresses.of_users([UID, "nobody"]) == [THERE, ""]

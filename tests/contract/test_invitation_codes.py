@@ -23,7 +23,7 @@ async def test_a_guest_does_not_use_up_a_code(store: Store) -> None:
     assert await store.invitations.accept("bob@localhost", "whatever")
 
 
-async def test_expired_and_invented_codes_admit_nobody(store: Store) -> None:
+async def test_expired_and_unknown_codes_are_refused(store: Store) -> None:
     old = await store.invitations.create(9, -10.0)
     kept = await store.redis.call("HKEYS", keys.INVITATION_CODES)
     for code in (old, "", "x" * 5000, "\ud800", *(code.decode() for code in kept)):

@@ -64,7 +64,7 @@ async def test_load_that_a_process_reports_is_read_by_others(store: Store) -> No
     assert ReportedCell("word=w1", 0, 0) not in loads, "cells that are rarely asked are not reported"
 
 
-async def test_queries_of_asking_processes_add_replicas_only_on_other_primaries(store: Store) -> None:
+async def test_reported_queries_add_replicas_only_on_other_primaries(store: Store) -> None:
     directory, other = asking(store), asking(store)
     await directory.register(names(5), EXPIRES_S)
     await found(other)

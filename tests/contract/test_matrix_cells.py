@@ -100,7 +100,7 @@ async def test_a_cell_reads_the_postings_of_some_names_while_its_pages_change(st
     assert sorted(unpack(whole.postings or b"")) == sorted(many)
 
 
-async def test_expired_postings_are_deleted_by_those_that_come(store: Store) -> None:
+async def test_adding_postings_deletes_expired_ones(store: Store) -> None:
     place, soon_s = head_address(HOT), int(time.time()) + 2
     brief = pack(Posting(number * 2**55, 1, soon_s) for number in range(200))
     await store.matrix_cells.carry_out([matrix_cell.PutPostings(place, brief + pack([Posting(7, 1, FAR_S)]))])
@@ -124,7 +124,7 @@ async def test_the_keys_of_a_cell_expire(store: Store) -> None:
         assert all(3500 < each < 2 * 86_400 for each in left_s)
 
 
-async def test_a_cell_of_few_names_has_no_key_of_its_own(store: Store) -> None:
+async def test_a_small_cell_is_stored_in_a_shared_key(store: Store) -> None:
     place, added = head_address(HOT), list[Posting]()
     for number in range(32):
         added.append(Posting(number * 2**59, 1, FAR_S))

@@ -160,7 +160,7 @@ async def test_the_later_copy_in_one_message_is_omitted_and_mentioned(store: Sto
     assert shown(await claim(store)) == [(one.id, 2, False, ()), (two.id, 2, False, (0,))]
 
 
-async def test_an_article_of_a_left_channel_is_delivered_by_the_other_channel(store: Store) -> None:
+async def test_an_article_of_an_unsubscribed_channel_is_delivered_by_the_other_channel(store: Store) -> None:
     one, two = await followed(store, "a", "b")
     await give(store, one, 2, VersionParts(articles("x")))
     await give(store, two, 2, VersionParts(articles("x")))
@@ -201,7 +201,7 @@ async def test_hashes_of_omitted_articles_expire(store: Store) -> None:
     assert await store.redis.call("TTL", keys.article_marks(UID)) > 29 * 86_400
 
 
-async def test_accepted_messages_are_remembered_and_lost_messages_are_not(store: Store) -> None:
+async def test_delivered_messages_are_recorded_and_dead_letters_are_not(store: Store) -> None:
     (channel,) = await followed(store, "a")
     await give(store, channel, 2, VersionParts())
     batch = await claim(store)

@@ -66,7 +66,7 @@ async def test_the_first_poll_of_an_unpolled_part_delivers_nothing(store: Store)
     assert await store.channels.latest(PART_ID, 9) == ()
 
 
-async def test_admin_settings_move_and_replace_none(store: Store) -> None:
+async def test_admin_settings_move_without_replacing_existing_ones(store: Store) -> None:
     await make_channel(store, PAGE, kind="page")
     await store.admin_settings.set_tags([(PAGE_ID, ("shop", "daily"))])
     await store.admin_settings.set_note(PAGE_ID, "Ask Bob.")

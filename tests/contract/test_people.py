@@ -188,7 +188,7 @@ async def test_an_unreadable_dead_letter_hides_no_other(store: Store) -> None:
     assert await store.people.erase(uid), "who is forgotten takes theirs along, whatever else is there"
 
 
-async def test_ids_that_a_room_gave_to_messages_are_stored(store: Store) -> None:
+async def test_message_ids_assigned_by_a_room_are_stored(store: Store) -> None:
     room, other = "lounge@rooms.localhost", "library@rooms.localhost"
     for number in range(MAX_MESSAGE_IDS + 2):
         for _ in range(2):

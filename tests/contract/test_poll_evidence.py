@@ -69,7 +69,7 @@ async def test_a_redirect_counts_per_target_and_the_channel_is_not_failing(store
     assert await _failing_since_s(store, channel) is None
 
 
-async def test_a_busy_response_causes_back_off_and_leaves_the_evidence(store: Store) -> None:
+async def test_a_busy_response_causes_back_off_and_keeps_the_evidence(store: Store) -> None:
     channel = await make_channel(store)
     await _poll(store, channel, 10.0, BadStatus.code, 404)
     for nth, status in enumerate((429, 503), 1):
@@ -88,7 +88,7 @@ async def _backoff_s(store: Store, channel: Channel, at_s: float, outcome: str =
     return state.backoff_s
 
 
-async def test_the_back_off_is_the_time_of_the_failure_up_to_a_day(store: Store) -> None:
+async def test_the_back_off_equals_the_duration_of_the_failure_up_to_a_day(store: Store) -> None:
     channel, at_s = await make_channel(store), 1_000.0
     assert await _backoff_s(store, channel, at_s) == 0.0
     assert await _backoff_s(store, channel, at_s + 300) == 300.0

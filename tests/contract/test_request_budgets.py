@@ -127,7 +127,7 @@ async def test_a_paused_site_gets_no_request_from_any_channel(store: Store) -> N
     assert await store.request_budgets.site_paused_s("example.net") == 0.0
 
 
-async def test_a_pause_of_a_site_is_the_longest_asked_for_and_bounded(store: Store) -> None:
+async def test_a_site_is_paused_for_the_longest_requested_time_within_bounds(store: Store) -> None:
     assert await store.request_budgets.pause_site(SITE, 0.0) == 30.0
     assert await store.request_budgets.pause_site(SITE, 300.0) == 300.0
     assert 290 < await store.request_budgets.pause_site(SITE, 60.0) <= 300
@@ -142,7 +142,7 @@ async def _end_pause(store: Store, ago_s: float = 0.0) -> None:
     await store.redis.call("HSET", keys.site_budget(SITE), "at_ms", int(now_s) * 1000 - ago_ms)
 
 
-async def test_a_site_that_does_not_say_for_how_long_is_paused_ever_longer(store: Store) -> None:
+async def test_pauses_of_a_site_without_a_requested_time_double_up_to_a_day(store: Store) -> None:
     paused_s = []
     for _ in range(15):
         paused_s.append(await store.request_budgets.pause_site(SITE, None))

@@ -84,7 +84,7 @@ async def test_a_pause_without_versions_queues_nothing(store: Store) -> None:
     assert await claim(store) is None
 
 
-async def test_resuming_tells_whether_saved_searches_were_paused(store: Store) -> None:
+async def test_resuming_returns_whether_saved_searches_were_paused(store: Store) -> None:
     assert not (await store.pauses.resume(ALICE, [], saved_searches=True)).saved_searches_resumed
     await store.pauses.pause(ALICE, [], saved_searches=True)
     assert not (await store.pauses.resume(ALICE, [])).saved_searches_resumed

@@ -13,7 +13,7 @@ UID = keys.user_id("alice@example.org")
 DAY_S = 86_400
 
 
-async def test_nobody_who_is_a_day_behind_loses_an_entry_of_a_busy_week(store: Store) -> None:
+async def test_a_subscriber_a_day_behind_gets_all_entries_of_a_busy_week(store: Store) -> None:
     channel, gap_s, began_s = await make_channel(store), 1_800.0, 1e9
     await store.subscriptions.subscribe("alice@example.org", channel.id)
     (state,) = await store.channels.adopt([channel.id], "a" * 40)
@@ -43,7 +43,7 @@ async def deliver(store: Store, count: int) -> list[str]:
     return [change.entry.key for versions in found for delta in versions.deltas for change in delta.changes]
 
 
-async def test_versions_are_read_alone_and_together_while_they_move_to_blocks(store: Store) -> None:
+async def test_single_versions_and_ranges_are_readable_across_blocks(store: Store) -> None:
     channel = await make_channel(store)
     deltas = [(await store.channels.deltas(channel.id, 1, 1))[0]]
     deltas += [await publish(store, channel, f"entry {version}", base=version) for version in range(1, 70)]

@@ -23,7 +23,7 @@ async def test_words_of_one_process_are_candidates_in_another(store: Store) -> N
     assert len(await StoredVocabulary(store.channels._redis, "channel").read()) == 0
 
 
-async def test_a_copy_learns_new_words_and_forgets_old_ones(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_copy_gets_new_words_and_drops_expired_ones(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vocabulary_store, "_UPDATE_S", 0.0)
     reader = repository(store)
     await repository(store).add({"python": "python"})

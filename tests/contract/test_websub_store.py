@@ -25,7 +25,7 @@ async def test_exactly_one_of_concurrent_changes_succeeds(store: Store) -> None:
     assert await store.websub.get(CID) == changed[done.index(True)]
 
 
-async def test_no_change_is_lost_when_several_decide_at_once(store: Store) -> None:
+async def test_concurrent_changes_of_a_hub_state_are_all_applied(store: Store) -> None:
     await asyncio.gather(*(store.websub.change(CID, _failed_once_more) for _ in range(4)))
     assert await store.websub.get(CID) == msgspec.structs.replace(STATE, failures=4)
 

@@ -121,7 +121,7 @@ class _Reader:
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_a_ring_followed_by_its_changes_equals_the_whole_ring(store: Store, seed: int) -> None:
+async def test_a_ring_updated_by_its_log_equals_the_whole_ring(store: Store, seed: int) -> None:
     """Whatever joins, leaves or expires, several nodes at once, and whichever replies are lost."""
     random, nodes = Random(seed), list[NodeInfo]()  # noqa: S311 - repeatable, not secret
     readers = [_Reader(store.redis) for _ in range(3)]
@@ -147,7 +147,7 @@ async def test_a_ring_followed_by_its_changes_equals_the_whole_ring(store: Store
         assert await reader.ring.nodes() == sorted(nodes, key=lambda node: node.id)
 
 
-async def test_a_join_or_departure_is_read_as_one_node_of_many(store: Store) -> None:
+async def test_a_join_or_departure_transfers_only_the_changed_node(store: Store) -> None:
     nodes = await asyncio.gather(*(store.ring.join("w", "", 60, balanced_id) for _ in range(30)))
     reader = _Reader(store.redis)
     await reader.ring.heartbeat(nodes[0], 60, 0)

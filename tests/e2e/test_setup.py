@@ -62,7 +62,7 @@ async def running(*argv: str, **environ: str) -> AsyncIterator[None]:
 
 
 @pytest.mark.parametrize("kind", [GuidedProsody, GuidedEjabberd])
-async def test_the_wizard_leads_to_the_first_entry(
+async def test_settings_written_by_the_wizard_deliver_an_entry(
     kind: type[GuidedProsody | GuidedEjabberd], tmp_path: Path, clean_redis: str
 ) -> None:
     server = kind(tmp_path / "server")
@@ -115,7 +115,7 @@ async def test_the_wizard_leads_to_the_first_entry(
         await client.wait_for(lambda message: "The first of ours" in message.body, 40.0)
 
 
-async def test_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:
+async def test_ctrl_c_during_setup_leaves_no_files(tmp_path: Path) -> None:
     config = tmp_path / "coronet.toml"
     async with terminal(
         f"{CORONET} setup --config {config}; echo status $?; sleep 60", {"PATH": os.environ["PATH"]}

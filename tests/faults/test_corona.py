@@ -82,7 +82,7 @@ async def test_a_switch_of_levels_changes_polling_sets_and_skips_and_doubles_no_
     assert irregular == ([], [])
 
 
-async def test_a_feed_that_asks_for_it_is_planned_hourly(fleet: PublicFleet) -> None:
+async def test_a_feed_with_an_hourly_polling_hint_is_planned_hourly(fleet: PublicFleet) -> None:
     (detail,) = (await fleet.settled([ASKS_FOR_HOURLY], every_s=MAINTENANCE_S)).values()
     assert planned_gaps_s({"": detail})[""] == pytest.approx(3600, rel=0.05)
     assert detail["why"]["bound"] == "publisher"

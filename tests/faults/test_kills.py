@@ -48,7 +48,7 @@ async def test_killing_all_processes_loses_repeats_and_misdirects_nothing(tmp_pa
 
 
 @pytest.mark.timeout(300)
-async def test_ends_of_a_single_process_lose_repeat_and_misdirect_nothing(tmp_path: Path) -> None:
+async def test_crashes_and_stops_of_a_single_process_lose_repeat_and_misdirect_nothing(tmp_path: Path) -> None:
     """Worker, bot and console are one process, which is killed while it works, stopped, and started again."""
     async with traffic(tmp_path, "--small") as live:
         await live.publish_once()

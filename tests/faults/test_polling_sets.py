@@ -154,7 +154,7 @@ async def traffic(fleet: PublicFleet) -> AsyncIterator[Traffic]:
         await live.stop()
 
 
-async def test_workers_that_do_not_reach_each_other_follow_a_change_of_the_policy(traffic: Traffic) -> None:
+async def test_workers_that_cannot_connect_to_each_other_apply_a_changed_policy(traffic: Traffic) -> None:
     fleet = traffic.fleet
     with fleet.unreachable("w0", "w1"):
         await fleet.set_policy(**{**AIMS, "goal": "fair"}, levels="2")
@@ -174,7 +174,7 @@ async def test_workers_whose_ring_and_inboxes_are_lost_form_a_new_ring(traffic: 
     await traffic.verify()
 
 
-async def test_a_worker_that_is_frozen_for_three_leases_returns(traffic: Traffic) -> None:
+async def test_polling_sets_recover_from_a_worker_frozen_for_three_leases(traffic: Traffic) -> None:
     worker = traffic.fleet.workers["w2"]
     worker.send_signal(signal.SIGSTOP)
     try:
@@ -185,7 +185,7 @@ async def test_a_worker_that_is_frozen_for_three_leases_returns(traffic: Traffic
     await traffic.verify()
 
 
-async def test_redis_that_is_frozen_for_five_leases_returns(traffic: Traffic, redis: PrivateRedis) -> None:
+async def test_polling_sets_recover_from_a_redis_frozen_for_five_leases(traffic: Traffic, redis: PrivateRedis) -> None:
     os.kill(redis.pid, signal.SIGSTOP)
     try:
         await asyncio.sleep(5 * LEASE_S)
@@ -195,7 +195,7 @@ async def test_redis_that_is_frozen_for_five_leases_returns(traffic: Traffic, re
     await traffic.verify()
 
 
-async def test_half_of_the_fleet_is_killed(traffic: Traffic) -> None:
+async def test_polling_sets_recover_from_the_loss_of_half_of_the_fleet(traffic: Traffic) -> None:
     fleet = traffic.fleet
     victims = ("w0", "w3")
     for name in victims:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests.containers.engine import ROOT
 from tests.first_run.machine import make_root
-from tests.first_run.ways import WAYS
+from tests.first_run.start_methods import WAYS
 
 
 def build_wheel(folder: Path) -> Path:

@@ -130,7 +130,7 @@ def commands_of_the_store() -> set[str]:
     return found
 
 
-def test_secrets_are_made_once_and_only_their_owner_can_read_them(tmp_path: Path) -> None:
+def test_bootstrap_creates_secrets_once_and_only_their_owner_can_read_them(tmp_path: Path) -> None:
     run_bootstrap(tmp_path)
     made = {path.name: path.read_bytes() for path in (tmp_path / "secrets").iterdir()}
     assert "nothing to create" in run_bootstrap(tmp_path)
@@ -138,7 +138,7 @@ def test_secrets_are_made_once_and_only_their_owner_can_read_them(tmp_path: Path
     assert {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "secrets").iterdir()} == {0o600}
 
 
-def test_the_fleets_id_is_made_once_where_every_program_can_write_it(tmp_path: Path) -> None:
+def test_bootstrap_creates_the_fleet_id_once_in_a_folder_mounted_by_all_programs(tmp_path: Path) -> None:
     run_bootstrap(tmp_path)
     path = tmp_path / "state/store-identity.json"
     made = IdentityFile(path).read()
@@ -152,14 +152,14 @@ def test_the_fleets_id_is_made_once_where_every_program_can_write_it(tmp_path: P
     assert stack.count("<<: *store") == stack.count("volumes: *identity") == 3
 
 
-def test_bootstrap_makes_every_secret_that_compose_mounts(secrets: Path) -> None:
+def test_bootstrap_creates_every_secret_that_compose_mounts(secrets: Path) -> None:
     stacks = "".join(path.read_text(encoding="utf-8") for path in COMPOSE.glob("compose*.yaml"))
     mounted = re.findall(r"file: secrets/(\S+)\}", stacks)
     assert sorted(mounted) == sorted(path.name for path in secrets.iterdir())
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
-def test_base_images_are_named_by_digest(recipe: str) -> None:
+def test_base_images_are_pinned_by_digest(recipe: str) -> None:
     text = (COMPOSE / recipe).read_text(encoding="utf-8")
     defaults = dict(re.findall(r"^ARG (\w+)=(\S+)$", text, re.MULTILINE))
     bases = [
@@ -186,7 +186,7 @@ def test_images_have_the_version_of_the_project() -> None:
         assert f"ARG VERSION={version}\n" in (COMPOSE / recipe).read_text(encoding="utf-8")
 
 
-def test_the_image_says_whether_its_program_is_ready(tmp_path: Path) -> None:
+def test_the_health_check_of_the_image_reports_readiness_and_the_reason(tmp_path: Path) -> None:
     async def judged(status: int) -> int:
         async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await reader.readuntil(b"\r\n\r\n")
@@ -206,7 +206,7 @@ def test_the_image_says_whether_its_program_is_ready(tmp_path: Path) -> None:
     assert [asyncio.run(judged(status)) for status in (200, 503)] == [0, 1]
 
 
-def test_redis_keeps_its_data_in_a_folder_that_its_image_makes() -> None:
+def test_redis_stores_its_data_in_a_folder_created_by_its_image() -> None:
     recipe = (COMPOSE / "redis/Dockerfile").read_text(encoding="utf-8")
     services = yaml.safe_load((COMPOSE / "compose.yaml").read_text(encoding="utf-8"))["services"]
     (volume,) = services["redis"]["volumes"]
@@ -216,14 +216,14 @@ def test_redis_keeps_its_data_in_a_folder_that_its_image_makes() -> None:
     assert f"WORKDIR {folder}\n" in recipe
 
 
-async def test_redis_does_for_our_user_what_the_store_asks(link: RedisClient) -> None:
+async def test_redis_permits_the_coronet_user_the_commands_of_the_store(link: RedisClient) -> None:
     assert (await link.call("INFO", "server"))["run_id"]  # what `coronet doctor` asks
     await link.call("SET", "cn:{d}:waiting", "1")
     assert await link.call("EVAL", "return redis.call('GET', KEYS[1])", 1, "cn:{d}:waiting") == b"1"
 
 
 @pytest.mark.parametrize("command", ["FLUSHALL", "CONFIG GET *", "KEYS *", "SHUTDOWN", "ACL LIST", "GET another"])
-async def test_redis_refuses_our_user_what_administers_endangers_or_is_not_ours(
+async def test_redis_denies_the_coronet_user_dangerous_commands_and_foreign_keys(
     link: RedisClient, command: str
 ) -> None:
     with pytest.raises(StoreUnavailable, match="no permission"):
@@ -318,7 +318,7 @@ async def replay_finding(settings: Settings) -> CheckResult:
     return replay
 
 
-async def test_a_lossy_restart_is_seen_and_bootstrap_repairs_it(tmp_path: Path) -> None:
+async def test_an_acl_that_loses_data_at_a_restart_is_detected_and_repaired(tmp_path: Path) -> None:
     run_bootstrap(tmp_path)
     acl, password = tmp_path / "secrets/redis_users.acl", redis_password(tmp_path / "secrets")
     settings, right = redis_settings(tmp_path / "redis.sock", password), acl.read_text()
@@ -345,7 +345,7 @@ async def test_a_lossy_restart_is_seen_and_bootstrap_repairs_it(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("binary", server_binaries())
-async def test_redis_does_nothing_for_strangers(secrets: Path, tmp_path: Path, binary: str) -> None:
+async def test_redis_refuses_unauthenticated_clients(secrets: Path, tmp_path: Path, binary: str) -> None:
     child = await run_redis(binary, secrets / "redis_users.acl", tmp_path, redis_password(secrets))
     try:
         reader, writer = await asyncio.open_unix_connection(str(tmp_path / "redis.sock"))
@@ -360,7 +360,7 @@ async def test_redis_does_nothing_for_strangers(secrets: Path, tmp_path: Path, b
         await child.stop()
 
 
-async def test_the_store_needs_no_command_that_is_refused(redis_url: str) -> None:
+async def test_the_store_uses_no_command_that_redis_denies(redis_url: str) -> None:
     async with Redis.from_url(redis_url) as anyone:
         refused = {*await anyone.acl_cat("admin"), *await anyone.acl_cat("dangerous")} - {"info"}  # bootstrap grants it
     assert "flushall" in refused
@@ -393,7 +393,7 @@ async def prosody(secrets: Path, tmp_path: Path) -> AsyncIterator[Prosody]:
         await child.stop()
 
 
-async def test_prosody_lets_the_bot_in_with_its_secret(secrets: Path, prosody: Prosody) -> None:
+async def test_prosody_accepts_the_bot_only_with_its_secret(secrets: Path, prosody: Prosody) -> None:
     command = ("prosodyctl", "--root", "--config", str(prosody.config), "check", "config")
     checked = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=STDOUT)
     words, _ = await checked.communicate()
@@ -410,7 +410,7 @@ async def test_prosody_starts_without_an_error(tmp_path: Path) -> None:
     assert [line for line in log.splitlines() if re.search(r"\s(error|warn)\t", line)] == []
 
 
-async def test_prosody_takes_the_bots_files_and_nodes(secrets: Path, prosody: Prosody) -> None:
+async def test_prosody_accepts_uploads_and_pubsub_nodes_of_the_bot(secrets: Path, prosody: Prosody) -> None:
     settings = Settings(
         xmpp_jid="coronet@feeds.localhost",
         xmpp_password=SecretStr((secrets / "xmpp_component_password").read_text().strip()),
@@ -431,7 +431,7 @@ async def test_prosody_takes_the_bots_files_and_nodes(secrets: Path, prosody: Pr
 
 
 @pytest.mark.parametrize("service", ["worker", "bot", "console"])
-async def test_doctor_finds_nothing_wrong_in_a_container_of_a_fleet_that_is_well(
+async def test_doctor_reports_no_problem_in_containers_of_a_healthy_fleet(
     secrets: Path, redis_socket: Path, prosody: Prosody, tmp_path: Path, service: str
 ) -> None:
     settings = redis_settings(redis_socket, redis_password(secrets))

@@ -133,7 +133,7 @@ async def manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
     listener.close()
 
 
-async def test_the_service_manager_learns_when_all_is_ready_and_when_the_process_ends(
+async def test_the_service_manager_is_notified_of_readiness_and_shutdown(
     settings: Settings, manager: _ServiceManager
 ) -> None:
     async with both(settings) as (running, _):
@@ -149,7 +149,9 @@ async def test_the_service_manager_learns_when_all_is_ready_and_when_the_process
     assert manager.received.count("READY=1") == 1
 
 
-async def test_the_watchdog_is_fed_by_the_event_loop_only(settings: Settings, manager: _ServiceManager) -> None:
+async def test_watchdog_notifications_stop_while_the_event_loop_hangs(
+    settings: Settings, manager: _ServiceManager
+) -> None:
     async with both(settings) as (running, _):
         running["first"].is_prepared = running["second"].is_prepared = True
         await until(lambda: _has(manager, "READY=1"), "that it is ready")

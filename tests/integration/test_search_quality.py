@@ -18,7 +18,7 @@ MIN_MRR: Final = 0.9
 MIN_SWAPPED_MRR: Final = 0.7
 
 
-async def test_search_ranks_as_people_would(store: Store) -> None:
+async def test_search_ranking_meets_the_quality_thresholds(store: Store) -> None:
     asyncio.get_running_loop().set_debug(False)  # it takes half of the time
     documents: list[Document] = [*story_documents("en"), *round_ups("en")]
     grader = Grader(documents)

@@ -47,7 +47,7 @@ def test_systemd_accepts_the_units_without_a_warning(installed: Path) -> None:
 
 @needs_systemd
 @pytest.mark.parametrize("unit", UNITS)
-def test_a_unit_is_hardly_exposed(installed: Path, unit: str) -> None:
+def test_the_security_exposure_of_a_unit_is_low(installed: Path, unit: str) -> None:
     argv = ["systemd-analyze", "security", "--offline=true", "--no-pager", str(installed / unit)]
     output = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
     found = re.search(r"Overall exposure level for \S+: (\d+\.\d+)", output)
@@ -56,14 +56,14 @@ def test_a_unit_is_hardly_exposed(installed: Path, unit: str) -> None:
 
 
 @pytest.mark.parametrize("unit", UNITS)
-def test_a_unit_names_settings_that_exist(unit: str) -> None:
+def test_a_unit_sets_only_existing_settings(unit: str) -> None:
     names = re.findall(r"^Environment=CORONET_(\w+?)(?:_FILE)?=", "\n".join(_lines(unit)), re.MULTILINE)
     names = [name if name != "STORE_IDENTITY" else "STORE_IDENTITY_FILE" for name in names]
     assert {name.lower() for name in names} <= {*Settings.model_fields, "config"}
 
 
 @pytest.mark.parametrize("unit", UNITS)
-def test_each_secret_is_a_credential_that_may_be_missing(unit: str) -> None:
+def test_each_secret_is_an_optional_credential(unit: str) -> None:
     lines = _lines(unit)
     for name in re.findall(r"^LoadCredential=(\w+):", "\n".join(lines), re.MULTILINE):
         assert f"LoadCredential={name}:/etc/coronet/secrets/{name}" in lines
@@ -71,7 +71,7 @@ def test_each_secret_is_a_credential_that_may_be_missing(unit: str) -> None:
         assert f"Environment=CORONET_{name.upper()}_FILE=%d/{name}" in lines
 
 
-def test_all_units_are_confined_alike() -> None:
+def test_all_units_have_the_same_confinement() -> None:
     """Only workers, which have parser processes of low priority, may call setpriority."""
     confinements = {}
     for unit in UNITS:

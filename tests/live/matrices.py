@@ -33,7 +33,7 @@ from service.settings import Settings
 from service.store import Store, open_store
 from service.store.directory.matrix_access import LIMITS
 from service.store.directory.matrix_directory import ContentName
-from tests.live.asking_process import Asked, AskingPlan
+from tests.live.query_process import Asked, AskingPlan
 from tests.support.redis_cluster import RedisCluster
 from tests.support.waiting import until
 
@@ -81,7 +81,7 @@ async def workers(redis_url: str, directory: Path) -> AsyncIterator[None]:
 
 async def start_asking(plan: AskingPlan) -> asyncio.subprocess.Process:
     """Start an asking process; return it when it is ready."""
-    command = (sys.executable, "-m", "tests.live.asking_process", msgspec.json.encode(plan).decode())
+    command = (sys.executable, "-m", "tests.live.query_process", msgspec.json.encode(plan).decode())
     process = await asyncio.create_subprocess_exec(*command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdout is not None
     assert await process.stdout.readline() == b"\n"

@@ -31,7 +31,7 @@ from service.settings import Settings
 from service.store import Store, open_store
 from service.store.client import keys
 from service.store.subscriptions.keyspace_store import record_id
-from tests.live.shard_parts import all_subscriptions, cid, site, sizes, uid
+from tests.live.shard_processes import all_subscriptions, cid, site, sizes, uid
 from tests.support.redis_cluster import RedisCluster
 from tests.support.waiting import until
 
@@ -100,7 +100,7 @@ async def _change(
 
 async def start_process(*arguments: str) -> Process:
     return await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.live.shard_parts", *arguments, stdout=PIPE, stderr=asyncio.subprocess.DEVNULL
+        sys.executable, "-m", "tests.live.shard_processes", *arguments, stdout=PIPE, stderr=asyncio.subprocess.DEVNULL
     )
 
 

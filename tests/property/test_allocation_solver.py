@@ -48,7 +48,9 @@ def test_a_budget_is_kept_and_used_as_far_as_bounds_allow(problem: AllocationPro
 
 
 @given(problems(), st.floats(-2, 1e4))
-def test_most_is_never_exceeded_and_least_only_by_budgets(problem: AllocationProblem, scale: float) -> None:
+def test_sizes_exceed_no_maximum_and_only_budgets_reduce_them_below_the_minimum(
+    problem: AllocationProblem, scale: float
+) -> None:
     found = sizes(problem, scale)
     assert (found <= problem.most).all()
     assert (found >= 0).all()

@@ -266,7 +266,7 @@ def _sizes_soon(fleet: Fleet) -> list[float]:
 
 
 @pytest.mark.parametrize("levels", LEVELS)
-def test_after_the_storm_polls_are_evenly_spaced(levels: Levels) -> None:
+def test_polls_are_evenly_spaced_after_the_last_fault(levels: Levels) -> None:
     for fleet in _storms(levels, 0):
         longest_s = POLICY.poll_interval_s / min(_sizes_soon(fleet))
         fleet.run_until(HEALED_S + 4 * longest_s)

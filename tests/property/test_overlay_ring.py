@@ -87,7 +87,7 @@ def test_a_change_concerns_all_points_whose_nearest_nodes_it_changes(
 
 
 @given(rings, points, points)
-def test_nodes_are_found_by_some_of_their_bits(view: RingView, mask: NodeId, bits: NodeId) -> None:
+def test_nodes_are_found_by_masked_bits_of_their_ids(view: RingView, mask: NodeId, bits: NodeId) -> None:
     agreeing = [node for node in view.ids if not (from_hex(node) ^ from_hex(bits)) & from_hex(mask)]
     assert list(view.nodes_with_bits(from_hex(mask), from_hex(bits))) == agreeing
 

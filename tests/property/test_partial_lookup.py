@@ -83,7 +83,7 @@ def test_a_lookup_reaches_its_target_if_the_remaining_servers_cover_it(
 
 
 @given(servers_after_updates())
-def test_strategies_of_full_coverage_keep_it(after: tuple[SimulatedDirectory, set[str]]) -> None:
+def test_full_coverage_strategies_store_all_entries(after: tuple[SimulatedDirectory, set[str]]) -> None:
     servers, there = after
     if isinstance(servers.strategy, FullReplication | RoundRobin | Hash):
         assert set().union(*servers.shares) == there
@@ -168,7 +168,7 @@ def test_metrics_match_an_enumeration_of_all_lookups(after: tuple[SimulatedDirec
 
 @pytest.mark.parametrize("strategy", [Hash(2), RandomServer(20), RoundRobin(2), Fixed(20), FullReplication()])
 @pytest.mark.parametrize("target", [15, 25, 35, 50])
-def test_the_expected_lookup_cost_is_that_of_placements(strategy: Strategy, target: int) -> None:
+def test_the_expected_lookup_cost_matches_simulated_placements(strategy: Strategy, target: int) -> None:
     entries = [f"entry {number}" for number in range(100)]
     costs = []
     for seed in range(1 if isinstance(strategy, RoundRobin | FullReplication | Fixed) else 20):

@@ -77,7 +77,7 @@ def test_sizes_keep_bounds_and_grow_with_the_scale(
 
 
 @given(problems(), st.floats(0, 1e4), bases)
-def test_from_one_on_sizes_are_those_of_wedges_or_the_least(
+def test_sizes_above_one_are_multiples_of_wedges_or_the_minimum(
     problem: AllocationProblem, scale: float, base: int
 ) -> None:
     choices = _choices(problem, base)
@@ -90,7 +90,9 @@ def test_from_one_on_sizes_are_those_of_wedges_or_the_least(
 
 
 @given(problems(), bases, st.integers(1, 4))
-def test_summaries_of_parts_are_that_of_the_whole(problem: AllocationProblem, base: int, parts: int) -> None:
+def test_merged_summaries_of_parts_equal_the_summary_of_the_whole(
+    problem: AllocationProblem, base: int, parts: int
+) -> None:
     choices, places = _choices(problem, base), np.arange(len(problem.weights)) % parts
     summaries = []
     for part in range(parts):
@@ -232,7 +234,7 @@ def test_aggregates_of_different_levels_are_mixed() -> None:
     assert combine((two, continuous)).base == combine((two, combine((two, continuous)))).base == MIXED
 
 
-def test_a_single_channel_that_may_be_polled_by_all_nodes_is() -> None:
+def test_a_single_channel_with_ample_demand_is_polled_by_all_nodes() -> None:
     objective = FleetObjective(goal=Goal.LITE, demand_factor=1e6, levels=Levels.BASE_2)
     fleet = _Fleet(1, 1, 8, objective)
     _, found = fleet.solve()

@@ -95,7 +95,7 @@ def test_an_owner_assigns_exactly_the_present_polling_sets(seed: int) -> None:
 
 
 @seeds
-def test_a_member_polls_and_takes_over_exactly_what_its_ring_says(seed: int) -> None:
+def test_a_member_polls_and_takes_over_exactly_the_channels_its_ring_assigns(seed: int) -> None:
     for run in range(20):
         _follow_as_member(Random(100 * seed + run))  # noqa: S311 - repeatable, not secret
 

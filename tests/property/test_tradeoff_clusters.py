@@ -207,7 +207,7 @@ def test_orphans_are_one_slack_cluster_in_the_papers_bins() -> None:
     assert clusters.lines[~slack].tolist() == [1, 1]
 
 
-def test_sixteen_bins_lose_an_eighth_and_a_thousand_hardly_anything() -> None:
+def test_sixteen_log_bins_increase_the_delay_and_the_default_bins_hardly_do() -> None:
     subscribers, _ = corona_fleet(20_000, 1e6)
     problem = AllocationProblem.of(subscribers, least=1.0, most=1024.0)
     options, budget = level_sizes(1024, 16), 50.0 * 20_000

@@ -65,7 +65,9 @@ def test_requests_to_silent_hubs_are_minutes_apart_whatever_the_feed_lists(
 
 
 @given(st.lists(st.tuples(namings | answers, pauses_s), max_size=60), st.sampled_from(HUBS))
-def test_a_confirming_hub_is_subscribed_to_as_the_feed_lists(history: list[tuple[Happening, float]], hub: str) -> None:
+def test_the_listed_hub_and_topic_are_subscribed_to_if_the_hub_confirms(
+    history: list[tuple[Happening, float]], hub: str
+) -> None:
     state: HubState | None = None
     now_s = 1_000_000.0
     for happening, later_s in history:

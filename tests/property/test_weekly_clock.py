@@ -32,7 +32,7 @@ def test_a_clock_runs_forward_and_keeps_the_length_of_weeks(raw: bytes, at_s: fl
 
 
 @given(speeds, fleet_times_s)
-def test_each_time_of_a_clock_is_one_real_time(raw: bytes, at_s: float) -> None:
+def test_clock_times_and_real_times_are_converted_both_ways(raw: bytes, at_s: float) -> None:
     clock = WeeklyClock(raw)
     assert clock.time_s(clock.shown_s(at_s)) == pytest.approx(at_s, abs=1e-4)
     assert clock.shown_s(clock.time_s(at_s)) == pytest.approx(at_s, abs=1e-4)
@@ -95,5 +95,5 @@ def test_a_node_polls_within_two_intervals_after_the_fleets_clock_was_set_back(
     assert schedule.rank_at(due_s) == 0
 
 
-def test_speeds_of_another_length_are_real_time() -> None:
+def test_speeds_of_another_length_run_at_real_time() -> None:
     assert PollingSchedule(9000, 300, 3, 0, b"short").next_poll_s(0, 9000) == 9900

@@ -5,7 +5,7 @@ import gc
 from service.host_process import configure_memory
 
 
-def test_a_few_hundred_new_objects_do_not_start_a_collection() -> None:
+def test_the_threshold_of_the_garbage_collector_is_raised() -> None:
     usual = gc.get_threshold()
     try:
         configure_memory()

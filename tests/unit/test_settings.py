@@ -9,7 +9,7 @@ import pytest
 from service.settings import load, load_with_origins, read_notify_socket
 
 
-def test_an_empty_file_leaves_a_setting_to_the_other_sources(tmp_path: Path) -> None:
+def test_an_empty_secret_file_does_not_override_other_sources(tmp_path: Path) -> None:
     (tmp_path / "full").write_text("from a file\n")
     (tmp_path / "empty").write_text("\n")
     environ = {
@@ -35,5 +35,7 @@ def test_an_empty_file_leaves_a_setting_to_the_other_sources(tmp_path: Path) -> 
         ({"NOTIFY_SOCKET": "/n", "WATCHDOG_USEC": "soon"}, ("/n", inf)),
     ],
 )
-def test_systemds_variables_name_its_socket_and_timeout(environ: dict[str, str], expected: tuple[str, float]) -> None:
+def test_the_notify_socket_and_the_watchdog_timeout_are_read_from_the_environment(
+    environ: dict[str, str], expected: tuple[str, float]
+) -> None:
     assert read_notify_socket(environ) == expected

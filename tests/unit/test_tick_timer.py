@@ -11,7 +11,7 @@ from service.tick_timer import TickTimer, create_tick_timer
 TICK_S = 0.005
 
 
-async def test_tasks_wake_up_at_the_same_ticks_as_often_as_each_wants() -> None:
+async def test_tasks_with_different_intervals_wake_up_at_shared_ticks() -> None:
     timer, woken, done = TickTimer(TICK_S), list[list[int]](), asyncio.Event()
     together: list[int] = []
 
@@ -37,7 +37,7 @@ async def test_tasks_wake_up_at_the_same_ticks_as_often_as_each_wants() -> None:
     assert woken[:8] == [[1], [1, 2], [1], [1, 2, 4]] * 2
 
 
-async def test_a_cancelled_task_does_not_keep_others_asleep() -> None:
+async def test_a_cancelled_task_does_not_block_other_tasks() -> None:
     timer, woken = TickTimer(TICK_S), Counter[str]()
 
     async def work(name: str) -> None:

@@ -71,7 +71,7 @@ async def test_unsubscribing_from_all_requires_a_confirmation(at: str, person: P
     assert len(await store.subscriptions.of_user(alice.jid)) == 2
 
 
-async def test_a_choice_of_feeds_is_the_next_form(at: str, person: Person, store: Store) -> None:
+async def test_several_feeds_are_offered_in_the_next_form(at: str, person: Person, store: Store) -> None:
     alice = await person()
     script = {
         "https://example.org/": ProbeReply(choices=(FeedLink(FEED, "News"), FeedLink(OTHER, "Other"))),

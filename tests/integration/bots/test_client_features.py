@@ -99,7 +99,9 @@ async def test_only_a_message_with_a_single_link_has_a_preview(person: Person, s
 
 
 @pytest.mark.usefixtures("bot")
-async def test_a_user_who_blocked_the_bot_gets_everything_after_unblocking(person: Person, store: Store) -> None:
+async def test_messages_to_a_user_who_blocked_the_bot_are_delivered_after_unblocking(
+    person: Person, store: Store
+) -> None:
     alice = await person()
     channel = await make_channel(store)
     await store.subscriptions.subscribe(alice.jid, channel.id)

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("bot")
 FEED = "https://example.org/feed"
 
 
-async def test_a_stranger_is_welcomed_once_and_answered(person: Person) -> None:
+async def test_a_new_user_is_welcomed_once_and_gets_a_reply(person: Person) -> None:
     alice = await person()
     first = await alice.say("help subscribe")
     assert first.startswith("Hello! I'm Coronet")
@@ -71,7 +71,7 @@ async def test_a_page_without_a_feed_is_watched_after_a_confirmation(person: Per
     ]
 
 
-async def test_a_subscription_to_a_moved_channel_goes_to_its_successor(person: Person, store: Store) -> None:
+async def test_subscribing_to_a_moved_channel_subscribes_to_its_successor(person: Person, store: Store) -> None:
     alice = await person()
     old, new = await make_channel(store, "https://old.example/feed"), await make_channel(store, FEED)
     await store.redis.call("HSET", keys.channel(old.id), "moved_to", new.id, "dormant", "1")
@@ -115,7 +115,7 @@ async def test_a_blocked_host_is_refused_and_explained(person: Person, store: St
         assert "Subscribed to *A feed*" in await bob.say(FEED)
 
 
-async def test_numbers_of_other_users_are_unknown(person: Person, store: Store) -> None:
+async def test_subscription_numbers_of_other_users_are_not_found(person: Person, store: Store) -> None:
     alice, eve = await asyncio.gather(person(), person())
     async with scripted_worker(store, {FEED: None}):
         await alice.say(FEED)

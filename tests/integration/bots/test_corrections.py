@@ -40,7 +40,7 @@ async def publish(store: Store, person: ChatClient, channel: Channel, *changes: 
     await store.outbox.enqueue([user_id(person.jid)], channel.id, delta.version, 2_000.0, hash_version(delta))
 
 
-async def test_an_edit_corrects_the_message_with_the_entry_twice(person: Person, store: Store) -> None:
+async def test_two_edits_correct_the_same_original_message(person: Person, store: Store) -> None:
     alice = await person()
     (channel,) = await follows(store, alice, "feed")
     await publish(store, alice, channel, added("a"), added("b"))
@@ -72,7 +72,7 @@ async def test_new_entries_beside_an_edit_are_a_separate_message(person: Person,
     assert "article b" not in correction.body
 
 
-async def test_an_edit_of_an_entry_never_sent_is_a_short_message(person: Person, store: Store) -> None:
+async def test_an_edit_of_an_entry_never_sent_is_a_new_message(person: Person, store: Store) -> None:
     alice = await person()
     (channel,) = await follows(store, alice, "feed")
     await publish(store, alice, channel, edited("first", "Better words"))

@@ -93,7 +93,7 @@ async def test_the_next_command_answers_a_question(person: Person, store: Store)
     assert len(await store.subscriptions.of_user(alice.jid)) == 1
 
 
-async def test_new_suspended_and_refused_users_get_their_real_replies(person: Person, store: Store) -> None:
+async def test_a_dry_run_shows_welcomes_host_blocks_and_suspensions(person: Person, store: Store) -> None:
     (said,), _ = await _answered(store, "new@example.org", "status")
     assert said.startswith("Hello! I'm Coronet")
     assert not (await store.users.get("new@example.org")).welcomed
@@ -119,7 +119,7 @@ async def test_a_preview_equals_the_message_to_subscribers(store: Store) -> None
     assert await until(drafted, "the bot drafts") == f"*A feed*\nFirst\n{FEED}/1"
 
 
-async def test_a_preview_of_a_missing_channel_is_possible(store: Store) -> None:
+async def test_a_channel_that_does_not_exist_can_be_previewed(store: Store) -> None:
     channel, seen = Channel("a" * 40, FEED, "A *new* feed"), (Entry("k", "First", OTHER), Entry("l", "Before"))
 
     async def drafted() -> str:

@@ -145,7 +145,7 @@ async def test_a_flood_of_commands_is_bounded_and_others_are_served(bot: Bot, pe
     assert sum(len(each.queue) for each in bot._chat_sessions._sessions.values()) <= 100
 
 
-async def test_a_response_counts_only_from_the_receiver_of_the_request(bot: Bot, person: Person) -> None:
+async def test_a_response_is_accepted_only_from_the_recipient_of_the_request(bot: Bot, person: Person) -> None:
     """Knowing the id of a request is not enough to respond to it."""
     eve = await person()
     await eve.say("status")
@@ -167,7 +167,7 @@ async def test_a_ping_from_another_user_does_not_complete_the_bots_own_ping(bot:
     assert not confirmed.done()
 
 
-async def test_a_confirmation_takes_one_round_trip(bot: Bot, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_bot_does_not_respond_to_its_own_ping(bot: Bot, monkeypatch: pytest.MonkeyPatch) -> None:
     """The bot does not respond to its own ping, because the response would queue behind other stanzas."""
     send = bot.connection._stream.send_raw
     written: list[str] = []

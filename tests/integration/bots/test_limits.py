@@ -77,7 +77,9 @@ async def test_managers_of_a_room_share_a_rate_limit(others: tuple[Strangers, Bo
     assert len([text for text in answers if "That's more than" in text]) == 1
 
 
-async def test_each_command_in_a_form_counts(limited: Settings, store: Store, person: Person) -> None:
+async def test_each_command_in_a_form_counts_toward_the_rate_limit(
+    limited: Settings, store: Store, person: Person
+) -> None:
     alice = await person()
     for number in range(10):
         channel = await make_channel(store, f"https://example.org/{number}")
@@ -242,7 +244,7 @@ async def test_presences_of_unknown_users_are_not_tracked(
     assert {jid: len(resources) for jid, resources in bot._presence.clients.items()} == {f"eve@{STRANGERS}": 3}
 
 
-async def test_a_bot_that_repeats_everything_is_answered_only_a_few_times(bot: Bot, person: Person) -> None:
+async def test_the_number_of_replies_to_an_echoing_bot_is_limited(bot: Bot, person: Person) -> None:
     parrot, bob = await asyncio.gather(person(), person())
     parrot._xmpp.add_event_handler("message", lambda message: parrot.send(message["body"]))
     parrot.send("What is that?")

@@ -23,7 +23,7 @@ def metric_value(name: str) -> float:
 
 
 @pytest.mark.parametrize("login", ["component"])
-async def test_messages_delays_and_waiting_users_are_metric_value(
+async def test_messages_delays_and_waiting_users_are_counted_in_metrics(
     settings: Settings, store: Store, person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(outbox_consumer, "_DEPTH_INTERVAL_S", 0.05)
@@ -42,7 +42,7 @@ async def test_messages_delays_and_waiting_users_are_metric_value(
 
 
 @pytest.mark.parametrize("login", ["client"])
-async def test_a_server_that_limits_the_rate_gets_everything_and_one_warning_is_logged(
+async def test_a_rate_limiting_server_receives_all_messages_and_one_warning_is_logged(
     tmp_path: Path, settings: Settings, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "CHUNK_BYTES", 8_192)

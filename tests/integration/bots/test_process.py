@@ -101,7 +101,7 @@ async def test_a_presence_subscription_is_accepted_and_returned(bot: Bot, person
     await until_so(lambda: roster[bot.connection.address]["to"], "alice may see the bot's presence")
 
 
-async def test_a_user_above_the_rate_limit_is_told_once_and_others_are_served(
+async def test_a_user_above_the_rate_limit_is_notified_once_and_others_are_served(
     settings: Settings, store: Store, person: Person
 ) -> None:
     strict = settings.model_copy(update={"max_commands_per_minute": 5})

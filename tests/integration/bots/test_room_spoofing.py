@@ -178,7 +178,7 @@ async def test_a_presence_under_another_nick_does_not_admit_the_bot(
 
 
 @pytest.mark.usefixtures("bot")
-async def test_an_error_from_an_occupant_is_not_taken_for_the_room(elsewhere: OtherServer, person: Person) -> None:
+async def test_an_error_from_an_occupant_does_not_end_the_membership(elsewhere: OtherServer, person: Person) -> None:
     alice, room = await person(), f"room@{ELSEWHERE}"
     elsewhere.information[room] = GROUP_CHAT
     elsewhere.invite(room, alice.jid)

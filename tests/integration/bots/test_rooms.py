@@ -43,7 +43,7 @@ def owner(person: Person) -> Callable[[], Awaitable[Guest]]:
     return make
 
 
-async def test_an_archived_private_message_is_not_taken_for_the_room(
+async def test_an_archived_private_message_is_not_executed_for_the_room(
     bot: Bot, store: Store, owner: Callable[[], Awaitable[Guest]]
 ) -> None:
     """The archive of an account contains it, but not whether its sender is a manager of the room."""
@@ -205,7 +205,7 @@ async def test_occupants_with_hostile_nicks_are_answered(bot: Bot, owner: Callab
 
 
 @pytest.mark.parametrize("login", ["component"])
-async def test_a_guest_above_the_limit_is_told_once_and_others_are_served(
+async def test_a_guest_above_the_limit_is_notified_once_and_others_are_served(
     settings: Settings, store: Store, person: Person, owner: Callable[[], Awaitable[Guest]]
 ) -> None:
     """Changing the nick does not help, and all guests together are limited as well."""

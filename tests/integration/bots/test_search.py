@@ -113,7 +113,7 @@ async def test_users_find_their_own_private_channels(person: Person, store: Stor
     assert FEWS.removeprefix("https://") not in await alice.say("find tag=python")
 
 
-async def test_a_saved_search_shows_what_it_would_have_found(person: Person, store: Store) -> None:
+async def test_saving_a_search_shows_its_past_matches(person: Person, store: Store) -> None:
     bob = await person()
     for url, count, title in ((OURS, 3, "Snakes on planes"), (FEWS, 2, "Snakes among few")):
         await published(store, await followed(store, url, count), title)

@@ -63,7 +63,7 @@ async def test_wrong_values_are_refused_with_the_form_filled_in(store: Store, ad
     assert (await ada.post("/announcements", text="Hello"))[0] == 422
 
 
-async def test_the_api_announces_to_some(store: Store, api: aiohttp.ClientSession) -> None:
+async def test_the_api_announces_to_selected_recipients(store: Store, api: aiohttp.ClientSession) -> None:
     await make_people(store)
     channel = await make_channel(store, "https://news.example.org/feed")
     await store.subscriptions.subscribe("carla@example.org", channel.id)

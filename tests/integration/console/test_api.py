@@ -144,7 +144,9 @@ async def test_a_channel_has_its_polling_level_and_rate(store: Store, api: aioht
         assert 7_100 < detail["polling"]["next_poll_at"] - now_s < 7_800
 
 
-async def test_a_channel_without_an_answer_of_its_owner_says_so(store: Store, api: aiohttp.ClientSession) -> None:
+async def test_the_reason_is_stated_if_the_owner_of_a_channel_does_not_respond(
+    store: Store, api: aiohttp.ClientSession
+) -> None:
     channel = await make_channel(store, listed=True)
     await store.ring.join("silent", "", 600.0, lambda _: "0" * 40)
     status, detail = await _ask(api, "GET", f"channels/{channel.id}")
@@ -260,7 +262,7 @@ async def test_an_invalid_host_has_no_rate(api: aiohttp.ClientSession, host: str
     assert (await _ask(api, "GET", f"hosts/{host}"))[0] == 422
 
 
-async def test_unknown_routes_are_problems(api: aiohttp.ClientSession) -> None:
+async def test_unknown_routes_return_problem_documents(api: aiohttp.ClientSession) -> None:
     assert (await _ask(api, "GET", "nothing"))[1]["status"] == 404
     assert (await _ask(api, "PUT", "nodes"))[1]["status"] == 405
 

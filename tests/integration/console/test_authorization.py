@@ -145,7 +145,7 @@ async def test_the_public_routes_are_the_expected_ones(served: tuple[str, web.Ap
         assert declared == known
 
 
-async def test_a_new_route_is_closed_by_default(eve: Visitor) -> None:
+async def test_an_unknown_route_requires_login(eve: Visitor) -> None:
     assert (await eve.get("/not/a/route/yet"))[0] == 303
 
 

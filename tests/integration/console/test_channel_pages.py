@@ -210,7 +210,7 @@ async def test_a_channel_shows_its_polling_set_schedule_and_polls(store: Store, 
     assert "Limited by</dt><dd>All nodes take part" in text
 
 
-async def test_a_channel_that_nobody_polls_says_why(store: Store, ada: Visitor) -> None:
+async def test_the_page_of_an_unpolled_channel_states_the_reason(store: Store, ada: Visitor) -> None:
     channel = await make_channel(store)
     assert "no subscribers and is not listed" in (await ada.get(f"/channels/{channel.id}"))[1]
     listed = await make_channel(store, "https://example.net/feed", listed=True)

@@ -34,7 +34,7 @@ async def test_the_api_lists_public_channels_with_languages(store: Store, ada: V
         assert (await ada.get(f"/api/v1/discover{query}"))[0] == 422, query
 
 
-async def test_the_page_links_to_languages_and_keeps_what_was_entered(store: Store, ada: Visitor) -> None:
+async def test_the_page_links_to_languages_and_keeps_the_entered_values(store: Store, ada: Visitor) -> None:
     public, private = await public_and_private(store)
     _, text = await ada.get("/directory/discover?order=new")
     assert f'href="/channels/{public.id}"' in text

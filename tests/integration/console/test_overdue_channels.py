@@ -91,7 +91,7 @@ EXCUSES: dict[str, Change] = {
 
 
 @pytest.mark.parametrize("excuse", EXCUSES)
-async def test_a_channel_that_must_not_be_polled_is_no_problem(
+async def test_a_channel_excluded_from_polling_is_not_overdue(
     store: Store, served: tuple[str, web.Application], excuse: str
 ) -> None:
     cache = served[1][CHANNEL_CACHE]

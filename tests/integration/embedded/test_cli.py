@@ -149,7 +149,7 @@ def test_simulate_without_arguments_lists_the_experiments(call: Call) -> None:
         assert "schedulers" in out
 
 
-def test_other_commands_do_not_import_numpy() -> None:
+def test_the_command_line_module_does_not_import_numpy() -> None:
     code = "import sys, service.cli; sys.exit(sum(name in sys.modules for name in ('numpy', 'service.simulate')))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
@@ -197,9 +197,7 @@ def test_a_bad_settings_file_is_reported_in_one_line(
     assert text in err
 
 
-def test_a_settings_file_is_weaker_than_the_environment(
-    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_environment_overrides_a_settings_file(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "named.toml").write_text("console_port = 1111\nlog_level = 'debug'\nmax_watches_per_user = 7\n")
     (tmp_path / "other.toml").write_text("console_port = 2222\n")
     monkeypatch.setenv("CORONET_CONFIG", str(tmp_path / "other.toml"))

@@ -281,7 +281,7 @@ def test_channels_that_nearly_all_have_one_limit_are_reported_with_advice() -> N
     assert judge_polling({}).ok
 
 
-async def test_polling_levels_are_those_of_all_workers(clean_redis: str, tmp_path: Path) -> None:
+async def test_polling_levels_are_summed_over_all_workers(clean_redis: str, tmp_path: Path) -> None:
     effective = settings.load({}, redis_url=clean_redis, levels="4")
     assert await check_polling(effective) == []
     levels = GaugeShare(OWNED_CHANNELS)

@@ -50,7 +50,7 @@ async def test_secrets_are_readable_by_their_owner_only(prosody: PrivateProsody)
     assert [stat.S_IMODE(path.stat().st_mode) for path in secret_files] == [0o600, 0o600]
 
 
-async def test_it_does_not_listen_after_a_stop(tmp_path: Path) -> None:
+async def test_a_stopped_server_does_not_listen(tmp_path: Path) -> None:
     async with PrivateProsody(tmp_path / "p") as server:
         assert await ports.is_listening(server.c2s_port)
     assert not await ports.is_listening(server.c2s_port)

@@ -58,7 +58,7 @@ def test_allowed_networks_are_reached_and_no_others(client: FetcherProcess, worl
     assert {each.address for each in world.seen()[before:]} == {"10.0.0.7", "fd12::7", PUBLIC}
 
 
-def test_only_an_address_of_these_networks_redirects_into_them(client: FetcherProcess, world: Internet) -> None:
+def test_only_addresses_in_allowed_networks_can_redirect_into_them(client: FetcherProcess, world: Internet) -> None:
     assert client.ask(through("http://10.0.0.8/feed", "nas.example")) == ("200", "")
     assert client.ask(through("http://public.example/feed", "nas.example")) == ("200", "")
     before = len(world.seen())
@@ -69,7 +69,9 @@ def test_only_an_address_of_these_networks_redirects_into_them(client: FetcherPr
     assert {each.address for each in world.seen()[before:]} == {PUBLIC, "10.0.0.7"}
 
 
-def test_a_name_that_was_public_is_not_followed_into_a_network(client: FetcherProcess, world: Internet) -> None:
+def test_a_public_name_that_is_rebound_into_an_allowed_network_is_refused(
+    client: FetcherProcess, world: Internet
+) -> None:
     before = len(world.seen())
     answers = [client.ask(f"http://rebound.example:{port}/", public_only=True)[0] for port in (80, 8080)]
     assert answers == ["200", "address-refused"]
@@ -82,7 +84,9 @@ def test_a_name_that_was_public_is_not_followed_into_a_network(client: FetcherPr
     assert {each.address for each in world.seen()[before:]} == {PUBLIC}
 
 
-def test_a_kept_connection_does_not_lead_into_a_network(client: FetcherProcess, world: Internet) -> None:
+def test_a_connection_into_an_allowed_network_is_not_reused_for_public_fetches(
+    client: FetcherProcess, world: Internet
+) -> None:
     assert client.ask("http://nas.example/feed") == ("200", "")
     before = len(world.seen())
     assert client.ask("http://nas.example/feed", public_only=True)[0] == "address-refused"

@@ -13,7 +13,7 @@ from tests.support.raw_http import answering, ok, raw_publisher, redirect
 @pytest.mark.parametrize(
     "host", ["127.0.0.1", "localhost", "2130706433", "0x7f.1", "127.1", "[::ffff:127.0.0.1]", "[::1]"]
 )
-async def test_no_spelling_of_loopback_is_connected_to(strict_fetcher: Fetcher, host: str) -> None:
+async def test_loopback_addresses_are_refused_in_any_notation(strict_fetcher: Fetcher, host: str) -> None:
     async with raw_publisher(answering(ok(b"secret"))) as publisher:
         with pytest.raises(AddressRefused, match="not a public address"):
             await strict_fetcher.fetch(publisher.url(host=host))

@@ -35,7 +35,7 @@ async def fetch(url: str) -> bytes | None:
         return (await fetcher.fetch(url)).body
 
 
-async def test_a_good_certificate_is_accepted(authority: trustme.CA) -> None:
+async def test_a_valid_certificate_is_accepted(authority: trustme.CA) -> None:
     async with raw_publisher(answering(ok(b"fine")), tls=server(authority.issue_cert("localhost"))) as publisher:
         assert await fetch(publisher.url(host="localhost", scheme="https")) == b"fine"
 

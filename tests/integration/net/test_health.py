@@ -131,7 +131,7 @@ async def test_metrics_are_in_the_format_that_the_client_accepts(accept: str, co
         assert text.endswith("# EOF\n") is (content_type == "application/openmetrics-text")
 
 
-async def test_a_server_on_every_address_is_named_by_its_host() -> None:
+async def test_the_url_of_a_server_on_all_addresses_contains_the_host_name() -> None:
     """Other machines read the URL, in a ring's lease; 0.0.0.0 would lead them to themselves."""
 
     async def ready() -> None:

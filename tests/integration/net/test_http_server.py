@@ -252,7 +252,7 @@ async def test_streams_and_websockets_have_no_deadline(monkeypatch: pytest.Monke
             assert await socket.receive_str() == "still here"
 
 
-async def test_a_taken_port_is_an_error() -> None:
+async def test_a_port_in_use_raises_an_error() -> None:
     port = unused_port()
     async with serve_http(web.Application(), "127.0.0.1", port):
         with pytest.raises(OperationalError, match=str(port)):

@@ -203,7 +203,7 @@ async def test_a_channel_that_fails_for_a_month_causes_few_requests(
     assert [kind for kind, _ in fleet.notices] == ([] if status == 503 else ["dead", "back"])
 
 
-async def test_a_channel_that_is_gone_is_noticed_within_two_days(fleet: VirtualFleet) -> None:
+async def test_a_gone_channel_is_reported_dead_within_two_days(fleet: VirtualFleet) -> None:
     fleet.answer = lambda _: (BadStatus.code, 410)
     began_s = fleet.now_s
     await fleet.advance(3 * DAY_S)
@@ -213,7 +213,9 @@ async def test_a_channel_that_is_gone_is_noticed_within_two_days(fleet: VirtualF
 
 
 @pytest.mark.parametrize("minutes", [2, 10, 60, 600])
-async def test_nobody_waits_much_longer_than_a_failure_lasts(fleet: VirtualFleet, minutes: int) -> None:
+async def test_polls_resume_after_a_failure_within_its_duration_or_the_usual_gap(
+    fleet: VirtualFleet, minutes: int
+) -> None:
     await fleet.advance(3 * HOUR_S)
     usual_s = _gaps_s(fleet.polls_s)[-1]
     ends_s = fleet.now_s + minutes * MINUTE_S
@@ -223,7 +225,7 @@ async def test_nobody_waits_much_longer_than_a_failure_lasts(fleet: VirtualFleet
     assert first_good_s - ends_s <= max(minutes * MINUTE_S, usual_s)
 
 
-async def test_an_outage_of_ours_moves_no_back_off(fleet: VirtualFleet) -> None:
+async def test_a_network_outage_of_the_node_causes_no_back_off(fleet: VirtualFleet) -> None:
     await fleet.advance(3 * HOUR_S)
     usual_s = _gaps_s(fleet.polls_s)[-1]
     others = [Channel(f"{host}" * 40, f"https://{host}.example/feed") for host in "bcd"]

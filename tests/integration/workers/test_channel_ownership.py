@@ -125,7 +125,7 @@ async def test_a_distant_change_of_the_ring_causes_no_full_listing(store: Store)
     assert listings == [True, False, True]
 
 
-async def test_a_new_owner_learns_of_the_pauses_of_sites(store: Store) -> None:
+async def test_a_new_owner_loads_the_pauses_of_sites(store: Store) -> None:
     owner, now_s = Owner(store), SystemClock().wall_s()
     channels = [await make_channel(store, f"https://{host}/feed") for host in ("a.example.org", "example.net")]
     await store.request_budgets.pause_site("example.org", 600.0)

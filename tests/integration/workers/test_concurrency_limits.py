@@ -151,7 +151,7 @@ def test_domains_in_one_network_share_its_parser_time(monkeypatch: pytest.Monkey
     assert lane_of(budgets, "http://another.example/", NETWORK) == "fast", "what was taken leaks away"
 
 
-def test_a_publisher_on_this_machine_has_no_budget() -> None:
+def test_a_loopback_publisher_has_no_parser_time_budget() -> None:
     budgets = ParserTimeBudgets()
     budgets.charge(publisher("http://127.0.0.1:8000/", ""), 1_000.0)
     assert lane_of(budgets, "http://127.0.0.1:8000/", "") == "fast"

@@ -7,7 +7,7 @@ from service.embedded.sample_publisher import SamplePublisher
 from service.store import Store
 from service.store.client import keys
 from tests.integration.workers.conftest import StartWorker
-from tests.integration.workers.test_fleet_live import nodes_in_the_ring, subscribed
+from tests.integration.workers.test_worker_fleet import nodes_in_the_ring, subscribed
 from tests.support.channels import restate
 
 
@@ -28,7 +28,7 @@ async def test_the_latest_entries_are_shown_while_a_copy_exists(
     assert ([entry.title for entry in shown.latest], shown.source) == (["The first"], source)
 
 
-async def test_the_log_has_more_entries_and_needs_no_workers(
+async def test_more_entries_are_read_from_the_log_without_workers(
     store: Store, publisher: SamplePublisher, start_worker: StartWorker
 ) -> None:
     worker = await start_worker()

@@ -89,7 +89,7 @@ async def test_an_admin_can_list_a_channel_but_not_one_with_a_secret(
     assert await found(store, "host=example.org") == [plain.id]
 
 
-async def test_nothing_is_remembered_of_private_channels(store: Store, registrar: DirectoryRegistrar) -> None:
+async def test_the_registrar_keeps_no_state_of_private_channels(store: Store, registrar: DirectoryRegistrar) -> None:
     channel = await channel_with(store, 2)
     await name(store, registrar, channel)
     assert channel.id not in registrar._due

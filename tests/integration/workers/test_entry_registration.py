@@ -80,7 +80,7 @@ async def test_an_edited_entry_is_found_by_its_present_text_only(store: Store) -
     assert sorted(await titles(store, "host=example.org")) == ["On crabs", "On turtles"]
 
 
-async def test_an_edit_can_be_undone(store: Store) -> None:
+async def test_a_reverted_edit_restores_the_registered_text(store: Store) -> None:
     channel = await public_channel(store)
     await publish(store, channel, Change("addition", SNAKES), age_s=3600.0)
     await publish(store, channel, Change("replacement", EDITED), base=2, age_s=1800.0)
@@ -200,7 +200,7 @@ async def test_a_new_owner_does_not_register_entries_again(store: Store) -> None
 @pytest.mark.parametrize(
     ("part", "step"), [("entry_directory", "register"), ("entry_directory", "withdraw"), ("public_entries", "replace")]
 )
-async def test_what_an_owner_began_is_completed_by_the_next(
+async def test_an_interrupted_registration_is_completed_by_the_next_owner(
     store: Store, monkeypatch: pytest.MonkeyPatch, part: str, step: str
 ) -> None:
     async def fails(*_: object, **__: object) -> None:

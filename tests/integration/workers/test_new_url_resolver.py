@@ -58,7 +58,7 @@ async def test_a_moved_channel_resolves_to_its_successor(
 
 
 @pytest.mark.parametrize(("before", "now"), [("feed", "page"), ("page", "feed")])
-async def test_a_channel_without_subscribers_takes_the_present_kind_of_its_url(
+async def test_a_dormant_channel_adopts_the_current_kind_of_its_url(
     store: Store, start_worker: StartWorker, before: Literal["feed", "page"], now: Literal["feed", "page"]
 ) -> None:
     bodies = {"feed": ok(_FEED, "Content-Type: application/rss+xml"), "page": ok(page(), "Content-Type: text/html")}

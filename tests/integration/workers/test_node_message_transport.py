@@ -102,7 +102,7 @@ async def test_a_node_that_the_worker_does_not_run_gets_its_messages_through_the
     assert await _inbox(store) == _numbered(3)
 
 
-async def test_messages_within_a_process_go_through_neither(two: tuple[Worker, Worker]) -> None:
+async def test_messages_within_a_process_use_neither_sockets_nor_redis(two: tuple[Worker, Worker]) -> None:
     sender, _ = two
     node, before = Recipient(), counted("coronet_node_messages_total", way="process")
     with sender.peers.messages.receive(THERE, node.process):

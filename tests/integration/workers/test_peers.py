@@ -144,7 +144,7 @@ async def test_a_content_from_the_store_is_cached(store: Store, three: list[Work
     assert (await three[0].locate(channel, state.digest)).source == "cache"
 
 
-async def test_a_content_that_does_not_exist_is_left_to_the_publisher(store: Store, three: list[Worker]) -> None:
+async def test_a_content_without_copies_has_the_publisher_as_its_source(store: Store, three: list[Worker]) -> None:
     channel = await make_channel(store)
     located = await three[0].locate(channel, b"\1" * 16)
     assert (located.source, located.content.memory) == ("publisher", b"")

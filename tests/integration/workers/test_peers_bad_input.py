@@ -188,7 +188,7 @@ async def test_a_malformed_message_of_a_neighbour_changes_nothing(store: Store, 
         await known(here, digest)
 
 
-async def test_another_secret_or_a_dead_address_fails(store: Store) -> None:
+async def test_a_request_with_another_secret_or_to_a_closed_address_fails(store: Store) -> None:
     async with worker(store, "0" * 40) as here:
         signer = RequestSigner("another's", STRANGER)
         async with PeerClient(signer, time.time) as client:

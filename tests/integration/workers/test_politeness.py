@@ -56,7 +56,7 @@ async def test_all_sites_of_a_network_share_a_budget(store: Store) -> None:
     assert await granted(politeness, urls, GROUP) == BURST - 1
 
 
-async def test_a_network_is_charged_for_its_first_answer_once(store: Store) -> None:
+async def test_a_newly_resolved_network_is_charged_once(store: Store) -> None:
     politeness = Politeness(store.request_budgets, OFTEN)
     group = ""
     for _ in range(3):

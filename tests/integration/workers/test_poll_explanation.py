@@ -11,7 +11,7 @@ from service.operations.doctor.report import CheckResult
 from service.settings import Settings
 from service.store import Store
 from tests.integration.workers.conftest import StartWorker
-from tests.integration.workers.test_fleet_live import nodes_in_the_ring, subscribed
+from tests.integration.workers.test_worker_fleet import nodes_in_the_ring, subscribed
 from tests.support.waiting import until
 
 
@@ -72,7 +72,7 @@ async def test_a_channels_own_bounds_reach_its_owner_while_it_polls(
     await until(lambda: bound_by(BindingConstraint.NONE, settings.poll_interval_s / 3), "it is polled as before")
 
 
-async def test_doctor_learns_from_workers_whether_the_optimum_acts(
+async def test_doctor_reports_the_poll_constraints_that_workers_count(
     store: Store, publisher: SamplePublisher, start_worker: StartWorker, settings: Settings
 ) -> None:
     await start_worker()

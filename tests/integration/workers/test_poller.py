@@ -138,7 +138,7 @@ async def test_a_token_expires_while_a_poll_waits_for_a_slot(store: Store, monke
         assert publisher.requests == []
 
 
-async def test_a_poll_takes_no_token_that_its_site_grants_after_the_next_of_its_set(
+async def test_a_poll_takes_no_token_granted_after_the_next_poll_of_its_polling_set(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise polls that are too late would use up the few requests that a site gets after a pause."""
@@ -158,7 +158,7 @@ async def test_a_poll_takes_no_token_that_its_site_grants_after_the_next_of_its_
         assert publisher.requests == []
 
 
-async def test_a_poll_without_a_slot_before_the_next_of_its_set_is_skipped(store: Store) -> None:
+async def test_a_poll_without_a_slot_before_the_next_poll_of_its_polling_set_is_skipped(store: Store) -> None:
     """Otherwise an overloaded worker would repeat polls later, at the publishers' cost."""
     async with raw_publisher(answering(ok(b"feed"))) as publisher, fetcher() as reach:
         own_lanes, clock = lanes(), SystemClock()

@@ -95,7 +95,7 @@ async def upkeep(store: Store, channel: Channel) -> None:
 @pytest.mark.parametrize(
     ("url", "subscribers"), [("https://other.example/feed", 2), ("https://other.example/feed?token=abc123", 9)]
 )
-async def test_a_private_channel_changes_no_answer(
+async def test_a_private_channel_does_not_change_search_results(
     store: Store, settings: Settings, url: str, subscribers: int
 ) -> None:
     await published(store, "https://gardens.example/feed", ROSES, 3)
@@ -105,7 +105,7 @@ async def test_a_private_channel_changes_no_answer(
     assert await ask(settings) == before
 
 
-async def test_a_channel_that_becomes_private_is_in_no_answer_from_then_on(store: Store, settings: Settings) -> None:
+async def test_a_channel_that_becomes_private_disappears_from_results_at_once(store: Store, settings: Settings) -> None:
     await published(store, "https://gardens.example/feed", ROSES, 3)
     before = await ask(settings)
     channel = await published(store, "https://other.example/feed", WEEVILS, 3)

@@ -22,8 +22,8 @@ from service.settings import Settings
 from service.store import Store
 from service.store.client import keys
 from tests.integration.workers.conftest import StartWorker
-from tests.integration.workers.test_fleet_live import nodes_in_the_ring
 from tests.integration.workers.test_poller import Parser, fetcher, lanes, politeness
+from tests.integration.workers.test_worker_fleet import nodes_in_the_ring
 from tests.support.baseline_lookups import store_only_lookup
 from tests.support.channels import make_channel, polled
 from tests.support.http_server import serving_locally
@@ -176,9 +176,7 @@ async def test_a_busy_target_of_a_redirect_is_paused_and_so_is_the_channel(
     assert site.first + site.requests == 1
 
 
-async def test_a_feed_that_asks_for_hourly_polls_is_planned_hourly(
-    store: Store, site: Site, start_worker: StartWorker
-) -> None:
+async def test_a_feed_with_an_hourly_ttl_is_planned_hourly(store: Store, site: Site, start_worker: StartWorker) -> None:
     site.status, site.headers = 200, {"Cache-Control": "max-age=600"}
     site.body = """<rss version="2.0"><channel><title>Blog</title><ttl>60</ttl>
         <item><guid>1</guid><title>One</title></item></channel></rss>"""
@@ -205,7 +203,7 @@ async def test_a_feed_that_asks_for_hourly_polls_is_planned_hourly(
     assert (stored.polling_hints.ttl_s, stored.polling_hints.max_age_s) == (3_600.0, 600.0)
 
 
-async def test_a_new_owner_knows_the_back_off_and_the_pause_of_a_channel(
+async def test_a_new_owner_applies_the_stored_back_off_and_pause_of_a_channel(
     store: Store, site: Site, start_worker: StartWorker
 ) -> None:
     failing, paused = [await make_channel(store, f"{site.url}/{name}", listed=True) for name in ("failing", "paused")]

@@ -10,7 +10,7 @@ from aiohttp import web
 from service.host_process import serve_programs
 from service.settings import Settings
 from service.store import Store
-from tests.integration.workers.test_fleet_live import all_delivered, subscribed
+from tests.integration.workers.test_worker_fleet import all_delivered, subscribed
 from tests.support.console import console
 from tests.support.waiting import until, until_so
 from tests.support.websub_hub import Hub

@@ -91,7 +91,9 @@ def parser() -> CountingParser:
     return CountingParser()
 
 
-async def test_a_push_is_loaded_only_with_the_parser_held(worker: Worker, store: Store, parser: CountingParser) -> None:
+async def test_a_push_is_loaded_only_after_the_parser_is_acquired(
+    worker: Worker, store: Store, parser: CountingParser
+) -> None:
     cids = [await worker.pushed(f"/{number}", NEWS) for number in range(10)]
     lane = worker.lanes.choose_for_poll(await worker.state(cids[0]))
     async with lane.reading:

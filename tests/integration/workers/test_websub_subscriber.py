@@ -103,7 +103,7 @@ async def test_a_push_without_the_secret_is_dropped(one: Node, hub: Hub, store: 
     assert await store.websub.take_pushes(one.channel.id) == []
 
 
-async def test_a_hub_is_requested_once_however_often_it_is_found(one: Node, hub: Hub) -> None:
+async def test_repeated_reports_of_a_hub_cause_one_subscription_request(one: Node, hub: Hub) -> None:
     for _ in range(3):
         await one.report_hub(hub)
         await one.renew(hub)

@@ -29,7 +29,7 @@ VERBS = ("", "subscribe ", "list ", "find ", "watch ", "language ", "timezone ",
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_whatever_is_said_is_answered_safely(language: str) -> None:
+def test_replies_to_problematic_commands_are_safe(language: str) -> None:
     person = visitor()
     person.user_settings = UserSettings(client_language=language)
     for verb in VERBS:
@@ -38,7 +38,7 @@ def test_whatever_is_said_is_answered_safely(language: str) -> None:
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_whatever_a_title_is_it_is_told_safely(language: str) -> None:
+def test_notifications_with_problematic_titles_are_safe(language: str) -> None:
     for number, title in enumerate(STRINGS):
         url = f"https://example.org/{number}"
         channel = Channel(channel_id(url), url, title)
@@ -81,7 +81,7 @@ DOCUMENTS: dict[str, Callable[[Sequence[str]], str]] = {
 
 
 @pytest.mark.parametrize("dialect", DOCUMENTS)
-def test_whatever_a_publisher_calls_its_entries_what_people_get_is_xml(dialect: str) -> None:
+def test_notifications_of_parsed_problematic_feeds_are_well_formed_xml(dialect: str) -> None:
     """The way of a change: from a document's bytes to the stanza, with nothing of it made up."""
     url = "https://example.org/feed"
 
@@ -105,7 +105,7 @@ def test_whatever_a_publisher_calls_its_entries_what_people_get_is_xml(dialect: 
     assert told >= (1 if dialect == "RSS that is no XML" else len(STRINGS) * 9 // 10)
 
 
-def test_whatever_people_in_a_room_are_called_what_they_get_is_xml() -> None:
+def test_replies_to_occupants_with_problematic_nicks_are_well_formed_xml() -> None:
     """A server lets fewer names through than these; what it lets through is XML."""
     states = RoomMemberships()
     states.load({ROOM: Room("Coronet")}, {}, 0.0)

@@ -41,7 +41,7 @@ def played(path: Path) -> str:
 
 
 @pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: f"{language_of(path)}-{path.stem}")
-def test_conversations_go_as_written_down(path: Path) -> None:
+def test_conversations_match_their_transcripts(path: Path) -> None:
     exchanges = played(path).split("\n\n> ")
     assert [each.strip() for each in exchanges] == [each.strip() for each in _written(path)]
 
@@ -50,13 +50,13 @@ def _written(path: Path) -> list[str]:
     return re.split(r"\n+> ", path.read_text(encoding="utf-8"))
 
 
-def test_there_are_the_same_conversations_in_every_language() -> None:
+def test_every_language_has_the_same_transcripts() -> None:
     english = {path.name for path in TRANSCRIPTS if language_of(path) == SOURCE_LANGUAGE}
     for language in LANGUAGES:
         assert {path.name for path in TRANSCRIPTS if language_of(path) == language} == english
 
 
-def test_every_word_that_begins_a_command_is_said_somewhere() -> None:
+def test_every_verb_synonym_occurs_in_a_transcript() -> None:
     heard = {line.split()[0].lower() for path in TRANSCRIPTS for line in said(path)}
     assert set(VERB_OF) <= heard
 

@@ -41,7 +41,7 @@ def home(made: MemoryKeyspaces) -> int:
     return made.map.keyspace_of(ROOT)
 
 
-def test_steps_of_a_split() -> None:
+def test_a_split_performs_the_expected_steps() -> None:
     made = store()
     write(made, Record(15, "ada", 1), DepthCache())
     steps = step_names(made, SplitGroup(home(made), ROOT))
@@ -51,7 +51,7 @@ def test_steps_of_a_split() -> None:
     assert made.records[home(made)] == {}
 
 
-def test_steps_of_a_merge() -> None:
+def test_a_merge_performs_the_expected_steps() -> None:
     made = store()
     complete_move(made, SplitGroup(home(made), ROOT))
     steps = step_names(made, MergeGroup(home(made), ROOT))

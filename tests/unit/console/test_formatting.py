@@ -127,7 +127,9 @@ def test_texts_with_many_repeated_words_are_not_compared() -> None:
         (BindingConstraint.PAUSE, PollingLimits(paused_until_s=8_200), "A pause for another 2 h"),
     ],
 )
-def test_what_limits_a_channels_polls_is_described(bound: BindingConstraint, limits: PollingLimits, words: str) -> None:
+def test_the_binding_constraint_of_a_channel_is_described(
+    bound: BindingConstraint, limits: PollingLimits, words: str
+) -> None:
     reason = explanation(
         "0" * 40, ["0" * 40, "8" * 40], 0.0, 900.0, bound, now_s=1_000.0, limits=limits, subscribers=1_200
     )

@@ -91,7 +91,7 @@ def test_only_the_owner_takes_ownership_of_a_wanted_channel() -> None:
     assert _node(NEXT, NEARER).handle(added, 0) == []
 
 
-def test_the_first_channels_of_a_node_that_starts_leave_the_budget_of_the_others() -> None:
+def test_the_first_channel_of_a_starting_node_gets_only_its_share_of_the_budget() -> None:
     objective = FleetObjective(demand_factor=4, budget_polls_per_minute=100 * 60 / POLICY.poll_interval_s)
     node = Node(ME, msgspec.structs.replace(POLICY, objective=objective))
     node.handle(RingChanged(ring([ME], version=1)), 0)
@@ -221,7 +221,7 @@ def test_an_unwanted_channel_loses_its_polling_set() -> None:
     assert effects == [Send(NEXT, Unassign(1, CHANNEL)), ReleaseOwnership(CHANNEL), StopPolling(CHANNEL)]
 
 
-def test_a_channel_wanted_since_the_walk_began_stays() -> None:
+def test_a_channel_added_during_the_registry_walk_is_not_released() -> None:
     node = _owner()
     node.handle(MessageReceived("", ChannelAdded(CHANNEL)), 2)
     assert node.handle(ChannelsListed(1, ()), 3) == []

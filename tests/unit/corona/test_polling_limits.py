@@ -78,7 +78,7 @@ def test_a_hint_is_planned_at_once_and_explained() -> None:
     assert (explained.publisher_interval_s, explained.limit_reason) == (3600.0, LimitReason.HINT)
 
 
-def test_polls_that_a_publisher_refuses_are_spent_on_other_channels() -> None:
+def test_polls_saved_by_a_publishers_hint_go_to_other_channels() -> None:
     node = _owner(NO_LIMITS, CHANNEL, OTHER)
     before_s = _gap_s(node, OTHER)
     _report(node, HOURLY)
@@ -100,14 +100,14 @@ def test_the_longest_limit_applies() -> None:
     assert explained.wait_s == pytest.approx(3600.0)
 
 
-def test_a_channel_that_answers_again_is_polled_at_its_full_rate_within_two_polls() -> None:
+def test_a_recovered_channel_is_polled_at_its_full_rate_within_two_polls() -> None:
     node = _owner(PollingLimits(failure_s=86_400), CHANNEL, OTHER)
     (schedule,) = _schedules(_report(node, PollingLimit(CHANNEL, LimitReason.FAILURE)))
     assert schedule.next_channel_poll_s(40.0) - 40.0 <= 2 * schedule.gap_s + 1e-3
     assert schedule.gap_s < TAU_S
 
 
-def test_a_paused_channel_costs_its_budget_nothing_and_is_polled_soon_after() -> None:
+def test_a_paused_channel_uses_no_budget_and_is_polled_soon_after_the_pause() -> None:
     node = _owner(NO_LIMITS, CHANNEL, OTHER)
     before_s = _gap_s(node, OTHER)
     _report(node, PollingLimit(CHANNEL, LimitReason.PAUSE, until_s=20_000))
@@ -155,7 +155,7 @@ def _member(limits: PollingLimits) -> Node:
         (NO_LIMITS, PollingLimit(OTHER, LimitReason.HINT), True),
     ],
 )
-def test_a_member_reports_what_its_owner_does_not_know(
+def test_a_member_reports_only_limits_that_its_owner_does_not_have(
     known: PollingLimits, limit: PollingLimit, *, is_reported: bool
 ) -> None:
     effects = _member(known).handle(LimitObserved(limit), 100.0)

@@ -31,7 +31,7 @@ def test_a_planned_poll_is_moved_forward_but_never_postponed() -> None:
     assert revised_schedule(schedule, 9, 5, poll_interval_s=900, now_s=9075) == PollingSchedule(9075 + 175, 100, 5, 1)
 
 
-def test_channels_sped_up_together_are_not_polled_in_step() -> None:
+def test_channels_accelerated_together_are_polled_at_different_times() -> None:
     rotas = [
         new_schedule(f"abc{number * 2**32 // 50:037x}", 1, 1, poll_interval_s=1800, now_s=0) for number in range(50)
     ]

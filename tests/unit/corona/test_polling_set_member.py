@@ -128,13 +128,13 @@ def test_an_assignment_renews_itself_only() -> None:
 
 
 @pytest.mark.parametrize("change", [{"rank": 0}, {"version": 8}, {"subscribers": 2}])
-def test_a_digest_of_other_assignments_makes_the_member_ask(change: dict[str, int]) -> None:
+def test_a_differing_digest_makes_the_member_request_assignments(change: dict[str, int]) -> None:
     other = msgspec.structs.replace(ASSIGNED, **change)
     assert _receive(_polling(), _digest(other)) == _asks(fingerprint(ASSIGNED))
     assert _receive(_node(), _digest(ASSIGNED)) == _asks(0)
 
 
-def test_a_digest_that_differs_keeps_polling_alive_as_well() -> None:
+def test_a_differing_digest_keeps_polling_alive() -> None:
     node = _polling()
     _receive(node, _digest(), 20)
     assert StopPolling(CHANNEL) not in node.handle(Tick(), 49)
@@ -187,7 +187,7 @@ def test_channels_of_a_new_owner_are_not_compared_and_expire_unless_it_assigns_t
     assert StopPolling(stays.channel) not in stopped
 
 
-def test_an_owner_that_joined_again_confirms_nothing_of_its_former_life() -> None:
+def test_an_owner_that_rejoined_does_not_confirm_its_earlier_assignments() -> None:
     node = _polling()
     again = ring([ME, OWNER], 6)
     again = RingView(
@@ -217,7 +217,7 @@ def test_a_last_poll_that_is_over_or_far_ahead_is_not_made() -> None:
     assert _receive(_polling(), Unassign(5, CHANNEL, last_poll_s=1e300), 3) == [StopPolling(CHANNEL)]
 
 
-def test_a_member_that_is_assigned_again_goes_on_polling() -> None:
+def test_a_member_that_is_assigned_again_continues_polling() -> None:
     node = _polling()
     _receive(node, Unassign(5, CHANNEL, last_poll_s=2.5), 1)
     _receive(node, _assign(), 2)

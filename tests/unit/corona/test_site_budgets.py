@@ -132,7 +132,7 @@ def test_a_single_node_keeps_a_crowded_sites_budget_and_explains_it() -> None:
     assert unbound.size == 1.0
 
 
-def test_load_that_a_site_does_not_accept_goes_to_other_channels() -> None:
+def test_polls_beyond_a_site_budget_go_to_other_channels() -> None:
     """The fleet's budget of 110 goes to channels that can use it: 83 to half of them, not 55."""
     node = Node(ME, POLICY)
     node.handle(RingChanged(ring([ME])), 0)

@@ -88,7 +88,7 @@ def test_few_days_of_a_busy_channel_are_no_rhythm() -> None:
         assert _factor(rhythm) > 0.99
 
 
-def test_a_rhythm_is_forgotten() -> None:
+def test_a_new_rhythm_replaces_an_old_one() -> None:
     by_day = _learnt(_in_office_hours, 8)
     by_night = _learnt(lambda at_s: _in_office_hours(at_s + DAY_S / 2), 24, rhythm=by_day, start_s=8 * WEEK_S)
     clock = WeeklyClock(_speeds(by_night))

@@ -82,7 +82,7 @@ def site(host: str) -> tuple[PairCondition, PairCondition]:
         ("版本发布", required(phrase("版本 本发 发布"))),
     ],
 )  # fmt: skip
-def test_what_a_query_requires(text: str, all_of: Groups) -> None:
+def test_required_conditions_are_parsed(text: str, all_of: Groups) -> None:
     query = parse_query(text, TODAY)
     assert (query.about, query.all_of, query.none_of, query.after, query.limit) == ("channel", all_of, (), None, 10)
 
@@ -103,7 +103,7 @@ def test_what_a_query_requires(text: str, all_of: Groups) -> None:
         ("news -e-mail", (phrase("e mail"),)),
     ],
 )
-def test_what_a_query_excludes(text: str, none_of: tuple[Condition, ...]) -> None:
+def test_excluded_conditions_are_parsed(text: str, none_of: tuple[Condition, ...]) -> None:
     query = parse_query(text, TODAY)
     assert (query.all_of, query.none_of) == (required(word("news")), none_of)
 
@@ -146,7 +146,7 @@ def test_what_a_query_excludes(text: str, none_of: tuple[Condition, ...]) -> Non
         ("limit switch", required(word("limit"), word("switch"))),
     ],
 )
-def test_everyday_input_means_what_people_expect(text: str, all_of: Groups) -> None:
+def test_ordinary_words_and_punctuation_are_not_query_operators(text: str, all_of: Groups) -> None:
     query = parse_query(text, TODAY)
     assert (query.all_of, query.none_of) == (all_of, ())
 
@@ -302,7 +302,7 @@ def test_the_channel_attribute_accepts_any_form_of_the_url() -> None:
         (" OR ".join(f"t{n}" for n in range(17)), "17 conditions"),
     ],
 )
-def test_what_is_not_supported_is_refused_with_advice(text: str, words: str) -> None:
+def test_unsupported_syntax_is_refused_with_advice(text: str, words: str) -> None:
     with pytest.raises(BadQuery) as refused:
         parse_query(text, TODAY)
     assert words in str(refused.value)
@@ -354,5 +354,5 @@ def test_an_invalid_saved_search_is_refused_with_advice(text: str, words: str) -
     assert words in str(refused.value)
 
 
-def test_a_search_is_saved_as_it_was_written() -> None:
+def test_the_text_of_a_saved_search_omits_type_date_and_limit() -> None:
     assert saved_search_text('Rust | Go  -"foo bar" type:entry after:3d limit 5') == 'Rust | Go -"foo bar"'

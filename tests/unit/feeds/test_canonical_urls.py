@@ -106,7 +106,7 @@ def test_a_url_is_recognised_without_a_command(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["help", "help.", "list", "", "e.g.", "v1.2", "3.14", "#3", "hi example.com", "a@b.example"]
 )
-def test_other_words_are_no_urls(text: str) -> None:
+def test_words_and_numbers_are_not_recognised_as_urls(text: str) -> None:
     assert not looks_like_url(text)
 
 
@@ -135,7 +135,7 @@ def test_a_harmful_entry_link_is_omitted(link: str) -> None:
     assert web_link(link) == ""
 
 
-def test_a_part_of_a_page_is_a_channel_of_its_own() -> None:
+def test_a_part_of_a_page_is_a_separate_channel() -> None:
     part = page_url("HTTPS://example.com/shop?utm_source=x#top", " #prices \t td:nth-child(2) > b ")
     assert part == "https://example.com/shop#%23prices%20td:nth-child(2)%20%3E%20b"
     assert selector_of(part) == "#prices td:nth-child(2) > b"

@@ -126,7 +126,9 @@ def test_a_notice_is_not_repeated_but_a_worse_one_is_sent() -> None:
     over_s=st.floats(0, 99 * DAY_S),
     pollers=st.integers(1, 9),
 )
-def test_a_notice_settles_the_condition(symptom: str, condition: str, polls: int, over_s: float, pollers: int) -> None:
+def test_a_repeated_diagnosis_under_the_same_condition_has_no_notice(
+    symptom: str, condition: str, polls: int, over_s: float, pollers: int
+) -> None:
     """A second diagnosis under the condition of the first notice has no notice, or that of a move."""
     notice = diagnose(_after(symptom, polls=polls, over_s=over_s, condition=condition), pollers, WHY)
     if notice is not None and notice.kind != "moved":

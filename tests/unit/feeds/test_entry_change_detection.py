@@ -129,7 +129,7 @@ def test_keys_are_stable_and_distinct() -> None:
     assert len(set(keys)) == 4
 
 
-def test_a_feed_that_shrinks_to_nothing_and_returns_is_not_new() -> None:
+def test_entries_that_return_after_an_empty_document_are_not_new() -> None:
     channel = Channel()
     entries = [item(str(number)) for number in range(20)]
     channel.poll(*entries)

@@ -37,7 +37,7 @@ _CHANNEL = "UCabcdefghijklmnopqrstuv"
         ("http://[2001:db8::1]/@x", ["http://[2001:db8::1]/feed", "http://[2001:db8::1]/rss.xml"]),
     ],
 )
-def test_the_likely_feeds_of_a_page(page: str, feeds: list[str]) -> None:
+def test_feed_urls_are_guessed_from_the_url_of_a_page(page: str, feeds: list[str]) -> None:
     likely = likely_feeds(page)
     assert list(likely) == feeds
     assert len(likely) <= 2

@@ -61,7 +61,7 @@ def test_width_for_keeps_the_maximum_false_positive_rate(documents: float, wante
 
 
 @given(st.floats(0, 1e5), st.floats(0, 1e5))
-def test_shapes_follow_the_measured_documents_and_then_stay(one: float, other: float) -> None:
+def test_filter_shapes_adapt_to_the_measured_documents_and_are_then_stable(one: float, other: float) -> None:
     shape = next_shape(FilterShape(1, 64, 1, 3), one, 0.01)
     grown = next_shape(shape, other, 0.01)
     assert next_shape(grown, other, 0.01) == grown

@@ -159,7 +159,7 @@ def test_a_network_of_the_operator_is_allowed_on_the_usual_ports(address: str, n
         "ff02::1",
     ],
 )
-def test_a_large_network_opens_no_loopback_metadata_or_disguised_address(address: str) -> None:
+def test_loopback_metadata_and_mapped_addresses_are_refused_in_any_allowed_network(address: str) -> None:
     everything = networks("0.0.0.0/0", "::/0", "169.0.0.0/8", "168.63.0.0/16", "100.64.0.0/10", "fd00::/8", "fe00::/8")
     assert "not a public address" in is_refused(address, allowed_networks=everything)
 

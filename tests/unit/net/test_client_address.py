@@ -55,7 +55,9 @@ def test_the_client_is_the_first_untrusted_address_from_the_right(
         (({"for": "192.0.2.1"}, {"proto": "https"}), ""),
     ],
 )
-def test_the_forwarded_header_is_read_in_the_same_way(elements: tuple[Mapping[str, str], ...], address: str) -> None:
+def test_the_forwarded_header_is_evaluated_like_x_forwarded_for(
+    elements: tuple[Mapping[str, str], ...], address: str
+) -> None:
     assert _address("10.0.0.1", forwarded=elements) == address
     assert _address(_EVE, forwarded=elements) == _EVE
 
@@ -111,5 +113,5 @@ def test_the_address_appended_by_the_proxy_counts(peer: str, written: list[str])
         ("", "no address", True),
     ],
 )
-def test_an_ipv6_address_is_counted_by_its_64(one: str, other: str, *, same: bool) -> None:
+def test_ipv6_addresses_are_grouped_by_64_bit_prefix(one: str, other: str, *, same: bool) -> None:
     assert (network_of(one) == network_of(other)) is same

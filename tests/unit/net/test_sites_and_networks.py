@@ -39,9 +39,9 @@ def test_an_address_is_grouped_by_network(address: str, group: str) -> None:
 @pytest.mark.parametrize(
     "domain", ["Example.org", "example.org.", "straße.example", "BÜCHER.example", "xn--bcher-kva.example"]
 )
-def test_the_domain_of_a_jid_has_the_form_of_a_blocked_domain(domain: str) -> None:
+def test_the_domain_of_a_jid_is_normalized_like_a_blocked_domain(domain: str) -> None:
     assert domain_of_jid(f"Ann@{domain}/phone") == host_of(canonical_url(f"https://{domain}/"))
 
 
-def test_a_domain_that_is_no_host_name_has_no_form() -> None:
+def test_a_jid_domain_that_is_no_host_name_is_normalized_to_nothing() -> None:
     assert domain_of_jid("ann@é..example") == ""

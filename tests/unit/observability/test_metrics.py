@@ -81,7 +81,7 @@ def test_names_follow_the_conventions_of_prometheus() -> None:
             assert not name.endswith("_total"), name
 
 
-def test_no_label_can_have_values_from_outside() -> None:
+def test_metrics_have_only_allowed_label_names() -> None:
     allowed = {"outcome", "state", "network", "role", "kind", "route", "level", "constraint", "about", "source", "why"}
     for each in vars(metrics).values():
         assert set(getattr(each, "_labelnames", ())) <= allowed | {"way", "reason"}

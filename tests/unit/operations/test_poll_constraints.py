@@ -18,18 +18,18 @@ def test_shares_of_all_channels_add_up_largest_first(channels: dict[BindingConst
 
 
 @pytest.mark.parametrize("bound", [bound for bound in BindingConstraint if bound is not BindingConstraint.NONE])
-def test_more_than_nine_tenths_at_one_limit_are_warned_of_with_advice(bound: BindingConstraint) -> None:
+def test_more_than_90_percent_of_the_channels_at_one_limit_cause_a_warning(bound: BindingConstraint) -> None:
     warning = one_bound_warning({bound: 91, BindingConstraint.NONE: 9})
     assert warning.startswith("91 % of the channels have the same limit (")
     assert warning.endswith(".")
     assert one_bound_warning({bound: 90, BindingConstraint.NONE: 10}) == ""
 
 
-def test_channels_without_a_limit_are_no_reason_to_warn() -> None:
+def test_channels_without_a_limit_cause_no_warning() -> None:
     assert one_bound_warning({BindingConstraint.NONE: 100}) == ""
     assert one_bound_warning({}) == ""
 
 
-def test_a_few_channels_with_the_same_limit_are_no_reason_to_warn() -> None:
+def test_fewer_than_ten_channels_at_one_limit_cause_no_warning() -> None:
     assert one_bound_warning({BindingConstraint.NODES: 9}) == ""
     assert one_bound_warning({BindingConstraint.NODES: 10}) != ""

@@ -27,7 +27,7 @@ def written(config: Path, answers: Answers) -> None:
     write_settings(config, values_of(answers.completed()))
 
 
-def test_the_written_file_is_read_back_with_secrets_in_files_of_their_own(tmp_path: Path) -> None:
+def test_written_settings_are_loaded_with_secrets_from_separate_files(tmp_path: Path) -> None:
     config = tmp_path / "coronet.toml"
     answers = Answers(
         "example.org", xmpp_password="s€cret", redis_password="r", public_url="https://example.org/coronet"
@@ -57,7 +57,7 @@ def test_writing_again_keeps_other_settings(tmp_path: Path) -> None:
     )
 
 
-def test_settings_that_are_kept_have_their_values_also_if_these_are_false_or_zero(tmp_path: Path) -> None:
+def test_writing_again_keeps_settings_that_are_false_or_zero(tmp_path: Path) -> None:
     config = tmp_path / "coronet.toml"
     config.write_text(
         'weekly_rhythm = false\nmetrics_port = 0\ntrusted_proxies = ["10.0.0.7"]\ncontact_addresses = ["xmpp:🦀@a"]\n'
@@ -68,7 +68,7 @@ def test_settings_that_are_kept_have_their_values_also_if_these_are_false_or_zer
     assert ([str(each) for each in read.trusted_proxies], read.contact_addresses) == (["10.0.0.7/32"], ("xmpp:🦀@a",))
 
 
-def test_a_present_file_that_cannot_be_read_is_not_replaced(tmp_path: Path) -> None:
+def test_an_invalid_existing_file_is_not_overwritten(tmp_path: Path) -> None:
     config = tmp_path / "coronet.toml"
     config.write_text("redis_url =")
     with pytest.raises(SetupRefused, match="cannot be read"):
@@ -99,12 +99,12 @@ def test_a_secret_file_that_is_missing_is_an_invalid_setting(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("server", ["prosody", "ejabberd"])
 @pytest.mark.parametrize("way", ["component", "account"])
-def test_the_guide_has_the_snippets(server: Server, way: Way) -> None:
+def test_the_xmpp_guide_contains_the_configuration_snippets(server: Server, way: Way) -> None:
     answers = Answers("example.org", way, server, xmpp_password="SECRET").completed()
     assert f"\n{snippet(answers)}```" in (ROOT / "docs" / "xmpp.md").read_text(encoding="utf-8")
 
 
-def test_answers_in_a_file_are_written_and_a_present_file_is_kept(tmp_path: Path) -> None:
+def test_answers_from_a_file_are_written_and_an_existing_file_is_not_overwritten(tmp_path: Path) -> None:
     config, file = tmp_path / "coronet.toml", tmp_path / "answers.json"
     answers = {
         "domain": "localhost",

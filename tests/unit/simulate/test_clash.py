@@ -159,7 +159,7 @@ def test_chord_routes_a_request_in_about_half_of_log_n_hops() -> None:
     assert ChordMap(1024, rng).mean_hops(rng) == pytest.approx(np.log2(1024) / 2, abs=1)
 
 
-def test_measured_rates_approach_steady_traffic_and_forget_it_slowly_for_merges() -> None:
+def test_measured_rates_converge_to_steady_traffic_and_peaks_decay_slowly() -> None:
     rates, nothing = MeasuredRates(10.0), np.zeros(1 << PREFIX_BITS)
     busy = Interval(nothing + 2.0, nothing.astype(int), nothing.astype(int), nothing)
     silent = Interval(nothing, nothing.astype(int), nothing.astype(int), nothing)

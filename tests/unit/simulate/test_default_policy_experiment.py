@@ -58,7 +58,7 @@ def test_the_default_policy_halves_the_delay_of_notifications_or_makes_a_third_o
     assert max(longest_s, longest_sparing_s) <= DEFAULT_POLICY.objective.longest_wait_s * (1 + 1e-6)
 
 
-def test_a_run_measures_what_the_formula_says() -> None:
+def test_the_results_of_a_run_match_the_formula() -> None:
     found = default_policy_experiment.run(SMALL, 1, lambda _: None)
     assert found.polls_per_channel_per_tau == pytest.approx(UNIFORM, rel=0.02)
     assert found.uniform_notification_delay_s == pytest.approx(TAU_S / 2 / UNIFORM, rel=0.03)

@@ -28,13 +28,13 @@ def test_half_of_the_channels_give_the_forecast_of_all() -> None:
     assert half.at_rest.redis_commands_per_s == pytest.approx(whole.at_rest.redis_commands_per_s, rel=0.25)
 
 
-def test_changes_cost_more_than_rest() -> None:
+def test_a_changing_fleet_costs_more_than_an_idle_one() -> None:
     forecast = _run(WHOLE)
     assert forecast.redis_commands_per_s > forecast.at_rest.redis_commands_per_s > 0
     assert forecast.bytes_per_node_s_by_kind["Candidate"] > 0
 
 
-def test_polling_sets_heal_after_the_leases_of_the_dead() -> None:
+def test_polling_sets_recover_after_the_leases_of_failed_nodes_expire() -> None:
     forecast = _run(WHOLE)
     for healed_s in (forecast.heal_s, forecast.heal_half_s):
         assert healed_s is not None

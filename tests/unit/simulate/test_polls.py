@@ -92,7 +92,7 @@ def test_a_weighted_quantile_uses_weights() -> None:
     assert weighted_quantile(np.array([9.0, 1.0, 5.0]), np.array([1, 90, 9]), 0.95) == 5.0
 
 
-def test_each_clock_shows_what_productions_clock_shows() -> None:
+def test_simulated_weekly_clocks_equal_production_clocks() -> None:
     steps = np.random.default_rng(1).integers(-32, 32, (5, FACTORS)).astype(np.int8)
     clocks = WeeklyClocks(5)
     clocks.set_speed(np.arange(5), hourly_speeds(steps))
@@ -104,6 +104,6 @@ def test_each_clock_shows_what_productions_clock_shows() -> None:
         assert clocks.time_s(which, np.array(shown_s)) == pytest.approx(at_s, abs=1e-3)
 
 
-def test_clocks_are_even_at_first() -> None:
+def test_weekly_clocks_run_at_real_time_initially() -> None:
     at_s = np.linspace(-WEEK_S, 2 * WEEK_S, 50)
     assert WeeklyClocks(1).shown_s(np.zeros(50, dtype=np.int64), at_s) == pytest.approx(at_s)

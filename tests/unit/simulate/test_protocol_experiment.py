@@ -23,7 +23,7 @@ def test_load_and_delay_agree_with_the_vectorised_run() -> None:
     assert outcome.detection_ratio == pytest.approx(1.0, abs=0.03)
 
 
-def test_the_delay_is_that_of_the_formula() -> None:
+def test_the_detection_delay_matches_the_formula() -> None:
     outcome = _run(CALM)
     assert outcome.mean_detection_s == pytest.approx(outcome.formula_detection_s, rel=0.03)
 
@@ -46,5 +46,5 @@ def test_churn_and_loss_cost_little() -> None:
     assert outcome.polls_per_channel_per_tau <= 1.03 * _run(CALM).polls_per_channel_per_tau
 
 
-def test_a_seed_repeats_a_run() -> None:
+def test_the_same_seed_gives_the_same_result() -> None:
     assert run(CALM, 1, lambda _what: None) == _run(CALM)

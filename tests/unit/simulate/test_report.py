@@ -15,7 +15,7 @@ from service.simulate.report import compare
         ([2.0, 3.0], "**not reproduced**: why"),
     ],
 )
-def test_a_verdict_is_about_every_seed(values: list[float], verdict: str) -> None:
+def test_a_verdict_depends_on_the_values_of_all_seeds(values: list[float], verdict: str) -> None:
     assert compare("Fig. 1", "50 to 60 %", values, 0.5, 0.6, why="why").endswith(f" | {verdict} |")
 
 

@@ -19,14 +19,14 @@ def message(mid: str, *tags: tuple[int, int], at_s: float = 200.0) -> Received:
     return Received(mid, "bot@localhost", "\n".join(tagged(*tag) for tag in tags), at_s, "")
 
 
-def test_nothing_is_wrong_when_all_arrived_once_and_in_order() -> None:
+def test_entries_received_once_and_in_order_are_no_breach() -> None:
     got = {ALICE: [message("a", (1, 1)), message("a", (1, 1)), message("b", (1, 2), (1, 3))]}
     verdict = audit(published(1, 2, 3), [Subscribed(ALICE, 1, 99.0)], got, {ALICE: {1}})
     assert verdict.broken == {}
     assert (verdict.published, verdict.owed, verdict.received, verdict.resent) == (3, 3, 3, 1)
 
 
-def test_a_correction_may_show_again_what_it_replaces() -> None:
+def test_a_correction_may_repeat_entries_of_the_message_it_replaces() -> None:
     correction = replace(message("b", (1, 1)), replaces="a")
     got = {ALICE: [message("a", (1, 1)), correction]}
     assert audit(published(1), [Subscribed(ALICE, 1, 99.0)], got, {ALICE: {1}}).broken == {}

@@ -47,7 +47,7 @@ def test_grades_follow_the_rules(documents: list[Document]) -> None:
     assert grader.grades(by_text["*", "Brandvold"])["fr/football/brandvold/0"] == 3
 
 
-def test_the_measure_is_one_for_the_best_order_and_less_for_others() -> None:
+def test_ndcg_is_one_for_the_best_order_and_less_for_others() -> None:
     grades = {"a": 3, "b": 2, "c": 1}
     assert ndcg(["a", "b", "c"], grades) == 1
     assert 0 < ndcg(["x", "c", "a"], grades) < ndcg(["a", "c", "b"], grades) < 1

@@ -196,7 +196,7 @@ async def test_a_name_whose_other_pairs_change_is_not_sent_again() -> None:
     assert all(len(found) == 10 for found in fleet.found(TAG, [TAG, "lang=fr"], 10))
 
 
-async def test_former_shares_answer_until_a_new_ring_has_its_own() -> None:
+async def test_former_shares_are_used_until_the_shares_of_a_new_ring_are_placed() -> None:
     fleet = fleet_with(6, MIN_ENTRIES)
     await fleet.maintain(2, lookups=HOT)
     fleet.rejoin(NODES[1:5])

@@ -141,7 +141,7 @@ def test_one_poll_a_day_omits_the_publishers_validators() -> None:
     assert full == pytest.approx(3, abs=1)
 
 
-def test_a_reloaded_state_keeps_what_only_this_node_knows() -> None:
+def test_a_reloaded_state_keeps_the_fields_that_are_not_stored() -> None:
     state = poll_state()
     state.slow, state.deadly_sha256, state.unversioned = True, "d" * 64, (listing("one"),)
     channel = msgspec.structs.replace(state.channel, version=4)

@@ -77,6 +77,6 @@ async def test_the_renewal_of_a_lease_sets_the_clock() -> None:
         (StoreUnavailable("down"), StoreUnavailable),
     ],
 )
-async def test_a_lease_on_other_data_is_lost(error: Exception, raised: type[Exception]) -> None:
+async def test_a_store_identity_mismatch_counts_as_a_lost_lease(error: Exception, raised: type[Exception]) -> None:
     with pytest.raises(raised):
         await renew_lease(store_with(Ring(heartbeat_error=error)), FleetClock(), WORKER, 10.0, 1)

@@ -58,7 +58,7 @@ async def test_each_user_is_assigned_to_one_of_the_processes() -> None:
     assert (first.is_leader, second.is_leader) == (True, False)
 
 
-async def test_users_belong_to_their_home_address_or_else_to_the_first() -> None:
+async def test_users_are_assigned_to_their_home_address_or_the_first_address() -> None:
     homes = {USERS[0]: TWO, USERS[1]: ONE, USERS[2]: GONE}
     selected = []
     for address in (ONE, TWO):
@@ -69,7 +69,7 @@ async def test_users_belong_to_their_home_address_or_else_to_the_first() -> None
 
 
 @pytest.mark.parametrize(("now_s", "is_valid"), [(9.9, True), (10.0, False)])
-def test_the_lease_is_valid_until_its_time(now_s: float, *, is_valid: bool) -> None:
+def test_the_lease_is_valid_until_it_expires(now_s: float, *, is_valid: bool) -> None:
     clock = ManualClock()
     users = AssignedUsers(cast("HomeAddresses", FakeHomeAddresses({})), cast("Clock", clock), ONE)
     assert not users.is_lease_valid()

@@ -39,7 +39,7 @@ NIGHT = (22 * 60, 7 * 60)
         ("de 22:00 a 7:00 miércoles, sáb", QuietHours(*NIGHT, (2, 5))),
     ],
 )
-def test_quiet_hours(words: str, meant: QuietHours | None) -> None:
+def test_quiet_hours_are_parsed_in_common_notations(words: str, meant: QuietHours | None) -> None:
     assert days_and_times.parse_quiet_hours(words) == meant
 
 
@@ -66,7 +66,7 @@ def test_quiet_hours(words: str, meant: QuietHours | None) -> None:
         ("monthly", None),
     ],
 )
-def test_digests(words: str, meant: DigestSchedule | None) -> None:
+def test_digest_schedules_are_parsed_in_common_notations(words: str, meant: DigestSchedule | None) -> None:
     assert days_and_times.parse_digest(words) == meant
 
 
@@ -82,12 +82,12 @@ def test_digests(words: str, meant: DigestSchedule | None) -> None:
         ("", None), ("10", None), ("m10", None), ("10 apples", None), ("10 m or so", None), ("daily 08:00", None),
     ],
 )  # fmt: skip
-def test_intervals(words: str, meant_s: int | None) -> None:
+def test_intervals_are_parsed_in_common_notations(words: str, meant_s: int | None) -> None:
     assert days_and_times.parse_interval_s(words) == meant_s
 
 
 @given(st.text(max_size=40))
-def test_whatever_is_written_is_understood_or_not(words: str) -> None:
+def test_any_text_is_parsed_to_valid_times_or_none(words: str) -> None:
     quiet, digest, interval_s = (
         days_and_times.parse_quiet_hours(words),
         days_and_times.parse_digest(words),
@@ -98,7 +98,7 @@ def test_whatever_is_written_is_understood_or_not(words: str) -> None:
     assert digest is None or 0 <= digest.at < 24 * 60
 
 
-def test_no_two_languages_mean_different_days_by_one_word() -> None:
+def test_day_names_are_unambiguous_across_languages() -> None:
     for first, second in combinations(range(7), 2):
         for name, other in product(days_and_times._DAYS[first], days_and_times._DAYS[second]):
             assert name[:3] != other[:3]

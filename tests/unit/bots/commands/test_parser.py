@@ -69,22 +69,22 @@ from bots.commands.parser import (
         ("", UnknownCommand("")),
     ],
 )
-def test_text_is_read_as_meant(text: str, command: Command) -> None:
+def test_text_is_parsed_to_the_expected_command(text: str, command: Command) -> None:
     assert parse(text) == command
 
 
 @given(st.text())
-def test_any_text_is_some_command(text: str) -> None:
+def test_any_text_is_parsed_to_a_command(text: str) -> None:
     assert isinstance(parse(text), Command)
 
 
 @given(st.sampled_from(["subscribe", "show", "unsubscribe", "help", "list", ""]), st.text())
-def test_any_text_after_a_verb_is_some_command(verb: str, rest: str) -> None:
+def test_any_text_after_a_verb_is_parsed_to_a_command(verb: str, rest: str) -> None:
     assert isinstance(parse(f"{verb} {rest}"), Command)
 
 
 @pytest.mark.parametrize(
     ("words", "shown"), [("", 3), ("5", 5), ("#5", 5), ("0", 1), ("999", MAX_ENTRY_COUNT), ("all", 3)]
 )
-def test_how_many_entries_are_shown(words: str, shown: int) -> None:
+def test_the_entry_count_is_parsed_and_limited(words: str, shown: int) -> None:
     assert parse_entry_count(words) == shown

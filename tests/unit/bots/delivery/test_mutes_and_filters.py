@@ -38,7 +38,7 @@ def version(*changes: Change, notice: Notice | None = None) -> Delta:
     return Delta(CID, 1, 2, 5.0, changes, notice=notice)
 
 
-def test_positions_count_through_all_versions() -> None:
+def test_suppressed_positions_are_numbered_across_all_versions() -> None:
     mine = {3: Preferences(rules=(deny("bad"),))}
     assert suppressed(mine, version(added("bad"), added("good")), version(added("bad one"))) == (0, 2)
 

@@ -68,9 +68,7 @@ def test_an_interval_for_all_subscriptions_does_not_apply_to_saved_searches() ->
 @pytest.mark.parametrize(
     ("digest", "interval_s"), [(DigestSchedule("hour"), 6 * HOUR_S), (DigestSchedule("day", 0), DAY_S)]
 )
-def test_a_digest_sent_a_little_late_does_not_delay_the_next_by_a_round(
-    digest: DigestSchedule, interval_s: float
-) -> None:
+def test_a_digest_sent_late_does_not_postpone_the_next_one(digest: DigestSchedule, interval_s: float) -> None:
     selected = selection(MIDNIGHT_S + 30, UserSettings(digest=digest), interval_s=interval_s)
     due_s = MIDNIGHT_S + interval_s
     assert selected.count_if_due(item(NEWS, MIDNIGHT_S + 60), due_s)

@@ -46,7 +46,7 @@ def test_an_edit_is_marked_and_has_the_present_text() -> None:
     )
 
 
-def test_a_correction_keeps_places_and_has_last_states() -> None:
+def test_a_correction_keeps_the_order_of_entries_and_shows_their_last_states() -> None:
     first = delta(FEED, added("a", "Three dead"), added("b", "Rain"))
     second, third = delta(FEED, edited("a", "Four dead"), version=3), delta(FEED, edited("a", "Five dead"), version=4)
     assert rendered(first, second, third) == (
@@ -82,7 +82,7 @@ def test_a_rewritten_page_shows_the_first_lines_and_counts_the_others() -> None:
     assert text.endswith("and 388 more changes")
 
 
-def test_each_notice_has_its_sentence() -> None:
+def test_each_kind_of_notice_has_a_text() -> None:
     daily = (
         "I'll check it once a day and let you know when it works again; `unsubscribe https://example.org/feed` "
         "ends the subscription."

@@ -21,7 +21,7 @@ NOTHING_TO_CONFIRM = (
 NO_SUCH_SUBSCRIPTION = "I can't find that subscription. `list` shows the ones you have."
 
 
-def test_subscribing_to_a_polled_channel_asks_no_worker() -> None:
+def test_subscribing_to_a_polled_channel_sends_no_worker_request() -> None:
     first, second = visitor(), visitor()
     first.hear(NEWS)
     second.polled, second.entries = first.polled, first.entries
@@ -29,18 +29,18 @@ def test_subscribing_to_a_polled_channel_asks_no_worker() -> None:
     assert second.probes == 0
 
 
-def test_subscribing_again_says_so_and_changes_nothing() -> None:
+def test_a_repeated_subscription_is_reported_and_changes_nothing() -> None:
     person = visitor()
     person.hear(NEWS)
     assert person.say(NEWS).startswith("You're already subscribed to *The News* (#1).")
     assert len(person.follows) == 1
 
 
-def test_one_feed_found_through_a_page_is_taken() -> None:
+def test_the_only_feed_linked_from_a_page_is_subscribed_to() -> None:
     assert visitor().say("news.example").startswith("I found a feed on that page. Subscribed to *The News* (#1).")
 
 
-def test_several_feeds_are_asked_about_until_one_is_picked() -> None:
+def test_several_feeds_are_offered_until_one_is_selected() -> None:
     person = visitor()
     asked = person.say("many.example")
     assert "Which one would you like?" in asked
@@ -50,7 +50,7 @@ def test_several_feeds_are_asked_about_until_one_is_picked() -> None:
     assert [channel.url for channel in person.follows.values()] == [BLOG]
 
 
-def test_a_page_without_a_feed_is_offered_to_be_watched_and_looked_at_only_once_more() -> None:
+def test_watching_a_page_without_a_feed_requires_confirmation_and_counts_as_one_url() -> None:
     person = visitor()
     assert person.say("shop.example/prices").startswith("There's no feed at https://shop.example/prices.")
     assert person.say("yes").startswith("Subscribed to *Prices*")
@@ -59,7 +59,7 @@ def test_a_page_without_a_feed_is_offered_to_be_watched_and_looked_at_only_once_
     assert person.say("yes") == NOTHING_TO_CONFIRM
 
 
-def test_a_page_that_cannot_be_watched_after_all_is_named() -> None:
+def test_an_error_after_confirming_a_page_names_its_url() -> None:
     person = visitor()
     person.web["page https://shop.example/prices"] = BadStatus("shop.example answered 503.", status=503)
     person.hear("shop.example/prices")
@@ -68,21 +68,21 @@ def test_a_page_that_cannot_be_watched_after_all_is_named() -> None:
     assert "“https://shop.example/prices”" in reply.text
 
 
-def test_a_feed_that_cannot_be_read_after_it_was_picked_is_named() -> None:
+def test_an_error_after_selecting_a_feed_names_its_url() -> None:
     person = visitor()
     person.web[BLOG] = BadStatus("blog.example answered 503.", status=503)
     person.hear("many.example")
     assert f"“{BLOG}”" in person.say("2")
 
 
-def test_a_page_that_nobody_wants_to_watch_is_let_be() -> None:
+def test_a_declined_page_is_not_subscribed_to() -> None:
     person = visitor()
     person.hear("shop.example/prices")
     assert person.say("no") == NOTHING_CHANGED
     assert not person.follows
 
 
-def test_a_page_and_its_parts_are_channels_of_their_own() -> None:
+def test_a_page_and_a_part_of_it_are_separate_channels() -> None:
     person = visitor()
     person.hear("shop.example/prices")
     person.hear("yes")
@@ -92,14 +92,14 @@ def test_a_page_and_its_parts_are_channels_of_their_own() -> None:
     assert list(person.follows) == [1]
 
 
-def test_a_watched_part_of_a_page_is_joined_without_asking_a_worker() -> None:
+def test_subscribing_to_a_polled_page_part_sends_no_worker_request() -> None:
     person = visitor()
     person.polled = {page(LIST, "Prices").id: page(LIST, "Prices")}
     assert person.say("subscribe shop.example/prices #list").startswith("Subscribed to")
     assert person.probes == 0
 
 
-def test_a_page_that_fell_asleep_is_woken_up_as_a_page() -> None:
+def test_a_dormant_page_is_reactivated_as_a_page() -> None:
     person = visitor()
     asleep = structs.replace(page("https://shop.example/prices", "Prices"), dormant=True)
     person.polled = {asleep.id: asleep}
@@ -107,7 +107,7 @@ def test_a_page_that_fell_asleep_is_woken_up_as_a_page() -> None:
     assert person.probes == 1
 
 
-def test_a_channel_that_moved_is_followed_to_where_it_is() -> None:
+def test_subscribing_to_a_moved_channel_subscribes_to_its_successor() -> None:
     person = visitor()
     person.polled = {feed("https://old.example/feed", "").id: feed(NEWS, "The News")}
     assert person.say("https://old.example/feed").startswith(f"It has moved to {NEWS}. Subscribed to *The News* (#1).")
@@ -115,7 +115,7 @@ def test_a_channel_that_moved_is_followed_to_where_it_is() -> None:
     assert person.say("https://old.example/feed").startswith("You're already subscribed")
 
 
-def test_the_limit_of_subscriptions_is_told_but_not_to_who_has_it_already() -> None:
+def test_the_subscription_limit_applies_only_to_new_subscriptions() -> None:
     person = visitor()
     person.follows = {n: feed(f"https://{n}.example/", str(n)) for n in (1, 2, 3)}
     assert (
@@ -126,21 +126,21 @@ def test_the_limit_of_subscriptions_is_told_but_not_to_who_has_it_already() -> N
     assert person.say("https://2.example/").startswith("You're already subscribed")
 
 
-def test_the_limit_of_new_urls_is_told() -> None:
+def test_the_limit_of_new_urls_is_reported() -> None:
     person = visitor()
     replies = [person.say(f"https://unknown-{n}.example/") for n in range(5)]
     assert replies[-1].startswith("You've reached the limit of 4 new URLs an hour.")
     assert person.probes == 4
 
 
-def test_not_found_and_not_yours_are_one_answer() -> None:
+def test_unknown_channels_and_channels_of_others_get_the_same_reply() -> None:
     person = visitor()
     person.polled = {feed(NEWS, "").id: feed(NEWS, "")}
     for line in ("unsubscribe #9", f"unsubscribe {NEWS}", "show #9", "show prices", "why all"):
         assert person.say(line) == NO_SUCH_SUBSCRIPTION
 
 
-def test_who_wants_an_end_of_nothing_in_particular_is_told_of_what() -> None:
+def test_stop_cancels_a_pending_question_or_reports_that_there_is_none() -> None:
     person = visitor()
     assert person.say("stop").startswith("There's nothing to cancel.")
     person.hear("forget me")
@@ -155,7 +155,7 @@ def test_a_feed_is_unsubscribed_by_number_or_by_url() -> None:
         assert not person.follows
 
 
-def test_unsubscribing_from_everything_asks_once() -> None:
+def test_unsubscribing_from_all_channels_requires_confirmation() -> None:
     person = visitor()
     person.hear(NEWS)
     person.hear(BLOG)
@@ -181,7 +181,7 @@ def test_list_filters_by_title_and_url() -> None:
     )
 
 
-def test_what_cannot_be_watched_comes_back_as_its_error() -> None:
+def test_an_unsupported_url_is_refused_with_its_error() -> None:
     refused = visitor().hear("gopher://example.org/")
     assert refused.outcome is CommandOutcome.FAILED
     assert refused.text.startswith("I can't use that address.")
@@ -222,7 +222,7 @@ BAD_PATTERNS = {
     ],
     ids=range(2 * len(BAD_INPUT) - 2 + len(BAD_PATTERNS)),
 )
-def test_what_cannot_be_searched_or_watched_for_is_answered_in_clear_words_and_not_kept(line: str, said: str) -> None:
+def test_invalid_search_conditions_are_refused_with_an_explanation_and_not_saved(line: str, said: str) -> None:
     person = visitor()
     assert said in person.say(line)
     assert not person.watches
@@ -230,14 +230,14 @@ def test_what_cannot_be_searched_or_watched_for_is_answered_in_clear_words_and_n
 
 
 @given(st.lists(st.text(max_size=60) | st.sampled_from(["many.example", "2", "yes", "unsubscribe all", NEWS])))
-def test_whatever_is_said_gets_an_answer(lines: list[str]) -> None:
+def test_any_message_gets_a_reply(lines: list[str]) -> None:
     person = visitor()
     for line in lines:
         assert person.say(line)
 
 
 @pytest.mark.parametrize("line", ["list", "subscribe news.example", "forget me", "quiet 22:00-07:00", "yes", "hm?"])
-def test_who_is_not_admitted_gets_nothing_done(line: str) -> None:
+def test_commands_of_users_without_access_are_denied_and_not_executed(line: str) -> None:
     person = visitor()
     person.hear("forget me")
     person.is_admitted, person.requested = False, []
@@ -246,7 +246,7 @@ def test_who_is_not_admitted_gets_nothing_done(line: str) -> None:
     assert not person.requested
 
 
-def test_who_is_not_admitted_gets_help_with_contacts_and_can_send_an_invitation() -> None:
+def test_users_without_access_get_contacts_in_help_and_can_redeem_an_invitation() -> None:
     person = visitor()
     person.is_admitted = False
     contacts = ("mailto:abuse@example.org", "https://example.org/contact")
@@ -256,13 +256,13 @@ def test_who_is_not_admitted_gets_help_with_contacts_and_can_send_an_invitation(
     assert person.say("invite good").startswith("Welcome!")
 
 
-def test_a_dry_run_inherits_no_request_that_is_executed() -> None:
+def test_a_dry_run_reimplements_every_request_of_the_request_handler() -> None:
     executed = {name for name in vars(RequestHandler) if not name.startswith("_")}
     assert executed == {name for name in vars(DryRun) if not name.startswith("_")}
     assert not issubclass(DryRun, RequestHandler)
 
 
-def test_each_question_about_delivery_times_gets_its_own_answer() -> None:
+def test_each_delivery_time_command_reports_its_setting() -> None:
     person = visitor()
     person.say("quiet 22:00-07:00")
     person.say("digest daily 08:00")

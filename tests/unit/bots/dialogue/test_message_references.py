@@ -20,41 +20,41 @@ def played(words: str, told: MessageReferences | None, *, is_reaction: bool = Fa
 
 
 @pytest.mark.parametrize("words", ["unsubscribe", "Stop", "rm", "/unsub."])
-def test_under_the_message_of_one_channel_that_is_meant(words: str) -> None:
+def test_a_reply_to_a_message_about_one_channel_targets_that_channel(words: str) -> None:
     reply, asked = played(words, ONE)
     assert reply.text.startswith("Unsubscribed from *news* (#1).")
     assert "unsubscribe" in asked
 
 
-def test_under_the_message_of_several_it_is_asked_which_one() -> None:
+def test_a_reply_to_a_message_about_several_channels_asks_which_one() -> None:
     reply, _ = played("unsubscribe", TWO)
     assert reply.text.startswith("That message was about several channels.")
     assert list(reply.options) == ["1", "2"]
 
 
-def test_a_command_that_names_its_subscription_means_that() -> None:
+def test_an_explicit_target_overrides_the_channel_of_the_message() -> None:
     reply, asked = played("unsubscribe #2", ONE)
     assert reply.text.startswith("Unsubscribed from *blog* (#2).")
     assert "message_references" not in asked
 
 
-def test_what_came_of_a_watch_ends_that_watch() -> None:
+def test_a_reaction_to_a_saved_search_match_deletes_the_saved_search() -> None:
     reply, _ = played("unsubscribe", MessageReferences((OTHER.id,), (4,)), is_reaction=True)
     assert reply.text.startswith("Deleted your saved search")
 
 
-def test_a_channel_that_was_left_since_is_no_longer_anybodys() -> None:
+def test_a_reply_about_a_channel_unsubscribed_since_finds_no_subscription() -> None:
     assert played("unsubscribe", MessageReferences((OTHER.id,), ()))[0].text.startswith(
         "I can't find that subscription."
     )
 
 
-def test_under_a_message_that_told_nothing_we_know_a_reply_is_any_command() -> None:
+def test_a_reply_to_an_unknown_message_is_a_plain_command_and_a_reaction_is_rejected() -> None:
     assert played("unsubscribe", None)[0].text.startswith("`unsubscribe #3` or `unsubscribe URL`")
     assert played("unsubscribe", None, is_reaction=True)[0].text.startswith("I no longer know")
 
 
-def test_the_question_which_one_is_answered_by_a_number() -> None:
+def test_the_question_for_a_channel_is_answered_with_a_number() -> None:
     person = Person(follows={1: NEWS, 2: BLOG})
     person.told = {"m1": TWO}
     person.hear("unsubscribe", reply_to_id="m1")
@@ -64,7 +64,7 @@ def test_the_question_which_one_is_answered_by_a_number() -> None:
 
 
 @pytest.mark.parametrize(("words", "refused"), [("unsubscribe", True), ("leave", True), ("list", False)])
-def test_who_may_change_nothing_may_only_ask(words: str, refused: bool) -> None:  # noqa: FBT001 - a column
+def test_users_without_permission_to_manage_can_send_only_read_commands(words: str, refused: bool) -> None:  # noqa: FBT001 - a column
     person = Person(follows={1: NEWS}, told={"m1": ONE})
     reply = person.hear(words, reply_to_id="m1", can_manage=False)
     assert (reply.outcome is CommandOutcome.DENIED) is refused
@@ -72,5 +72,5 @@ def test_who_may_change_nothing_may_only_ask(words: str, refused: bool) -> None:
 
 
 @pytest.mark.parametrize("words", ["mute", "set title {x} {0}", "filter deny {}", "{}"])
-def test_braces_are_words_like_others(words: str) -> None:
+def test_braces_in_commands_raise_no_error(words: str) -> None:
     played(words, ONE)

@@ -28,14 +28,14 @@ FEEDS = st.lists(
 
 
 @given(FEEDS)
-def test_each_part_fits_a_message_and_together_they_name_every_feed_once(feeds: list[OpmlSubscription]) -> None:
+def test_exported_documents_fit_into_messages_and_contain_each_feed_once(feeds: list[OpmlSubscription]) -> None:
     parts = split_into_documents(feeds, MAX_MESSAGE_BYTES)
     assert all(len(part.encode()) <= MAX_MESSAGE_BYTES for part in parts)
     read = [each for part in parts for each in opml_parser.parse(part.encode()).feeds]
     assert [(each.url, each.page) for each in read] == [(each.url, each.page) for each in feeds]
 
 
-def test_what_is_too_long_even_alone_holds_up_nothing_else() -> None:
+def test_a_feed_too_long_for_a_message_is_omitted_from_the_export() -> None:
     long = OpmlSubscription(f"https://example.org/{'x' * 5000}", "Long")
     feeds = [OpmlSubscription("https://example.org/1"), long, OpmlSubscription("https://example.org/2")]
     read = [
@@ -46,7 +46,7 @@ def test_what_is_too_long_even_alone_holds_up_nothing_else() -> None:
     assert read == ["https://example.org/1", "https://example.org/2"]
 
 
-def test_what_somebody_exports_another_imports() -> None:
+def test_an_export_can_be_imported_by_another_user() -> None:
     alice, bob = Person(), Person()
     alice.follows = {n: feed(f"https://example.org/{n}", f"Feed {n}") for n in range(1, 60)}
     alice.follows[60] = page("https://example.org/page", "A page")
@@ -58,7 +58,7 @@ def test_what_somebody_exports_another_imports() -> None:
     assert [each.url for each in bob.importing] == [each.url for each in alice.follows.values()]
 
 
-def test_a_long_list_goes_out_as_a_file_where_the_server_takes_files() -> None:
+def test_a_long_export_is_sent_as_a_file_if_the_server_accepts_uploads() -> None:
     alice = Person(follows={n: feed(f"https://example.org/{n}", f"Feed {n}") for n in range(1, 60)})
     alice.files = "https://files.example/1/subscriptions.opml"
     reply = alice.hear("export")
@@ -69,13 +69,13 @@ def test_a_long_list_goes_out_as_a_file_where_the_server_takes_files() -> None:
     ]
 
 
-def test_a_short_list_is_a_message_whatever_the_server_takes() -> None:
+def test_a_short_export_is_sent_as_a_message() -> None:
     alice = Person(follows={1: feed("https://example.org/1", "Feed")}, files="https://files.example/1")
     assert alice.say("export").startswith("<")
     assert not alice.shared
 
 
-def test_a_file_that_is_refused_is_messages_and_the_last_one_says_why() -> None:
+def test_an_export_is_sent_as_messages_with_the_reason_if_the_upload_is_refused() -> None:
     alice = Person(follows={n: feed(f"https://example.org/{n}", f"Feed {n}") for n in range(1, 60)})
     alice.files = UploadRefused("files.example says: Daily quota reached.")
     reply = alice.hear("export")
@@ -85,7 +85,7 @@ def test_a_file_that_is_refused_is_messages_and_the_last_one_says_why() -> None:
 
 
 @pytest.mark.parametrize("line", ["https://example.org/list.OPML?x=1", "subscribe https://example.org/list.opml"])
-def test_an_address_that_is_called_a_list_is_imported(line: str) -> None:
+def test_a_url_with_the_extension_opml_is_imported(line: str) -> None:
     person = Person()
     listed = OpmlDocument((OpmlSubscription("https://example.org/1"),))
     person.lists = dict.fromkeys(("https://example.org/list.OPML?x=1", "https://example.org/list.opml"), listed)
@@ -93,13 +93,13 @@ def test_an_address_that_is_called_a_list_is_imported(line: str) -> None:
     assert person.probes == 0
 
 
-def test_an_address_that_turns_out_to_be_a_list_is_imported() -> None:
+def test_a_url_whose_document_is_opml_is_imported() -> None:
     person = Person(web={"https://example.org/feeds": ListOfFeeds("It is a list of feeds.")})
     person.lists = {"https://example.org/feeds": OpmlDocument((OpmlSubscription("https://example.org/1"),))}
     assert person.say("example.org/feeds").startswith("I found 1 feed in that list")
 
 
-def test_a_list_at_a_url_is_read_by_a_worker_and_its_problems_are_told() -> None:
+def test_a_list_at_a_url_is_fetched_by_a_worker_and_its_problems_are_reported() -> None:
     person = Person()
     listed = OpmlDocument((OpmlSubscription("https://example.org/1"),), ("Line 3: names no feed.",))
     person.lists = {"https://example.org/list.opml": listed}
@@ -108,14 +108,14 @@ def test_a_list_at_a_url_is_read_by_a_worker_and_its_problems_are_told() -> None
     assert "Line 3" in person.say("import example.org/list.opml")
 
 
-def test_the_url_of_a_list_counts_as_a_new_one() -> None:
+def test_the_url_of_a_list_counts_toward_the_limit_of_new_urls() -> None:
     person = Person()
     person.new_urls = person.settings.max_new_urls_per_hour
     person.lists = {"https://example.org/list.opml": OpmlDocument(())}
     assert person.say("import https://example.org/list.opml").startswith("You've reached the limit of 4 new URLs")
 
 
-def test_what_is_no_list_is_refused_in_words() -> None:
+def test_invalid_lists_are_refused_with_an_explanation() -> None:
     person = Person()
     for words in ("<html></html>", "<opml><!ENTITY x 'y'></opml>", "no url"):
         assert person.hear(f"import {words}").outcome is CommandOutcome.FAILED
@@ -124,7 +124,7 @@ def test_what_is_no_list_is_refused_in_words() -> None:
     assert not person.importing
 
 
-def test_the_end_of_an_import_names_what_failed_and_why() -> None:
+def test_the_import_result_lists_failed_feeds_with_reasons() -> None:
     gone = BadStatus("example.org answered 404.", status=404)
     full = LimitReached("You've reached the maximum of {count} subscriptions.", count=200)
     failed = [("https://example.org/a", gone), ("https://example.org/b", full)]

@@ -83,7 +83,7 @@ def source() -> dict[tuple[str, ...], str]:
 
 
 @pytest.mark.parametrize("language", OTHERS)
-def test_every_translation_is_found_in_the_code(language: str) -> None:
+def test_every_catalog_message_is_used_in_the_code(language: str) -> None:
     """Otherwise the next extraction drops it, although it may still be said."""
     said_forms = {form for sentence in source() for form in sentence} | {"it took too long"}  # of an expression
     assert [message.id for message in messages(language) if not said_forms & set(forms(message.id))] == []
@@ -100,7 +100,7 @@ def test_every_sentence_is_translated(language: str) -> None:
 
 
 @pytest.mark.parametrize("language", OTHERS)
-def test_the_same_is_put_into_each_translation(language: str) -> None:
+def test_translations_have_the_same_placeholders(language: str) -> None:
     for message in translated(language):
         wanted = placeholders(forms(message.id)[-1])
         for form in forms(message.string):
@@ -111,7 +111,7 @@ def test_the_same_is_put_into_each_translation(language: str) -> None:
 
 
 @pytest.mark.parametrize("language", OTHERS)
-def test_there_are_as_many_plural_forms_as_the_language_has(language: str) -> None:
+def test_translations_have_all_plural_forms_of_the_language(language: str) -> None:
     plural = get_plural(language)
     assert (catalog(language).num_plurals, catalog(language).plural_expr) == (plural.num_plurals, plural.plural_expr)
     held = [forms(message.string) for message in translated(language) if message.pluralizable]
@@ -125,7 +125,7 @@ def test_plural_forms_follow_the_language() -> None:
 
 
 @pytest.mark.parametrize("language", OTHERS)
-def test_what_people_are_told_to_write_is_understood(language: str) -> None:
+def test_quoted_commands_in_translations_are_parsed_like_the_english_ones(language: str) -> None:
     """The commands in a translation are of the same kinds as those in the sentence."""
     for message in translated(language):
         kinds = [_kinds(form) for form in (forms(message.id)[0], *forms(message.string))]
@@ -138,7 +138,7 @@ def _kinds(sentence: str) -> list[str]:
 
 
 @pytest.mark.parametrize("language", OTHERS)
-def test_sentences_end_as_they_do_in_english(language: str) -> None:
+def test_translations_end_with_the_same_punctuation_as_english(language: str) -> None:
     for message in translated(language):
         for sentence, form in zip(forms(message.id), forms(message.string), strict=True):
             assert _end(form) == _end(sentence), form
@@ -150,13 +150,13 @@ def _end(sentence: str) -> str:
     return last if last and last in ".:?" else ""
 
 
-def test_an_error_is_said_with_what_was_put_into_it() -> None:
+def test_a_deserialized_error_is_translated_with_its_values() -> None:
     error = errors.from_fault(errors.to_fault(errors.BadUrl("“{text}” is not a URL.", text="{x}")))
     assert str(error) == "“{x}” is not a URL."
     assert get_translator("de").gettext(error.sentence, **error.values) == "„{x}“ ist keine URL."
 
 
-def test_what_is_not_translated_is_said_as_it_is() -> None:
+def test_untranslated_text_is_returned_unchanged() -> None:
     assert get_translator("de").gettext("") == ""
     assert get_translator("de").gettext("{never translated}") == "{never translated}"
     assert get_translator("xx").language == SOURCE_LANGUAGE

@@ -31,10 +31,10 @@ def test_a_frequency_is_rounded_to_its_largest_unit(
         (604_800, "at most once every 7 days"),
     ],
 )
-def test_a_highest_frequency_is_exact(interval_s: int, english: str) -> None:
+def test_a_maximum_frequency_is_not_rounded(interval_s: int, english: str) -> None:
     assert get_translator("en").format_max_frequency(interval_s) == english
 
 
-def test_a_duration_of_almost_one_unit_is_that_unit() -> None:
+def test_a_duration_just_below_a_unit_is_rounded_to_that_unit() -> None:
     lengths = [get_translator("en").format_duration(length_s) for length_s in (0.0, 3_590.0, 3_600.0, 4_800.0)]
     assert lengths == ["1 second", "1 hour", "1 hour", "80 minutes"]

@@ -27,20 +27,20 @@ def filled(text: str, entry: Entry = ENTRY, zone: str = "UTC") -> str:
         ("$date", "14 Nov 2023, 22:13:20"),
     ],
 )
-def test_variables_stand_for_what_the_entry_has(text: str, said: str) -> None:
+def test_variables_are_replaced_by_fields_of_the_entry(text: str, said: str) -> None:
     assert filled(text) == said
 
 
-def test_dates_go_by_the_persons_clock() -> None:
+def test_dates_are_shown_in_the_users_time_zone() -> None:
     assert filled("$date", zone="Europe/Berlin") == "14 Nov 2023, 23:13:20"
 
 
-def test_what_an_entry_does_not_have_leaves_no_empty_line() -> None:
+def test_missing_entry_fields_leave_no_empty_lines() -> None:
     assert filled("$title\n$author\n$date\n$link", Entry("k", "Bare")) == "Bare"
     assert filled("$author", Entry("k", "Bare")) == ""
 
 
-def test_what_a_publisher_writes_is_no_template() -> None:
+def test_template_syntax_in_entry_fields_is_not_expanded() -> None:
     assert filled("$title", Entry("k", "$link ${date} $$ \\n %s {0}")) == "$link ${date} $$ \\n %s {0}"
 
 
@@ -50,14 +50,14 @@ def test_unknown_variables_are_named_once_each() -> None:
 
 
 @given(st.text(max_size=80) | hostile, hostile)
-def test_whatever_is_filled_in_stays_on_the_lines_of_its_template(text: str, title: str) -> None:
+def test_entry_fields_add_no_lines_to_the_template(text: str, title: str) -> None:
     kept = normalize(text)
     if unknown_variables(kept) or not is_short_enough(kept):
         return
     assert filled(kept, Entry("k", title)).count("\n") <= kept.count("\n")
 
 
-def test_a_template_has_its_limits() -> None:
+def test_the_length_and_the_lines_of_a_template_are_limited() -> None:
     assert is_short_enough("x" * MAX_CHARS)
     assert not is_short_enough("x" * (MAX_CHARS + 1))
     assert not is_short_enough(normalize("$title\\n" * 20 + "end"))

@@ -24,7 +24,7 @@ def test_a_service_vouches_only_for_users_of_its_own_server(room: str, jid: str,
     assert can_vouch(room, jid) is can
 
 
-def test_an_inviter_who_has_invited_the_bot_into_too_many_rooms_gets_no_further_one() -> None:
+def test_the_number_of_rooms_per_inviter_is_limited() -> None:
     inviters = {f"{number}@rooms.{number}.org": "eve@evil.org" for number in range(MAX_ROOMS_PER_INVITER)}
     assert not has_space("new@rooms.new.org", "eve@evil.org", inviters)
     assert has_space("new@rooms.new.org", "alice@example.org", inviters)

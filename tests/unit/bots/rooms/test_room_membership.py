@@ -144,7 +144,7 @@ def test_an_established_room_is_checked_before_each_join() -> None:
     assert states.on_address_checked(ROOM, is_group_chat=True) == []
 
 
-def test_messages_count_only_inside_a_confirmed_room() -> None:
+def test_messages_are_processed_only_in_a_confirmed_room() -> None:
     states = joining()
     states.on_occupant_presence(occupant("alice", "owner"), 1.0)
     assert not is_manager(states, "alice")

@@ -46,7 +46,9 @@ def opened(verb: str) -> Form:
         ("timezone", {"words": ("Berlin",), "nonsense": ("x",)}, ["timezone Berlin"]),
     ],
 )
-def test_a_form_says_what_a_person_would_write(verb: str, values: adhoc_forms.Values, lines: list[str]) -> None:
+def test_a_form_is_converted_to_equivalent_text_commands(
+    verb: str, values: adhoc_forms.Values, lines: list[str]
+) -> None:
     assert adhoc_forms.form_to_commands(verb, values) == lines
 
 
@@ -54,25 +56,25 @@ def test_a_form_says_what_a_person_would_write(verb: str, values: adhoc_forms.Va
     st.sampled_from(commands.VERBS),
     st.dictionaries(st.sampled_from(["url", "words", "channel", "hours", "x"]), st.lists(st.text()).map(tuple)),
 )
-def test_whatever_is_filled_in_each_line_is_one_command_of_this_verb(verb: str, values: adhoc_forms.Values) -> None:
+def test_any_form_values_become_single_line_commands_of_the_verb(verb: str, values: adhoc_forms.Values) -> None:
     for line in adhoc_forms.form_to_commands(verb, values):
         assert line.split(maxsplit=1)[0] == verb
         assert "\n" not in line
 
 
 @pytest.mark.parametrize("verb", commands.VERBS)
-def test_every_form_is_xml_that_shows_what_it_asks(verb: str) -> None:
+def test_every_form_is_well_formed_xml_with_all_its_fields(verb: str) -> None:
     form = opened(verb)
     element = XML(adhoc_stanzas.response(verb, "s", "executing", form=form, note="a <note>"))
     assert [field.get("var") for field in element.iter("{jabber:x:data}field")] == [field.var for field in form.fields]
 
 
-def test_a_choice_among_subscriptions_names_them() -> None:
+def test_subscription_options_show_number_and_title() -> None:
     (channel,) = opened("unsubscribe").fields
     assert channel.options == (("#1", "#1 The <News>"), ("#3", "#3 https://b.example/"), ("all", "All of them"))
 
 
-def test_questions_are_answered_as_in_chat() -> None:
+def test_form_answers_are_converted_to_chat_answers() -> None:
     person = visitor()
     choose = person.hear("many.example")
     assert adhoc_forms.form_to_answer(choose, {"answer": ("1",)}) == "1"
@@ -87,7 +89,7 @@ def test_questions_are_answered_as_in_chat() -> None:
     assert "more" not in dict(adhoc_forms.question_form(person.hear("find rust"), "", SPEAKER).fields[0].options)
 
 
-def test_too_many_or_too_long_values_are_not_read() -> None:
+def test_excess_and_oversized_form_values_are_ignored() -> None:
     field = "<field var='f{}'><value>{}</value></field>"
     many = "".join(field.format(number, "x") for number in range(1_000))
     order = "<iq from='a@b/c' id='1'><command xmlns='{}' node='n'><x xmlns='jabber:x:data'>{}</x></command></iq>"

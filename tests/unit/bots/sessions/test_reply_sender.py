@@ -58,7 +58,7 @@ async def _leaving(server: _Server) -> "asyncio.Task[None]":
     return asyncio.create_task(sender.close())
 
 
-async def test_an_answer_that_the_server_confirms_while_the_bot_leaves_is_struck_off() -> None:
+async def test_a_reply_confirmed_during_shutdown_is_removed_from_the_log() -> None:
     server = _Server()
     leaving = await _leaving(server)
     server.confirmed.set()
@@ -66,7 +66,7 @@ async def test_an_answer_that_the_server_confirms_while_the_bot_leaves_is_struck
     assert not server.unanswered
 
 
-async def test_an_answer_that_no_server_confirms_is_left_to_the_next_bot(monkeypatch: Any) -> None:
+async def test_a_reply_not_confirmed_during_shutdown_stays_in_the_log(monkeypatch: Any) -> None:
     monkeypatch.setattr("bots.sessions.reply_sender.CLOSE_TIMEOUT_S", 0.01)
     server = _Server()
     await (await _leaving(server))

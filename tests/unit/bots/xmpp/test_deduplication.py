@@ -7,18 +7,18 @@ from bots.xmpp.events import MessageReceived
 from tests.support.archived_messages import BOT, archived, message, parse
 
 
-def test_what_was_said_has_the_name_in_the_archive_that_it_had_when_it_was_brought() -> None:
+def test_a_delivered_message_and_its_archived_copy_have_the_same_key() -> None:
     (from_archive,) = archive.parse_page([archived("77", message("<body>list</body>"))], BOT).messages
     delivered = message(f"<body>list</body><stanza-id xmlns='urn:xmpp:sid:0' by='{BOT}' id='77'/>")
     assert deduplication.dedup_key(parse(delivered), BOT, 0.0) == from_archive.dedup_key
 
 
-def test_only_the_accounts_own_server_can_name_a_message() -> None:
+def test_stanza_ids_of_other_addresses_are_ignored() -> None:
     forged = message("<body>list</body><stanza-id xmlns='urn:xmpp:sid:0' by='eve@localhost' id='77'/>")
     assert deduplication.dedup_key(parse(forged), BOT, 0.0) != deduplication.archive_dedup_key("77")
 
 
-def test_without_an_archive_the_same_message_has_the_same_name_and_another_has_another() -> None:
+def test_without_an_archive_only_equal_messages_have_the_same_key() -> None:
     first, same = (deduplication.dedup_key(parse(message("<body>list</body>")), BOT, now_s) for now_s in (0.0, 99.0))
     assert first == same
     others = (
@@ -29,7 +29,7 @@ def test_without_an_archive_the_same_message_has_the_same_name_and_another_has_a
     assert first not in {deduplication.dedup_key(parse(other), BOT, 0.0) for other in others}
 
 
-def test_without_an_archive_a_message_that_was_kept_has_the_name_that_it_had_when_it_was_brought() -> None:
+def test_without_an_archive_a_copy_from_offline_storage_has_the_same_key() -> None:
     delay = "<delay xmlns='urn:xmpp:delay' stamp='1970-01-01T00:01:41Z'>Offline storage</delay>"
     delivered, delayed = (parse(message(f"<body>list</body>{content}")) for content in ("", delay))
     assert deduplication.dedup_key(delivered, BOT, 100.0) == deduplication.dedup_key(delayed, BOT, 9_000.0)
@@ -37,7 +37,7 @@ def test_without_an_archive_a_message_that_was_kept_has_the_name_that_it_had_whe
     assert deduplication.dedup_key(without_id, BOT, 100.0) == deduplication.dedup_key(delayed, BOT, 9_000.0)
 
 
-def test_only_an_archive_names_a_message_for_good() -> None:
+def test_only_archive_keys_identify_duplicates_without_a_time_limit() -> None:
     received = message_parser.parse_message(parse(message("<body>list</body>")))
     assert isinstance(received, MessageReceived)
     assert (
@@ -53,7 +53,7 @@ def test_only_an_archive_names_a_message_for_good() -> None:
     )
 
 
-def test_the_same_words_without_any_id_are_one_message_only_for_some_seconds() -> None:
+def test_equal_messages_without_ids_are_duplicates_only_within_seconds() -> None:
     without_id = parse(message("<body>list</body>", ident=""))
     assert deduplication.dedup_key(without_id, BOT, 100.0) == deduplication.dedup_key(without_id, BOT, 101.0)
     assert deduplication.dedup_key(without_id, BOT, 100.0) != deduplication.dedup_key(without_id, BOT, 200.0)

@@ -39,7 +39,7 @@ def test_a_marker_is_well_formed_and_names_message_and_thread(to: str, ident: st
 
 
 @given(st.text(), st.dictionaries(st.sampled_from(["title", "description", "site_name"]), st.text()))
-def test_what_is_said_of_a_link_is_well_formed(url: str, properties: dict[str, str]) -> None:
+def test_link_metadata_is_well_formed(url: str, properties: dict[str, str]) -> None:
     element = parse(stanzas.link_metadata(url, properties))
     rdf, og = "{http://www.w3.org/1999/02/22-rdf-syntax-ns#}", "{https://ogp.me/ns#}"
     assert element.tag == f"{rdf}Description"
@@ -47,7 +47,7 @@ def test_what_is_said_of_a_link_is_well_formed(url: str, properties: dict[str, s
     assert [child.tag for child in element] == [f"{og}{name}" for name in properties]
 
 
-def test_what_is_sent_again_says_when_it_was_sent_first() -> None:
+def test_a_delay_element_has_the_sender_and_the_original_time() -> None:
     element = parse(stanzas.delay("coronet@feeds.localhost", 1_000_000_000.25))
     assert element.tag == "{urn:xmpp:delay}delay"
     assert element.attrib == {"from": "coronet@feeds.localhost", "stamp": "2001-09-09T01:46:40.250Z"}

@@ -35,12 +35,12 @@ def test_a_channel_may_be_polled_less_than_once_per_interval() -> None:
     assert sizes(problem, scale_for_budget(problem, 1.1)) == pytest.approx([0.1, 1])
 
 
-def test_most_takes_precedence_over_least() -> None:
+def test_the_maximum_size_takes_precedence_over_the_minimum() -> None:
     problem = AllocationProblem.of([1.0], least=8.0, most=3.0)
     assert sizes(problem, scale_for_budget(problem, 100)).tolist() == [3]
 
 
-def test_a_budget_below_all_leasts_reduces_all_in_proportion() -> None:
+def test_a_budget_below_the_minimum_sizes_reduces_all_in_proportion() -> None:
     problem = AllocationProblem.of([1.0, 50.0], least=[2.0, 6.0])
     scale = scale_for_budget(problem, 6)
     assert scale == pytest.approx(-0.25)
@@ -55,7 +55,7 @@ def test_an_excess_budget_is_not_used() -> None:
     assert sizes(problem, scale).tolist() == [3, 8]
 
 
-def test_a_weightless_channel_gets_its_least() -> None:
+def test_a_weightless_channel_gets_its_minimum_size() -> None:
     problem = AllocationProblem.of([0.0, 1.0], least=[2.0, 0.0])
     assert sizes(problem, scale_for_budget(problem, 10)) == pytest.approx([2, 8])
 
@@ -67,12 +67,12 @@ def test_a_delay_is_kept_at_the_least_load() -> None:
     assert scale_for_delay(problem, 45, TAU_S) == pytest.approx(2 * scale)
 
 
-def test_an_unattainable_delay_raises_all_channels_to_their_most() -> None:
+def test_an_unattainable_delay_raises_all_channels_to_their_maximum_sizes() -> None:
     problem = AllocationProblem.of([1.0, 4.0], most=[2.0, 3.0])
     assert sizes(problem, scale_for_delay(problem, 1, TAU_S)).tolist() == [2, 3]
 
 
-def test_a_delay_that_all_leasts_keep_needs_no_more() -> None:
+def test_a_delay_kept_by_the_minimum_sizes_needs_no_larger_ones() -> None:
     problem = AllocationProblem.of([1.0, 4.0], least=[3.0, 3.0])
     assert sizes(problem, scale_for_delay(problem, 1e6, TAU_S)).tolist() == [3, 3]
     fixed = AllocationProblem.of([1.0], least=2.0, most=2.0)

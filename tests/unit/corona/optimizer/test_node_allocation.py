@@ -64,12 +64,12 @@ def test_the_load_that_subscribers_would_impose_is_distributed() -> None:
     assert found[1] / found[0] == pytest.approx(2, rel=1e-4)
 
 
-def test_a_private_channel_of_few_subscribers_contributes_what_one_node_polls() -> None:
+def test_a_private_channel_of_few_subscribers_has_the_demand_of_one_node() -> None:
     assert _sizes(_policy(), _channel(1)) == pytest.approx([3.0], rel=1e-4)
     assert sum(_sizes(_policy(), _channel(0), _channel(1))) == pytest.approx(6, rel=1e-4)
 
 
-def test_a_public_channel_contributes_what_its_subscribers_impose_within_politeness_and_the_nodes() -> None:
+def test_the_demand_of_a_public_channel_is_limited_by_politeness_and_nodes() -> None:
     loads = channel_demands(_policy(), 1, _table([_channel(count, private=False) for count in (0, 1, 3, 4, 500)]))
     assert loads.tolist() == pytest.approx([1, 1, sqrt(3), 2, 2])
     loads = channel_demands(_policy(), 1, _table([_channel(count) for count in (0, 5, 500)]))
@@ -161,7 +161,7 @@ def test_a_public_channel_keeps_its_maximum_rate() -> None:
 
 
 @given(st.integers(0, 10**9), st.integers(2, 1000), st.floats(0.01, 1e3), st.floats(0.01, 1e4))
-def test_a_publisher_gets_fewer_polls_than_from_its_subscribers_readers_and_fewer_for_each_the_more_there_are(
+def test_the_maximum_poll_rate_per_subscriber_never_grows_with_subscribers(
     subscribers: int, times: int, for_one: float, most: float
 ) -> None:
     policy = FleetPolicy(900.0, most, 10.0, polls_per_hour_for_one_subscriber=for_one)

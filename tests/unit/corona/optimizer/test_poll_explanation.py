@@ -159,7 +159,7 @@ def test_an_explanation_has_weights_waits_and_turns() -> None:
     assert [turn.next_poll_s for turn in reason.turns] == pytest.approx([90_180, 90_900, 91_620])
 
 
-def test_below_its_least_a_channel_is_bound_by_the_fleet_budget() -> None:
+def test_a_channel_below_its_minimum_size_is_bound_by_the_fleet_budget() -> None:
     reason = explain(PRIVATE, -0.5, schedule=new_schedule(CHANNEL, 0.5, 1, TAU_S, now_s=0.0))
     assert (reason.wanted, reason.size, reason.bound) == (0.0, 0.5, BindingConstraint.FLEET_BUDGET)
     assert [turn.node for turn in reason.turns] == [NODES[0]]

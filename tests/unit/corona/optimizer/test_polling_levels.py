@@ -48,11 +48,11 @@ def test_below_one_poll_per_interval_sizes_are_real_numbers() -> None:
     assert [_rate(0.3), _rate(0.3, least=0.5), _rate(3, most=0.7)] == [0.3, 0.5, 0.7]
 
 
-def test_sizes_are_the_largest_wedge_below_the_most() -> None:
+def test_sizes_are_limited_to_the_largest_wedge_within_the_maximum() -> None:
     assert [_rate(9, most=3), _rate(9, most=7.9), _rate(9, most=8)] == [2, 4, 8]
 
 
-def test_the_least_is_a_size_of_its_own() -> None:
+def test_the_minimum_size_need_not_be_a_wedge() -> None:
     assert [_rate(0, least=3), _rate(3.4, least=3), _rate(3.5, least=3), _rate(1, least=20)] == [3, 3, 4, 20]
 
 

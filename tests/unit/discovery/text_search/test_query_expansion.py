@@ -39,13 +39,13 @@ def satisfies(entry: Entry, text: str) -> bool:
     return expanded(text).is_satisfied_by(entry_text(entry, "en"), attributes)
 
 
-def test_a_word_stands_for_its_stems_and_counts_most_in_the_askers_language() -> None:
+def test_a_word_is_expanded_to_its_stems_with_most_weight_in_the_users_language() -> None:
     (clause,) = pairs(expanded("volcanoes"))
     assert clause["word=volcano"] == 1
     assert all(factor < 1 for pair, factor in clause.items() if pair not in ("word=volcano", "word=volcanoes"))
 
 
-def test_a_misspelt_word_stands_for_similar_words_that_count_less() -> None:
+def test_a_misspelt_word_is_expanded_to_similar_words_with_less_weight() -> None:
     (clause,) = pairs(expanded("pyhton"))
     assert clause["word=python"] == 0.5
     (clause,) = pairs(expanded("volacnoes"))
@@ -64,7 +64,7 @@ def test_a_tolerant_expansion_adds_words_similar_to_registered_ones() -> None:
     assert "word=from" in pairs(expanded("form", vocabulary=words, tolerant=True))[0]
 
 
-def test_a_prefix_stands_for_the_words_that_begin_with_it() -> None:
+def test_a_prefix_is_expanded_to_the_words_that_begin_with_it() -> None:
     (clause,) = pairs(expanded("volc*"))
     assert "word=volcano" in clause
 
@@ -108,12 +108,12 @@ def test_excluded_words_exclude_all_their_forms() -> None:
         ("volcamo", True),
     ],
 )
-def test_documents_are_checked_by_their_text(text: str, *, is_satisfied: bool) -> None:
+def test_queries_are_evaluated_on_the_text_and_tags_of_an_entry(text: str, *, is_satisfied: bool) -> None:
     entry = Entry("1", "Volcano erupts in Iceland", summary="An ash cloud drifts east.", tags=("Geology",))
     assert satisfies(entry, text) is is_satisfied
 
 
-def test_a_correction_is_a_word_as_people_write_it() -> None:
+def test_a_correction_is_a_written_word_and_not_a_stem() -> None:
     text = entry_text(Entry("1", "Two volcanoes"), "en")
     assert list(expanded("volcamoes").corrections([(text, set())])) == [Correction("volcamoes", "volcanoes")]
     assert not list(expanded("volcano").corrections([(text, set())]))
@@ -137,7 +137,7 @@ def test_a_word_that_one_document_has_is_not_corrected() -> None:
         ("volcano -python", 0),
     ],
 )
-def test_only_several_words_are_optional(text: str, optional: int) -> None:
+def test_words_are_optional_only_if_there_are_several(text: str, optional: int) -> None:
     query = expand(parse_query(f"type:entry {text}", DAY), WORDS)
     assert len(query.optional) == sum(clause.is_optional for clause in query.clauses) == optional
 

@@ -21,12 +21,12 @@ def test_a_similar_word_decides_the_importance_only_if_nothing_else_is_registere
     assert clause_importance(clause, {"word=b": 500}) < clause_importance(clause, {"word=b": 5})
 
 
-def test_relevance_decides_before_everything_else() -> None:
+def test_relevance_outweighs_all_other_signals() -> None:
     best = RankingSignals(as_written=1.0, is_in_askers_language=True, subscribers=10**9, age_s=0.0)
     assert total(200) > total(100, best)
 
 
-def test_each_circumstance_raises_the_score() -> None:
+def test_each_ranking_signal_raises_the_score() -> None:
     assert total(100, RankingSignals(1.0, False, 0, None)) > total(100)
     assert total(100, RankingSignals(0.0, True, 0, None)) > total(100)
     popular, known = (RankingSignals(0.0, False, count, None) for count in (50, 5))
@@ -35,6 +35,6 @@ def test_each_circumstance_raises_the_score() -> None:
     assert total(100, new) > total(100, old) >= total(100)
 
 
-def test_extreme_circumstances_have_finite_scores() -> None:
+def test_extreme_ranking_signals_have_finite_scores() -> None:
     for age_s in (-1e300, 1e300, 0.0):
         assert 0 < total(100, RankingSignals(1.0, True, 2**63, age_s)) < 1e6

@@ -11,7 +11,7 @@ def marked(text: str, *words: str) -> list[str]:
     return [snippet.text[start:end] for start, end in snippet.hits]
 
 
-def test_hits_are_the_words_as_the_text_has_them() -> None:
+def test_hits_are_marked_in_the_spelling_of_the_text() -> None:
     assert marked("Über „Vulkane“, C++ und node.js.", "vulkane", "c++", "node.js") == ["Vulkane", "C++", "node.js"]
 
 

@@ -74,7 +74,7 @@ def test_a_budget_is_met_after_three_rounds(fleet: _Fleet, polls: float) -> None
 
 @settings(deadline=None, max_examples=20)
 @given(fleets, st.floats(10, 60))
-def test_so_is_a_delay_beyond_what_orphans_take(fleet: _Fleet, more_s: float) -> None:
+def test_a_delay_attainable_despite_orphans_is_met_after_three_rounds(fleet: _Fleet, more_s: float) -> None:
     problem = fleet.problem
     seconds = POLL_INTERVAL_S / 2 / float(problem.weights.sum())
     wanted_s = delay(problem, np.minimum(problem.most, NODES)) * seconds + more_s

@@ -8,7 +8,7 @@ from service.settings import Settings
 from service.simulate.fleet.costs import HEARTBEAT, KEYSPACE, MAINTENANCE, MATRIX_UPKEEP
 from service.store import Store
 from tests.integration.workers.conftest import StartWorker
-from tests.integration.workers.test_fleet_live import nodes_in_the_ring
+from tests.integration.workers.test_worker_fleet import nodes_in_the_ring
 from tests.support.redis_monitor import tally_commands
 
 NODES = 4
@@ -19,7 +19,7 @@ def settings(clean_redis: str) -> Settings:
     return Settings(redis_url=clean_redis, nodes_per_worker=NODES, maintenance_interval_s=0.5)
 
 
-async def test_a_worker_sends_the_commands_of_the_table(
+async def test_a_worker_sends_the_forecast_number_of_redis_commands(
     store: Store, settings: Settings, start_worker: StartWorker
 ) -> None:
     await start_worker()

@@ -1,8 +1,8 @@
 """Many users in one process who send commands to a bot at the same time.
 
-``python -m tests.bench.talkers HOST PORT PASSWORD BOT ROUNDS USER…`` logs all users in. In each round all of them send
-a different command at the same time and wait for the answers; at the end it prints all response times in seconds as
-JSON. The first round, in which users get a welcome message, is not counted.
+``python -m tests.bench.command_senders HOST PORT PASSWORD BOT ROUNDS USER…`` logs all users in. In each round all of
+them send a different command at the same time and wait for the answers; at the end it prints all response times in
+seconds as JSON. The first round, in which users get a welcome message, is not counted.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ COMMANDS: Final = (
 _ANSWER = re.compile(rb"<message\b[^>]*>(?:(?!</message>).)*<body>.*?</message>", re.DOTALL)
 
 
-class Talkers(Receivers):
+class CommandSenders(Receivers):
     """All the clients."""
 
     async def talk(self, bot: str, rounds: int) -> list[float]:
@@ -49,8 +49,8 @@ async def _asked(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, bot
 def main() -> None:
     """Run as described in the module's docstring."""
     host, port, password, bot, rounds, *users = sys.argv[1:]
-    talkers = Talkers(host, int(port), password, receipts=False, users=users)
-    sys.stdout.write(json.dumps(asyncio.run(talkers.talk(bot, int(rounds)))) + "\n")
+    senders = CommandSenders(host, int(port), password, receipts=False, users=users)
+    sys.stdout.write(json.dumps(asyncio.run(senders.talk(bot, int(rounds)))) + "\n")
 
 
 if __name__ == "__main__":

@@ -66,7 +66,7 @@ def traces(seed: int, moment_s: float) -> tuple[PublicationTrace, PublicationTra
 @pytest.mark.parametrize("name", READERS)
 @settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(seed=st.integers(0, 10_000), moment_s=st.floats(HOUR_S, END_S - DAY_S))
-def test_peers_do_not_see_the_future(name: str, seed: int, moment_s: float) -> None:
+def test_polls_of_reader_schedulers_do_not_depend_on_later_publications(name: str, seed: int, moment_s: float) -> None:
     known = []
     for trace in traces(seed, moment_s):
         # Noise is drawn poll by poll for all feeds at once, so that other polls would draw other noise: none here.
@@ -79,7 +79,9 @@ def test_peers_do_not_see_the_future(name: str, seed: int, moment_s: float) -> N
 @pytest.mark.parametrize("clocks", ["even", "learnt"])
 @settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(seed=st.integers(0, 10_000), moment_s=st.floats(HOUR_S, END_S - DAY_S))
-def test_ours_does_not_see_the_future(clocks: str, seed: int, moment_s: float) -> None:
+def test_polls_of_the_corona_scheduler_do_not_depend_on_later_publications(
+    clocks: str, seed: int, moment_s: float
+) -> None:
     known = []
     for trace in traces(seed, moment_s):
         policy = unlimited_policy(Goal.FAIR, weekly_rhythm=clocks == "learnt")

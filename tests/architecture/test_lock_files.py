@@ -79,7 +79,7 @@ def test_tests_use_the_shipped_versions(lock: str) -> None:
 
 
 @pytest.mark.parametrize("lock", GROUPS.values())
-def test_what_only_some_targets_need_changes_no_version_that_is_tested(lock: str) -> None:
+def test_optional_lock_files_pin_the_tested_versions(lock: str) -> None:
     tested = pins("requirements-dev.lock")
     differing = {name: pin for name, pin in pins(lock).items() if tested.get(name, pin) != pin}
     assert differing == {}

@@ -56,7 +56,7 @@ async def subscribed(store: Store, url: str) -> Channel:
 
 
 @pytest.mark.parametrize("ahead_s", [-3600.0, 3600.0])
-async def test_a_worker_whose_clock_is_wrong_dates_versions_and_polls_by_the_stores_clock(
+async def test_versions_and_polls_of_a_worker_with_a_wrong_clock_have_the_stores_time(
     store: Store,
     publisher: SamplePublisher,
     start_worker: StartWorker,
@@ -79,7 +79,7 @@ async def test_a_worker_whose_clock_is_wrong_dates_versions_and_polls_by_the_sto
     assert max(abs(at_s - time.time()) for at_s in (delta.detected_s, poll.at_s)) < 1_000
 
 
-async def test_malformed_messages_end_no_node(
+async def test_malformed_messages_do_not_stop_a_node(
     store: Store, publisher: SamplePublisher, start_worker: StartWorker
 ) -> None:
     await start_worker()
@@ -228,7 +228,9 @@ async def test_a_channel_without_subscribers_becomes_dormant_and_wakes_up_silent
     assert await all_delivered(store, ["News"]) == ["News"]
 
 
-async def test_a_page_leads_to_its_feed(store: Store, publisher: SamplePublisher, start_worker: StartWorker) -> None:
+async def test_probing_a_page_finds_its_feed(
+    store: Store, publisher: SamplePublisher, start_worker: StartWorker
+) -> None:
     await start_worker()
     await nodes_in_the_ring(store, 1)
     probed = await store.worker_requests.probe(f"{publisher.url}/")

@@ -10,7 +10,7 @@ from service.clock import Clock
 from service.store import Store
 
 
-def test_a_message_is_overdue_from_when_it_could_be_sent_until_it_is() -> None:
+def test_a_message_is_overdue_from_its_due_time_until_it_is_acquired() -> None:
     now_s = 100.0
     clock = cast("Clock", SimpleNamespace(monotonic_s=lambda: now_s))
     store = cast("Store", SimpleNamespace(channels=None))

@@ -53,7 +53,7 @@ def _one_more(problem: AllocationProblem, sizes: Floats, solution: LevelSolution
 
 
 @given(channels, options, st.floats(0, 1.2))
-def test_a_budget_is_kept_one_channel_off_the_optimum(
+def test_a_solution_for_a_budget_is_at_most_one_channel_off_the_optimum(
     rows: list[tuple[float, float, bool]], sizes: Floats, share: float
 ) -> None:
     problem = _problem(rows, sizes)
@@ -70,7 +70,7 @@ def test_a_budget_is_kept_one_channel_off_the_optimum(
 
 @given(channels, options, st.floats(0.01, 1.2))
 @example([(1.0, 1.0, False)] * 2, np.array([1.0, 2.0]), 0.5)
-def test_a_delay_is_kept_one_channel_off_the_optimum(
+def test_a_solution_for_a_delay_is_at_most_one_channel_off_the_optimum(
     rows: list[tuple[float, float, bool]], sizes: Floats, share: float
 ) -> None:
     problem = _problem(rows, sizes)
@@ -86,7 +86,7 @@ def test_a_delay_is_kept_one_channel_off_the_optimum(
 
 
 @given(channels, options, st.floats(0.01, 0.99))
-def test_what_cannot_be_decided_is_met_exactly_by_a_share_of_it(
+def test_a_share_of_the_undecided_step_meets_budget_and_delay_exactly(
     rows: list[tuple[float, float, bool]], sizes: Floats, share: float
 ) -> None:
     problem = _problem(rows, sizes)
@@ -158,22 +158,22 @@ def test_many_channels_are_within_a_thousandth_of_the_linear_program(seed: int) 
     assert load(problem, found.sizes) <= budget
 
 
-def test_of_a_thousand_nodes_to_base_16_there_are_four_levels() -> None:
+def test_a_thousand_nodes_have_four_levels_to_base_16() -> None:
     assert level_sizes(1024, 16).tolist() == [1024, 64, 4, 1]
     assert level_sizes(1, 2).tolist() == [1]
 
 
 @pytest.mark.parametrize(("nodes", "base"), [(0, 16), (10, 1)])
-def test_there_are_no_levels_of_nobody_or_to_base_1(nodes: int, base: int) -> None:
+def test_zero_nodes_or_base_1_raise(nodes: int, base: int) -> None:
     with pytest.raises(ValueError, match="no levels"):
         level_sizes(nodes, base)
 
 
-def test_the_budget_takes_precedence_over_the_least_of_channels() -> None:
+def test_the_budget_takes_precedence_over_minimum_sizes() -> None:
     problem = AllocationProblem.of([5.0, 1.0], least=4.0)
     assert levels_for_budget(problem, level_sizes(1024, 16), 8).sizes.tolist() == [4, 4]
     assert levels_for_budget(problem, level_sizes(1024, 16), 7).sizes.tolist() == [4, 1]
 
 
-def test_somebody_polls_each_channel_whatever_the_budget() -> None:
+def test_each_channel_is_polled_by_at_least_one_node_with_any_budget() -> None:
     assert levels_for_budget(AllocationProblem.of([5.0, 1.0]), level_sizes(1024, 16), 1).sizes.tolist() == [1, 1]

@@ -30,7 +30,7 @@ def test_every_suppression_has_a_reason_beside_it() -> None:
 @pytest.mark.parametrize(
     "comment", ["# noqa", "# noqa: S101", "# type: ignore", "# type: ignore[misc]", "# pragma: no cover"]
 )
-def test_a_suppression_without_a_reason_is_noticed(comment: str) -> None:
+def test_a_suppression_without_a_reason_is_reported(comment: str) -> None:
     assert unexplained(comment)
 
 

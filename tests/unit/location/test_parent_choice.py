@@ -77,7 +77,7 @@ def test_bits_that_were_not_sent_are_not_cleared() -> None:
     ]
 
 
-def test_nothing_is_sent_before_the_hello() -> None:
+def test_no_update_is_sent_before_the_neighbours_hello() -> None:
     here = LocationNode(ME, SHAPE)
     here.add_link(ONE, 0.01)
     assert here.change(["a document"]) == []

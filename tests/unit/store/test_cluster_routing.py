@@ -17,16 +17,16 @@ from service.store.client.node_connections import Command
         (("PING",), None),
     ],
 )
-def test_a_command_goes_where_its_first_key_is(command: Command, slot: int | None) -> None:
+def test_the_first_key_of_a_command_determines_its_slot(command: Command, slot: int | None) -> None:
     assert slot_of(command) == slot
 
 
-def test_only_what_may_change_something_waits_for_a_replica() -> None:
+def test_only_commands_that_may_change_data_are_writes() -> None:
     assert [is_write(command) for command in (("SET", "a", 1), ("EVAL", "return 1", 1, "a"))] == [True, True]
     assert not any(map(is_write, [("GET", "a"), ("PING",), ("EVAL", f"{READ_ONLY_MARKER}\nreturn 1", 1, "a")]))
 
 
-def test_a_map_says_who_has_which_slot_and_who_has_a_copy() -> None:
+def test_the_slot_map_returns_the_master_of_a_slot_and_the_replicated_masters() -> None:
     """A node that does not know its own address leaves it out: it is where we asked."""
     first, second = [b"10.0.0.1", 7000, b"id"], [b"", 7001, b"id"]
     found = SlotMap()

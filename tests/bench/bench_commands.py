@@ -1,6 +1,7 @@
 """Response times of one bot for a hundred users who send commands at the same time.
 
-``python -m tests.bench.bench_talk [--users N] [--rounds N]`` prints JSON; fails if the 95th percentile is above 300 ms.
+``python -m tests.bench.bench_commands [--users N] [--rounds N]`` prints JSON, and fails if the 95th
+percentile is above 300 ms.
 """
 
 import argparse
@@ -45,7 +46,7 @@ async def measure(directory: Path, users: int, rounds: int) -> list[float]:
         argv = ["127.0.0.1", str(prosody.c2s_port), PASSWORD, prosody.component_jid, str(rounds), *names]
         async with serving(settings, store):
             process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "tests.bench.talkers", *argv, stdout=asyncio.subprocess.PIPE
+                sys.executable, "-m", "tests.bench.command_senders", *argv, stdout=asyncio.subprocess.PIPE
             )
             told, _ = await asyncio.wait_for(process.communicate(), 120)
         await store.close()

@@ -51,7 +51,7 @@ async def test_the_policy_page_shows_what_limits_channels_and_the_longest_delays
     assert sum(f'href="/channels/{channel.id}"' in slowest for channel in channels) == 5
 
 
-async def test_a_preview_heeds_publishers_hints_and_leaves_out_paused_channels(store: Store, ada: Visitor) -> None:
+async def test_a_policy_preview_applies_polling_hints_and_omits_paused_channels(store: Store, ada: Visitor) -> None:
     hourly = Channel(channel_id("https://hourly.example/"), "https://hourly.example/", created_s=1.0, listed=True)
     snapshot = Snapshot(Validators(), b"", "Hourly", "", PollingHints(update_period_s=3_600.0))
     await store.channels.create(hourly, snapshot, [], 1.0)

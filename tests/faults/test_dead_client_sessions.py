@@ -166,7 +166,7 @@ async def test_messages_of_a_dead_session_are_resent_to_the_returning_client(
 
 
 @pytest.mark.parametrize(("server", "settings"), [("ejabberd", "component")], indirect=True)
-async def test_a_resend_survives_the_death_of_the_bot(
+async def test_a_resend_continues_after_the_bot_is_killed(
     store: Store, server: Server, settings: Settings, tmp_path: Path
 ) -> None:
     async with somebody(store, server, settings) as person:
@@ -190,7 +190,9 @@ async def test_a_resend_survives_the_death_of_the_bot(
 
 
 @pytest.mark.parametrize(("server", "settings"), [("prosody", "client")], indirect=True)
-async def test_a_user_without_presence_returns_by_writing(store: Store, server: Server, settings: Settings) -> None:
+async def test_a_message_of_a_user_without_presence_starts_the_resend(
+    store: Store, server: Server, settings: Settings
+) -> None:
     clock = JumpingClock()
     async with serving(settings, store, clock), somebody(store, server, settings) as person:
         phone, laptop = await person.come_and_read(show_presence=False)

@@ -46,36 +46,36 @@ def news(channel: Channel, *entries: Entry) -> Delta:
     return Delta(channel.id, 1, 2, NOW_S, tuple(Change("addition", entry) for entry in entries))
 
 
-def test_each_cause_has_its_own_sentence() -> None:
+def test_each_error_has_a_distinct_text() -> None:
     said = [error_text(error, URL, ENGLISH) for error in CAUSES]
     assert len(set(said)) == len(CAUSES)
     assert all(words.endswith((".", "?")) and not words.endswith(".).") for words in said)
 
 
 @pytest.mark.parametrize("error", CAUSES, ids=lambda error: f"{error.code}")
-def test_a_failure_names_what_it_is_about_or_is_still_a_sentence(error: errors.CoronetError) -> None:
+def test_error_texts_are_complete_with_and_without_a_url(error: errors.CoronetError) -> None:
     assert "{" not in error_text(error, URL, ENGLISH) + error_text(error, "", ENGLISH)
     assert "“”" not in error_text(error, "", ENGLISH)
     assert error_text(error, "", ENGLISH)[0].isupper()
 
 
-def test_a_failure_keeps_its_words_across_processes() -> None:
+def test_error_texts_are_unchanged_by_serialization() -> None:
     for error in CAUSES:
         assert error_text(errors.from_fault(errors.to_fault(error)), URL, ENGLISH) == error_text(error, URL, ENGLISH)
 
 
-def test_outcomes_of_polls_are_told_in_few_words() -> None:
+def test_poll_outcomes_have_short_texts() -> None:
     assert outcome_text("host-not-found", ENGLISH) == "host not found"
     assert outcome_text("something new", ENGLISH) == "failing"
 
 
-def test_status_says_since_when_something_fails() -> None:
+def test_status_shows_how_long_a_channel_has_been_failing() -> None:
     channel = channels(1)[0]
     failing = [(SubscribedChannel(1, channel), "bad-status", NOW_S - 7_200)]
     assert status_text(1, 3, failing, NOW_S, ENGLISH).endswith("#1 A channel: server error (for 2 hours)")
 
 
-def test_long_lists_say_how_many_are_left_out() -> None:
+def test_long_lists_state_the_number_of_omitted_items() -> None:
     followed = tuple(SubscribedChannel(n, channel) for n, channel in enumerate(channels(200, "T" * 100), 1))
     said = subscription_list(followed, 200, "", ENGLISH)
     shown = said.count("\n#")
@@ -92,7 +92,7 @@ def test_a_notification_has_channel_title_link_and_text() -> None:
     assert len(summary) <= 300
 
 
-def test_of_many_entries_five_are_shown_and_the_others_named() -> None:
+def test_a_notification_shows_five_entries_and_lists_the_titles_of_the_others() -> None:
     channel = channels(1)[0]
     entries = [Entry(f"k{n}", f"Entry {n}", f"https://example.org/{n}") for n in range(17)]
     said = render_notification([channel], [news(channel, *entries)], {}, {}, ENGLISH)
@@ -101,7 +101,7 @@ def test_of_many_entries_five_are_shown_and_the_others_named() -> None:
     assert said.endswith("Entry 16")
 
 
-def test_an_entry_that_changed_twice_is_told_once_in_its_last_state() -> None:
+def test_an_entry_changed_twice_is_shown_once_in_its_last_state() -> None:
     channel = channels(1)[0]
     said = render_notification(
         [channel], [news(channel, Entry("k", "Draft")), news(channel, Entry("k", "Final"))], {}, {}, ENGLISH
@@ -109,12 +109,12 @@ def test_an_entry_that_changed_twice_is_told_once_in_its_last_state() -> None:
     assert said == "*A channel*\nFinal"
 
 
-def test_of_a_channel_that_is_gone_there_is_nothing_to_tell() -> None:
+def test_changes_of_an_unknown_channel_are_not_rendered() -> None:
     assert render_notification([], [news(channels(1)[0], Entry("k", "T"))], {}, {}, ENGLISH) == ""
 
 
 @given(st.lists(st.tuples(hostile, hostile, hostile), min_size=1, max_size=40), hostile, st.integers(1, 20))
-def test_whatever_publishers_write_a_notification_is_safe(
+def test_notifications_with_any_publisher_text_are_safe(
     written: list[tuple[str, str, str]], title: str, count: int
 ) -> None:
     told = channels(count, title)
@@ -125,7 +125,7 @@ def test_whatever_publishers_write_a_notification_is_safe(
 
 
 @given(hostile, hostile, st.integers(1, 30))
-def test_whatever_is_quoted_an_answer_is_safe(title: str, word: str, count: int) -> None:
+def test_replies_that_quote_any_text_are_safe(title: str, word: str, count: int) -> None:
     followed = SubscribedChannel(1, channels(1, title)[0])
     entries = tuple(Entry(str(n), word, title, word) for n in range(count))
     assert safe(latest_entries(followed, entries, ENGLISH))
@@ -133,7 +133,7 @@ def test_whatever_is_quoted_an_answer_is_safe(title: str, word: str, count: int)
     assert safe(error_text(errors.BadUrl(word), one_line(title, 200), ENGLISH))
 
 
-def test_what_the_log_has_dropped_is_told_in_words() -> None:
+def test_a_notification_states_the_number_of_unavailable_updates() -> None:
     (channel,) = channels(1)
     said = render_notification([channel], [news(channel, Entry("k", "Fresh"))], {channel.id: 3}, {}, ENGLISH)
     assert "3 earlier updates are no longer available" in said
@@ -141,6 +141,6 @@ def test_what_the_log_has_dropped_is_told_in_words() -> None:
     assert "1 earlier update is" in render_notification([channel], [], {channel.id: 1}, {}, ENGLISH)
 
 
-def test_words_in_braces_are_the_users_own() -> None:
+def test_braces_in_user_input_are_not_placeholders() -> None:
     said = error_text(errors.BadUrl("{it} is not a host {status}."), "http://{it}", ENGLISH)
     assert said.endswith("{it} is not a host {status}.")

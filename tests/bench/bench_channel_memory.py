@@ -1,6 +1,6 @@
 """Redis memory of channels at rest, and of the log of a channel that changes every minute.
 
-``python -m tests.bench.bench_records --channels 5000`` starts a Redis of its own and prints one JSON object.
+``python -m tests.bench.bench_channel_memory --channels 5000`` starts a Redis of its own and prints one JSON object.
 
 ``channel`` concerns feeds with one entry, a day after they were created: adopted, polled 20 times by three workers,
 with an ETag, a poll rate history, a content name and three subscribers. ``bytes`` is the growth of used_memory per

@@ -1,9 +1,9 @@
 """Time to compute the sizes of a million channels with individual costs, compared with sorting them once.
 
-Run it alone on the machine: ``python -m tests.bench.bench_honeycomb [--channels N]``. Prints JSON: for each algorithm
-the median time in seconds (``s``) and its multiple of a numpy sort of the same weights in the same round (``sorts``);
-the relative deviation of clusters from the optimum (``clusters_off``) and their size in bytes; and the maximum memory
-of the process, channels included.
+Run it alone on the machine: ``python -m tests.bench.bench_allocation_solver [--channels N]``. Prints JSON: for each
+algorithm the median time in seconds (``s``) and its multiple of a numpy sort of the same weights in the same round
+(``sorts``); the relative deviation of clusters from the optimum (``clusters_off``) and their size in bytes; and the
+maximum memory of the process, channels included.
 """
 
 import argparse

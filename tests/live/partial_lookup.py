@@ -1,4 +1,6 @@
-"""Partial lookup by real workers under different loads: ``python -m tests.live.partial [--seconds S] [--workers N]``.
+"""Partial lookup by real workers under different loads.
+
+Run it with ``python -m tests.live.partial_lookup [--seconds S] [--workers N]``.
 
 Workers are processes on one Redis. Five pairs have directories under loads that differ in the number of names, names
 per lookup, and updates per lookup, so that each load leads to another of the five strategies. A sixth pair has few

@@ -51,7 +51,7 @@ def _polls(rotas: list[tuple[float, PollingSchedule]], end_s: float) -> list[tup
 
 
 @given(st.lists(st.tuples(drawn, histories), min_size=1, max_size=4), st.lists(st.floats(0, END_S), min_size=1))
-def test_the_next_poll_is_that_of_the_rotas_one_by_one(
+def test_the_next_polls_equal_those_of_production_schedules(
     channels: list[tuple[int, list[tuple[float, float]]]], moments_s: list[float]
 ) -> None:
     book = TimetableBuilder()
@@ -70,9 +70,7 @@ def test_the_next_poll_is_that_of_the_rotas_one_by_one(
 
 @example(1 << 40, [(2.0000001, 600.0), (2.0, 1800.0), (1.9999999, 1200.0), (2.0, 600.0)])  # changed when a poll is due
 @given(drawn, histories)
-def test_changing_n_in_mid_flight_skips_no_poll_and_makes_none_collide(
-    point: int, history: list[tuple[float, float]]
-) -> None:
+def test_changes_of_n_skip_no_poll_and_let_no_polls_collide(point: int, history: list[tuple[float, float]]) -> None:
     rotas = _rotas(point, history)
     book = TimetableBuilder()
     for at_s, rota in rotas:
@@ -112,7 +110,9 @@ def test_all_ranks_are_those_of_the_ring_view(nodes: list[int], targets: list[in
 @given(
     st.lists(drawn, min_size=1, max_size=40, unique=True), drawn, st.sampled_from([(0, 16), (1, 16), (2, 16), (3, 4)])
 )
-def test_a_wedge_holds_the_nodes_that_share_its_digits(nodes: list[int], target: int, wedge: tuple[int, int]) -> None:
+def test_the_wedge_size_is_the_number_of_nodes_that_share_its_digits(
+    nodes: list[int], target: int, wedge: tuple[int, int]
+) -> None:
     digits, base = wedge
     found = NodeTrie([hex_id(node) for node in nodes]).wedge_sizes(
         np.array([target], dtype=np.uint64), digits * (base.bit_length() - 1)

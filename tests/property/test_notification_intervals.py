@@ -28,7 +28,7 @@ def tellings(queued_s: list[int], interval_s: int, most: int) -> list[tuple[floa
 
 
 @given(ARRIVALS, st.integers(1, 3_000), st.integers(1, 10))
-def test_all_is_told_in_order_within_an_interval_and_what_comes_after_silence_at_once(
+def test_items_are_sent_in_order_within_an_interval_and_at_once_after_silence(
     queued_s: list[int], interval_s: int, most: int
 ) -> None:
     sent = tellings(queued_s, interval_s, most)
@@ -39,13 +39,11 @@ def test_all_is_told_in_order_within_an_interval_and_what_comes_after_silence_at
 
 
 @given(ARRIVALS, st.integers(1, 3_000), st.integers(1, 10))
-def test_whoever_was_told_hears_no_more_of_it_within_the_interval(
-    queued_s: list[int], interval_s: int, most: int
-) -> None:
+def test_messages_are_at_least_one_interval_apart(queued_s: list[int], interval_s: int, most: int) -> None:
     moments_s = sorted({now_s for now_s, _ in tellings(queued_s, interval_s, most)})
     assert all(then_s - now_s >= interval_s for now_s, then_s in pairwise(moments_s))
 
 
 @given(st.integers(0, 10_000), st.none() | st.integers(0, 10_000))
-def test_without_an_interval_everything_may_be_told_as_it_comes(queued_s: int, told_s: int | None) -> None:
+def test_without_an_interval_items_are_due_at_once(queued_s: int, told_s: int | None) -> None:
     assert earliest_send_s(queued_s, told_s, 0.0) == queued_s

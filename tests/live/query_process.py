@@ -1,4 +1,4 @@
-"""One asking process of :mod:`tests.live.matrices`: ``python -m tests.live.asking_process PLAN``.
+"""One asking process of :mod:`tests.live.matrices`: ``python -m tests.live.query_process PLAN``.
 
 It sends queries like a bot or a console, and does nothing else: queries for one pair, at a rate that rises linearly,
 stays and falls at once, and a few queries for other pairs. A query succeeds if its answer arrives within a second of

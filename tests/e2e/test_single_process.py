@@ -25,7 +25,9 @@ async def product(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Pro
         yield started
 
 
-async def test_one_process_answers_delivers_and_counts_both(product: Product, tmp_path: Path) -> None:
+async def test_one_process_replies_delivers_and_serves_the_metrics_of_all_programs(
+    product: Product, tmp_path: Path
+) -> None:
     assert len(set(product.pids("workers", "bot", "console"))) == 1
     async with SamplePublisher(tmp_path) as publisher, product.chat(0) as alice:
         await publisher.publish("Before")

@@ -63,7 +63,7 @@ async def test_any_worker_finds_channels_in_memory_after_maintenance(store: Stor
         await measure(store, "tag=nobody-asks")
 
 
-async def test_a_search_asks_a_worker_first_and_then_the_matrices(
+async def test_a_search_queries_the_matrices_only_after_a_worker(
     store: Store, start_worker: StartWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(30):
@@ -119,7 +119,7 @@ async def test_a_worker_that_does_not_answer_delays_few_lookups(
     assert 1 <= len(lost) <= 5, "without suspects about 10"
 
 
-async def test_a_lookup_without_an_answer_is_given_up(store: Store, start_worker: StartWorker) -> None:
+async def test_a_lookup_without_a_response_times_out(store: Store, start_worker: StartWorker) -> None:
     await store.channel_directory.register(NAMES, time.time() + 600.0)
     worker = await start_worker()
     await until(lambda: looked_up(store, WORKING, target=20), "a worker has a share of the directory")
