@@ -1,8 +1,8 @@
-"""Parser of days, times of day and intervals: `22:00-07:00 mon-fri`, `weekly fri 17:00`, `every 2 hours`.
+"""Parser for days, times of day and intervals: `22:00-07:00 mon-fri`, `weekly fri 17:00`, `every 2 hours`.
 
-For text in another form, functions return None. Names of days may be in any language of the bot, with or without
-accents, and may be shortened to their first three letters. No abbreviation means different days in two languages.
-German names may also be shortened to two letters.
+The functions return None for text that they cannot parse. Names of days may be in any language of the bot, with or
+without accents, and may be shortened to their first three letters. German names may also be shortened to two letters.
+The abbreviations are unambiguous: none of them means different days in two languages.
 """
 
 import re
@@ -65,7 +65,7 @@ _MINUTES_PER_HOUR: Final = 60
 
 
 def _parse_day(name: str) -> int | None:
-    """Return the number of a day of the week, 0 for Monday; None if ``name`` is neither a name nor an abbreviation."""
+    """Return the index of a day of the week (0 is Monday), or None if ``name`` is not the name of a day."""
     if name in _TWO_LETTER_DAYS:
         return _TWO_LETTER_DAYS.index(name)
     if len(name) < _MIN_DAY_CHARS:
@@ -129,7 +129,7 @@ def parse_interval_s(words: str) -> int | None:
 
 
 def _parse_minute(text: str) -> int | None:
-    """Return a time of day in minutes after midnight, where 24:00 is 0; None for other text."""
+    """Return a time of day in minutes after midnight, or None if ``text`` is not a time; 24:00 gives 0."""
     read = _TIME.fullmatch(text.strip())
     if read is None:
         return None

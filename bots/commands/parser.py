@@ -1,9 +1,12 @@
-"""Parser of the commands that people type: a pure function from any text to a :data:`Command`; it never raises.
+"""Parser for the commands that people type: a pure function that turns any text into a :data:`Command`.
 
-Verbs are case-insensitive and have synonyms in every language of the bot. A URL without a verb means *subscribe*. The
-words after a URL are a CSS selector if the command has a verb. Without a verb, these words are ignored, except ``with
-key=value``, which sets a setting. A number without a verb answers a numbered question. Text that resembles a verb
-becomes an :class:`UnknownCommand` with a suggestion.
+Parsing never raises. Verbs are case-insensitive and have synonyms in every language of the bot.
+
+- After a verb and a URL, the remaining words are a CSS selector.
+- A URL without a verb means *subscribe*. The remaining words are ignored, except ``with key=value``, which sets a
+  setting.
+- A number without a verb answers a numbered question.
+- Text that resembles a verb becomes an :class:`UnknownCommand` with a suggestion.
 """
 
 import difflib
@@ -30,7 +33,7 @@ MAX_LIST_CHARS = 16_384
 """Maximum length of an OPML list in a message; a longer list can be imported from a URL."""
 _MAX_VERB_CHARS = 40
 MAX_COMMAND_CHARS = 4096
-"""Maximum length of a command other than an OPML list. It is more than the length of any URL that is accepted."""
+"""Maximum length of a command other than an OPML list. It is greater than the maximum length of a URL."""
 
 
 InitialSettings = tuple[tuple[str, str], ...]
@@ -38,12 +41,12 @@ InitialSettings = tuple[tuple[str, str], ...]
 
 
 class SubscribeCommand(msgspec.Struct, frozen=True):
-    """Command that subscribes to the feed at a URL, or to a page or a part of it.
+    """A command to subscribe to the feed at a URL, or to a page or a part of a page.
 
     - ``url``: the URL; "" if the user gave none.
     - ``selector``: the CSS selector of the part of the page; "" if there is none.
     - ``settings``: names and values of settings as the user typed them.
-    - ``as_page``: whether the user has accepted the offer to monitor the page itself.
+    - ``as_page``: whether the user has accepted the bot's offer to monitor the page itself instead of a feed.
     """
 
     url: str
@@ -53,14 +56,14 @@ class SubscribeCommand(msgspec.Struct, frozen=True):
 
 
 class SubscriptionTarget(msgspec.Struct, frozen=True):
-    """The subscription that a command is for, or all of the user's subscriptions.
+    """The subscription that a command applies to, or all of the user's subscriptions.
 
-    - ``number``: the number of the subscription, as 3 for ``#3``; 0 if the user gave none.
+    - ``number``: the number of the subscription, for example 3 for ``#3``; 0 if the user gave none.
     - ``url``: the URL of the feed or page; "" if the user gave none.
     - ``selector``: the CSS selector of the part of the page; "" if there is none.
-    - ``everything``: whether the command is for all subscriptions.
+    - ``everything``: whether the command applies to all subscriptions.
 
-    All fields have their defaults if the command names no subscription.
+    If the command names no subscription, all fields keep their defaults.
     """
 
     number: int = 0
@@ -72,8 +75,9 @@ class SubscriptionTarget(msgspec.Struct, frozen=True):
 class VerbCommand(msgspec.Struct, frozen=True):
     """A command that begins with a verb.
 
-    ``name`` is the verb, ``target`` the subscription that the command is for, and ``words`` the remaining text, which
-    the dialogue of the command parses.
+    - ``name``: the verb in its canonical form.
+    - ``target``: the subscription that the command applies to.
+    - ``words``: the remaining text, which is parsed by the dialogue for this verb.
     """
 
     name: str
@@ -82,16 +86,16 @@ class VerbCommand(msgspec.Struct, frozen=True):
 
 
 class AnswerCommand(msgspec.Struct, frozen=True):
-    """The answer to the bot's last question: "yes", "no", or the number of an option.
+    """An answer to the bot's last question: "yes", "no", or the number of an option.
 
-    If no question is pending, a number stands for a subscription.
+    If the bot has not asked a question, a number refers to a subscription.
     """
 
     answer: str
 
 
 class UnknownCommand(msgspec.Struct, frozen=True):
-    """Text that is not a command; ``suggestion`` is a complete command that resembles it, or ""."""
+    """Text that is not a command. ``suggestion`` is a complete command that resembles it, or "" if there is none."""
 
     text: str
     suggestion: str = ""
@@ -107,7 +111,7 @@ _NEXT_SETTING = re.compile(r"\s(?=[^\W\d]\w{0,20}=)")
 
 
 def parse(text: str) -> Command:
-    """Return the command that a user has typed as ``text``."""
+    """Parse ``text``, which a user has typed, into a command."""
     line = truncate_input(text)
     verb, rest = (*line.split(maxsplit=1), "", "")[:2]
     name = VERB_OF.get(verb.lower().rstrip(":,!."))
@@ -121,18 +125,19 @@ def parse(text: str) -> Command:
 
 
 def command_of_reaction(emojis: tuple[str, ...]) -> str:
-    """Return the command for a reaction, such as "unsubscribe" for ❌; "" if none of its emojis stands for a command.
+    """Return the command that a reaction stands for, such as "unsubscribe" for ❌; "" if it stands for none.
 
-    If several emojis stand for a command, the last of them in ``emojis`` decides.
+    If several of the emojis stand for commands, the last of these commands is returned.
     """
     found = [COMMAND_OF_REACTION[plain] for emoji in emojis if (plain := emoji.rstrip("\ufe0f")) in COMMAND_OF_REACTION]
     return found[-1] if found else ""
 
 
 def incomplete_command_template(text: str) -> str:
-    """Return ``text`` with ``{}`` in place of the missing subscription number: "pause #{}" for "pause".
+    """Return a template that adds a subscription number to the command in ``text``; "" if no number is missing.
 
-    The result is "" if ``text`` names a subscription, or is not a command for one subscription.
+    For example, "pause" gives "pause #{}", in which ``{}`` stands for the number. No number is missing if the command
+    already names a subscription, or does not apply to a single subscription.
     """
     verb, rest = (*text.strip().lstrip("/").split(maxsplit=1), "", "")[:2]
     plain = verb.lower().rstrip(":,!.")
@@ -149,21 +154,21 @@ def incomplete_command_template(text: str) -> str:
 
 
 def is_read_only(command: Command) -> bool:
-    """Return whether executing the command changes nothing."""
+    """Return whether the command can be executed without changing any data."""
     return isinstance(command, UnknownCommand) or (isinstance(command, VerbCommand) and command.name in READ_ONLY)
 
 
 def parse_entry_count(words: str) -> int:
-    """Return the number of entries that a `show` command requests, from 1 to 10; 3 if ``words`` is not a number.
+    """Return how many entries a `show` command requests, from 1 to 10; 3 if ``words`` is not a number.
 
-    ``words`` are the words after the subscription.
+    ``words`` are the words that follow the subscription.
     """
     number = _NUMBER.fullmatch(words)
     return max(1, min(int(number[1]), MAX_ENTRY_COUNT)) if number else DEFAULT_ENTRY_COUNT
 
 
 def truncate_input(text: str) -> str:
-    """Return the text without surrounding white space and leading slashes, cut to the maximum length.
+    """Strip white space and leading slashes from the text, and cut it to the maximum length.
 
     The maximum length is ``MAX_LIST_CHARS`` for the command `import`, and ``MAX_COMMAND_CHARS`` for other text.
     """
@@ -184,18 +189,20 @@ def _target(words: str) -> SubscriptionTarget:
 
 
 def _selector(words: str) -> str:
-    """Return the words after the URL at the beginning of ``words``; they are a CSS selector.
+    """Return the CSS selector in ``words``: everything after the first word, which is the URL.
 
-    If a comma follows the URL, the words are prose, and the result is "".
+    If a comma follows the URL, the remaining words are assumed to be prose, and the result is "".
     """
     url, *rest = words.split() or [""]
     return "" if url.endswith((",", ";")) else " ".join(rest)
 
 
 def _subscribe(rest: str, *, bare: bool = False) -> Command:
-    """Return the command for the words after `subscribe`, or for a URL without a verb (``bare``).
+    """Return the command to subscribe to the URL with which ``rest`` begins.
 
-    The URL of an ``.opml`` file becomes an import command.
+    ``rest`` is the text after the verb `subscribe`. If ``bare`` is true, ``rest`` is instead a whole text without a
+    verb, and the words after the URL are not taken as a CSS selector. If the URL names an ``.opml`` file, return an
+    import command instead.
     """
     words, *settings = _WITH.split(rest, maxsplit=1)
     url, selector = _url(words), "" if bare else _selector(words)
@@ -207,14 +214,14 @@ def _subscribe(rest: str, *, bare: bool = False) -> Command:
 
 
 def _target_or_all(words: str) -> SubscriptionTarget:
-    """Return the target that ``words`` name; the target is all subscriptions if there are no words."""
+    """Return the target that ``words`` name, or all subscriptions if ``words`` is empty."""
     return SubscriptionTarget(everything=True) if not words or words.lower() in ALL_WORDS else _target(words)
 
 
 def _target_and_words(rest: str) -> tuple[SubscriptionTarget, str]:
-    """Return the target that the first word names, and the remaining words.
+    """Split ``rest`` into the target that its first word names, and the remaining words.
 
-    If the first word names no subscription, the target is all subscriptions, and all words remain.
+    If the first word names no subscription, the target is all subscriptions, and no word is removed.
     """
     first, other = (*rest.split(maxsplit=1), "", "")[:2]
     if first.lower() in ALL_WORDS:

@@ -1,6 +1,7 @@
-"""The verbs of commands with their synonyms in each language of the bot, and emojis of reactions that stand for verbs.
+"""The verbs of commands, their synonyms in each language of the bot, and the emojis that stand for verbs.
 
-:mod:`bots.commands.parser` looks words up here; settings and times of day have their words in their own parsers.
+:mod:`bots.commands.parser` looks up words and emojis here. The parsers of settings and of times of day define the words
+that they recognise themselves.
 """
 
 from typing import Final
@@ -67,7 +68,7 @@ GUESSABLE_WORDS: Final = sorted(
 LEAVE: Final = frozenset(
     ("leave", "go away", "part", "geh", "geh weg", "verlassen", "pars", "va-t'en", "quitter", "vete", "salir")
 )
-"""Words by which owners and admins of a room make the bot leave."""
+"""Words with which owners and admins of a room can make the bot leave the room."""
 
 ALL_WORDS: Final = frozenset(
     ("all", "everything", "*", "alle", "alles", "tout", "tous", "toutes", "todo", "todos", "todas")
@@ -88,8 +89,8 @@ VERBS: Final = (
 """Verbs with a help text; they are also the nodes of ad-hoc commands."""
 
 REPLY_SHORTHANDS: Final = {"stop": "unsubscribe #{}", "mute": "set #{} mute on", "unmute": "set #{} mute off"}
-"""The command for each word that is a command only in a reply to a message of the bot. ``{}`` is the number of the
-subscription."""
+"""Words that are commands only in a reply to a message of the bot, and the command that each stands for. ``{}`` is the
+number of the subscription."""
 
 SUBSCRIPTION_ONLY: Final = ("unsubscribe", "show", "why", "pause", "resume")
 SUBSCRIPTION_FIRST: Final = ("set", "filter")
@@ -101,4 +102,4 @@ COMMAND_OF_REACTION: Final = {
     **dict.fromkeys(("▶", "⏯"), "resume"),
     **dict.fromkeys(("❓", "❔"), "why"),
 }
-"""The command that each emoji stands for in a reaction. The emojis are without variation selectors."""
+"""Maps each emoji, without variation selectors, to the command that it stands for in a reaction."""

@@ -1,4 +1,4 @@
-"""Dialogues: functions that execute a command by requests to the store and workers, and return the reply.
+"""Dialogues: functions that execute a command and return the reply. They send requests to the store and the workers.
 
 This package does not use XMPP.
 """

@@ -8,7 +8,7 @@ from bots.replies.help_texts import help_list
 
 
 async def show_help(requests: Requests, command: VerbCommand) -> Reply:
-    """Show the help text of the verb in the command, or the list of all commands."""
+    """Show the help text for the verb that the user asked about, or the list of all commands."""
     return Reply(help_list(command.words, requests.settings.contact_addresses, requests.translator))
 
 
@@ -37,7 +37,7 @@ async def accept_invitation(requests: Requests, command: VerbCommand) -> Reply:
 
 
 async def forget(requests: Requests, _command: VerbCommand) -> Reply:
-    """Ask whether to delete all data of the user."""
+    """Ask the user to confirm the deletion of all their data."""
     text = requests.translator.gettext(
         "Delete everything I know about you? Your subscriptions, saved searches, settings and unsent messages will "
         "be gone for good. If you might want your subscriptions again, send `export` first. Reply `yes` or `no`."
@@ -46,7 +46,7 @@ async def forget(requests: Requests, _command: VerbCommand) -> Reply:
 
 
 async def _forget_everything(requests: Requests) -> Reply:
-    """Delete all data of the user, except restrictions that admins have set."""
+    """Delete all data of the user, except restrictions that admins have imposed on the user."""
     kept_days = await requests.forget_everything()
     if not kept_days:
         return Reply(

@@ -1,4 +1,4 @@
-"""The services that the parts of one bot share."""
+"""The services shared by the parts of one bot."""
 
 from bots.access_control import AccessControl
 from bots.cluster.partitions import AssignedUsers

@@ -1,7 +1,7 @@
-"""Subscription of users to channels, by which a channel becomes active.
+"""Subscribing users to channels, which activates the channels.
 
-The workers poll a channel that has a subscription. They are informed of each new subscription, and a dormant channel,
-which nobody was subscribed to, is polled at once.
+The workers poll every channel that has a subscription. The bot notifies them of each new subscription. If the channel
+had no subscription before (it was *dormant*), they poll it at once.
 """
 
 import contextlib
@@ -17,8 +17,8 @@ async def subscribe_channel(
 ) -> tuple[Subscription, bool]:
     """Subscribe a user to a channel; return the subscription and whether it is new.
 
-    A new subscription is announced to the workers, so that the channel is polled. ``max_subscriptions`` is the maximum
-    number of the user's subscriptions, unless an admin has set another limit for the user.
+    The workers are notified of a new subscription, so that they poll the channel. ``max_subscriptions`` limits how many
+    subscriptions the user may have, unless an admin has set another limit for the user.
 
     Raises CoronetError if the user already has the maximum number of subscriptions, if an admin has blocked the
     channel's host, or if the store does not respond.

@@ -1,9 +1,10 @@
 """Dispatcher of commands: executes one command of a user, and returns the reply.
 
-Commands read and change the user's data by *requests*, the methods of
-:class:`~bots.dialogue.request_handler.RequestHandler`. The only state between two commands is the last reply, if it
-contained a question; the caller keeps this reply. If a command is a reply or a reaction to a message of the bot,
-:mod:`bots.dialogue.message_references` decides which subscription or saved search the command is for.
+Commands read and change the user's data through *requests*, the methods of
+:class:`~bots.dialogue.request_handler.RequestHandler`. The dispatcher keeps no state between two commands. If a reply
+asks a question, the caller keeps the reply, and passes it with the next command. If a command is a reply or a reaction
+to a message of the bot, :mod:`bots.dialogue.message_references` finds the subscription or saved search that the command
+applies to.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -57,7 +58,8 @@ _DIALOGUES: Final[Mapping[str, Callable[[Requests, VerbCommand], Awaitable[Reply
     "invite": account_commands.accept_invitation,
     "forget": account_commands.forget,
 }
-"""The function that executes each verb; :func:`_answer` executes the verbs that depend on the last question."""
+"""Maps each verb to the function that executes it. Verbs that depend on the last question are executed by
+:func:`_answer` instead."""
 
 _OPEN_VERBS: Final = ("help", "hello", "invite")
 """Verbs that people without access to the bot may use."""
@@ -78,11 +80,11 @@ async def answer(
     Args:
         requests: The methods that read and change the user's data. In a dry run, they only record what would change.
         text: The command; any text is accepted.
-        pending_question: The reply with the question that the user has not answered yet.
+        pending_question: The last reply, if it asked a question that the user has not answered yet; otherwise None.
         is_admitted: Whether the user has access to the bot.
         reply_to_id: The id of the bot's message that the user replied or reacted to, or "".
-        is_reaction: Whether ``text`` stands for a reaction.
-        can_manage: Whether the user may change subscriptions and settings; most occupants of a room may not.
+        is_reaction: Whether ``text`` is the command that a reaction stands for.
+        can_manage: Whether the user may change subscriptions and settings; in a room, only owners and admins may.
     """
     command, translator = parse(text), requests.translator
     is_open = isinstance(command, VerbCommand) and command.name in _OPEN_VERBS
@@ -110,7 +112,7 @@ async def answer(
 
 
 async def _answer(requests: Requests, command: Command, question: Reply | None = None) -> Reply:  # noqa: PLR0911 - one arm per kind of command
-    """Execute a command; ``question`` is the reply with the question that the user has not answered yet."""
+    """Execute a command; ``question`` is the last reply if it asked a question that is still unanswered, or None."""
     translator, options = requests.translator, question.options if question is not None else {}
     match command:
         case SubscribeCommand():
@@ -143,10 +145,10 @@ async def _answer(requests: Requests, command: Command, question: Reply | None =
 
 
 async def _answer_question(requests: Requests, answer: str, question: Reply | None) -> Reply:
-    """Execute what an answer to a question means: "yes", "no", or the number of an option.
+    """Execute the option of ``question`` that the user has chosen with ``answer`` ("yes", "no", or a number).
 
-    If no option has the number, the reply says so and repeats the question. If no question with numbers is pending, the
-    reply shows the latest entries of the subscription with this number.
+    If ``question`` asks for a number, but the user's number is not an option, the reply says so and repeats the
+    question. If there is no such question, a number refers to a subscription, whose latest entries are shown.
     """
     if question is not None and answer in question.options:
         return await question.options[answer].execute(requests)

@@ -1,7 +1,7 @@
-"""The dry run of commands: describes the effects of the requests that write, instead of executing them.
+"""The dry run of commands: records what the requests of a command would change, without changing it.
 
-:class:`DryRun` has the same methods as :class:`~bots.dialogue.request_handler.RequestHandler`. It inherits no writing
-method, so a new request fails in a dry run until its effect is described here.
+:class:`DryRun` has the same methods as :class:`~bots.dialogue.request_handler.RequestHandler`. It inherits no method
+that writes. Therefore a newly added request that writes fails in a dry run until its effect is described here.
 """
 
 from bots.dialogue.bot_services import BotServices
@@ -18,13 +18,13 @@ from service.users.user_settings import UserSettings
 
 
 class DryRun(ReadRequests):
-    """The requests of one user in a dry run: they change nothing.
+    """The requests of one user in a dry run, which change nothing.
 
-    ``effects`` lists, in English sentences, the changes that the requests would make.
+    ``effects`` lists the changes that the requests would make, as English sentences.
     """
 
     def __init__(self, services: BotServices, jid: str, language: str, max_subscriptions: int | None) -> None:
-        """Create the requests of the user ``jid``, who gets replies in ``language`` (RFC 5646).
+        """Create the request handler for the user ``jid``, who gets replies in ``language`` (RFC 5646).
 
         ``max_subscriptions`` is the limit that an admin has set for the user, or None for the default limit.
         """
@@ -33,13 +33,13 @@ class DryRun(ReadRequests):
         self._probed: dict[ChannelId, Channel] = {}
 
     async def use_new_url_allowance(self) -> bool:
-        """Return True: a dry run does not count new URLs."""
+        """Return True, because a dry run does not count new URLs."""
         return True
 
     async def probe(self, url: str, *, as_page: bool) -> ProbeReply:
-        """Let a worker fetch a canonical URL without creating a channel, and return the feed or feeds found there.
+        """Have a worker fetch a canonical URL; return the feed or feeds found there, without creating a channel.
 
-        If ``as_page`` is True, the page itself is probed, even if the page names a feed. Raises HostBlocked if an admin
+        If ``as_page`` is True, the page itself is probed, even if it links to a feed. Raises HostBlocked if an admin
         has blocked the host, and NoWorker if no worker replies.
         """
         probed = await self._store.worker_requests.probe(url, as_page=as_page, keep=False)
@@ -50,11 +50,11 @@ class DryRun(ReadRequests):
         return probed
 
     async def latest(self, cid: ChannelId, count: int) -> tuple[Entry, ...]:
-        """Return up to ``count`` latest entries of a channel from the store, newest first."""
+        """Return up to ``count`` of the latest entries of a channel, newest first, as they are in the store."""
         return await self._store.channels.latest(cid, count)
 
     async def subscribe(self, cid: ChannelId) -> tuple[int, bool]:
-        """Return the number that the subscription has or would get, and whether the subscription would be new."""
+        """Return (number, is_new): the number that the subscription has or would get, and whether it would be new."""
         channel = await self._find_channel(cid)
         await self._store.blocked_hosts.check(host_of(channel.url) if channel else "")
         for each in await self._store.subscriptions.of_user(self._jid):
@@ -64,16 +64,16 @@ class DryRun(ReadRequests):
         return await self._store.users.next_number(self._jid, "numbers"), True
 
     async def unsubscribe(self, cid: ChannelId) -> bool:
-        """Return whether the user is subscribed to the channel; the subscription stays."""
+        """Return whether the user is subscribed to the channel, without ending the subscription."""
         is_subscribed = any(each.channel == cid for each in await self._store.subscriptions.of_user(self._jid))
         if is_subscribed:
             self.effects.append(f"Unsubscribe the user from {_name(await self._find_channel(cid))}.")
         return is_subscribed
 
     async def pause(self, cids: tuple[ChannelId, ...], *, watches: bool) -> list[ChannelId]:
-        """Return the channels among ``cids`` that are not paused. Nothing is paused.
+        """Return which of the channels ``cids`` would be paused, that is, are not paused yet.
 
-        ``watches`` states whether all saved searches would be paused, too.
+        ``watches`` states whether all saved searches would also be paused.
         """
         subscriptions = await self._store.subscriptions.of_user(self._jid)
         awake = [each.channel for each in subscriptions if each.channel in cids and each.paused_version is None]
@@ -81,9 +81,9 @@ class DryRun(ReadRequests):
         return awake
 
     async def resume(self, cids: tuple[ChannelId, ...], *, watches: bool) -> ResumeResult:
-        """Return the paused channels among ``cids``, each with the number of its versions since it was paused.
+        """Return what would be resumed: for each paused channel in ``cids``, how many versions have been withheld.
 
-        Nothing is resumed. If ``watches`` is true, the result states that saved searches would be resumed, too.
+        If ``watches`` is true, the result states that saved searches would also be resumed.
         """
         subscriptions = [each for each in await self._store.subscriptions.of_user(self._jid) if each.channel in cids]
         paused = {each.channel: each.paused_version for each in subscriptions if each.paused_version is not None}
@@ -93,15 +93,18 @@ class DryRun(ReadRequests):
         return ResumeResult(withheld, saved_searches_resumed=watches)
 
     async def set_user_settings(self, _user_settings: UserSettings) -> None:
-        """Record, as an effect, that the user's settings would change."""
+        """Record in ``effects`` that the user's settings would change."""
         self.effects.append("Change the user's settings.")
 
     async def set_preferences(self, number: int, _preferences: Preferences) -> None:
-        """Record, as an effect, that the preferences for subscription ``number`` would change."""
+        """Record in ``effects`` that the preferences for subscription ``number`` would change."""
         self.effects.append(f"Change the preferences for {f'#{number}' if number else 'all subscriptions'}.")
 
     async def watch(self, condition: SearchCondition, text: str) -> SavedSearch:
-        """Return the saved search with this condition, or, if none exists, the saved search that would be created."""
+        """Return the user's saved search with this condition; if there is none, return the one that would be created.
+
+        Raises LimitReached if the user already has the maximum number of saved searches.
+        """
         subscriptions = await self.watches()
         for each in subscriptions:
             if each.condition == condition:
@@ -116,30 +119,27 @@ class DryRun(ReadRequests):
         return SavedSearch("", condition, await self._store.users.next_number(self._jid, "watches"), text)
 
     async def unwatch(self, number: int) -> SavedSearch | None:
-        """Return the saved search ``number`` without deleting it.
-
-        The result is None if the user has no saved search with this number.
-        """
+        """Return the saved search ``number`` without deleting it, or None if the user has none with this number."""
         watch = next((each for each in await self.watches() if each.number == number), None)
         if watch is not None:
             self.effects.append(f"Delete saved search #{number}.")
         return watch
 
     async def share(self, _name: str, _body: bytes, _media_type: str) -> None:
-        """Record the upload as an effect, and return None, as if the server had no upload service."""
+        """Record the upload in ``effects``; return None, as if the server had no upload service."""
         self.effects.append("Send the list as a file if the server accepts uploads, and as messages otherwise.")
 
     async def import_feeds(self, feeds: tuple[OpmlSubscription, ...]) -> None:
-        """Record, as an effect, that the user would be subscribed to these feeds."""
+        """Record in ``effects`` that the user would be subscribed to these feeds."""
         self.effects.append(f"Import {len(feeds):,} feeds.")
 
     async def accept_invitation(self, code: str) -> bool:
-        """Return whether the user has access to the bot, or would get access by the invitation code."""
+        """Return whether the user has access to the bot, or would get access with this invitation code."""
         self.effects.append("Redeem the invitation code, if it is valid.")
         return await self._services.access.has_access(self._jid) or await self._store.invitations.is_valid(code)
 
     async def forget_everything(self) -> int:
-        """Return 0, and record the deletion of the user's data as an effect."""
+        """Record in ``effects`` that the user's data would be deleted; return 0."""
         self.effects.append("Delete all data of the user, except restrictions by admins.")
         return 0
 

@@ -1,8 +1,8 @@
-"""References of commands to messages of the bot: replies (XEP-0461) and reactions (XEP-0444).
+"""Commands that refer to a message of the bot: replies (XEP-0461) and reactions (XEP-0444).
 
-A command that refers to a message, and names no subscription, is for the channel that the message was about. If the
-message was about several of the user's channels, the bot asks which one is meant. If the message was about none of the
-user's channels, but was sent because of a saved search, the command is for the saved search.
+If such a command names no subscription, it applies to the channel that the message is about. If the message is about
+several of the user's channels, the bot asks which one is meant. A message about none of the user's channels may have
+been sent because an entry matches a saved search. The command then applies to the saved search.
 """
 
 from collections.abc import Awaitable, Callable
@@ -25,13 +25,16 @@ async def find_referenced_command(
     *,
     is_reaction: bool,
 ) -> Command | Reply | None:
-    """Return the command that ``text`` means as a reply or reaction to the bot's message ``message_id``.
+    """Find the command that ``text`` stands for as a reply or reaction to the bot's message ``message_id``.
 
-    - A :data:`~bots.commands.parser.Command`: ``text`` applied to the channel or saved search that the message was
-      about.
-    - A :class:`Reply`: the error if no command can be found, or the question which of several channels is meant. The
-      answers to the question call ``execute(requests, command=...)``, which executes a command.
-    - None: the message makes no difference, because ``text`` names a subscription itself or the message is unknown.
+    Return one of these:
+
+    - a :data:`~bots.commands.parser.Command`: ``text`` applied to the channel or saved search that the message is
+      about;
+    - a :class:`Reply`: an error message if no command can be found, or a question if the message is about several
+      channels. The user's answer to the question is executed by ``execute(requests, command=...)``;
+    - None if ``text`` must be executed without regard to the message, because ``text`` names a subscription itself or
+      because the message is unknown.
     """
     translator, template = requests.translator, incomplete_command_template(text)
     references = await requests.message_references(message_id) if template or is_reaction else None
@@ -63,9 +66,9 @@ async def find_referenced_command(
 def _command_about_no_channel(template: str, references: MessageReferences) -> Command | None:
     """Return the command for a message that is about none of the user's channels; None if no command applies.
 
-    ``template`` is the command with which the user has replied or reacted to the message; ``#{}`` stands for the
-    missing subscription number. ``references`` states what the message is about. In reply to an announcement, the
-    result turns announcements off. In reply to a match of a saved search, it deletes the saved search.
+    ``template`` is the command in the user's reply or reaction, with ``#{}`` for the missing subscription number.
+    ``references`` states what the message is about. A request to stop announcements becomes a command that turns them
+    off. A request to stop messages about a saved search becomes a command that deletes the search.
     """
     if references.channels == (ANNOUNCEMENTS,) and template.startswith(("unsubscribe", "set #{} mute on")):
         return VerbCommand("announcements", words="off")

@@ -1,4 +1,4 @@
-"""Dialogues about lists of subscriptions as OPML: export and import.
+"""Dialogues that export and import lists of subscriptions as OPML.
 
 A list that is too long for one message is exported as a file if the XMPP server accepts uploads, and otherwise as
 several messages. :mod:`bots.dialogue.opml_import` imports the feeds of a list in the background.
@@ -20,9 +20,11 @@ from service.feeds.parsing.html_text import one_line
 
 
 async def export(requests: Requests, _command: VerbCommand) -> Reply:
-    """Export the user's subscriptions as OPML: as a file if the XMPP server accepts one, otherwise as messages.
+    """Export the user's subscriptions as OPML, in one message if they fit into it.
 
-    Each message is a document without other text, so that the user can save it unchanged.
+    If they do not fit, they are uploaded as a file, and the reply contains its URL. If the XMPP server does not accept
+    the file, they are divided among several messages. Each of these messages is a complete document without other text,
+    so that the user can save it unchanged.
     """
     translator, subscribed = requests.translator, await requests.subscriptions()
     feeds = [
@@ -59,10 +61,10 @@ async def export(requests: Requests, _command: VerbCommand) -> Reply:
 
 
 async def import_list(requests: Requests, command: VerbCommand) -> Reply:
-    """Import an OPML list; the words of the command are the URL of the list, or the OPML document itself.
+    """Import the OPML list in ``command.words``, which is either the list's URL or the OPML document itself.
 
-    A URL counts towards the user's hourly limit on new URLs. Raises CoronetError if the list cannot be fetched or
-    parsed, or cannot be queued for import.
+    A URL counts towards the user's hourly limit on new URLs. Raises CoronetError if the list cannot be fetched,
+    parsed, or queued for import.
     """
     words = command.words.strip()
     if not words:
@@ -74,14 +76,17 @@ async def import_list(requests: Requests, command: VerbCommand) -> Reply:
 
 
 async def start_import(requests: Requests, outline: OpmlDocument) -> Reply:
-    """Queue the feeds of the list ``outline`` for import, and return the reply that announces the import."""
+    """Queue the feeds of the list ``outline`` for import.
+
+    Return the reply that tells the user that the import has begun.
+    """
     if outline.feeds:
         await requests.import_feeds(outline.feeds)
     return Reply(texts.import_started_text(len(outline.feeds), outline.problems, requests.translator))
 
 
 def split_into_documents(feeds: Sequence[opml_writer.OpmlSubscription], max_bytes: int) -> list[str]:
-    """Return complete OPML documents, each of at most ``max_bytes``, which contain the feeds in order.
+    """Divide the feeds, in their order, among complete OPML documents of at most ``max_bytes`` each.
 
     A feed is left out if its URL is too long to fit into a document.
     """

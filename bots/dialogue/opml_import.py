@@ -1,4 +1,4 @@
-"""Importer of OPML lists: in the background, subscribes users to the feeds in the lists that they have sent."""
+"""Importer of OPML lists: subscribes users, in the background, to the feeds in lists that they have sent to the bot."""
 
 import asyncio
 import contextlib
@@ -28,7 +28,7 @@ MAX_PARALLEL: Final = 4
 """Maximum number of users whose feeds are imported in parallel, and maximum number of feeds that are imported in
 parallel for one user."""
 MAX_QUEUED_FEEDS: Final = 5_000
-"""Maximum number of queued feeds of one user. A single list has no more feeds than this."""
+"""Maximum number of feeds that are queued for one user. It is also the maximum number of feeds in a single list."""
 _CHECK_INTERVAL_S = 5.0
 _DAY_S = 86_400.0
 _log = structlog.get_logger()
@@ -39,13 +39,13 @@ _Outcome = bool | CoronetError
 
 
 class OpmlImporter:
-    """Subscribes the users of one bot process to the feeds in their OPML lists, while :meth:`run` runs."""
+    """Subscribes the users of one bot process to the feeds in their OPML lists, while :meth:`run` is running."""
 
     def __init__(self, store: Store, xmpp: XmppSender, assigned_users: AssignedUsers, max_subscriptions: int) -> None:
         """Create an importer for the users assigned to this process.
 
-        Each user gets the result of an import as a message from the address of the bot, sent through ``xmpp``. A user
-        may have ``max_subscriptions``, unless an admin has set another limit for the user.
+        When an import ends, the user is sent a message with the result through ``xmpp``. A user may have up to
+        ``max_subscriptions`` subscriptions, unless an admin has set another limit for the user.
         """
         self._assigned_users = assigned_users
         self._store = store
@@ -55,9 +55,10 @@ class OpmlImporter:
         self._tasks: dict[UserId, asyncio.Task[None]] = {}
 
     async def add(self, jid: str, feeds: tuple[OpmlSubscription, ...]) -> None:
-        """Store ``feeds`` in the durable queue of feeds to import for the user ``jid``.
+        """Add ``feeds`` to the durable queue of feeds to import for the user ``jid``.
 
-        Raises LimitReached if feeds of the user are queued already, and there would be more than ``MAX_QUEUED_FEEDS``.
+        Raises LimitReached if feeds are already queued for the user, and the queue would grow to more than
+        ``MAX_QUEUED_FEEDS`` feeds.
         """
         queued = await self._store.import_queue.count(jid)
         if queued and queued + len(feeds) > MAX_QUEUED_FEEDS:
@@ -66,7 +67,7 @@ class OpmlImporter:
         self._wakeup.set()
 
     async def stop(self, jid: str) -> None:
-        """Stop importing feeds for the user ``jid``, whose data is being deleted."""
+        """Stop importing feeds for the user ``jid``, because the user's data is being deleted."""
         task = self._tasks.get(user_id(jid))
         if task is not None:
             await cancel_and_wait(task)
@@ -78,7 +79,7 @@ class OpmlImporter:
                 await cancel_and_wait(task)
 
     async def run(self) -> None:
-        """Import queued feeds until cancelled; the remaining feeds stay queued and are imported by the next run."""
+        """Import queued feeds until cancelled; feeds that remain in the queue are imported by the next run."""
         try:
             while True:
                 self._wakeup.clear()
@@ -122,7 +123,7 @@ class OpmlImporter:
     async def _import_batch(
         self, jid: str, feeds: Sequence[OpmlSubscription], max_subscriptions: int
     ) -> list[tuple[str, _Outcome]]:
-        """Subscribe the user ``jid`` to feeds, and return the URL and outcome of each feed.
+        """Subscribe the user ``jid`` to these feeds; return a pair (URL, outcome) for each feed.
 
         Raises StoreUnavailable if the store does not respond.
         """
@@ -136,7 +137,7 @@ class OpmlImporter:
         return [*existing, *zip((feed.url for feed in new), outcomes, strict=True)]
 
     async def _import_feed(self, jid: str, feed: OpmlSubscription) -> _Outcome:
-        """Subscribe the user ``jid`` to a feed; return whether the subscription is new, or the error.
+        """Subscribe the user ``jid`` to a feed; return whether the subscription is new, or the error if it fails.
 
         Raises StoreUnavailable if the store does not respond.
         """
@@ -155,11 +156,11 @@ class OpmlImporter:
         return new
 
     async def _find_or_create_channel(self, jid: str, feed: OpmlSubscription) -> ChannelId:
-        """Return the id of the channel of a feed, to which the user ``jid`` is to be subscribed.
+        """Return the id of the channel for a feed to which the user ``jid`` wants to subscribe.
 
-        If the channel does not exist or is dormant, a worker fetches the feed and creates the channel. Raises
-        LimitReached if the user has reached the daily limit on such feeds, and another CoronetError if the feed cannot
-        be fetched.
+        If the channel does not exist or has no subscriptions, a worker fetches the feed and creates the channel. Raises
+        LimitReached if the user has reached the daily limit on feeds that must be fetched, and another CoronetError if
+        the feed cannot be fetched.
         """
         channel = await self._store.channels.resolve(channel_id(feed.url))
         if channel is not None and not channel.dormant:

@@ -1,4 +1,4 @@
-"""The requests of dialogues that only read the store, for one user.
+"""The read-only requests that dialogues make for one user.
 
 The handlers in :mod:`bots.dialogue.request_handler` and :mod:`bots.dialogue.dry_run` add the requests that write.
 """
@@ -26,9 +26,9 @@ from service.users.user_settings import UserSettings
 
 
 class MessageReferences(msgspec.Struct, frozen=True):
-    """The channels that a message of the bot was about, and the saved searches that caused the message.
+    """The channels that a message of the bot is about, and the saved searches that caused it to be sent.
 
-    ``watches`` are the numbers of the saved searches.
+    ``watches`` contains the numbers of the saved searches.
     """
 
     channels: tuple[ChannelId, ...]
@@ -36,7 +36,7 @@ class MessageReferences(msgspec.Struct, frozen=True):
 
 
 class ReadRequests:
-    """The requests of one user that only read.
+    """The read-only requests for one user.
 
     Each method may raise a CoronetError, for example if the store or a worker does not respond.
     """
@@ -49,7 +49,7 @@ class ReadRequests:
         max_subscriptions: int | None = None,
         on_slow_request: Callable[[], None] | None = None,
     ) -> None:
-        """Create the requests of the user ``jid``, who gets replies in ``language`` (RFC 5646).
+        """Create the request handler for the user ``jid``, who gets replies in ``language`` (RFC 5646).
 
         ``max_subscriptions`` is the limit that an admin has set for the user, or None for the default limit.
         ``on_slow_request`` is called before requests that can take seconds.
@@ -85,9 +85,9 @@ class ReadRequests:
         )
 
     async def explain_polling(self, cid: ChannelId) -> PollExplanation:
-        """Return how often a channel is polled and why.
+        """Return how often a channel is polled, and why.
 
-        Raises HostBlocked for a channel that an admin has blocked, AssignmentPending if the worker that owns the
+        Raises HostBlocked if an admin has blocked the channel's host, AssignmentPending if the worker that owns the
         channel has not planned its polls yet, and NoWorker if no worker responds.
         """
         channel = await self._store.channels.get(cid)
@@ -95,16 +95,16 @@ class ReadRequests:
         return await self._store.worker_requests.explain(cid)
 
     async def pubsub_uri(self, cid: ChannelId) -> str:
-        """Return the ``xmpp:`` URI of the pubsub node of a channel, or "" if it has none."""
+        """Return the ``xmpp:`` URI of the channel's pubsub node, or "" if it has none."""
         service = self.settings.pubsub_service
         position = (await self._store.pubsub_nodes.positions(service, [cid])).get(cid) if service else None
         return node_uri(service, cid) if position is not None and position.version else ""
 
     async def health(self, cids: tuple[ChannelId, ...]) -> tuple[int, dict[ChannelId, tuple[str, float]]]:
-        """Return the number of running workers, and the channels among ``cids`` whose polls fail.
+        """Return how many workers are running, and which of the channels ``cids`` currently cannot be polled.
 
-        The result maps each channel with failing polls to the outcome of its last poll ("" if unknown) and the Unix
-        time of the first failure.
+        The second element of the result maps the id of each of these channels to a pair: the outcome of its last poll
+        ("" if unknown), and the Unix time since which its polls have been failing.
         """
         workers, states = await asyncio.gather(self._store.ring.nodes(), self._store.channels.states(cids))
         failing = {}
@@ -119,14 +119,14 @@ class ReadRequests:
         return (await self._store.users.user_settings([self._uid]))[0]
 
     async def preferences(self) -> PreferencesByNumber:
-        """Return the user's preferences by subscription number; ``FOR_ALL`` is the number for all subscriptions."""
+        """Map each subscription number to the user's preferences for it; ``FOR_ALL`` stands for all subscriptions."""
         return (await self._store.preferences.of_users([self._uid]))[0]
 
     async def search(self, query: Query) -> SearchAnswer:
         """Return the channels or entries that match a query.
 
-        Matches in private channels to which the user is subscribed come first. Raises CellsUnavailable if the cells of
-        the search directory change too often during the search.
+        Matches in private channels to which the user is subscribed come first. Raises CellsUnavailable if the cells
+        that store the search index change too often during the search.
         """
         search, language = self._services.search, (await self.user_settings()).effective_language
         own, public = await asyncio.gather(search.find_own(self._jid, query), search.find(query, language))
@@ -137,14 +137,15 @@ class ReadRequests:
     async def discover(self, order: DiscoverOrder, language: str, topic: str, limit: int) -> DiscoverAnswer:
         """Return up to ``limit`` public channels, sorted by ``order``.
 
-        Only channels in ``language`` and with ``topic`` are returned; "" stands for all. Raises BadQuery for an invalid
-        language or topic, and CellsUnavailable if the cells of the search directory change too often during the search.
+        If ``language`` or ``topic`` is not "", return only channels in this language or with this topic. Raises
+        BadQuery for an invalid language or topic. Raises CellsUnavailable if the cells that store the search index
+        change too often during the search.
         """
         answer = await self._services.search.discover(order, language, topic, limit)
         return msgspec.structs.replace(answer, hits=self._without_small_counts(answer.hits))
 
     def _without_small_counts(self, hits: Iterable[SearchHit]) -> tuple[SearchHit, ...]:
-        """Return the search results; numbers of subscribers that are too small to be disclosed are replaced by 0."""
+        """Return ``hits`` with 0 in place of each subscriber count that is too small to be disclosed."""
         least = self.settings.public_from_subscribers
         return tuple(hit if hit.subscribers >= least else msgspec.structs.replace(hit, subscribers=0) for hit in hits)
 
@@ -155,8 +156,8 @@ class ReadRequests:
     async def read_list(self, url: str) -> OpmlDocument:
         """Return the OPML list at a canonical URL.
 
-        A worker fetches the list, unless the URL is that of a file on the XMPP server. Raises a CoronetError if the
-        list cannot be fetched or parsed, or if no worker replies.
+        A worker fetches the list, unless it is a file on the XMPP server, which the bot reads itself. Raises a
+        CoronetError if the list cannot be fetched or parsed, or if no worker replies.
         """
         self._on_slow_request()
         if self._services.uploads.files.is_own(url):
@@ -164,14 +165,14 @@ class ReadRequests:
         return await self._store.worker_requests.outline(url)
 
     async def read_list_text(self, text: str) -> OpmlDocument:
-        """Return the OPML list that ``text`` contains."""
+        """Parse ``text`` as an OPML list."""
         self._on_slow_request()
         return await self._services.opml_parser_client.read(lambda: _encoded(text))
 
     async def message_references(self, message_id: MessageId) -> MessageReferences | None:
-        """Return the channels and saved searches that a message of the bot was about.
+        """Return the channels that a message of the bot is about, and the saved searches that caused it to be sent.
 
-        Returns None if the message is unknown, or was about no channel and no saved search.
+        Return None if the message is unknown, or if it refers to neither channels nor saved searches.
         """
         (sent,), in_flight = await asyncio.gather(
             self._store.outbox.sent_messages([self._uid]), self._store.outbox.in_flight([self._uid])
@@ -191,10 +192,10 @@ async def _encoded(text: str) -> bytes:
 def subscribed_channel(
     subscription: Subscription, channel: Channel, preferences: PreferencesByNumber
 ) -> SubscribedChannel:
-    """Return a subscription together with its channel.
+    """Combine a subscription with its channel.
 
-    The channel's title is the user's own title if the user has set one. The channel counts as muted if ``preferences``
-    mute this subscription or all.
+    If the user has set a title for the channel, it replaces the channel's own title. The channel counts as muted if
+    ``preferences`` mute either this subscription or all subscriptions.
     """
     own = preferences.get(subscription.number, NO_PREFERENCES)
     channel = msgspec.structs.replace(channel, title=own.title or channel.title)

@@ -1,4 +1,4 @@
-"""The reply to a command: its text in the user's language, and the answers to the question in it."""
+"""The reply to a command: its text in the user's language, and the possible answers if it asks a question."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum, auto
@@ -20,13 +20,14 @@ class CommandOutcome(Enum):
     DENIED = auto()
     """The user may not execute the command."""
     MISUNDERSTOOD = auto()
-    """The message is not a command, or not a complete one."""
+    """The message is not a command, or is an incomplete command."""
 
 
 class Option(msgspec.Struct, frozen=True):
     """An answer that the user can choose.
 
-    ``execute`` is the function that does what the answer means, and ``label`` is the answer's name in a form.
+    ``execute`` is the function to call if the user chooses the answer, and ``label`` is the text of the answer in a
+    form.
     """
 
     execute: Callable[[Requests], Awaitable["Reply"]]
@@ -38,9 +39,9 @@ class Reply(msgspec.Struct, frozen=True):
 
     - ``text``: the text, which may be a question.
     - ``outcome``: how the execution of the command ended.
-    - ``options``: for a question, the possible answers; the keys are the texts that the user can type: "yes", "more" or
+    - ``options``: for a question, the possible answers; the keys are what the user can type: "yes", "more" or
       a number.
-    - ``question``: the question alone, if ``text`` says more.
+    - ``question``: the question alone, if ``text`` contains more than the question.
     - ``further_texts``: texts that are sent as separate messages.
     - ``is_file``: whether ``further_texts`` are URLs of files.
     """
@@ -54,22 +55,22 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 def failure(text: str) -> Reply:
-    """Return the reply to a command that was not executed, or failed."""
+    """Create the reply to a command that was refused, or that failed."""
     return Reply(text, CommandOutcome.FAILED)
 
 
 def misunderstanding(text: str) -> Reply:
-    """Return the reply to a message that is not a command, or not a complete one."""
+    """Create the reply to a message that is not a command, or is an incomplete command."""
     return Reply(text, CommandOutcome.MISUNDERSTOOD)
 
 
 def missing_argument(verb: str, translator: Translator) -> Reply:
-    """Return the reply to the command ``verb`` without the argument that it needs."""
+    """Create the reply to the command ``verb`` when it lacks a required argument."""
     return misunderstanding(help_text(verb, translator))
 
 
 def suggestion(command: str, execute: Callable[[Requests], Awaitable[Reply]], translator: Translator) -> Reply:
-    """Return the question whether the user meant ``command``, which ``execute`` executes."""
+    """Create the reply that asks whether the user meant ``command``; after "yes", ``execute`` executes it."""
     text = translator.gettext(
         "Did you mean `{command}`? If so, reply `yes`; if not, try again.", command=one_line(command, 200)
     )

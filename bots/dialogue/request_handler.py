@@ -1,8 +1,8 @@
 """Handlers of the requests that dialogues make for one user.
 
-:class:`~bots.dialogue.read_requests.ReadRequests` has the requests that only read the store. :class:`RequestHandler`
-adds the requests that write; :class:`~bots.dialogue.dry_run.DryRun` only describes their effects. The dialogues, not
-the handlers, decide on policy like limits.
+:class:`~bots.dialogue.read_requests.ReadRequests` contains the read-only requests. :class:`RequestHandler` adds
+the requests that write. :class:`~bots.dialogue.dry_run.DryRun` has the same requests, but only describes what they
+would change. Policy, such as limits, is decided by the dialogues rather than by the handlers.
 """
 
 import contextlib
@@ -25,29 +25,29 @@ _HOUR_S = 3600.0
 
 
 class RequestHandler(ReadRequests):
-    """The requests of one user, executed.
+    """Executes the requests for one user.
 
     When a method that changes something returns, the change is stored and in effect (guarantees I3, I5).
     """
 
     async def use_new_url_allowance(self) -> bool:
-        """Count one new URL of the user, and return whether the user's hourly limit allows it."""
+        """Count one new URL that the user has sent; return whether it is within the user's hourly limit."""
         return await self._store.users.count_use(self._jid, "url", self.settings.max_new_urls_per_hour, _HOUR_S)
 
     async def probe(self, url: str, *, as_page: bool) -> ProbeReply:
-        """Let a worker fetch a canonical URL and create the channel of the feed found there; return the worker's reply.
+        """Have a worker fetch a canonical URL and create a channel for the feed found there; return the worker's reply.
 
-        If ``as_page`` is True, a channel for the page itself is created, even if the page names a feed. Raises
+        If ``as_page`` is True, a channel for the page itself is created, even if the page links to a feed. Raises
         HostBlocked if an admin has blocked the host, and NoWorker if no worker replies.
         """
         self._on_slow_request()
         return await self._store.worker_requests.probe(url, as_page=as_page)
 
     async def latest(self, cid: ChannelId, count: int) -> tuple[Entry, ...]:
-        """Return up to ``count`` latest entries of a channel, newest first.
+        """Return up to ``count`` of the latest entries of a channel, newest first.
 
-        A few entries are read from a worker's cache. Many entries are read from the store, and so are all entries if no
-        worker replies.
+        The entries are read from a worker's cache if ``count`` is at most ``MAX_LATEST_ENTRIES`` and a worker can
+        supply them. Otherwise they are read from the store.
         """
         if count <= MAX_LATEST_ENTRIES:
             with contextlib.suppress(NoWorker, NotSubscribed):
@@ -71,18 +71,18 @@ class RequestHandler(ReadRequests):
             return await self._store.subscriptions.unsubscribe(self._jid, cid)
 
     async def pause(self, cids: tuple[ChannelId, ...], *, watches: bool) -> list[ChannelId]:
-        """Pause the delivery of channels; return the channels that were not paused before.
+        """Pause the delivery of channels; return the channels that were not already paused.
 
-        If ``watches`` is true, all saved searches of the user are paused, too.
+        If ``watches`` is true, all saved searches of the user are also paused.
         """
         async with self._services.delivery.pause_user(self._jid):
             return await self._store.pauses.pause(self._jid, cids, saved_searches=watches)
 
     async def resume(self, cids: tuple[ChannelId, ...], *, watches: bool) -> ResumeResult:
-        """Resume the delivery of channels; return what was withheld during the pause.
+        """Resume the delivery of channels; return how much was withheld during the pause.
 
-        If ``watches`` is true, all saved searches of the user are resumed, too. The result has the number of versions
-        of each channel, and the number of matches of saved searches.
+        If ``watches`` is true, all saved searches of the user are also resumed. The result contains the number of
+        withheld versions of each channel, and the number of withheld matches of saved searches.
         """
         return await self._store.pauses.resume(self._jid, cids, saved_searches=watches)
 
@@ -94,40 +94,43 @@ class RequestHandler(ReadRequests):
             self._services.delivery.request_presence(self._jid)
 
     async def set_preferences(self, number: int, preferences: Preferences) -> None:
-        """Store preferences for the subscription ``number``; the number ``FOR_ALL`` stands for all subscriptions."""
+        """Store the preferences for subscription ``number``, or for all subscriptions if ``number`` is ``FOR_ALL``."""
         async with self._services.delivery.pause_user(self._jid):
             await self._store.preferences.put(self._jid, number, preferences)
             self._services.delivery.on_settings_changed(self._jid)
 
     async def watch(self, condition: SearchCondition, text: str) -> SavedSearch:
-        """Save the search ``text``; new entries that satisfy its ``condition`` are sent to the user."""
+        """Save a search, so that the user is sent new entries that satisfy ``condition``.
+
+        ``text`` is the search as it is shown to the user.
+        """
         return await self._store.saved_searches.add(self._jid, condition, text, self.settings.max_watches_per_user)
 
     async def unwatch(self, number: int) -> SavedSearch | None:
-        """Delete the saved search ``number`` and return it; None if the user has no saved search with this number."""
+        """Delete the saved search ``number`` and return it; return None if the user has none with this number."""
         return await self._store.saved_searches.remove(self._jid, number)
 
     async def share(self, name: str, body: bytes, media_type: str) -> str | None:
-        """Upload a file to the XMPP server and return the URL of the file.
+        """Upload a file to the XMPP server and return its URL.
 
-        Returns None if the server has no upload service. Raises UploadRefused if the service refuses the file or does
+        Return None if the server has no upload service. Raises UploadRefused if the service refuses the file or does
         not finish in time.
         """
         self._on_slow_request()
         return await self._services.uploads.share(name, body, media_type)
 
     async def import_feeds(self, feeds: tuple[OpmlSubscription, ...]) -> None:
-        """Queue feeds for import. The user is subscribed to them in the background, and then gets a message."""
+        """Queue feeds for import in the background; the user gets a message when the import has finished."""
         await self._services.opml_importer.add(self._jid, feeds)
 
     async def accept_invitation(self, code: str) -> bool:
-        """Redeem an invitation code, and return whether it was valid."""
+        """Redeem an invitation code; return whether the user may now use the bot."""
         return await self._services.access.redeem_code(self._jid, code)
 
     async def forget_everything(self) -> int:
-        """Delete all data of the user, except restrictions that admins have set.
+        """Delete all data of the user, except restrictions that admins have imposed on the user.
 
-        Returns the number of days for which the restrictions are kept, or 0 if there are none.
+        Return for how many days the restrictions are kept, or 0 if there are none.
         """
         await self._services.opml_importer.stop(self._jid)
         async with self._services.delivery.pause_user(self._jid):

@@ -1,4 +1,4 @@
-"""Dialogues about searches: find, browse public channels, show more results, and save a search."""
+"""Dialogues about searches: search, browse public channels, show more results, and manage saved searches."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -27,13 +27,13 @@ from service.feeds.parsing.html_text import one_line
 from service.model import ChannelId
 
 RESULTS_AT_ONCE: Final = 5
-"""Number of results in one message, unless the user requests another number."""
+"""Number of results in one message, unless the user asks for a different number."""
 NEW_AT_ONCE: Final = 3
 """Number of new channels that are listed below the popular ones."""
 PREVIEW_DAYS: Final = 3
-"""Number of days of entries that are searched to preview a saved search."""
+"""The preview of a saved search covers the entries of this number of days."""
 MANY_MATCHES_PER_DAY: Final = 30
-"""Maximum number of matches per day for which a search is saved without asking the user to confirm."""
+"""If a search has more matches per day than this, the user is asked to confirm it before it is saved."""
 PREVIEW_EXAMPLES: Final = 3
 
 _NEW_WORDS: Final = frozenset(("new", "newest", "latest", "neu", "neue", "nouveau", "nouveaux", "nuevo", "nuevos"))
@@ -44,11 +44,11 @@ _LANGUAGE_FIELDS: Final = frozenset(("lang", *(each for each, name in FIELD_SYNO
 
 
 async def find(requests: Requests, command: VerbCommand) -> Reply:
-    """Search for channels, or for entries if no channel has all words of the query.
+    """Search for channels; if no channel contains all words of the query, search for entries as well.
 
-    Entries are not searched if the query has conditions that only channels can fulfil. The reply shows the entries if
-    one of them has all words, or if no channel was found. Otherwise, it shows the channels, which have some of the
-    words.
+    The reply shows the entries if one of them contains all words, or if no channel was found. Otherwise, it shows the
+    channels, even if they contain only some of the words. Entries are not searched if the query has conditions that
+    only channels can satisfy.
     """
     text = command.words
     if not text.strip():
@@ -71,17 +71,17 @@ def _suggest_subscribing(url: str, translator: Translator) -> Reply:
 
 
 def _has_all_words(answer: SearchAnswer) -> bool:
-    """Return whether at least one of the results has all words of the query."""
+    """Return whether at least one of the results contains all words of the query."""
     return any(not hit.lacks_words for hit in answer.hits)
 
 
 def _results(
     requests: Requests, text: str, query: Query, answer: SearchAnswer, *, are_instead_of_channels: bool = False
 ) -> Reply:
-    """Return the reply that shows the first results of a search.
+    """Return the reply that shows the first page of the results of a search.
 
-    ``text`` is the query as the user wrote it, ``query`` the parsed query, and ``answer`` has its results.
-    ``are_instead_of_channels`` states that the results are entries because no channel was found.
+    ``text`` is the query as the user wrote it, ``query`` is the parsed query, and ``answer`` contains the results.
+    ``are_instead_of_channels`` states that the results are entries because no suitable channel was found.
     """
 
     async def search(requests: Requests, limit: int) -> Sequence[SearchHit]:
@@ -99,10 +99,10 @@ def _results(
 
 
 class _Pages(msgspec.Struct, frozen=True):
-    """Channels or entries that are shown page by page; the user can subscribe to each of them.
+    """A list of channels or entries that is shown page by page; the user can subscribe to the channel of each hit.
 
-    - ``size``: the number of hits on a page.
-    - ``fetch``: a function that returns hits, given the requests and the maximum number of hits.
+    - ``size``: how many hits are on a page.
+    - ``fetch``: a function that takes the requests and a limit, and returns the first hits, up to the limit.
     - ``describe``: a function that returns the text of a page.
     - ``translator``: the translator into the user's language.
     """
@@ -113,7 +113,7 @@ class _Pages(msgspec.Struct, frozen=True):
     translator: Translator
 
     def show(self, hits: Sequence[SearchHit], shown_before: int = 0, *, has_more: bool) -> Reply:
-        """Return the reply that shows the hits after the first ``shown_before`` ones.
+        """Return the reply that shows ``hits``, without the first ``shown_before`` of them.
 
         ``hits`` are all hits so far, including those that earlier replies have shown. ``has_more`` states whether the
         search has further hits.
@@ -129,10 +129,10 @@ class _Pages(msgspec.Struct, frozen=True):
         return Reply(self.describe(hits=hits, shown_before=shown_before, has_more=has_more), options=options)
 
     async def _show_more(self, requests: Requests, hits: Sequence[SearchHit]) -> Reply:
-        """Return the reply that shows the page after ``hits``, which are all hits shown so far.
+        """Return the reply that shows the next page after ``hits``, which are all the hits shown so far.
 
-        The order of hits can differ between searches. Therefore the search is repeated for enough hits to include the
-        hits shown so far, and these hits are left out of the page.
+        The order of hits can differ from one search to the next. Therefore the search is repeated with a limit large
+        enough for the earlier hits and a new page, and the earlier hits are left out.
         """
         found = await self.fetch(requests, 2 * len(hits) + self.size + 1)
         known = set(map(_identity, hits))
@@ -145,9 +145,10 @@ def _identity(hit: SearchHit) -> tuple[ChannelId, str]:
 
 
 async def discover(requests: Requests, command: VerbCommand) -> Reply:
-    """List popular or new public channels, narrowed to the language and the topic that the command names.
+    """List popular or new public channels in the language and with the topic that the command names.
 
-    If the command names no language, channels in the user's language are listed if there are any.
+    If the command names no language, list channels in the user's language. If no channel is in the user's language,
+    list channels in any language.
     """
     order, language, topic, is_plain = _discover_arguments(command.words)
     own_language = "" if language else (await requests.user_settings()).effective_language
@@ -180,9 +181,10 @@ async def discover(requests: Requests, command: VerbCommand) -> Reply:
 
 
 async def watch(requests: Requests, command: VerbCommand) -> Reply:
-    """Save a search, and show what it would have found in the last days; without words, list the saved searches.
+    """Save a search, and show what it would have found in the last few days.
 
-    A search with many matches is saved only if the user confirms it.
+    If the search has many matches, ask the user to confirm it before saving it. If the command has no words, list the
+    saved searches.
     """
     text = command.words
     if not text.strip():
@@ -204,7 +206,7 @@ async def _save_search(
 
 
 async def unwatch(requests: Requests, command: VerbCommand) -> Reply:
-    """Delete the saved search with the number in the command."""
+    """Delete the saved search whose number the command contains."""
     translator = requests.translator
     if not command.target.number:
         return missing_argument("unwatch", translator)
@@ -217,9 +219,10 @@ async def unwatch(requests: Requests, command: VerbCommand) -> Reply:
 
 
 async def _preview(requests: Requests, condition: SearchCondition) -> texts.SearchPreview | None:
-    """Return what a saved search would have found in the last days; None if this is unknown.
+    """Return what a saved search would have found in the last few days, or None if this cannot be determined.
 
-    It is unknown for a regular expression, or if the search fails because cells of the directory change too often.
+    The result is None if the condition is a regular expression, or if the search fails because the cells that store the
+    search index change too often.
     """
     if not isinstance(condition, QueryCondition):
         return None  # there is no index for regular expressions
@@ -233,9 +236,9 @@ async def _preview(requests: Requests, condition: SearchCondition) -> texts.Sear
 
 
 def _about_entries(query: Query) -> Query | None:
-    """Return ``query`` as a query for entries; None if that is impossible.
+    """Convert ``query`` into a query for entries.
 
-    It is impossible if ``query`` is a query for entries already, or has conditions that only channels can fulfil.
+    Return None if ``query`` is already a query for entries, or has conditions that only channels can satisfy.
     """
     pairs = [each.pair for group in (*query.all_of, query.none_of) for each in group if isinstance(each, PairCondition)]
     if query.about == "entry" or any("entry" not in ATTRIBUTES[attribute_of(pair)].kinds for pair in pairs):
@@ -249,7 +252,8 @@ _ANY: Final = "*"
 def _discover_arguments(text: str) -> tuple[DiscoverOrder, str, str, bool]:
     """Parse the arguments of `discover`: an order, a language (its name, or ``lang:de``) and a topic, in any sequence.
 
-    Return the order, the language (``_ANY`` for all, "" if none is named), the topic, and whether ``text`` is empty.
+    Return (order, language, topic, whether ``text`` is empty). The language is ``_ANY`` if the user wants all
+    languages, and "" if the user names none. The topic is "" if the user names none.
     """
     order: DiscoverOrder = "popular"
     language, topic = "", list[str]()

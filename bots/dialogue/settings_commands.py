@@ -1,4 +1,4 @@
-"""Dialogues about preferences and filters of subscriptions, delivery times, language and announcements."""
+"""Dialogues about settings: preferences and filters for subscriptions, delivery times, language, and announcements."""
 
 from collections.abc import Callable
 from typing import Final
@@ -32,13 +32,13 @@ _TEXTS: Final = {
     "language": texts.language_text,
     "announcements": texts.announcements_text,
 }
-"""For each verb, the function that returns the text about its setting."""
+"""Maps each verb to the function that returns the text about its setting."""
 
 
 async def change_preferences(requests: Requests, command: VerbCommand) -> Reply:
-    """Change a setting of one or of all subscriptions, or show their settings.
+    """Change a setting for one subscription or for all subscriptions.
 
-    The words of the command are the name of the setting and its new value; without words, the reply shows the settings.
+    The words of the command are the setting's name and its new value. Without words, the reply shows the settings.
     """
     translator = requests.translator
     key, value = (*command.words.split(maxsplit=1), "", "")[:2]
@@ -76,9 +76,9 @@ async def change_preferences(requests: Requests, command: VerbCommand) -> Reply:
 
 
 async def _interval_note(requests: Requests, subscription: SubscribedChannel, interval_s: int | None) -> str:
-    """Return the sentence that compares a new delivery interval with the interval between polls of the channel.
+    """Return a sentence that compares a new delivery interval with the channel's polling interval.
 
-    The result is "" if the interval between polls is unknown at present.
+    The result is "" if the polling interval is currently unknown.
     """
     try:
         explanation = await requests.explain_polling(subscription.channel.id)
@@ -88,7 +88,7 @@ async def _interval_note(requests: Requests, subscription: SubscribedChannel, in
 
 
 async def edit_filters(requests: Requests, command: VerbCommand) -> Reply:
-    """Add or remove a filter of one or of all subscriptions; without words, list the filters."""
+    """Add or remove a filter for one subscription or for all subscriptions; without words, list the filters."""
     found = await _find_preferences(requests, command.target)
     if isinstance(found, Reply):
         return found
@@ -117,10 +117,10 @@ async def edit_filters(requests: Requests, command: VerbCommand) -> Reply:
 async def _find_preferences(
     requests: Requests, target: SubscriptionTarget
 ) -> tuple[int, SubscribedChannel | None, Preferences] | Reply:
-    """Return the number under which preferences for a target are stored, the subscription, and the preferences.
+    """Return (number, subscription, preferences) for the target of a command, or the reply if no subscription matches.
 
-    The subscription is None if the target is all subscriptions. If no subscription matches the target, the result is
-    the reply to the user instead.
+    ``number`` is the subscription number under which the preferences are stored. If the target is all subscriptions,
+    ``number`` is ``FOR_ALL``, and the subscription is None.
     """
     subscription = None
     if not target.everything:
@@ -133,7 +133,7 @@ async def _find_preferences(
 
 
 async def change_user_settings(requests: Requests, command: VerbCommand) -> Reply:
-    """Change the delivery times, language or announcements of a user; without words, only show what is set."""
+    """Change a user's delivery times, language or announcements; without words, show their current setting."""
     user_settings, words = await requests.user_settings(), command.words.strip()
     if words:
         changed = _PARSERS[command.name](user_settings, words, requests.translator)

@@ -1,7 +1,7 @@
 """Parser of setting values: `quiet 22:00-07:00 mon-fri`, `every 2 hours`, `mute=on`.
 
-Each function returns the changed settings, or a reply that explains why the value is invalid.
-:mod:`bots.commands.days_and_times` parses days, times and intervals.
+Most functions return the changed settings, or a reply that explains why the value is invalid. Days, times and intervals
+are parsed by :mod:`bots.commands.days_and_times`.
 """
 
 import re
@@ -33,7 +33,7 @@ AT_ONCE_WORDS: Final = frozenset(
 
 _MAX_TITLE_CHARS: Final = 120
 _EXAMPLE_NUMBER: Final = 3
-"""The number of the subscription in examples, unless the command names one."""
+"""The subscription number used in examples, unless the command names a subscription."""
 _DEFAULT: Final = frozenset(("default", "usual", "standard", "défaut", "predeterminado"))
 SETTING_OF_NAME: Final = {
     **dict.fromkeys(("mute", "muted", "stumm", "muet", "silenciar"), "mute"),
@@ -53,10 +53,10 @@ _NUMBER = re.compile(r"#?([0-9]{1,3})")
 
 
 def set_quiet_hours(user_settings: UserSettings, words: str, translator: Translator) -> UserSettings | Reply:
-    """Return the settings with the quiet hours in ``words``, or the reply about an error.
+    """Return the settings with the quiet hours changed as ``words`` say, or a reply that explains the error.
 
-    ``words`` are hours and days, a word for "off" to remove the quiet hours, or ``presence``, which makes messages wait
-    while the user is away.
+    ``words`` can be hours and days, a word for "off", which removes the quiet hours, or ``presence``. With
+    ``presence``, messages wait while the user is away.
     """
     if words.lower() in OFF_WORDS:
         return msgspec.structs.replace(user_settings, quiet=None, heeds_presence=False)
@@ -69,7 +69,7 @@ def set_quiet_hours(user_settings: UserSettings, words: str, translator: Transla
 
 
 def set_digest(user_settings: UserSettings, words: str, translator: Translator) -> UserSettings | Reply:
-    """Return the settings with the digest schedule in ``words``, or the reply about an error.
+    """Return the settings with the digest schedule changed as ``words`` say, or a reply that explains the error.
 
     A word for "off" removes the schedule.
     """
@@ -80,13 +80,16 @@ def set_digest(user_settings: UserSettings, words: str, translator: Translator) 
 
 
 def _not_understood(words: str, explanation: str, translator: Translator) -> str:
-    """Return the text that says that ``words`` are not understood, with the line that explains the command."""
+    """Return a text that says that ``words`` were not understood.
+
+    ``explanation`` is the line that explains the command; it is appended.
+    """
     sentence = translator.gettext("I don't understand “{words}” here.", words=one_line(words, 60))
     return f"{sentence}\n{explanation}"
 
 
 def set_time_zone(user_settings: UserSettings, words: str, translator: Translator) -> UserSettings | Reply:
-    """Return the settings with the time zone that ``words`` name, or the reply about an error."""
+    """Return the settings with the time zone changed to the one in ``words``, or a reply that explains the error."""
     zones, quoted = find_time_zones(words), one_line(words, 60)
     if len(zones) == 1:
         return msgspec.structs.replace(user_settings, zone=zones[0])
@@ -107,7 +110,7 @@ def set_time_zone(user_settings: UserSettings, words: str, translator: Translato
 
 
 def set_language(user_settings: UserSettings, words: str, translator: Translator) -> UserSettings | Reply:
-    """Return the settings with the language that ``words`` name, or the reply about an error."""
+    """Return the settings with the language changed to the one in ``words``, or a reply that explains the error."""
     is_automatic = words.lower() in _AUTOMATIC
     language = "" if is_automatic else find_language(words)
     if not language and not is_automatic:
@@ -117,7 +120,7 @@ def set_language(user_settings: UserSettings, words: str, translator: Translator
 
 
 def set_announcements(user_settings: UserSettings, words: str, translator: Translator) -> UserSettings | Reply:
-    """Return the settings with announcements turned on or off, as ``words`` say, or the reply about an error."""
+    """Return the settings with announcements turned on or off as ``words`` say, or a reply that explains the error."""
     word = words.lower()
     if word not in ON_WORDS | OFF_WORDS:
         return misunderstanding(_not_understood(words, help_text("announcements", translator), translator))
@@ -125,7 +128,7 @@ def set_announcements(user_settings: UserSettings, words: str, translator: Trans
 
 
 def apply_settings(before: Preferences, settings: InitialSettings, translator: Translator) -> Preferences | Reply:
-    """Return a copy of ``before`` with these settings changed, or the reply about an error in one of them."""
+    """Return a copy of ``before`` with ``settings`` applied, or a reply that explains the first error in them."""
     for key, value in settings:
         changed = change_setting(before, key, value, translator)
         if not isinstance(changed, Preferences):
@@ -137,10 +140,10 @@ def apply_settings(before: Preferences, settings: InitialSettings, translator: T
 def change_setting(  # noqa: C901, PLR0911, PLR0912 - one arm per key
     before: Preferences, name: str, value: str, translator: Translator, number: int | None = None
 ) -> Preferences | Reply:
-    """Return a copy of ``before`` with one setting changed, or the reply about an error.
+    """Return a copy of ``before`` with one setting changed, or a reply that explains the error.
 
-    ``name`` and ``value`` are as the user typed them. ``number`` is the number of the subscription, ``FOR_ALL`` if the
-    preferences are for all subscriptions, or None if the user is subscribing.
+    ``name`` and ``value`` are as the user typed them. ``number`` is the number of the subscription that the setting is
+    for. It is ``FOR_ALL`` if the setting is for all subscriptions, and None if the user is just subscribing.
     """
     key, value = SETTING_OF_NAME.get(name.lower(), ""), value.strip()
     is_default = value.lower() in _DEFAULT
@@ -191,11 +194,11 @@ def change_setting(  # noqa: C901, PLR0911, PLR0912 - one arm per key
 def change_filters(  # noqa: PLR0911 - one for each error
     rules: tuple[FilterRule, ...], word: str, rest: str, translator: Translator, number: int = FOR_ALL
 ) -> tuple[FilterRule, ...] | Reply:
-    """Return the filter rules after one change, or the reply about an error.
+    """Return the filter rules after one change, or a reply that explains the error.
 
-    ``word`` is ``deny`` or ``allow`` to add a rule with the words in ``rest``. It is ``off`` to remove the rule with
-    the number ``rest``, or all rules if ``rest`` is empty. ``number`` is the number of the subscription, or
-    ``FOR_ALL``.
+    To add a rule, ``word`` is ``deny`` or ``allow``, and ``rest`` contains the words of the rule. To remove a rule,
+    ``word`` is ``off``, and ``rest`` is the number of the rule, or "" for all rules. ``number`` is the number of the
+    subscription whose rules are changed, or ``FOR_ALL``.
     """
     which = "all" if number == FOR_ALL else f"#{number}"
     if word in OFF_WORDS or word in ("remove", "delete"):

@@ -30,7 +30,7 @@ from service.users.preferences import DEFAULT_PROOF, FOR_ALL, NO_PREFERENCES, Pr
 
 
 async def subscribe(requests: Requests, command: SubscribeCommand) -> Reply:
-    """Subscribe to the feed at a URL, or to a page or a part of it; import the feeds of a list (OPML) at a URL.
+    """Subscribe to the feed at a URL, or to a page or a part of a page; if the URL is an OPML list, import its feeds.
 
     A URL that is not polled yet is fetched by a worker, and counts towards the user's hourly limit on new URLs.
     """
@@ -49,7 +49,7 @@ async def subscribe(requests: Requests, command: SubscribeCommand) -> Reply:
 async def _subscribe(requests: Requests, command: SubscribeCommand, url: str) -> Reply:
     """Subscribe to the feed, page or part of a page at the canonical URL ``url``, as ``command`` requests.
 
-    The settings in the command must be valid.
+    The caller must have checked that the settings in the command are valid.
     """
     translator, settings = requests.translator, command.settings
     subscribed = await requests.subscriptions()
@@ -74,9 +74,9 @@ async def _subscribe(requests: Requests, command: SubscribeCommand, url: str) ->
 
 
 def _offer_page(url: str, settings: InitialSettings, translator: Translator) -> Reply:
-    """Ask whether to monitor the page at ``url``, which has no feed.
+    """Return the reply that asks whether to monitor the page at ``url`` itself, because it has no feed.
 
-    ``settings`` are the settings for the new subscription.
+    ``settings`` are applied to the new subscription if the user agrees.
     """
     text = translator.gettext(
         "There's no feed at {url}. Shall I monitor the page itself and let you know when it changes? Reply `yes` or "
@@ -88,9 +88,9 @@ def _offer_page(url: str, settings: InitialSettings, translator: Translator) -> 
 
 
 def _offer_feeds(feeds: Sequence[FeedLink], settings: InitialSettings, translator: Translator) -> Reply:
-    """Ask to which of the feeds of a page to subscribe.
+    """Return the reply that asks which of a page's feeds the user wants to subscribe to.
 
-    ``settings`` are the settings for the new subscription.
+    ``settings`` are applied to the new subscription.
     """
     untitled = translator.gettext("Feed")
     options = {
@@ -118,9 +118,9 @@ async def _begin(
 ) -> Reply:
     """Subscribe the user to a channel, apply ``settings`` to the new subscription, and return the reply.
 
-    The settings must be valid. ``latest`` are the channel's entries if a worker has just read them, otherwise None.
-    ``discovered`` states whether the feed was found through the page at the URL. ``moved`` states whether the channel
-    has moved to another URL.
+    The caller must have checked that the settings are valid. ``latest`` are the channel's latest entries if a worker
+    has just read them, otherwise None. ``discovered`` states whether the user sent the URL of a page that links to the
+    feed, rather than the feed's own URL. ``moved`` states whether the channel has moved to another URL.
     """
     translator, preferences = requests.translator, await requests.preferences()
     initial = apply_settings(NO_PREFERENCES, settings, translator)
@@ -167,12 +167,12 @@ async def find_targets(requests: Requests, target: SubscriptionTarget) -> tuple[
 
 
 def no_such_subscription(translator: Translator) -> Reply:
-    """Return the reply to a command that names none of the user's subscriptions."""
+    """Create the reply to a command that names a subscription which the user does not have."""
     return failure(translator.gettext("I can't find that subscription. `list` shows the ones you have."))
 
 
 async def _find_target(requests: Requests, command: VerbCommand) -> SubscribedChannel | Reply:
-    """Return the subscription that the command names; if there is none, return the reply to the user."""
+    """Return the subscription that the command names, or the reply to the user if there is none."""
     if command.target == SubscriptionTarget():
         return missing_argument(command.name, requests.translator)
     targets = await find_targets(requests, command.target)
@@ -180,7 +180,7 @@ async def _find_target(requests: Requests, command: VerbCommand) -> SubscribedCh
 
 
 async def unsubscribe(requests: Requests, command: VerbCommand) -> Reply:
-    """End the subscription that the command names; before ending all subscriptions, ask."""
+    """End the subscription that the command names. If it names all subscriptions, ask for confirmation first."""
     translator = requests.translator
     if not command.target.everything:
         subscription = await _find_target(requests, command)
@@ -222,7 +222,7 @@ async def list_all(requests: Requests, command: VerbCommand) -> Reply:
 
 
 async def show(requests: Requests, command: VerbCommand) -> Reply:
-    """Show the latest entries of a subscription, as many as the words of the command say."""
+    """Show the latest entries of a subscription; the words of the command state how many."""
     subscription = await _find_target(requests, command)
     if isinstance(subscription, Reply):
         return subscription
@@ -231,7 +231,7 @@ async def show(requests: Requests, command: VerbCommand) -> Reply:
 
 
 async def why(requests: Requests, command: VerbCommand) -> Reply:
-    """Explain how often the channel of a subscription is polled."""
+    """Explain how often the channel of a subscription is polled, and why."""
     subscription = await _find_target(requests, command)
     if isinstance(subscription, Reply):
         return subscription
@@ -252,7 +252,7 @@ async def why(requests: Requests, command: VerbCommand) -> Reply:
 
 
 async def status(requests: Requests, _command: VerbCommand) -> Reply:
-    """Report the user's channels that cannot be polled at present."""
+    """Report which of the user's channels currently cannot be polled."""
     subscribed = await requests.subscriptions()
     if not subscribed:
         return Reply(requests.translator.gettext(texts.NO_SUBSCRIPTIONS))
@@ -262,7 +262,7 @@ async def status(requests: Requests, _command: VerbCommand) -> Reply:
 
 
 async def pause(requests: Requests, command: VerbCommand) -> Reply:
-    """Pause the delivery of the subscriptions that the command names. If it names all, pause saved searches, too."""
+    """Pause delivery of the subscriptions that the command names. If it names all of them, pause saved searches too."""
     everything = command.target.everything
     targets = await find_targets(requests, command.target)
     if not targets and not everything:
@@ -279,7 +279,7 @@ async def pause(requests: Requests, command: VerbCommand) -> Reply:
 
 
 async def resume(requests: Requests, command: VerbCommand) -> Reply:
-    """Resume the delivery of the subscriptions that the command names. If it names all, resume saved searches, too."""
+    """Resume delivery of the subscriptions that the command names. If it names all, resume saved searches too."""
     everything = command.target.everything
     targets = await find_targets(requests, command.target)
     if not targets and not everything:

@@ -1,6 +1,6 @@
 """Limits on subscriptions: how many a user may have, and how many new URLs a user may send per hour.
 
-Each function returns the reply that refuses a command, or None if the command is within the limit.
+Each function returns None if a command is within the limit. If not, it returns the reply that refuses the command.
 """
 
 from bots.dialogue.reply import Reply, failure
@@ -8,7 +8,10 @@ from bots.dialogue.request_handler import Requests
 
 
 def refuse_further_subscription(requests: Requests, subscription_count: int) -> Reply | None:
-    """Return the reply that refuses one more subscription if the user has reached the maximum, otherwise None."""
+    """Return None if the user may have another subscription, otherwise the reply that refuses it.
+
+    ``subscription_count`` is how many subscriptions the user has.
+    """
     if subscription_count < requests.max_subscriptions:
         return None
     return failure(
@@ -21,7 +24,7 @@ def refuse_further_subscription(requests: Requests, subscription_count: int) -> 
 
 
 async def refuse_new_url(requests: Requests) -> Reply | None:
-    """Count a new URL; return the reply that refuses it if the user has reached the hourly limit, otherwise None."""
+    """Count a new URL; return None if it is within the user's hourly limit, otherwise the reply that refuses it."""
     if await requests.use_new_url_allowance():
         return None
     return failure(

@@ -1,1 +1,1 @@
-"""Internationalisation: the languages of the bot, and the catalogs with the translations of the bot's sentences."""
+"""Internationalisation: the bot's languages, and the catalogs that contain the translations of its sentences."""

@@ -2,10 +2,11 @@
 
 The code contains every sentence in English, as an argument of :meth:`Translator.gettext` or
 :meth:`Translator.ngettext`, or of :func:`gettext_noop` if the sentence is a constant that is translated later. ``make
-words`` extracts these arguments into the catalogs in ``bots/catalogs``. Placeholders are named: ``{title}``. A sentence
-is never put together from parts, because parts cannot be translated. Sentences are worded so that a value fits into its
-placeholder whatever its grammatical gender and case. Dates, numbers and lists are formatted as the Unicode CLDR defines
-for the language.
+words`` extracts these arguments into the catalogs in ``bots/catalogs``.
+
+Placeholders are named, for example ``{title}``. A sentence is never assembled from parts, because the parts could not
+be translated separately. Sentences are worded so that any value fits into a placeholder, whatever the value's
+grammatical gender and case. Dates, numbers and lists are formatted as the Unicode CLDR defines for the language.
 """
 
 from collections.abc import Sequence
@@ -51,46 +52,50 @@ class Translator:
         self._catalog = load_catalog(language)
 
     def gettext(self, sentence: str, /, **values: object) -> str:
-        """Return the translation of an English sentence with its placeholders replaced by ``values``.
+        """Translate an English sentence, and replace its placeholders with ``values``.
 
-        Integers are formatted as the language writes them.
+        Integers are formatted according to the conventions of the language.
         """
         translated = self._catalog.gettext(sentence) if sentence else ""  # the translation of "" is the catalog's head
         return translated.format(**self._format_numbers(values)) if values else translated
 
     def ngettext(self, singular: str, plural: str, count: int, /, **values: object) -> str:
-        """Return the translated sentence in the plural form for ``count``, with placeholders replaced by ``values``.
+        """Translate a sentence, using its plural form for ``count``, and replace its placeholders with ``values``.
 
-        ``singular`` and ``plural`` are the sentence in English. The placeholder ``{count}`` is replaced by ``count``.
+        ``singular`` and ``plural`` are the two English forms of the sentence. The placeholder ``{count}`` is replaced
+        with ``count``.
         """
         translated = self._catalog.ngettext(singular, plural, count)
         return translated.format(**self._format_numbers({"count": count, **values}))
 
     def format_list(self, items: Sequence[str]) -> str:
-        """Return the items as an enumeration in the language: ``a, b and c``."""
+        """Join the items into a list in this language, for example ``a, b and c``."""
         return format_list(items, locale=self._locale)
 
     def format_alternatives(self, items: Sequence[str]) -> str:
-        """Return the items as alternatives: ``a, b or c``."""
+        """Join the items as alternatives, for example ``a, b or c``."""
         return format_list(items, style="or", locale=self._locale)
 
     def format_duration(self, duration_s: float) -> str:
-        """Return a duration in words, rounded to a whole number of one unit: ``2 hours``. The least is one second."""
+        """Return a duration in words, for example ``2 hours``. It is rounded to a whole number of units.
+
+        A duration of less than a second is rounded up to one second.
+        """
         count, unit = _rounded_duration(max(1.0, duration_s))
         return format_unit(count, unit, locale=self._locale)
 
     def format_exact_duration(self, duration_s: int) -> str:
-        """Return a duration in words without rounding, in the largest unit that divides it."""
+        """Return a duration in words without rounding: ``90 minutes`` for 5,400 seconds, ``2 hours`` for 7,200."""
         count, unit = _exact_duration(duration_s)
         return format_unit(count, unit, locale=self._locale)
 
     def format_frequency(self, interval_s: float) -> str:
-        """Return an interval as a frequency, rounded to whole units: ``every second``, ``every 5 minutes``."""
+        """Express an interval as a frequency, rounded to whole units, for example ``every 5 minutes``."""
         count, unit = _rounded_duration(interval_s)
         return self._frequency(count, unit)
 
     def format_max_frequency(self, interval_s: int) -> str:
-        """Return an interval as the highest frequency: ``at most once an hour``, ``at most once every 2 hours``."""
+        """Express a minimum interval as a maximum frequency, for example ``at most once every 2 hours``."""
         match _exact_duration(interval_s):
             case 1, "minute":
                 return self.gettext("at most once a minute")
@@ -114,15 +119,15 @@ class Translator:
         return frequencies[unit]
 
     def format_datetime(self, at_s: float, zone: str) -> str:
-        """Return the date and time of the Unix time ``at_s`` in ``zone``, a name of the tz database."""
+        """Return the date and time of ``at_s`` (Unix seconds) in the time zone called ``zone`` in the tz database."""
         return format_datetime(datetime.fromtimestamp(at_s, ZoneInfo(zone)), "medium", locale=self._locale)
 
     def weekday_name(self, number: int) -> str:
-        """Return the translated name of a day of the week; ``number`` is 0 for Monday."""
+        """Return the name of a day of the week in this language; ``number`` is 0 for Monday to 6 for Sunday."""
         return str(get_day_names("wide", locale=self._locale)[number])
 
     def language_name(self, language: str) -> str:
-        """Return the name of ``language`` (ISO 639) in this translator's language, or the code if it has no name."""
+        """Return the name of ``language`` (an ISO 639 code) in this translator's language, or the code if unknown."""
         return str(self._locale.languages.get(language, language))
 
     def _format_numbers(self, values: dict[str, object]) -> dict[str, object]:
@@ -133,14 +138,14 @@ class Translator:
 
 
 def _exact_duration(duration_s: int) -> tuple[int, str]:
-    """Return a duration as a count and its unit, the largest unit (up to days) that divides the duration."""
+    """Return a duration as (count, unit), where ``unit`` is the largest unit (up to days) that gives a whole count."""
     return next((duration_s // unit_s, unit) for unit, unit_s in _UNITS_S if duration_s % unit_s == 0)
 
 
 def _rounded_duration(duration_s: float) -> tuple[int, str]:
-    """Return a duration as a count and its unit, rounded as by :meth:`Translator.format_duration`.
+    """Return a duration as (count, unit), rounded for :meth:`Translator.format_duration`.
 
-    A duration of nearly one unit is stated as one unit: 61 minutes are one hour.
+    A duration that is close to one unit is rounded to one unit: 61 minutes become one hour.
     """
     units = (
         (max(1, round(duration_s / unit_s)), unit)
@@ -151,7 +156,7 @@ def _rounded_duration(duration_s: float) -> tuple[int, str]:
 
 
 def get_translator(tag: str) -> Translator:
-    """Return the translator for a language tag (RFC 5646); the English translator for an unsupported language."""
+    """Return the translator for a language tag (RFC 5646), or the one for English if the language is not supported."""
     return _translator(supported_language(tag) or SOURCE_LANGUAGE)
 
 
@@ -162,7 +167,7 @@ def _translator(language: str) -> Translator:
 
 @cache
 def load_catalog(language: str) -> NullTranslations:
-    """Return the translations into a language, read from its ``.po`` file."""
+    """Load the catalog with the translations for ``language`` from its ``.po`` file."""
     if language == SOURCE_LANGUAGE:
         return NullTranslations()
     compiled = BytesIO()
@@ -173,15 +178,18 @@ def load_catalog(language: str) -> NullTranslations:
 
 
 def supported_language(tag: str) -> str:
-    """Return the language in ``LANGUAGES`` for a language tag (RFC 5646): "de" for ``de-AT``; "" if there is none."""
+    """Return the language in ``LANGUAGES`` that a language tag (RFC 5646) means, for example "de" for ``de-AT``.
+
+    Return "" if the language is not supported.
+    """
     primary = tag.replace("_", "-").partition("-")[0].lower()
     return primary if primary in LANGUAGES else ""
 
 
 def find_language(words: str) -> str:
-    """Return the language in ``LANGUAGES`` that has the name or tag ``words``; "" if there is none.
+    """Return the language in ``LANGUAGES`` whose name or tag is ``words``; "" if there is none.
 
-    The name may be in any language of ``LANGUAGES``.
+    The name may be written in any of these languages.
     """
     return _languages_by_name().get(normalize_words(words)) or supported_language(words.strip())
 
@@ -196,17 +204,17 @@ def _languages_by_name() -> dict[str, str]:
 
 
 def normalize_words(words: str) -> str:
-    """Return words in a form for comparison: case-folded, without accents, separated by single spaces.
+    """Normalise words for comparison: return them case-folded, without accents, separated by single spaces.
 
-    The result has no long runs of white space, so that regular expressions take linear time on it.
+    Because the result contains no long runs of white space, regular expressions take only linear time to search it.
     """
     plain = "".join(each for each in normalize("NFKD", words.casefold()) if not combining(each))
     return " ".join(plain.split())
 
 
 def gettext_noop(sentence: str) -> str:
-    """Return the sentence unchanged.
+    """Return the sentence unchanged; calling this function marks the sentence for extraction into the catalogs.
 
-    The call marks a constant sentence for extraction into the catalogs; the sentence is translated where it is used.
+    Use it for constants, because they are translated only where they are used.
     """
     return sentence

@@ -1,4 +1,4 @@
-"""Texts of replies: the longer texts that dialogues return, by topic, and helpers for all texts.
+"""Texts of replies: the longer texts that dialogues return, grouped by topic, and helpers for all texts.
 
-Texts are short, name the next useful step, and are styled by XEP-0393.
+Texts are short, tell the user what to do next where that helps, and are styled according to XEP-0393.
 """

@@ -1,7 +1,7 @@
-"""Templates by which a user formats entries, for example ``$title: $link ($date)``.
+"""Templates with which users format entries, for example ``$title: $link ($date)``.
 
-A template is filled once per entry. Each value is put on one line. Values are not expanded again, so a ``$`` in the
-text of a publisher has no effect.
+A template is filled once per entry. Each value is put on one line. Variables in a value are not replaced, so a ``$`` in
+a publisher's text has no effect.
 """
 
 from string import Template
@@ -19,20 +19,20 @@ VARIABLES: Final = ("channel", "title", "link", "date", "summary", "author", "ta
 
 
 class _Template(Template):
-    """A template whose variables have names of letters, digits and underscores of any script."""
+    """A template whose variable names may contain letters and digits of any script, and underscores."""
 
     idpattern = r"\w+"
 
 
 class EntryTemplate(msgspec.Struct, frozen=True):
-    """A user's template for entries, and the time zone in which the template's dates are shown."""
+    """A user's template for entries, and the time zone in which it shows dates."""
 
     text: str
     zone: str
 
     @property
     def has_channel(self) -> bool:
-        """Whether the template contains the channel's title; otherwise the title is put above the entries."""
+        """Whether the template contains the channel's title. If not, notifications show the title above the entries."""
         return any(name.lower() == "channel" for name in _Template(self.text).get_identifiers())
 
     def fill(self, entry: Entry, channel: str, summary_chars: int, translator: Translator) -> str:
@@ -57,17 +57,17 @@ class EntryTemplate(msgspec.Struct, frozen=True):
 
 
 def normalize(text: str) -> str:
-    """Return a template as it is stored: a backslash followed by ``n``, as users type it, becomes a line break."""
+    """Convert a template to its stored form: replace each typed backslash followed by n with a line break."""
     lines = text.replace("\\n", "\n").strip().splitlines()
     return "\n".join(one_line(line, MAX_CHARS) for line in lines)
 
 
 def is_short_enough(text: str) -> bool:
-    """Return whether a template, as :func:`normalize` returns it, is within the limit on its length."""
+    """Return whether a normalised template (see :func:`normalize`) is within the length limits."""
     return len(text) <= MAX_CHARS and text.count("\n") < MAX_LINES
 
 
 def unknown_variables(text: str) -> tuple[str, ...]:
-    """Return the names of the template's variables that do not exist, without duplicates."""
+    """Return the variables in the template that do not exist, without duplicates."""
     names = (name.lower() for name in _Template(text).get_identifiers())
     return tuple(dict.fromkeys(name for name in names if name not in VARIABLES))

@@ -1,6 +1,6 @@
-"""Texts for the errors of :mod:`service.errors`.
+"""Texts that explain the errors in :mod:`service.errors` to users.
 
-Each text states what has failed, which URL the error concerns, and what the user can do.
+Each text states what has failed, which URL was involved, and what the user can do.
 """
 
 from typing import Final
@@ -11,7 +11,7 @@ from service.feeds.parsing.html_text import one_line
 
 
 def error_text(error: errors.CoronetError, subject: str, translator: Translator) -> str:
-    """Return the message about an error; ``subject`` is the URL that the error concerns (on one line), or ""."""
+    """Return a message about an error. ``subject`` is the URL that the error is about, on one line, or ""."""
     status = error.status if isinstance(error, errors.BadStatus) else 0
     it = translator.gettext("“{words}”", words=subject) if subject else translator.gettext("it")
     text = translator.gettext(
@@ -24,7 +24,7 @@ def error_text(error: errors.CoronetError, subject: str, translator: Translator)
 
 
 def outcome_text(code: str, translator: Translator) -> str:
-    """Return the outcome of a poll in a few words; ``code`` is the code of the poll's error."""
+    """Describe the outcome of a failed poll in a few words; ``code`` is the code of the error that occurred."""
     return translator.gettext(_OUTCOMES.get(code, _FAILING))
 
 

@@ -19,7 +19,10 @@ _ELLIPSIS = "…"
 
 
 class SubscribedChannel(msgspec.Struct, frozen=True):
-    """A subscription of the user together with its channel; the channel has the title that the user has set."""
+    """A subscription of the user together with its channel.
+
+    If the user has chosen a title for the channel, it replaces the title in ``channel``.
+    """
 
     number: int
     channel: Channel
@@ -28,12 +31,15 @@ class SubscribedChannel(msgspec.Struct, frozen=True):
 
     @property
     def placeholders(self) -> dict[str, str]:
-        """The values of the placeholders ``{title}`` and ``{number}`` in sentences about the subscription."""
+        """The values for the placeholders ``{title}`` and ``{number}`` in sentences about the subscription."""
         return {"title": title(self.channel), "number": str(self.number)}
 
 
 def clip(text: str, max_bytes: int) -> str:
-    """Return the text, cut between two characters so that it has at most ``max_bytes`` of UTF-8."""
+    """Shorten the text to at most ``max_bytes`` bytes of UTF-8, without splitting a character.
+
+    A shortened text ends with an ellipsis.
+    """
     encoded = text.encode()
     if len(encoded) <= max_bytes:
         return text
@@ -42,9 +48,9 @@ def clip(text: str, max_bytes: int) -> str:
 
 
 def title(channel: Channel) -> str:
-    """Return the title of a channel on one line, or the URL if the channel has no title.
+    """Return the title of a channel on one line, or its URL if it has no title.
 
-    If the channel is a part of a page, the CSS selector of the part is added.
+    If the channel monitors a part of a page, the CSS selector of the part is added.
     """
     name = one_line(channel.title, 120) or one_line(without_selector(channel.url), 120)
     selector = one_line(selector_of(channel.url), 60)
@@ -52,28 +58,28 @@ def title(channel: Channel) -> str:
 
 
 def address(channel: Channel) -> str:
-    """Return a channel's URL, followed by its CSS selector if it is a part of a page.
+    """Return a channel's URL, followed by its CSS selector if the channel monitors a part of a page.
 
-    The commands `subscribe` and `unsubscribe` accept this text.
+    The commands `subscribe` and `unsubscribe` accept the result as an argument.
     """
     return one_line(f"{without_selector(channel.url)} {selector_of(channel.url)}", 2500)
 
 
 def entry_lines(entry: Entry, translator: Translator) -> str:
-    """Return the title and the link of an entry, each on a line of its own."""
+    """Return the title and the link of an entry, each on its own line."""
     lines = [part for part in (one_line(entry.title, 300), one_line(entry.link, 2000)) if part]
     return "\n".join(lines) or translator.gettext("(untitled)")
 
 
 def join_lines(text: str, max_chars: int) -> str:
-    """Return the lines of ``text`` joined to one line, separated by " · " and cut to ``max_chars``."""
+    """Join the lines of ``text`` with " · " into one line of at most ``max_chars`` characters."""
     return one_line(" · ".join(text.splitlines()), max_chars)
 
 
 def fit_rows(head: str, rows: list[str], translator: Translator, tail: str = "") -> str:
-    """Return ``head``, the first of ``rows``, and ``tail``, one per line, as a text that fits into one message.
+    """Return ``head``, as many of ``rows`` as fit into one message, and ``tail``, each on its own line.
 
-    If rows are left out, a line before ``tail`` states their number.
+    If rows are left out, a line before ``tail`` states how many.
     """
     ends = [tail] if tail else []
     fixed = "\n".join([head, more_line(len(rows), translator), *ends])
@@ -89,5 +95,5 @@ def fit_rows(head: str, rows: list[str], translator: Translator, tail: str = "")
 
 
 def more_line(count: int, translator: Translator) -> str:
-    """Return the line that states that ``count`` rows are left out."""
+    """Return the line that states that ``count`` more rows were left out."""
     return translator.ngettext("and {count} more", "and {count} more", count)

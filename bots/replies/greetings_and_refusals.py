@@ -1,4 +1,4 @@
-"""Sentences about the conversation itself: greetings, rooms, access, rate limits and internal errors."""
+"""Sentences about the conversation itself: greetings, invitations to rooms, access, rate limits and internal errors."""
 
 from typing import Final
 
@@ -16,7 +16,7 @@ ROOM_WELCOME: Final = gettext_noop(
     "Talk to me by name, e.g. `{nick}: subscribe example.org`; `{nick}: help` shows what else I can do.\n"
     "The owners and admins of this room decide what I post; `{nick}: leave` sends me away."
 )
-"""The greeting that the bot sends once to a room; ``nick`` is the bot's nick in the room."""
+"""The greeting that the bot sends once to each room; ``nick`` is the bot's nick in the room."""
 WELCOME_BACK: Final = gettext_noop(
     "Welcome back! My messages hadn't reached you for 14 days, so I stopped sending them. A short recap of your "
     "subscriptions follows."
@@ -32,7 +32,7 @@ INTERNAL_ERROR: Final = gettext_noop(
 SILENCE_NOTICE: Final = gettext_noop(
     "I still don't understand, so I'll be quiet until you send me a command. `help` lists them all."
 )
-"""The reply to the last of several messages in a row that are not commands."""
+"""The reply to the last of several consecutive messages that are not commands; after it, the bot is silent."""
 
 _REASONS_NOT_TO_ENTER: Final = {
     "refused": gettext_noop(
@@ -54,7 +54,7 @@ NICK_SEPARATORS: Final = ":,; \n\t"
 
 
 def declined_invitation_text(reason: str, room: str, translator: Translator) -> str:
-    """Return the message to an inviter that states why the bot does not enter ``room``.
+    """Return the text that tells a user who has invited the bot to ``room`` why the bot does not enter it.
 
     ``reason`` is a key of ``_REASONS_NOT_TO_ENTER``.
     """
@@ -62,9 +62,9 @@ def declined_invitation_text(reason: str, room: str, translator: Translator) -> 
 
 
 def too_many_commands_text(per_minute: int, translator: Translator) -> str:
-    """Return the reply to the first command beyond the limit of ``per_minute`` commands.
+    """Return the reply to the first command that exceeds the limit of ``per_minute`` commands per minute.
 
-    Further commands beyond the limit get no reply.
+    Further commands that exceed the limit get no reply.
     """
     return translator.ngettext(
         "That's more than {count} command a minute. I'll ignore what you send in the next minute, then I'm back.",

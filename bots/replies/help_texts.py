@@ -12,7 +12,7 @@ from service.feeds.parsing.html_text import one_line
 
 
 class HelpTopic(msgspec.Struct, frozen=True):
-    """The help text of a command: ``line`` is a summary without a full stop, ``more`` contains the details."""
+    """The help text of a command: ``line`` is a one-line summary without a full stop, ``more`` contains details."""
 
     line: str
     more: str = ""
@@ -153,19 +153,19 @@ HELP: Final = {
 
 
 def help_text(verb: str, translator: Translator) -> str:
-    """Return the help text of a command with one of the verbs in ``HELP``."""
+    """Return the help text for the command ``verb``, which must be a key of ``HELP``."""
     topic = HELP[verb]
     summary = f"{translator.gettext(topic.line)}."
     return f"{summary} {translator.gettext(topic.more)}" if topic.more else summary
 
 
 def help_list(topic: str, contact_addresses: Sequence[str], translator: Translator) -> str:
-    """Return the help text of the command ``topic``, or the list of all commands if ``topic`` is "".
+    """Return the help text for the command ``topic``, or the list of all commands if ``topic`` is "".
 
-    The list is also returned for a command without a help text. If there is no command ``topic``, the result says so,
-    and names the command that ``topic`` resembles, if any.
+    If the command exists but has no help text, return the list as well. If there is no such command, the result says
+    so, and suggests a command with a similar name, if any.
 
-    ``contact_addresses`` are the URIs of the operators; they are at the end of the list.
+    The list ends with ``contact_addresses``, the URIs at which users can contact the operators.
     """
     if topic in HELP:
         return help_text(topic, translator)
@@ -219,5 +219,5 @@ _TITLES: Final = {
 
 
 def command_title(verb: str, translator: Translator) -> str:
-    """Return the localized title of a command for menus and forms (XEP-0050)."""
+    """Return the title of a command in the user's language, for menus and forms (XEP-0050)."""
     return translator.gettext(_TITLES.get(verb, verb.capitalize()))

@@ -1,4 +1,4 @@
-"""Texts of searches and listings of channels, and of saved searches."""
+"""Texts for search results, listings of channels, and saved searches."""
 
 import re
 from collections.abc import Sequence
@@ -38,15 +38,15 @@ def search_results(
     shown_before: int,
     has_more: bool,
 ) -> str:
-    """Return the text with the hits of a search; without hits, it suggests other searches.
+    """Return a text that shows the hits of a search; if there are no hits, it suggests other searches.
 
     Args:
         query_text: The query as the user wrote it.
         query: The parsed query.
-        corrections: The words that were replaced for the search.
+        corrections: The words in the query that were replaced with others before searching.
         translator: The translator into the user's language.
-        are_instead_of_channels: Whether the hits are entries because no channel matches.
-        hits: All hits shown so far.
+        are_instead_of_channels: Whether the hits are entries because no suitable channel was found.
+        hits: All hits so far, including those that earlier replies have shown.
         shown_before: How many of the hits earlier replies have shown.
         has_more: Whether the search has further hits.
     """
@@ -87,13 +87,14 @@ def search_results(
 
 
 class Listing(msgspec.Struct, frozen=True):
-    """The filters that are applied to a listing of public channels, and the filters that the user can add.
+    """Describes a listing of public channels: the filters that are applied, and those that the user can add.
 
     - ``order``: whether popular or new channels are listed.
-    - ``language``, ``topic``: the applied filters; "" if there is none.
-    - ``is_own_language``: whether ``language`` is the user's own language, because the command names none.
-    - ``languages``, ``topics``: the filters that the user can add.
-    - ``new_count``: the number of new channels at the end of the first page, below popular ones.
+    - ``language``: the language to which the listing is limited, or "".
+    - ``topic``: the topic to which the listing is limited, or "".
+    - ``is_own_language``: whether ``language`` is the user's own language, chosen because the command names none.
+    - ``languages``, ``topics``: the languages and topics to which the user can narrow the listing.
+    - ``new_count``: how many new channels follow the popular channels at the end of the first page.
     """
 
     order: DiscoverOrder
@@ -108,9 +109,9 @@ class Listing(msgspec.Struct, frozen=True):
 def listing_text(
     listing: Listing, translator: Translator, *, hits: Sequence[SearchHit], shown_before: int, has_more: bool
 ) -> str:
-    """Return the text with public channels to browse.
+    """Return a text that lists public channels to browse.
 
-    ``hits`` are all channels shown so far; earlier replies have shown the first ``shown_before`` of them. ``has_more``
+    ``hits`` are all channels so far; earlier replies have shown the first ``shown_before`` of them. ``has_more``
     states whether there are further channels.
     """
     ways = [] if shown_before else _narrowing_hints(listing, translator)
@@ -143,16 +144,15 @@ def _numbered(
 ) -> str:
     """Return the text of one page of hits: ``head``, the numbered hits, ``hints``, and the offer to subscribe.
 
-    Args:
-        head: The first line.
-        hits: All hits shown so far, and those on this page. Numbers count from the first of them.
-        translator: The translator into the user's language.
-        shown_before: The number of hits that earlier replies have shown, which are left out.
-        has_more: Whether the search has further hits.
-        part: A heading inside the list, as a pair (n, heading): it follows the first n hits. None if there is none.
-        hints: Lines below the hits.
+    The offer to subscribe is left out if the user is already subscribed to all of the channels.
 
-    The offer to subscribe is left out if the user is subscribed to all of the channels.
+    - ``head``: the first line.
+    - ``hits``: all hits so far, including those on this page. Numbering begins with 1 at the first of them.
+    - ``translator``: the translator into the user's language.
+    - ``shown_before``: how many hits earlier replies have shown; these are left out.
+    - ``has_more``: whether the search has further hits.
+    - ``part``: a pair (n, heading), which puts a heading after the first n hits; None for no heading.
+    - ``hints``: lines below the hits.
     """
     if shown_before == len(hits):
         return translator.gettext(NO_MORE_RESULTS)
@@ -181,7 +181,7 @@ def _empty(listing: Listing, translator: Translator) -> str:
 
 
 def _narrowing_hints(listing: Listing, translator: Translator) -> list[str]:
-    """Return the sentences that name the topics and languages to which the listing can be narrowed."""
+    """Return sentences that name topics and languages to which the user can narrow the listing."""
     topics = [topic for topic in listing.topics if topic != listing.topic][:_MAX_TOPICS]
     languages = [language for language in listing.languages if language != listing.language]
     ways = []
@@ -203,14 +203,17 @@ def _narrowing_hints(listing: Listing, translator: Translator) -> list[str]:
 
 
 class SearchPreview(msgspec.Struct, frozen=True):
-    """The entries of the last ``days`` days that match a search: their number ``count``, and some ``examples``."""
+    """A preview of a saved search: ``count`` is how many entries of the last ``days`` days match it.
+
+    ``examples`` are some of these entries.
+    """
 
     count: int
     days: int
     examples: tuple[SearchHit, ...]
 
     def example_rows(self) -> list[str]:
-        """Return a line for each example, with the titles of the entry and of its channel."""
+        """Return one line per example, with the titles of the entry and of its channel."""
         return [
             f"• {_bold(one_line(hit.entry.title or hit.entry.link, 200))} · {title(hit.channel)}"
             for hit in self.examples
@@ -219,9 +222,9 @@ class SearchPreview(msgspec.Struct, frozen=True):
 
 
 def search_saved_text(saved: SavedSearch, preview: SearchPreview | None, translator: Translator) -> str:
-    """Return the text that says that a search was saved, and shows recent entries that match the search.
+    """Return the text that tells the user that a search was saved, and shows recent entries that match it.
 
-    ``preview`` has the matching entries of the last days; None if they are unknown.
+    ``preview`` contains the entries of the last few days that match the search; it is None if they are unknown.
     """
     number = str(saved.number)
     head = translator.gettext("Saved as search #{number}: {query}", query=one_line(saved.text, 300), number=number)
@@ -245,7 +248,7 @@ def search_saved_text(saved: SavedSearch, preview: SearchPreview | None, transla
 
 
 def confirm_search_text(query_text: str, preview: SearchPreview, translator: Translator) -> str:
-    """Return the question whether to save the search ``query_text``, which has many matches."""
+    """Return the text that asks whether to save the search ``query_text`` although it has many matches."""
     head = translator.gettext(
         "That's a lot: in the last {days} days, “{query}” matched more than {count} entries, such as:",
         query=one_line(query_text, 200),
@@ -260,7 +263,7 @@ def confirm_search_text(query_text: str, preview: SearchPreview, translator: Tra
 
 
 def saved_search_list(saved: Sequence[SavedSearch], translator: Translator) -> str:
-    """Return the list of a user's saved searches."""
+    """Return a text that lists a user's saved searches."""
     if not saved:
         return translator.gettext(
             "You have no saved searches. To save one, send e.g. `watch rust -game`; `help watch` tells you more."
@@ -277,7 +280,7 @@ def _no_hits(query: Query, text: str, translator: Translator) -> str:
 
 
 def _alternatives(query: Query, text: str, translator: Translator) -> list[str]:
-    """Return the sentences that suggest other actions after a search without hits."""
+    """Return sentences that suggest what else to try after a search without hits."""
     tries = _or_hints(query, text, translator)
     if tries:
         return tries
@@ -296,7 +299,7 @@ def _alternatives(query: Query, text: str, translator: Translator) -> list[str]:
 
 
 def _or_hints(query: Query, text: str, translator: Translator) -> list[str]:
-    """Return a list with the hint to write OR in capitals if ``text`` contains "or"; otherwise an empty list."""
+    """Return a list with a hint to write OR in capitals if ``text`` contains "or" in lower case, otherwise []."""
     if not _LOWERCASE_OR.search(text) or any(len(group) > 1 for group in query.all_of):
         return []
     command = f"find {_LOWERCASE_OR.sub(' OR ', text)}"
@@ -304,7 +307,7 @@ def _or_hints(query: Query, text: str, translator: Translator) -> list[str]:
 
 
 def _corrected(text: str, corrections: tuple[Correction, ...]) -> str:
-    """Return the query ``text`` with the replacements of words in ``corrections``, which were made for the search."""
+    """Return the query that was searched for: ``text`` with the words in ``corrections`` replaced."""
     for correction in corrections:
         parts = re.split(rf"(?<!\w){re.escape(correction.word)}(?!\w)", text, flags=re.IGNORECASE)
         text = correction.replacement.join(parts)
@@ -320,7 +323,7 @@ def _subscribe_offer(hits: Sequence[SearchHit], translator: Translator) -> str:
 
 
 def _hit(hit: SearchHit, translator: Translator) -> str:
-    """Return a hit as a few lines: its title and channel, its snippet, and, for an entry, its link."""
+    """Return a few lines about a hit: its title and channel, its snippet, and, for an entry, its link."""
     if hit.entry is None:
         facts = [_bold(title(hit.channel)), _short_address(hit.channel.url)]
         if hit.own:
@@ -341,12 +344,12 @@ def _short_address(url: str) -> str:
 
 
 def _bold(text: str) -> str:
-    """Return the text in bold type (XEP-0393), or unchanged if asterisks in it would prevent that."""
+    """Return the text in bold (XEP-0393), or unchanged if it contains asterisks that would prevent that."""
     return text if "*" in text else f"*{text}*"
 
 
 def _snippet(hit: SearchHit) -> str:
-    """Return the snippet with the words that were searched for in bold type (XEP-0393)."""
+    """Return the hit's snippet with the query words in bold (XEP-0393)."""
     text = hit.snippet
     if "*" in text:
         return one_line(text, 300)

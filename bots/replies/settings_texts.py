@@ -1,4 +1,4 @@
-"""Texts about preferences and filters of subscriptions, delivery times, the language and announcements."""
+"""Texts about settings: preferences and filters for subscriptions, delivery times, language, and announcements."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -32,17 +32,19 @@ _SWITCHES: Final = {
         gettext_noop("`edits` can only be `on`, `off` or `default`, not “{words}”."),
     ),
 }
-"""For each setting that is turned on and off, the question for a value, and the reply to an invalid value."""
+"""Maps each setting that can be on or off to a pair: the question which value it should have, and the reply to an
+invalid value."""
 _NAMES: Final = {"proof": "latest"}
-"""The name that a list shows for a setting, for each setting whose name differs from its key."""
+"""The names under which settings are shown in lists; settings that are shown under their keys are absent."""
 
 
 def preferences_text(
     target: SubscribedChannel | None, preferences: Preferences, for_all: Preferences, translator: Translator
 ) -> str:
-    """Return the settings of one subscription, or of all subscriptions if ``target`` is None.
+    """Return a text that shows the settings for one subscription, or for all subscriptions if ``target`` is None.
 
-    ``for_all`` are the settings for all subscriptions, which apply where ``preferences`` have none.
+    ``preferences`` are the settings to show. Settings that are unset there are taken from ``for_all``, the settings for
+    all subscriptions.
     """
     if target is None:
         rows = _settings(preferences, None, translator)
@@ -66,9 +68,11 @@ def changed_preference_text(
     *,
     note: str = "",
 ) -> str:
-    """Return the text that says that the setting ``key`` of a subscription was changed, and shows its new value.
+    """Return the text that says that the setting ``key`` was changed, and shows its new value.
 
-    The arguments are as for :func:`preferences_text`; ``note`` is a line to add, or "".
+    The setting was changed for the subscription ``target``, or for all subscriptions if ``target`` is None.
+    ``preferences`` are the settings after the change. Settings that are unset there are taken from ``for_all``, the
+    settings for all subscriptions. ``note`` is a line to add, or "".
     """
     if target is None:
         head = translator.gettext("Saved for all subscriptions:")
@@ -88,10 +92,11 @@ def muted_text(
     all_muted: bool,
     others_muted: bool,
 ) -> str:
-    """Return the text that says that a subscription, or all if ``target`` is None, was muted or unmuted.
+    """Return the text that tells the user that a subscription was muted or unmuted.
 
-    ``all_muted`` states whether the user has muted all subscriptions at once, and ``others_muted`` whether the user has
-    muted single subscriptions.
+    If ``target`` is None, all subscriptions were muted or unmuted at once. ``preferences`` are the settings after the
+    change. ``all_muted`` states whether the user has muted all subscriptions at once, and ``others_muted`` whether the
+    user has muted individual subscriptions.
     """
     if target is None:
         if preferences.muted:
@@ -117,10 +122,10 @@ def muted_text(
 
 
 def interval_note(interval_s: int | None, poll_interval_s: float, number: int, translator: Translator) -> str:
-    """Return the sentence that compares a channel's interval between deliveries with its interval between polls.
+    """Return a sentence that compares a channel's notification interval with its polling interval.
 
-    ``interval_s`` and ``poll_interval_s`` are these intervals in seconds; ``interval_s`` is 0 or None if deliveries
-    have no minimum interval. ``number`` is the number of the subscription.
+    ``interval_s`` is the minimum time between messages about the channel, in seconds; 0 or None means that there is no
+    minimum. ``poll_interval_s`` is the time between polls, in seconds. ``number`` is the number of the subscription.
     """
     frequency = translator.format_frequency(poll_interval_s)
     if not interval_s:
@@ -138,10 +143,10 @@ def interval_note(interval_s: int | None, poll_interval_s: float, number: int, t
 
 
 def _settings(preferences: Preferences, for_all: Preferences | None, translator: Translator) -> list[str]:
-    """Return one line for each setting, with the name of the setting and its value.
+    """Return one line for each setting, with its name and value.
 
-    ``for_all`` are the settings for all subscriptions, which apply where ``preferences`` have none. It is None if
-    ``preferences`` are themselves the settings for all subscriptions.
+    Settings that are unset in ``preferences`` are taken from ``for_all``, the settings for all subscriptions.
+    ``for_all`` is None if ``preferences`` are the settings for all subscriptions.
     """
     on, off = translator.gettext("on"), translator.gettext("off")
     rows = [f"mute: {on if preferences.muted else off}"]
@@ -168,7 +173,7 @@ def _settings(preferences: Preferences, for_all: Preferences | None, translator:
 
 
 def _values(preferences: Preferences, translator: Translator) -> tuple[str | None, str | None, str | None]:
-    """Return the values of the settings ``edits``, ``interval`` and ``format`` in words; None for a missing value."""
+    """Return the settings ``edits``, ``interval`` and ``format`` in words; None stands for an unset setting."""
     edits = interval = template = None
     if preferences.edits is not None:
         edits = translator.gettext("on") if preferences.edits else translator.gettext("off")
@@ -187,10 +192,10 @@ def changed_settings(preferences: Preferences, translator: Translator) -> list[s
 
 
 def invalid_setting_text(key: str, value: str, translator: Translator, *, number: int | None) -> str:
-    """Return the text that says which values the setting ``key`` can have, and that ``value`` is invalid.
+    """Return the text that says that ``value`` is invalid for the setting ``key``, and which values are valid.
 
-    If ``value`` is "", the text only names the values. ``number`` is the number of the subscription in the examples;
-    None if the user is subscribing.
+    If ``value`` is "", the text only states the valid values. ``number`` is the number of the subscription in the
+    examples, or None if the user is just subscribing.
     """
     value = one_line(value, 60)
     if key in _SWITCHES:
@@ -266,7 +271,7 @@ def _values_of(key: str, number: int, translator: Translator) -> str:
 
 
 def unknown_variables_text(names: Sequence[str], translator: Translator) -> str:
-    """Return the text that says that a format has variables that do not exist."""
+    """Return the text that tells the user that a format contains the variables ``names``, which do not exist."""
     return translator.gettext(
         "I don't know {words}. A format can use these: {variables}.",
         words=one_line(translator.format_alternatives([f"${name}" for name in names]), 200),
@@ -282,10 +287,11 @@ def filter_list(
     before: Sequence[FilterRule] | None = None,
     other_filters: bool = False,
 ) -> str:
-    """Return the list of the filters of one subscription, or for all subscriptions if ``target`` is None.
+    """Return the text that lists the filters for one subscription, or those for all if ``target`` is None.
 
     ``before`` are the filters before the command, or None if the command does not change filters. ``other_filters``
-    states whether the user has further filters: those for all subscriptions, or those of single subscriptions.
+    states whether the user has filters that are not in the list: filters for all subscriptions if ``target`` is one
+    subscription, otherwise filters for single subscriptions.
     """
     if target is None:
         which, head = "all", translator.gettext("Filters for all subscriptions:")
@@ -319,24 +325,28 @@ def filter_list(
 
 
 def _filter_change(added: int, translator: Translator) -> str:
-    """Return the sentence that says what a command did; ``added`` is the number of filters that it added."""
+    """Return a sentence that says whether a command has added a filter, removed filters, or changed nothing.
+
+    ``added`` is the change in the number of filters: negative if filters were removed, 0 if the user already had the
+    filter.
+    """
     if added > 0:
         return translator.gettext("Filter saved.")
     return translator.gettext("Filter removed.") if added else translator.gettext("You already have that filter.")
 
 
 def _rule(rule: FilterRule) -> str:
-    """Return a filter rule as a user would type it."""
+    """Return a filter rule in the form in which a user would type it."""
     return f"{'allow' if rule.allow else 'deny'} {one_line(format_condition(rule.test), 200)}"
 
 
 def quiet_hours_text(
     user_settings: UserSettings, translator: Translator, now_s: float, *, changed: bool = False
 ) -> str:
-    """Return the text that says when the user gets no messages.
+    """Return the text that tells the user during which hours they get no messages.
 
-    ``changed`` states whether the user has just changed the setting; the text then says when new entries are delivered.
-    ``now_s`` is the current Unix time.
+    ``changed`` states whether the user has just changed the quiet hours; if so, the text says when new entries are
+    delivered. ``now_s`` is the current Unix time.
     """
     if changed or user_settings.quiet:
         return _delivery_times_text(user_settings, translator, now_s, changed=changed, quiet_first=not changed)
@@ -345,14 +355,17 @@ def quiet_hours_text(
 
 
 def digest_text(user_settings: UserSettings, translator: Translator, now_s: float, *, changed: bool = False) -> str:
-    """Return the text that says when the user gets summaries; the arguments are as for :func:`quiet_hours_text`."""
+    """Return the text that says when the user gets summaries of new entries.
+
+    The arguments are as for :func:`quiet_hours_text`.
+    """
     if changed or user_settings.digest:
         return _delivery_times_text(user_settings, translator, now_s, changed=changed)
     return translator.gettext("You're not getting summaries. To get one a day, send e.g. `digest daily 08:00`.")
 
 
 def time_zone_text(user_settings: UserSettings, translator: Translator, now_s: float, *, changed: bool = False) -> str:
-    """Return the text that says which time zone the user has; the arguments are as for :func:`quiet_hours_text`."""
+    """Return the text that says which time zone the user has set; the arguments are as for :func:`quiet_hours_text`."""
     sentence = _time_zone_sentence(user_settings, translator, now_s)
     if not changed:
         return " ".join([sentence, translator.gettext("To change it, send e.g. `timezone Berlin`.")])
@@ -365,10 +378,10 @@ def time_zone_text(user_settings: UserSettings, translator: Translator, now_s: f
 def _delivery_times_text(
     user_settings: UserSettings, translator: Translator, now_s: float, *, changed: bool, quiet_first: bool = False
 ) -> str:
-    """Return the text that says when new entries are delivered to the user.
+    """Return the text that tells the user when new entries are delivered.
 
-    ``changed`` states whether the user has just changed a setting. With ``quiet_first``, the text begins with the quiet
-    hours.
+    ``changed`` states whether the user has just changed a setting. If ``quiet_first`` is true, the text begins with the
+    quiet hours.
     """
     quiet, digest = user_settings.quiet, user_settings.digest
     sentences = [_delivery_sentence(user_settings, translator, changed=changed)]
@@ -401,7 +414,7 @@ def _presence_lines(user_settings: UserSettings, translator: Translator) -> list
 
 
 def _delivery_sentence(user_settings: UserSettings, translator: Translator, *, changed: bool) -> str:  # noqa: PLR0911 - one sentence per case
-    """Return the sentence that says whether new entries are sent right away, as a summary, or not at all."""
+    """Return a sentence that says whether new entries are sent right away, in a summary, or not at all."""
     quiet, digest = user_settings.quiet, user_settings.digest
     if quiet and _is_always_quiet(quiet):
         if changed:
@@ -454,7 +467,7 @@ def _quiet(quiet: QuietHours, translator: Translator) -> str:
 
 
 def _days(days: tuple[int, ...], translator: Translator) -> str:
-    """Return days of the week in words; ``days`` are their sorted numbers, 0 for Monday."""
+    """Return days of the week in words; ``days`` are their indexes in ascending order, where 0 is Monday."""
     names = [translator.weekday_name(day) for day in days]
     if len(days) > 2 and days[-1] - days[0] == len(days) - 1:  # noqa: PLR2004 - two are named
         return translator.gettext("{first} to {last}", first=names[0], last=names[-1])
@@ -466,7 +479,7 @@ def _clock(minute: int) -> str:
 
 
 def language_text(user_settings: UserSettings, _translator: Translator, _now_s: float, *, changed: bool = False) -> str:
-    """Return the text that names the language in which the bot writes to the user. The text is in that language.
+    """Return the text that says which language the bot uses with the user; it is written in that language.
 
     ``changed`` states whether the user has just changed the language.
     """
@@ -485,7 +498,7 @@ def language_text(user_settings: UserSettings, _translator: Translator, _now_s: 
 
 
 def languages_text(codes: Sequence[str], translator: Translator) -> str:
-    """Return the sentence that names the commands by which the user can choose one of these languages."""
+    """Return a sentence that names the commands for choosing one of these languages."""
     commands = [f"`language {code}` ({get_translator(code).language_name(code)})" for code in codes]
     return translator.gettext(
         "To choose another language, send {languages}.", languages=translator.format_alternatives(commands)
@@ -495,7 +508,7 @@ def languages_text(codes: Sequence[str], translator: Translator) -> str:
 def announcements_text(
     user_settings: UserSettings, translator: Translator, _now_s: float, *, changed: bool = False
 ) -> str:
-    """Return the text that says whether the user gets announcements by the operators."""
+    """Return the text that tells the user whether they get announcements from the operators."""
     is_on = user_settings.announcements
     if changed and is_on:
         return translator.gettext("You'll get announcements again from the people who run this service.")

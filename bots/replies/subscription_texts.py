@@ -1,4 +1,4 @@
-"""Texts about subscriptions: subscribe and unsubscribe, pause and resume, lists, status, and import of OPML."""
+"""Texts about subscriptions: subscribing and unsubscribing, pausing and resuming, lists, status, and OPML imports."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -24,8 +24,8 @@ from service.users.preferences import Preferences
 NO_SUBSCRIPTIONS: Final = gettext_noop("You have no subscriptions. Send me the address of a site or feed to start.")
 _MAX_PROBLEMS = 10
 _NOTABLE_SPEED: Final = 1.5
-"""A reply mentions that a channel is polled more or less often than usual, if the present poll rate and the weekly
-average differ by at least this factor."""
+"""A reply mentions that a channel is currently polled more or less often than usual if the current poll rate and the
+weekly average differ by at least this factor."""
 
 _REASON_OF_CONSTRAINT: Final = {
     BindingConstraint.NONE: gettext_noop(
@@ -45,8 +45,8 @@ _REASON_OF_CONSTRAINT: Final = {
         "There's more to check than I can manage right now, so I check it less often than usual."
     ),
 }
-"""For each constraint on the polls, the sentence that states it. Constraints whose sentence has placeholders are
-absent; :func:`_reason` has their sentences."""
+"""Maps each constraint on the polls to the sentence that states it. Constraints whose sentence has placeholders are
+absent; :func:`_reason` returns their sentences."""
 
 
 def subscribed_text(
@@ -59,16 +59,15 @@ def subscribed_text(
     discovered: bool,
     moved: bool,
 ) -> str:
-    """Return the text that says that the user is subscribed to a channel, and shows its latest entries.
+    """Return the text that tells the user that they are subscribed to a channel, and shows its latest entries.
 
-    Args:
-        subscription: The subscription.
-        latest: The latest entries of the channel, newest first; None if the user does not want to see any.
-        preferences: The settings in the command.
-        translator: The translator into the user's language.
-        is_new: Whether the user was not subscribed before.
-        discovered: Whether the feed was found through the page at the URL in the command.
-        moved: Whether the channel has moved to another URL.
+    - ``subscription``: the subscription.
+    - ``latest``: the latest entries of the channel, newest first; None if the user does not want to see any.
+    - ``preferences``: the settings that the command contains.
+    - ``translator``: the translator into the user's language.
+    - ``is_new``: whether the user was not subscribed before.
+    - ``discovered``: whether the command names a page that links to the feed, rather than the feed itself.
+    - ``moved``: whether the channel has moved to another URL.
     """
     named, channel = subscription.placeholders, subscription.channel
     if not is_new:
@@ -100,7 +99,7 @@ def subscribed_text(
 
 
 def unsubscribed_text(ended: Sequence[SubscribedChannel], translator: Translator) -> str:
-    """Return the text that says which subscriptions were ended."""
+    """Return the text that tells the user which subscriptions have ended."""
     if len(ended) == 1:
         return translator.gettext(
             "Unsubscribed from *{title}* (#{number}). To undo, send `subscribe {url}`.",
@@ -117,9 +116,10 @@ def unsubscribed_text(ended: Sequence[SubscribedChannel], translator: Translator
 
 
 def subscription_list(matches: Sequence[SubscribedChannel], total: int, needle: str, translator: Translator) -> str:
-    """Return the list of the subscriptions whose title or URL contains ``needle``; a long list does not show URLs.
+    """Return the text that lists the subscriptions whose title or URL contains ``needle``.
 
-    ``total`` is the number of all subscriptions of the user.
+    ``matches`` are these subscriptions, and ``total`` is how many subscriptions the user has in all. A long list omits
+    the URLs.
     """
     if not total:
         return translator.gettext(NO_SUBSCRIPTIONS)
@@ -154,7 +154,7 @@ def _row(subscription: SubscribedChannel, translator: Translator) -> str:
 
 
 def latest_entries(subscription: SubscribedChannel, entries: Sequence[Entry], translator: Translator) -> str:
-    """Return the text that shows the latest entries of a channel, newest first."""
+    """Return a text that shows the latest entries of a channel, newest first."""
     head = f"*{title(subscription.channel)}* (#{subscription.number})"
     is_page = subscription.channel.kind == "page"
     if not entries and is_page:
@@ -174,10 +174,10 @@ def poll_explanation_text(
     node_uri: str,
     failing_since_s: float | None,
 ) -> str:
-    """Return the text that says how often a channel is polled, and why.
+    """Return the text that tells the user how often a channel is polled, and why.
 
     ``now_s`` is the current Unix time. ``node_uri`` is the URI of the channel's pubsub node, or "" if it has none.
-    ``failing_since_s`` is the Unix time of the first failed poll; None if the last poll succeeded.
+    ``failing_since_s`` is the Unix time since which all polls have failed, or None if the last poll succeeded.
     """
     frequency = translator.format_frequency(explanation.gap_s)
     if explanation.ring_nodes == 1:
@@ -230,9 +230,9 @@ def poll_explanation_text(
 
 
 def _next_check(explanation: PollExplanation, translator: Translator, now_s: float) -> str:
-    """Return the sentence that says when the next poll is, and after what time new entries usually reach the user.
+    """Return a text that says how soon new entries usually reach the user, and when the next poll is due.
 
-    The usual time is left out while polls fail or are paused, because new entries then take longer.
+    While polls fail or are paused, the first part is left out, because new entries then take longer than usual.
     """
     next_s = explanation.next_poll_s() - now_s
     is_delayed = explanation.bound in (BindingConstraint.FAILURE, BindingConstraint.PAUSE)
@@ -253,7 +253,7 @@ def _next_check(explanation: PollExplanation, translator: Translator, now_s: flo
 
 
 def _reason(explanation: PollExplanation, translator: Translator) -> str:
-    """Return the sentence that says why the channel is not polled more often."""
+    """Return a sentence that says why the channel is not polled more often."""
     match explanation.bound:
         case BindingConstraint.CHANNEL_BUDGET:
             return translator.ngettext(
@@ -279,8 +279,9 @@ def status_text(
 ) -> str:
     """Return the text that says which of the user's ``count`` channels cannot be polled.
 
-    ``workers`` is the number of running workers. ``failing`` has, for each subscription whose polls fail, the outcome
-    of the last poll, and the Unix time of the first failure. ``now_s`` is the current Unix time.
+    ``workers`` is how many workers are running. ``failing`` contains, for each subscription whose polls fail, the
+    subscription, the outcome of the last poll, and the Unix time since which all polls have failed. ``now_s`` is the
+    current Unix time.
     """
     if not workers:
         return translator.gettext(
@@ -312,9 +313,9 @@ def status_text(
 
 
 def import_started_text(count: int, problems: Sequence[str], translator: Translator) -> str:
-    """Return the text that says that the import of a list with ``count`` feeds has begun.
+    """Return the text that tells the user that the import of a list with ``count`` feeds has begun.
 
-    ``problems`` are texts about the errors in the list. If ``count`` is 0, the text says that the list has no feeds.
+    If ``count`` is 0, the text says that the list contains no feeds. ``problems`` describe errors in the list.
     """
     if count:
         head = translator.ngettext(
@@ -330,10 +331,10 @@ def import_started_text(count: int, problems: Sequence[str], translator: Transla
 def import_result_text(
     new: int, existing: int, failed: Sequence[tuple[str, CoronetError]], translator: Translator
 ) -> str:
-    """Return the text that says how an import ended.
+    """Return the text that tells the user how an import ended.
 
-    ``new`` and ``existing`` are the numbers of new and of existing subscriptions. ``failed`` has pairs (URL of a feed,
-    error).
+    ``new`` is how many subscriptions were created, and ``existing`` how many of the listed feeds the user was already
+    subscribed to. ``failed`` contains pairs (URL of a feed, error).
     """
     head = translator.ngettext(
         "Your list is imported: {count} new subscription.", "Your list is imported: {count} new subscriptions.", new
@@ -351,9 +352,9 @@ def import_result_text(
 
 
 def paused_text(target: SubscribedChannel | None, translator: Translator, *, is_new: bool) -> str:
-    """Return the text that says that a subscription is paused, or everything if ``target`` is None.
+    """Return the text that says that a subscription, or everything if ``target`` is None, is paused.
 
-    ``is_new`` states whether a subscription was not paused before.
+    ``is_new`` states whether anything was still active before the command.
     """
     if target is None and not is_new:
         return translator.gettext("Everything is already paused. Send `resume` when you're ready.")
@@ -380,10 +381,11 @@ def resumed_text(
     *,
     is_resumed: bool,
 ) -> str:
-    """Return the text that says that a subscription was resumed, or everything if ``target`` is None.
+    """Return the text that says that a subscription, or everything if ``target`` is None, is active again.
 
-    ``missed_updates`` is the number of updates during the pause; a recap of them follows. ``missed_matches`` is the
-    number of matches of saved searches, which are not sent. ``is_resumed`` states whether anything was paused.
+    ``missed_updates`` is how many updates there were during the pause; a recap of them is sent after this text.
+    ``missed_matches`` is how many entries matched saved searches during the pause; these are not sent. ``is_resumed``
+    states whether anything was paused before the command.
     """
     if target is None:
         if not is_resumed:
