@@ -1,7 +1,7 @@
-"""The content of messages: renders batches of outbox items from the channels' logs.
+"""The content of messages: renders batches of outbox items, reading the changes from the channels' logs.
 
-A body is rendered once per language and presentation (titles and templates that users have chosen), however many users
-receive it.
+Users can choose their own titles and templates (their *presentation* of a channel). A body is rendered once per
+language and presentation, however many users receive it.
 """
 
 from collections import Counter, defaultdict
@@ -28,18 +28,18 @@ MAX_CACHED_BODIES: Final = 512
 """Maximum number of cached bodies, each of at most about 4 kB."""
 MAX_VERSIONS: Final = 100
 """Maximum number of versions that are read for one item. An item refers to many versions if the subscription was paused
-for a long time. Only the latest versions are rendered. The message states how many versions are left out."""
+for a long time. Then only the latest versions are rendered, and the message states how many are left out."""
 
 _Items = tuple[OutboxItem, ...]
 """Items with ``queued_s`` set to 0, so that equal items of different users have the same cached body."""
 
 
 class ItemVersions(msgspec.Struct, frozen=True):
-    """The changes (delta) in each of the versions that an outbox item refers to, oldest first.
+    """The changes in the versions of a channel that an outbox item refers to.
 
-    The first version of a channel is left out, because the entries in it were published before the channel existed, and
-    so are not news. ``missing_count`` is the number of versions that are no longer in the channel's log, or exceed
-    ``MAX_VERSIONS``.
+    ``deltas`` contains one delta per version, oldest first. The first version of the channel is left out: its entries
+    were published before the channel existed, and so are not news. ``missing_count`` is how many versions are left out
+    because the channel's log no longer contains them, or because there are more than ``MAX_VERSIONS``.
     """
 
     deltas: tuple[Delta, ...]
@@ -47,9 +47,10 @@ class ItemVersions(msgspec.Struct, frozen=True):
 
 
 async def load_versions(channels: Channels, item: OutboxItem) -> ItemVersions:
-    """Return the versions of a channel that ``item`` refers to: one version, or all those withheld during a pause.
+    """Load the versions of a channel that ``item`` refers to.
 
-    Raises StoreUnavailable if the store does not respond.
+    An item refers to one version, or to all versions that were withheld during a pause. Raises StoreUnavailable if the
+    store does not respond.
     """
     after = item.version - 1 if item.after_version is None else item.after_version
     first = max(after + 1, item.version - MAX_VERSIONS + 1)
@@ -58,11 +59,10 @@ async def load_versions(channels: Channels, item: OutboxItem) -> ItemVersions:
 
 
 def select_changes(item: OutboxItem, deltas: Sequence[Delta]) -> list[Delta]:
-    """Return the deltas of an item, reduced to the changes that belong to the item.
+    """Return ``deltas`` without the changes that do not belong to ``item``.
 
-    ``deltas`` are the changes in the versions that ``item`` refers to. If ``item.edits`` is true, only the edits in
-    them belong to the item, otherwise only the other changes. Changes at the positions in ``item.omitted`` do not
-    belong to it.
+    ``deltas`` are the deltas of all versions that ``item`` refers to. If ``item.edits`` is true, only edits belong to
+    the item; otherwise only the other changes do. Changes at the positions in ``item.omitted`` do not belong to it.
     """
     omitted = _omitted_indexes(item, sum(len(delta.changes) for delta in deltas))
     selected, first = [], 0
@@ -91,14 +91,15 @@ class Presentation(msgspec.Struct, frozen=True):
 
 
 Presentations = Mapping[ChannelId, Presentation]
-"""Presentations by channel. Channels that are shown in the standard form are absent."""
+"""Maps channels to the user's presentations of them. Channels that are shown in the standard form are absent."""
 
 
 class Body(msgspec.Struct, frozen=True):
     """The content of a message, rendered from a batch.
 
-    ``xml`` is the content, or "" if nothing of the batch is left to send. ``detected_s`` are the times (Unix s) at
-    which the changes in the batch were detected, and ``traces`` are the trace ids of these changes.
+    - ``xml``: the content, or "" if nothing in the batch is left to send.
+    - ``detected_s``: the times (Unix seconds) at which the changes in the batch were detected.
+    - ``traces``: the trace ids of these changes.
     """
 
     xml: str
@@ -107,7 +108,7 @@ class Body(msgspec.Struct, frozen=True):
 
 
 class BatchRenderer:
-    """Renders the bodies of messages from the store, and caches them. Every method may raise StoreUnavailable."""
+    """Renders and caches the bodies of messages. Every method may raise StoreUnavailable."""
 
     def __init__(self, store: Store) -> None:
         """Create a renderer that reads channels and subscriptions from ``store``."""
@@ -119,9 +120,10 @@ class BatchRenderer:
     async def presentations(
         self, user_id: UserId, batches: Sequence[Batch], preferences: PreferencesByNumber, zone: str
     ) -> Presentations:
-        """Return the user's presentation of each channel of these batches; channels in standard form are absent.
+        """Map each channel in ``batches`` to the user's own presentation of it.
 
-        ``preferences`` are the user's preferences by subscription number. Dates are shown in the time zone ``zone``.
+        Channels that the user has not customised are absent. ``preferences`` maps subscription numbers to the user's
+        preferences. Dates are shown in the time zone ``zone``.
         """
         if not any(each.title or each.template for each in preferences.values()):
             return {}
@@ -137,7 +139,7 @@ class BatchRenderer:
         return {channel_id: own for channel_id, own in presentations.items() if own != Presentation()}
 
     async def body(self, batch: Batch, language: str, presentations: Presentations) -> Body:
-        """Return the body of a batch in a language (BCP 47 tag), with the user's ``presentations`` of channels."""
+        """Return the body of a batch in ``language`` (a BCP 47 tag), using the user's ``presentations`` of channels."""
         items = tuple(msgspec.structs.replace(item, queued_s=0.0) for item in batch.items)
         translator = get_translator(language)
         if items[0].channel == ANNOUNCEMENTS:
@@ -153,7 +155,7 @@ class BatchRenderer:
         return body
 
     async def _render_announcements(self, items: _Items, translator: Translator) -> Body:
-        """Return the body of announcements; it is empty if admins have stopped all of these announcements."""
+        """Return the body of a batch of announcements; its ``xml`` is "" if admins have stopped all of them."""
         found = [await self._store.announcements.get(item.version) for item in items]
         texts = [each.text_in(translator.language) for each in found if each is not None and not each.stopped_s]
         text = announcement_text(texts, translator) if texts else ""
@@ -200,11 +202,11 @@ class BatchRenderer:
 def find_duplicates(
     deltas: Sequence[Delta], left_out: Sequence[tuple[ChannelId, Change]]
 ) -> dict[EntryKey, list[ChannelId]]:
-    """Map each entry in ``deltas`` of which other channels have copies to the ids of these channels.
+    """Find the entries in ``deltas`` that also appear in other channels; return, for each, the ids of these channels.
 
-    ``left_out`` are the changes that are not sent to the user, each with the id of its channel; only copies among them
-    count. Entries without copies are absent from the result. Two entries are copies of each other if they have an
-    article hash in common.
+    Copies are searched for only in ``left_out``, the changes that are not sent to the user, each with the id of its
+    channel. Two entries are copies of each other if they share an article hash. Entries without copies are absent from
+    the result.
     """
     entry_by_mark = {
         mark: (delta.channel, change.entry.key)

@@ -1,11 +1,11 @@
-"""Sender of batches of notifications: claims, renders, sends and records them for several users at a time.
+"""Sender of notifications: claims, renders, sends and records batches for several users at a time.
 
-To *claim* a batch is to move items from a user's outbox into it; the batch gets its message id then. A batch is
-*complete* when its receipt arrives. If the user's client sends no receipts, it is complete when the XMPP server has
-acknowledged it. Between claim and completion, a batch is *in flight*.
+To *claim* a batch is to move items from a user's outbox into a new batch, which gets a message id. A batch is
+*complete* when its receipt arrives. If the user's client sends no receipts, the batch is complete when the XMPP server
+has acknowledged it. Between claim and completion, a batch is *in flight*.
 
 Batches in flight may be lost when a session or a process ends. The next session, or the process that takes over, reads
-these batches from the store, and sends them again under the same ids (guarantee I2). Batches in flight are also sent
+these batches from the store and sends them again under the same ids (guarantee I2). Batches in flight are also sent
 again when the user comes online with an additional client.
 """
 
@@ -36,7 +36,7 @@ from service.store import Store
 from service.store.delivery.outbox import ANNOUNCEMENTS, Batch, ClaimRules, MessageId
 
 MAX_ITEMS: Final = 60
-"""Maximum number of outbox items that are coalesced into one message."""
+"""Maximum number of outbox items that are combined into one message."""
 MAX_SENDS: Final = 3
 """Maximum number of times that a batch without a receipt is sent to an online user. After that it counts as complete,
 because some clients send no receipts."""
@@ -45,7 +45,7 @@ _log = structlog.get_logger()
 
 
 class _Message(msgspec.Struct, frozen=True):
-    """A message with a batch of notifications: its content, and the stanza in which it is sent.
+    """A message that delivers a batch of notifications: its content, and the stanza in which it is sent.
 
     ``requests_receipt`` states whether the stanza requests a receipt (XEP-0184).
     """
@@ -78,11 +78,10 @@ class BatchSender:
         self._has_response: dict[MessageId, bool] = {}  # message being sent: has bounced or has its receipt
 
     async def send(self, user_ids: Sequence[UserId]) -> Collection[UserId]:
-        """Send these users the notifications that are due; return the users who may have more to receive.
+        """Send these users the notifications that are due; return the users for whom more may be waiting.
 
-        Users whose domain is blocked get nothing; their queued items are dropped.
-
-        Raises StoreUnavailable if the store does not respond, and XmppSessionLost if the XMPP session ends.
+        Users on a blocked domain are sent nothing, and their queued items are dropped. Raises StoreUnavailable if the
+        store does not respond, and XmppSessionLost if the XMPP session ends.
         """
         blocked = await self._store.users.users_of_blocked_domains(user_ids)
         if blocked:
@@ -114,9 +113,10 @@ class BatchSender:
         return {*resends, *unexamined, *(user_id for user_id, batch in claimed.items() if batch.has_more)}
 
     def on_response(self, message_id: MessageId) -> None:
-        """Record that a message has bounced or has its receipt.
+        """Record that a message has bounced, or that its receipt has arrived.
 
-        If :meth:`send` is still waiting for the server to acknowledge this message, it does not record it as accepted.
+        If :meth:`send` is still awaiting the server's acknowledgement of this message, it will not record the message
+        as accepted.
         """
         if message_id in self._has_response:
             self._has_response[message_id] = True
@@ -124,8 +124,8 @@ class BatchSender:
     async def complete(self, **pairs: Sequence[tuple[UserId, MessageId]]) -> None:
         """Record the progress of batches in the store; if the store is unavailable, wait and retry.
 
-        If the progress of a sent batch were not recorded, the batch would be sent twice. Each keyword argument is a
-        list of pairs (user id, message id):
+        Without the retry, a batch could be sent twice, because the store would not know that it was sent. Each keyword
+        argument is a list of pairs (user id, message id):
 
         - ``acked``: batches that the server has acknowledged and whose receipts are awaited.
         - ``done``: batches that are complete without a receipt.
@@ -138,7 +138,7 @@ class BatchSender:
     async def _find_resends(
         self, user_ids: Sequence[UserId], recipients: Mapping[UserId, Recipient]
     ) -> dict[UserId, Sequence[Batch]]:
-        """Map each user to the batches in flight that have to be sent again now, oldest first."""
+        """Map each of these users to the batches in flight that must be sent to the user again now, oldest first."""
         resends: dict[UserId, Sequence[Batch]] = {}
         recovering = [user_id for user_id in user_ids if self._scheduler.needs_recovery(user_id)]
         if not recovering:
@@ -165,11 +165,11 @@ class BatchSender:
     async def _resend_delays_s(
         self, in_flight: Mapping[UserId, Sequence[Batch]], recipients: Mapping[UserId, Recipient]
     ) -> Mapping[UserId, float]:
-        """Map each user to the seconds until acknowledged batches may be sent again; users without a delay are absent.
+        """Return how many seconds to wait before resending acknowledged batches, for each user who must wait.
 
-        Quiet hours, and the absence of the user, delay acknowledged batches. Digests do not delay them, because these
-        batches have already waited for the digest before they were sent for the first time. ``in_flight`` are the
-        batches that were sent and are not complete.
+        Resends are delayed by quiet hours, and while the user is absent. Digests do not delay resends, because the
+        batches waited for the digest before they were first sent. ``in_flight`` maps users to the batches that were
+        sent but are not complete.
         """
         user_settings, since_s = {}, {}
         for user_id, batches in in_flight.items():
@@ -184,11 +184,11 @@ class BatchSender:
     async def _select_available(
         self, ready: Mapping[UserId, Recipient], selections: Mapping[UserId, Selection]
     ) -> dict[UserId, Recipient]:
-        """Return the users among ``ready`` who get new batches now.
+        """Return the users in ``ready`` to whom new batches can be sent now.
 
-        Users whose quiet hours, digests or presence forbid messages now are left out, and deferred until messages are
-        allowed. Users without a due item are left out, too. ``selections`` states, for each user with mutes, filters or
-        notification intervals, which items may be sent now.
+        Users without a due item are left out. Users whose quiet hours, digests or presence do not allow messages now
+        are also left out; their deliveries are deferred. ``selections`` states which items may be sent now, for each
+        user with mutes, filters or notification intervals.
         """
         user_settings = {
             user_id: each.user_settings for user_id, each in ready.items() if each.user_settings.has_delivery_delays
@@ -209,7 +209,7 @@ class BatchSender:
     async def _render(
         self, batches: Mapping[UserId, Sequence[Batch]], recipients: Mapping[UserId, Recipient]
     ) -> tuple[list[_Message], list[tuple[UserId, MessageId]]]:
-        """Return the messages of these batches, and (user id, message id) of each batch without content."""
+        """Render these batches; return the messages, and the pairs (user id, message id) of batches without content."""
         jids = dict(zip(batches, await self._store.users.jids(list(batches)), strict=True))
         messages, empty = [], []
         for user_id, own in batches.items():
@@ -240,8 +240,8 @@ class BatchSender:
     async def _write(self, messages: Sequence[_Message]) -> list[_Message]:
         """Send ``messages`` and wait until the server acknowledges them; return the messages to record as accepted.
 
-        Messages that have bounced, or whose receipt has arrived already, are left out. Raises XmppSessionLost if the
-        session ends, or if another process may now serve these users.
+        Messages that have bounced, or whose receipt has already arrived, are left out. Raises XmppSessionLost if the
+        session ends, or if another process may already be serving these users.
         """
         if not self._assigned_users.is_lease_valid():
             raise XmppSessionLost("Another bot may have taken these people over.")
@@ -266,10 +266,10 @@ class BatchSender:
         return accepted
 
     async def _record(self, accepted: Sequence[_Message], empty: Sequence[tuple[UserId, MessageId]]) -> None:
-        """Complete the batches of accepted messages, or await receipts for messages that requested one.
+        """Record in the store that the server has acknowledged ``accepted``.
 
-        ``accepted`` are the messages that the server has acknowledged. ``empty`` are pairs (user id, message id) of
-        batches that were not sent because they have no content.
+        The batch of a message that requested a receipt now awaits it; the other batches are complete. Batches without
+        content, listed in ``empty`` as pairs (user id, message id), were not sent and are also complete.
         """
         acked, done = [], list(empty)
         for message in accepted:

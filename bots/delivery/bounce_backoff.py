@@ -1,10 +1,10 @@
-"""The back-off after a message to a user has bounced, and the suspension of users whose messages bounce for 14 days.
+"""The back-off after a message to a user has bounced, and the suspension of users whose messages keep bouncing.
 
 During the back-off, nothing is sent to the user. The back-off doubles with each consecutive bounce, up to a maximum. It
 is longer after an error that is likely to persist, such as an address that does not exist.
 
-A user whose messages have bounced for 14 days is *unreachable*. An unreachable user gets no more deliveries until the
-user writes to the bot.
+A user whose messages have bounced for 14 days is *unreachable*. Deliveries to an unreachable user are suspended until
+the user writes to the bot.
 """
 
 from collections.abc import Sequence
@@ -30,10 +30,10 @@ long as the previous one."""
 
 
 def back_off_s(condition: str, bounces: int, jitter: float) -> float:
-    """Return the seconds for which nothing is sent to a user after a bounce.
+    """Return how many seconds to wait after a bounce before anything is sent to the user again.
 
-    ``condition`` is the name of the stanza error (RFC 6120 §8.3.3). ``bounces`` is the number of the user's bounces in
-    direct succession before this one. ``jitter`` is a random number in [0, 1), which spreads retries: the full back-off
+    ``condition`` is the name of the stanza error (RFC 6120 §8.3.3). ``bounces`` is how many consecutive bounces came
+    before this one. ``jitter`` is a random number in [0, 1), which spreads retries: the full back-off
     is multiplied by ``(1 + jitter) / 2``.
     """
     first_s, longest_s = _BACK_OFF_WITHOUT_RECIPIENT_S if condition in _NO_RECIPIENT else _BACK_OFF_S
@@ -42,15 +42,16 @@ def back_off_s(condition: str, bounces: int, jitter: float) -> float:
 
 
 GIVE_UP_AFTER_S: Final = 14 * 86_400.0
-"""Age of a batch, in seconds since its claim, at which it becomes undeliverable if the user's messages still bounce."""
+"""Age in seconds at which a batch is given up if the user's messages still bounce. The age is counted from the
+claim."""
 _log = structlog.get_logger()
 
 
 async def suspend_unreachable_user(store: Store, user_id: UserId, batches: Sequence[Batch]) -> None:
     """Suspend all subscriptions of a user whose messages have bounced for 14 days.
 
-    ``batches`` are the user's batches in flight. They are moved to the dead letters, a list for admins, and their items
-    count as withheld. When the suspension ends, the user gets a summary of all withheld items.
+    ``batches`` are the user's batches in flight. They are moved to the dead letters, a list that admins can inspect,
+    and their items count as withheld. When the suspension ends, the user gets a summary of all withheld items.
     """
     (jid,) = await store.users.jids([user_id])
     if jid:
@@ -62,6 +63,6 @@ async def suspend_unreachable_user(store: Store, user_id: UserId, batches: Seque
 
 
 async def resume_reachable_user(store: Store, jid: str) -> None:
-    """Resume the deliveries to an unreachable user, who has written to the bot."""
+    """Resume deliveries to a user who was unreachable and has now written to the bot."""
     subscriptions = await store.subscriptions.of_user(jid)
     await store.pauses.resume_reachable(jid, [each.channel for each in subscriptions])

@@ -1,13 +1,13 @@
 """Corrections (XEP-0308): finds the earlier message that a batch of edits replaces.
 
 A batch of edits replaces the newest message that contains one of the edited entries. The message must be among the last
-20 to the user, all its entries must still be in the channels' logs, and the user must still subscribe to its channels.
-The correction has the whole text of the earlier message, with the entries' present state. If the batch has further
-edits, of entries in other messages, the correction contains them, too.
+20 sent to the user, all its entries must still be in the channels' logs, and the user must still subscribe to its
+channels. The correction contains the whole text of the earlier message, with the current state of its entries. If the
+batch also edits entries that are not in this message, the correction contains these edits too.
 
 If no message can be corrected, the batch is sent as a short message "Edited: …". This also happens if the correction
-would have more than ``MAX_ITEMS_CORRECTED`` items. Clients without support for corrections show a correction as a new
-message, so its text must be understandable by itself.
+would contain more than ``MAX_ITEMS_CORRECTED`` items. Clients that do not support corrections show a correction as a
+new message, so its text must be understandable by itself.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ from service.store import Store
 from service.store.delivery.outbox import Batch, MessageId, OutboxItem, SentMessage
 
 MAX_ITEMS_CORRECTED: Final = 40
-"""Maximum number of items in one message, including the items that its corrections have added."""
+"""Maximum number of items in a corrected message, including the items that corrections have added to it."""
 MAX_CACHED_ITEMS: Final = 512
 """Maximum number of items whose entry keys are cached."""
 
@@ -30,7 +30,7 @@ _EntryKeys = frozenset[tuple[ChannelId, str]]
 
 
 class CorrectionFinder:
-    """Finds the earlier message that each batch of edits corrects, and records this in the store."""
+    """Finds the earlier message that each batch of edits corrects, and records the correction in the store."""
 
     def __init__(self, store: Store) -> None:
         """Create a finder that reads sent messages and channels' logs from ``store``."""
@@ -38,10 +38,11 @@ class CorrectionFinder:
         self._entries: LRUCache[OutboxItem, _EntryKeys] = LRUCache(MAX_CACHED_ITEMS)
 
     async def correct(self, claimed: Mapping[UserId, Batch]) -> dict[UserId, Batch]:
-        """Return the batches in ``claimed``, in which each batch of edits is replaced by a correction if possible.
+        """Turn each batch of edits into a correction if an earlier message can be corrected.
 
-        ``claimed`` maps each user to the batch that has just been claimed for the user. Raises StoreUnavailable if the
-        store does not respond.
+        ``claimed`` maps each user to the batch that has just been claimed for the user. Return a copy of this mapping
+        in which the batches that could be turned into corrections are replaced with them. Raises StoreUnavailable if
+        the store does not respond.
         """
         edits = {user_id: batch for user_id, batch in claimed.items() if batch.items[0].edits}
         earlier = await self._store.outbox.sent_messages(list(edits))
@@ -53,7 +54,7 @@ class CorrectionFinder:
         return {**claimed, **await self._store.outbox.correct(corrections, MAX_ITEMS_CORRECTED)}
 
     async def _find_newest(self, messages: Sequence[SentMessage], edited: _EntryKeys) -> SentMessage | None:
-        """Return the newest message that contains an edited entry and can be rendered again, or None.
+        """Return the newest message that contains an edited entry and can be rendered again; None if there is none.
 
         ``messages`` are ordered from the newest to the oldest. ``edited`` are the keys of the edited entries.
         """
@@ -66,9 +67,9 @@ class CorrectionFinder:
         return None
 
     async def _entries_of(self, items: Sequence[OutboxItem]) -> _EntryKeys | None:
-        """Return the keys of all entries in these items; None if some of them can no longer be read.
+        """Return the keys of all entries in these items, or None if some of the entries can no longer be read.
 
-        An item refers to versions of a channel, and the channel's log may have dropped some of them.
+        Entries can no longer be read if the channel's log has dropped the version that contains them.
         """
         entries: set[tuple[ChannelId, str]] = set()
         for each in items:

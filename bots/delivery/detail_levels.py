@@ -1,7 +1,7 @@
 """Levels of detail of notifications: how many entries are shown in full, and how long their summaries are.
 
-Entries that are not shown in full are only mentioned by title. A notification is rendered at the most detailed level at
-which its text fits into one message; all channels in the notification have the same level.
+Only the titles of the other entries are shown. A notification is rendered at the most detailed level at which its text
+fits into one message; all channels in the notification have the same level.
 """
 
 from typing import Final

@@ -1,4 +1,4 @@
-"""Link previews of messages (XEP-0511): which messages have one, and its content."""
+"""Link previews in messages (XEP-0511): decides which messages contain a preview, and renders it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -13,13 +13,13 @@ MAX_PREVIEW_BYTES: Final = 2_048
 
 
 def link_preview(text: str, deltas: Sequence[Delta], channels: Mapping[ChannelId, Channel]) -> str:
-    """Return the link preview (XEP-0511) of a message with this text, as XML; "" if the message has none.
+    """Return the link preview (XEP-0511) for a message with this text, as XML; "" if the message has none.
 
-    A message has a preview if it contains exactly one entry, shows the entry's link, and omits its title or summary. A
-    user's own template like ``$link`` can omit them. The preview then saves clients a request to the publisher.
+    A message has a preview if it contains exactly one entry, and its text shows the link but not both title and
+    summary. This happens with a user's own template, such as ``$link``. Without the preview, clients would have to
+    request the linked page from the publisher.
 
-    The standard text contains title and summary, so it needs no preview. A preview would show them twice and reduce the
-    rate at which messages are sent by a fifth.
+    The standard text already contains title and summary, so a preview would only make the message larger.
     """
     changes = [(delta.channel, change) for delta in deltas if delta.channel in channels for change in delta.changes]
     entries = {(channel_id, change.entry.key): (channel_id, change) for channel_id, change in changes}

@@ -1,8 +1,8 @@
-"""The rate limit on messages to one user (GCRA, a token bucket).
+"""The rate limit on messages to one user: the generic cell rate algorithm (GCRA), a form of token bucket.
 
-Items beyond the rate wait and are coalesced into one message; a message of many items delays the next message longer.
-The whole state of the limit is one point in time: when the user's allowance is full again (the "theoretical arrival
-time" of GCRA).
+Items that exceed the rate wait and are combined into one message. The more items a message contains, the longer the
+next message is delayed. The limit's whole state is a single point in time: when the user's allowance will be full again
+(the "theoretical arrival time" of GCRA).
 """
 
 from typing import Final
@@ -13,24 +13,27 @@ BURST: Final = 5
 """Maximum number of messages to one user that the rate limit allows at once."""
 ITEMS_AT_USUAL_RATE: Final = 3
 MAX_SLOWDOWN: Final = 6
-"""Maximum factor by which a message of many items prolongs the delay before the next message. The factor for n items is
-``max(1, n / ITEMS_AT_USUAL_RATE)``, up to this maximum."""
+"""Maximum factor by which a message with many items prolongs the delay before the next message. The factor for n items
+is ``max(1, n / ITEMS_AT_USUAL_RATE)``, up to this maximum."""
 
 
 class MessageRateLimit(msgspec.Struct, frozen=True):
-    """A limit of one message per ``interval_s`` seconds on average, and of ``BURST`` messages at once."""
+    """A limit of one message per ``interval_s`` seconds on average, with bursts of up to ``BURST`` messages."""
 
     interval_s: float
 
     def after_message(self, full_at_s: float, item_count: int, now_s: float) -> float:
-        """Return the state of a user's rate limit after a message of ``item_count`` items.
+        """Return the new state of a user's rate limit after a message of ``item_count`` items has been sent.
 
-        ``full_at_s`` is the state before the message. The state is the time (monotonic s) at which the user's allowance
-        is full again.
+        ``full_at_s`` is the state before the message. A state is the time, in seconds of the monotonic clock, at which
+        the user's allowance is full again.
         """
         slowdown = min(max(1.0, item_count / ITEMS_AT_USUAL_RATE), MAX_SLOWDOWN)
         return max(full_at_s, now_s) + slowdown * self.interval_s
 
     def next_message_s(self, full_at_s: float) -> float:
-        """Return the time (monotonic s) from which another message may be sent; ``full_at_s`` is the limit's state."""
+        """Return the earliest time (monotonic clock) at which another message may be sent to the user.
+
+        ``full_at_s`` is the state of the user's rate limit.
+        """
         return full_at_s - (BURST - 1) * self.interval_s

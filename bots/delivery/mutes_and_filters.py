@@ -1,11 +1,11 @@
-"""Mutes, filters and unwanted edits: which queued items, or which of their changes, are not sent to a user.
+"""Mutes, filters and unwanted edits: decides which queued items, or which of their changes, are not sent to a user.
 
 Items whose notification interval has not passed are left for later (:mod:`bots.delivery.notification_intervals`).
 
-The decision is made just before a batch is claimed, that is, before items are moved from the outbox into a message. So
-a change of settings applies at once. The decision is stored with the batch by the claim, so that a suppressed entry
-stays suppressed whenever the batch is sent again. A suppressed entry does not suppress its copies in other channels. An
-item that is queued between decision and claim is not claimed.
+The decision is made just before a batch is claimed, that is, before items are moved from the outbox into a message.
+Therefore a change of settings takes effect at once. The decision is stored with the claimed batch, so that a suppressed
+entry stays suppressed if the batch is sent again. Suppressing an entry does not suppress its copies in other channels.
+An item that is queued after a decision waits for the next decision.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ MAX_PAGES: Final = 10
 """Maximum number of pages, of ``MAX_DUE_ITEMS`` items each, that are read from an outbox to find due items. Items on
 later pages wait until those before them are sent."""
 MAX_CACHED_ITEMS: Final = 256
-"""Maximum number of items whose changes are cached in the form that filters read."""
+"""Maximum number of items whose changes are cached, in the form in which filters are applied to them."""
 
 _Changes = tuple[tuple[Delta, tuple[SearchableEntry, ...]], ...]
 
@@ -50,9 +50,10 @@ class ItemSelector:
         self._changes: FIFOCache[tuple[ChannelId, int, int | None], _Changes] = FIFOCache(MAX_CACHED_ITEMS)
 
     async def select(self, recipients: Mapping[UserId, Recipient], now_s: float) -> dict[UserId, Selection]:
-        """Return the decision for each user who has mutes, filters or intervals; other users may be sent all items.
+        """Decide, for each user with mutes, filters or notification intervals, which items may be sent now.
 
-        Raises StoreUnavailable if the store does not respond.
+        Users without any of these are absent from the result, because all their items may be sent. ``now_s`` is in Unix
+        seconds. Raises StoreUnavailable if the store does not respond.
         """
         recipients = {
             user_id: own
@@ -82,9 +83,9 @@ class ItemSelector:
         return selections
 
     async def _load_numbers(self, queues: Mapping[UserId, tuple[Selection, Sequence[QueuedItem]]]) -> None:
-        """Read the numbers of users' subscriptions to the channels of these items, and add them to the selections.
+        """Record in each selection the user's subscription numbers for the channels of the queued items.
 
-        ``queues`` maps each user to the decision about the user's items, and a page of these items.
+        ``queues`` maps each user to a pair: the user's selection, and a page of the user's queued items.
         """
         missing = {
             (user_id, queued.item.channel): selection
@@ -139,16 +140,14 @@ def suppressed_positions(
 ) -> tuple[int, ...] | None:
     """Return the positions of an item's changes that must not be delivered; None if no change may be delivered.
 
-    Args:
-        preferences: The preferences of the user in whose outbox the item is.
-        number: The number of the subscription that the item is for.
-        versions: The versions of the channel to which the item refers: the changes (delta) of each version, with the
-            texts that :func:`build_subjects` returns for them.
-        edits: Whether the item refers only to the edits among these changes; if not, it refers only to the other
-            changes.
+    The position of a change is its index among the changes of all ``versions``. Notices about the channel, for example
+    that it has moved, are suppressed by mutes but not by filters.
 
-    The position of a change is its index among the changes of all deltas. A notice about the channel, for example that
-    it has moved, is not filtered, but it is not delivered either if the subscription is muted.
+    - ``preferences``: the preferences of the user in whose outbox the item is.
+    - ``number``: the number of the subscription that the item is for.
+    - ``versions``: the versions of the channel that the item refers to. Each is a pair: the version's delta, and the
+      texts that :func:`build_subjects` returns for the delta's changes.
+    - ``edits``: True if the item refers only to the edits among these changes; False if only to the other changes.
     """
     both = (preferences.get(number, NO_PREFERENCES), preferences.get(FOR_ALL, NO_PREFERENCES))
     if any(each.muted for each in both) or (edits and not are_edits_enabled(preferences, number)):

@@ -1,7 +1,7 @@
-"""Notification intervals: the minimum time between two messages about one channel to a user.
+"""Notification intervals: the minimum time between two messages to a user about the same channel.
 
-An item that is queued within the interval waits until the interval has passed since the channel's last message. Quiet
-hours and digests apply to all channels of a user; see :mod:`bots.delivery.recipient_availability`.
+An item that is queued too early waits until the interval has passed since the last message about its channel. In
+contrast, quiet hours and digests apply to all channels of a user; see :mod:`bots.delivery.recipient_availability`.
 """
 
 from collections.abc import Mapping
@@ -19,17 +19,16 @@ DIGEST_TOLERANCE_S: Final = 600
 """Time subtracted from the notification interval of a user who receives digests. Without this tolerance, items with an
 interval of one day would miss the next daily digest whenever the previous digest was sent slightly late."""
 MAX_DUE_ITEMS: Final = 100
-"""Maximum number of a user's due items examined before a claim. If all of these items are suppressed, the user is
-scheduled again."""
+"""Maximum number of a user's due items that are examined before a claim. If all of them are suppressed, the user is
+scheduled again, so that further items are examined."""
 
 
 def earliest_send_s(queued_s: float, last_message_s: float | None, interval_s: float) -> float:
-    """Return the earliest time (Unix s) at which an item may be sent to a user.
+    """Return the earliest time (Unix seconds) at which an item in a user's outbox may be sent.
 
-    An item is an element of the user's outbox, and refers to changes of one channel. It was queued at ``queued_s``. It
-    waits until ``interval_s`` seconds have passed since ``last_message_s``, the time of the last message to the user
-    about this channel (None if there was none). An item that was queued before that message, but did not fit into it,
-    does not wait.
+    ``queued_s`` is when the item was queued. ``last_message_s`` is when the user was sent the last message about the
+    item's channel, or None if there was none. The item waits until ``interval_s`` seconds have passed since that
+    message. It does not wait if it was queued before that message but did not fit into it.
     """
     if last_message_s is None or queued_s <= last_message_s:
         return queued_s
@@ -37,19 +36,18 @@ def earliest_send_s(queued_s: float, last_message_s: float | None, interval_s: f
 
 
 class Selection(msgspec.Struct):
-    """The decision about one user's oldest items. Times are Unix s.
+    """The decision about which of a user's oldest queued items are sent now. Times are in Unix seconds.
 
     - ``recipient``: the user's settings.
-    - ``last_sent_s``: the time of the last items sent to the user, for each channel with a notification interval
-      (minimum time between messages).
-    - ``suppressions``: for each item, by its id in the queue, the positions of its changes to omit, "later" if it must
-      wait, or None if it is dropped.
+    - ``last_sent_s``: for each channel with a notification interval (minimum time between messages), when items of the
+      channel were last sent to the user.
+    - ``suppressions``: maps the id of each examined item to "later" if the item must wait, to None if it is dropped,
+      and otherwise to the positions of its changes that are omitted.
     - ``interval_channels``: the channels with a notification interval.
-    - ``since_s``: the time when the first due item became due; None if no item is due.
-    - ``next_due_s``: the earliest time when a delayed item becomes due; infinity if no notification interval delays an
-      item.
-    - ``due_count``: number of due items.
-    - ``numbers``: the numbers of the user's subscriptions, by channel.
+    - ``since_s``: when the first of the due items became due; None if no item is due.
+    - ``next_due_s``: when the first of the items that must wait becomes due; infinity if no item must wait.
+    - ``due_count``: how many items are due.
+    - ``numbers``: the user's subscription number for each channel.
     """
 
     recipient: Recipient
@@ -63,13 +61,14 @@ class Selection(msgspec.Struct):
 
     @property
     def is_full(self) -> bool:
-        """Whether the limit on due items is reached; the user may then have more items, which were not examined."""
+        """Whether the maximum number of due items is reached, so that further items may not have been examined."""
         return self.due_count == MAX_DUE_ITEMS
 
     def count_if_due(self, queued: QueuedItem, now_s: float) -> bool:
-        """Return whether an item is due, that is, the notification interval of its channel has passed.
+        """Return whether an item is due, that is, whether the notification interval of its channel has passed.
 
-        A due item is counted. For any other item, the time when it becomes due is recorded in ``next_due_s``.
+        If the item is due, count it in ``due_count``. If not, reduce ``next_due_s`` to the time when it becomes due,
+        unless another item becomes due earlier.
         """
         channel_id = queued.item.channel
         can_have_interval = not queued.item.matches and channel_id != ANNOUNCEMENTS

@@ -1,14 +1,14 @@
 """The text of a notification: renders a batch of deltas as one message.
 
-For a feed, the text begins with ``*Channel title*``. The entries follow in the publisher's order, each with its title,
-its link, at most 300 characters of its summary, and the saved searches that it matched. Up to five entries of a channel
-are shown in full; "and 12 more" and the titles of the others follow. An edited entry is marked as such. In a
-correction, it keeps its place.
+For a feed, the text begins with ``*Channel title*``. The entries follow in the publisher's order. Each entry is shown
+with its title, its link, at most 300 characters of its summary, and the saved searches that it matches. Up to five
+entries of a channel are shown in full, followed by "and 12 more" and the titles of the others. Edited entries are
+marked. In a correction, an edited entry keeps its place.
 
-For a page, the text has the lines that changed: ``+`` added, ``-`` removed, ``~`` replaced.
+For a page, the text consists of the lines that changed: ``+`` added, ``-`` removed, ``~`` replaced.
 
-If a text exceeds the size of one message (4 kB), it is rendered with less detail, in several steps, until it fits. All
-channels remain in their places.
+If a text exceeds the size of one message (4 kB), it is rendered again with less and less detail until it fits. No
+channel is ever left out for lack of space.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ EntryKey = tuple[ChannelId, str]
 """A channel and the key of one of its entries."""
 
 SavedSearchMatch = tuple[int, str]
-"""A saved search that an entry matches: its number for the user, and its query as text."""
+"""A saved search that an entry matches: the number by which the user refers to it, and its query as text."""
 
 _NO_MATCHES: Final[Mapping[EntryKey, Sequence[SavedSearchMatch]]] = {}
 _NO_TEMPLATES: Final[Mapping[ChannelId, EntryTemplate]] = {}
@@ -42,8 +42,10 @@ _SIGNS: Final = {"addition": "+", "omission": "-", "replacement": "~"}
 class _ChannelUpdate(msgspec.Struct):
     """The changes of one channel that a notification shows.
 
-    ``entries`` has the last state of each entry by key, even if the entry changed several times. ``lines`` are the
-    changed lines of a page. ``missing_count`` is the number of versions that are no longer in the channel's log.
+    - ``entries``: maps each entry's key to the latest change of the entry.
+    - ``lines``: the changed lines of a page.
+    - ``notices``: the notices about the channel itself, for example that it has moved.
+    - ``missing_count``: how many versions are no longer in the channel's log.
     """
 
     entries: dict[str, Change] = {}
@@ -62,18 +64,15 @@ def render_notification(
     matches: Mapping[EntryKey, Sequence[SavedSearchMatch]] = _NO_MATCHES,
     templates: Mapping[ChannelId, EntryTemplate] = _NO_TEMPLATES,
 ) -> str:
-    """Return the text of a message with these deltas, oldest first; "" if there is nothing to show.
+    """Return the text of a message about these deltas; "" if there is nothing to show.
 
-    Args:
-        channels: The channels of the deltas. A delta whose channel is not among them is left out, because the channel
-            was removed.
-        deltas: The deltas; each has the changes of one version of a channel.
-        missing_counts: For each channel, the number of deltas that are no longer in the channel's log.
-        also_in: For an entry, the other channels whose copies of the entry were left out.
-        translator: The translator into the user's language.
-        matches: For an entry, the saved searches that it matches.
-        templates: For a channel, the user's template for its entries. The channel's title is above the entries, unless
-            the template contains it.
+    - ``channels``: the channels of the deltas. If a channel is absent because it was removed, its deltas are left out.
+    - ``deltas``: the deltas, oldest first; each contains the changes in one version of a channel.
+    - ``missing_counts``: for each channel, how many deltas are no longer in the channel's log.
+    - ``also_in``: for an entry, the other channels whose copies of the entry were left out.
+    - ``translator``: the translator into the user's language.
+    - ``matches``: for an entry, the saved searches that it matches.
+    - ``templates``: for a channel, the user's template for its entries.
     """
     updates = _by_channel(deltas, missing_counts)
     shown = [(channel, updates[channel.id]) for channel in channels if channel.id in updates]
@@ -120,7 +119,7 @@ def _section(
     *,
     template: EntryTemplate | None,
 ) -> str:
-    """Return the part of the text about one channel: its notices, then its title, entries and lines.
+    """Return the part of the text about one channel: its notices, then its title, entries and changed lines.
 
     ``notes`` maps entries to the lines that are shown below them.
     """
@@ -158,7 +157,7 @@ def _others(count: int, titles: str, translator: Translator, *, is_first: bool) 
 def _entry(
     channel: Channel, change: Change, summary_chars: int, translator: Translator, template: EntryTemplate | None
 ) -> str:
-    """Return the title, link and summary of an entry; an edited entry is marked."""
+    """Return the title, link and summary of an entry, with a mark if the entry was edited."""
     entry = change.entry
     lines = entry_lines(entry, translator)
     if template is not None:
@@ -171,7 +170,7 @@ def _entry(
 
 
 def _notes(also_in: Sequence[Channel], matches: Sequence[SavedSearchMatch], translator: Translator) -> list[str]:
-    """Return the notes below an entry: which other channels have copies of it, and which saved searches it matches."""
+    """Return the notes below an entry: the other channels that have copies of it, and the searches that it matches."""
     notes = []
     if also_in:
         channels = ", ".join(f"*{title(other)}*" for other in also_in[:3])
@@ -192,7 +191,7 @@ def _heading(change: Change, translator: Translator) -> str:
 def _changed_lines(
     channel: Channel, changes: Sequence[Change], detail: DetailLevel, translator: Translator
 ) -> list[str]:
-    """Return a list of one text: the page's address and its changed lines; an empty list if no line has changed."""
+    """Return the page's address and its changed lines as a list with one text; [] if no line has changed."""
     if not changes:
         return []
     shown = [_line(change, detail.line_chars, translator) for change in changes[: detail.lines]]
@@ -249,7 +248,7 @@ def _notice(channel: Channel, notice: Notice, translator: Translator) -> str:
 
 
 def announcement_text(texts: Sequence[str], translator: Translator) -> str:
-    """Return the text of a message with announcements. ``texts`` are the texts that admins wrote, oldest first."""
+    """Return the text of a message that contains the announcements ``texts``, written by admins, oldest first."""
     sender = translator.gettext(
         "This is an announcement from the people who run this service. `announcements off` stops them."
     )

@@ -1,8 +1,8 @@
 """The consumer of the users' outboxes: sends queued items to their recipients, about a hundred users at a time.
 
-:mod:`bots.delivery.scheduler` decides which users are next. For these users one *burst* runs the steps of
-:mod:`bots.delivery.batch_sender`. This module receives the events on which these two modules depend: new sessions,
-receipts, bounces, presences, changed settings, and changes of the partitions that this process serves.
+:mod:`bots.delivery.scheduler` decides which users are served next. One *burst* then sends to these users by the steps
+in :mod:`bots.delivery.batch_sender`. This module receives the events on which the scheduler and the sender depend: new
+sessions, receipts, bounces, presences, changed settings, and changes of the partitions that this process serves.
 """
 
 import asyncio
@@ -32,10 +32,10 @@ from service.store.client import keys
 from service.store.delivery.outbox import MessageId
 
 USERS_PER_BURST: Final = 100
-"""Maximum number of users of a burst. The batches of these users are claimed in one Redis pipeline, sent together, and
+"""Maximum number of users in a burst. The batches of these users are claimed in one Redis pipeline, sent together, and
 completed in one pipeline."""
 MAX_BURSTS: Final = 12
-"""Maximum number of concurrent bursts: some wait for the XMPP server, while others claim and render."""
+"""Maximum number of concurrent bursts. While some of them wait for the XMPP server, others claim and render."""
 
 _SWEEP_INTERVAL_S = 60.0
 _DEPTH_INTERVAL_S = 5.0
@@ -46,14 +46,18 @@ _log = structlog.get_logger()
 
 
 class OutboxConsumer:
-    """Delivers the outboxes of one process's users. :meth:`run` drives it; the event handlers never wait."""
+    """Delivers the outboxes of the users of one process.
+
+    :meth:`run` sends the messages. The methods that handle events only record what has changed, and never wait.
+    """
 
     def __init__(
         self, store: Store, xmpp: XmppSender, clock: Clock, assigned_users: AssignedUsers, messages_per_s: float
     ) -> None:
         """Create a consumer that sends the outboxes of ``assigned_users`` through ``xmpp``.
 
-        Each user is sent at most ``messages_per_s`` messages per second on average. Nothing is sent before :meth:`run`.
+        Each user is sent at most ``messages_per_s`` messages per second on average. Nothing is sent until :meth:`run`
+        is called.
         """
         self._assigned_users = assigned_users
         self._store = store
@@ -85,31 +89,31 @@ class OutboxConsumer:
             await cancel_and_wait(*tuple(self._bursts))
 
     def overdue_s(self) -> float:
-        """Return for how long the oldest due message has not been sent, in seconds; 0 if all are sent in time."""
+        """Return for how many seconds the oldest due message has been overdue; 0 if no message is due."""
         now_s = self._clock.monotonic_s()
         return max(0.0, now_s - min(self._scheduler.next_due_s(), *self._bursts.values(), now_s))
 
     # Event handlers.
 
     def on_session_started(self) -> None:
-        """Recover the batches in flight: a new XMPP session has begun, and the previous session was not resumed."""
+        """Recover all batches in flight, because a new XMPP session has begun and the previous one was not resumed."""
         self._session_since_s = self._clock.wall_s()
         self._is_new_session = True
         self._availability.on_session_started()
         self._recovery_needed.set()
 
     def on_partitions_gained(self, partitions: frozenset[int]) -> None:
-        """Recover the batches in flight that another process sent to the users of these newly assigned partitions."""
+        """Recover the batches in flight to users in ``partitions``, which another process served until now."""
         self._gained_partitions |= partitions
         self._recovery_needed.set()
 
     def on_partitions_lost(self) -> None:
-        """Drop cached data of users whom this process no longer serves."""
+        """Drop the cached data of users whom this process no longer serves."""
         self._recipients.retain(self._assigned_users.includes)
         self._receipts.retain(self._assigned_users.includes)
 
     def on_lease_renewed(self) -> None:
-        """Resume deliveries, because the lease of ``assigned_users``, which may have expired, has been renewed."""
+        """Resume deliveries if they have stopped because the leases of ``assigned_users`` had expired."""
         self._scheduler_changed.set()
 
     async def drain(self) -> None:
@@ -118,9 +122,9 @@ class OutboxConsumer:
             await self._user_released.wait_for(lambda: not self._scheduler.has_locked_unassigned())
 
     def on_receipt(self, event: Receipt) -> None:
-        """Complete the batch that a client has received.
+        """Complete the batch whose receipt has arrived from a client.
 
-        The first receipt (not a chat marker) also shows that the user's client sends receipts.
+        The first receipt from a user (other than a chat marker) also shows that the user's client sends receipts.
         """
         user_id, message_id = keys.user_id(event.jid), event.message_id
         is_first = (
@@ -135,7 +139,7 @@ class OutboxConsumer:
             self._receipts_arrived.set()
 
     def on_bounced(self, event: MessageBounced) -> None:
-        """Pause the delivery to a user whose batch bounced; the pause doubles with each consecutive bounce."""
+        """Pause delivery to a user whose batch has bounced; the pause doubles with each consecutive bounce."""
         user_id = keys.user_id(event.jid)
         if is_batch_id(user_id, event.message_id) and self._assigned_users.includes(user_id):
             self._sender.on_response(event.message_id)
@@ -146,10 +150,10 @@ class OutboxConsumer:
     def on_presence(self, event: UserPresence) -> None:
         """Update the schedule of a user whose presence has changed.
 
-        - User online: the back-off after a bounce ends.
-        - User neither away nor busy: a deferral ends.
-        - User online with an additional client: the batches whose receipts are awaited are recovered.
-        - User offline: the scheduler stops waiting for receipts.
+        - If the user is online, the back-off after a bounce ends.
+        - If the user is online and neither away nor busy, messages are no longer deferred.
+        - If the user is online with an additional client, the batches whose receipts are awaited are recovered.
+        - If the user is offline, the scheduler stops waiting for receipts.
         """
         user_id = keys.user_id(event.jid)
         now_s = self._clock.monotonic_s()
@@ -176,14 +180,14 @@ class OutboxConsumer:
         self._scheduler_changed.set()
 
     def forget_user(self, jid: str) -> None:
-        """Remove all data of a user from this process; call this inside :meth:`pause_user`."""
+        """Remove all data about a user from this process; call this inside :meth:`pause_user`."""
         user_id = keys.user_id(jid)
         self._recipients.remove(user_id)
         self._receipts.remove(user_id)
         self._availability.remove(user_id)
 
     async def remove_contact(self, jid: str) -> None:
-        """End the presence subscriptions between a user and the bot, in both directions. Rooms have none."""
+        """End the presence subscriptions between a user and the bot, in both directions. Do nothing for a room."""
         if jid in self._xmpp.rooms:
             return
         stanza_id = new_message_id(keys.user_id(jid))
@@ -191,16 +195,16 @@ class OutboxConsumer:
         await send_until_confirmed(self._xmpp, removal)
 
     def request_presence(self, jid: str) -> None:
-        """Request to see a user's presence, because the user's settings depend on it."""
+        """Subscribe to a user's presence and probe it, because the user's settings make deliveries depend on it."""
         self._xmpp.send_unconfirmed(stanzas.presence(self._xmpp.address, jid, "subscribe"))
         self._xmpp.send_unconfirmed(stanzas.presence(self._xmpp.address, jid, "probe"))
 
     @contextlib.asynccontextmanager
     async def pause_user(self, jid: str) -> AsyncIterator[None]:
-        """Async context manager: pause the delivery to a user while the context is open.
+        """Async context manager: pause delivery to a user while the context is open.
 
-        The context begins when every batch that was claimed for the user has been sent. Until the context ends, no
-        other batch is claimed.
+        Entering the context waits until every batch that has been claimed for the user has been sent. No further batch
+        is claimed until the context is left.
         """
         user_id = keys.user_id(jid)
         async with self._user_released:
@@ -213,7 +217,10 @@ class OutboxConsumer:
     # Scheduling.
 
     async def _listen(self) -> None:
-        """Schedule users who have new items; periodically schedule all users with items, in case a wake-up was lost."""
+        """Schedule users when items are queued for them.
+
+        In addition, periodically schedule all users with items, in case a notification was lost.
+        """
         after, swept_s = "", -math.inf
         while True:
             try:
@@ -231,9 +238,10 @@ class OutboxConsumer:
             self._scheduler_changed.set()
 
     async def _recover(self) -> None:
-        """Start the recovery of batches in flight.
+        """Start the recovery of batches in flight whenever an event requires it, until cancelled.
 
-        In a new session, the batches to all users are recovered; otherwise only those to newly assigned users.
+        After a new session has started, the batches of all users are recovered. After partitions have been gained, the
+        batches of the users in these partitions are recovered.
         """
         while True:
             await self._recovery_needed.wait()
@@ -255,11 +263,14 @@ class OutboxConsumer:
     async def _find_recoveries(
         self, partitions: Collection[int], *, is_new: bool
     ) -> tuple[list[UserId], list[UserId], list[str]]:
-        """Return newly assigned users, users with batches that may be lost, and JIDs whose presence must be probed.
+        """Return (newly assigned users, users whose acknowledged batches may be lost, JIDs whose presence to probe).
 
-        In a new session (``is_new``), every batch in flight may be lost, and the presence of all users is unknown.
-        Otherwise, only users in the newly assigned ``partitions`` are examined. Their batches may be lost if the server
-        acknowledged them before this session.
+        Only users with undelivered items are returned.
+
+        - In a new session (``is_new``), no user is newly assigned, all users' acknowledged batches may be lost, and all
+          presences must be probed.
+        - Otherwise, only users in the newly assigned ``partitions`` are examined. A user's acknowledged batches may be
+          lost if they were claimed before this session began. No presence is probed.
         """
         waiting = await self._assigned_users.select(await self._store.outbox.waiting_users())
         if is_new:
@@ -273,7 +284,7 @@ class OutboxConsumer:
         return gained, lost, []
 
     async def _start_bursts(self) -> None:
-        """Start a burst whenever users are due, the session is up, and fewer than ``MAX_BURSTS`` are in progress."""
+        """Start a burst whenever users are due, a session exists, and fewer than ``MAX_BURSTS`` bursts are running."""
         while True:
             self._scheduler_changed.clear()
             await self._xmpp.connected.wait()
@@ -299,7 +310,7 @@ class OutboxConsumer:
         self._scheduler_changed.set()
 
     async def _burst(self, user_ids: Sequence[UserId]) -> None:
-        """Send due messages to locked users, unlock the users, and reschedule users who may have more to receive."""
+        """Send due messages to these locked users and unlock them; reschedule those for whom more may be waiting."""
         again: Collection[UserId] = user_ids
         try:
             again = await self._try_send(user_ids)
@@ -307,9 +318,9 @@ class OutboxConsumer:
             await self._release(user_ids, again)
 
     async def _try_send(self, user_ids: Sequence[UserId]) -> Collection[UserId]:
-        """Send due messages to locked users; return the users who may have more to receive.
+        """Send due messages to these locked users; return the users for whom more may be waiting.
 
-        After an unexpected exception, the method sends to each user separately, so that the exception affects only the
+        After an unexpected exception, send to each user separately, so that the exception affects only the
         user whose batch caused it.
         """
         try:
@@ -337,7 +348,7 @@ class OutboxConsumer:
         self._scheduler.on_bounced(user_id, condition, self._clock.monotonic_s(), jitter)
 
     async def _release(self, user_ids: Sequence[UserId], again: Collection[UserId]) -> None:
-        """Unlock users, and schedule the users in ``again``, who may have more to receive."""
+        """Unlock users, and schedule those in ``again``, for whom more may be waiting."""
         now_s, more = self._clock.monotonic_s(), set(again)
         for user_id in user_ids:
             self._scheduler.release(user_id, now_s, again=user_id in more)
@@ -348,7 +359,7 @@ class OutboxConsumer:
     # Receipts and measurement.
 
     async def _complete_received(self) -> None:
-        """Complete the batches whose receipts have arrived, and store which users' clients send receipts."""
+        """Complete the batches whose receipts have arrived, and store which users have clients that send receipts."""
         while True:
             await self._receipts_arrived.wait()
             self._receipts_arrived.clear()
@@ -363,7 +374,7 @@ class OutboxConsumer:
                 await self._store.users.mark_receipts(list({user_id for user_id, _, is_first in arrived if is_first}))
 
     async def _measure_depth(self) -> None:
-        """Update the gauges of undelivered items, which cover all bot processes."""
+        """Periodically update the metrics about undelivered items, counted over all bot processes."""
         while True:
             with contextlib.suppress(StoreUnavailable):
                 OUTBOX_USERS.set(await self._store.outbox.count_waiting())

@@ -13,32 +13,35 @@ from service.observability.tracing import TRACING
 from service.store.delivery.outbox import MessageId
 
 MAX_AWAITED: Final = 20
-"""Maximum number of receipts awaited from one user. It limits how many batches a later session sends again. After this
-number of consecutive messages without a receipt, the receipts of further messages are not awaited until the user sends
-a receipt again."""
+"""Maximum number of receipts awaited from one user. It limits how many batches a later session sends again. If this
+many consecutive messages have got no receipt, the receipts of further messages are not awaited until the user sends a
+receipt again."""
 _MAX_TIMED: Final = 10_000
-"""Maximum number of messages whose time until the receipt is measured."""
+"""Maximum number of messages for which the time until their receipt is measured."""
 
 
 class ReceiptTracker:
-    """Tracks which receipts are awaited from the users of one process, and how long they take. Times are Unix s."""
+    """Tracks which receipts are awaited from the users of one process, and how long they take.
+
+    Times are in Unix seconds.
+    """
 
     def __init__(self) -> None:
-        """Create a tracker that awaits no receipts."""
+        """Create a tracker that does not yet await any receipts."""
         self._unanswered: Counter[UserId] = Counter()
         self._awaited: dict[UserId, dict[MessageId, None]] = {}  # oldest first
         self._sent: FIFOCache[MessageId, tuple[float, Sequence[str]]] = FIFOCache(_MAX_TIMED)
 
     def on_sending(self, message_id: MessageId, traces: Sequence[str], now_s: float) -> None:
-        """Start the timer that measures the time from sending a message until its receipt.
+        """Start measuring how long the receipt of a message takes.
 
-        Call this before the message is sent, because its receipt can arrive before the server's acknowledgement.
+        Call this before sending the message, because its receipt can arrive before the server's acknowledgement.
         ``traces`` are the trace ids of the changes in the message.
         """
         self._sent[message_id] = now_s, traces
 
     def on_receipt(self, user_id: UserId, message_id: MessageId, now_s: float) -> None:
-        """Record the receipt of a message."""
+        """Record that the receipt of a message has arrived."""
         self._unanswered.pop(user_id, None)
         self.drop(user_id, message_id)
         if message_id in self._sent:
@@ -48,15 +51,15 @@ class ReceiptTracker:
                 TRACING.record_step(trace, "received", sent_s, message=message_id)
 
     def has_awaited(self, user_id: UserId) -> bool:
-        """Return whether a receipt of any message to this user is awaited."""
+        """Return whether at least one receipt from this user is awaited."""
         return user_id in self._awaited
 
     def expect(self, user_id: UserId, message_id: MessageId, *, is_resend: bool) -> list[MessageId] | None:
         """Await the receipt of a message; return the older messages whose receipts are no longer awaited.
 
-        At most ``MAX_AWAITED`` receipts are awaited from a user; the oldest are given up first. The result is None if
-        the receipt of this message is not awaited, because the user has sent no receipt for the last ``MAX_AWAITED``
-        messages. ``is_resend`` states whether the message was sent before; a resend is not counted again.
+        If more than ``MAX_AWAITED`` receipts would be awaited from the user, the oldest are given up. If the user's
+        last ``MAX_AWAITED`` messages have all remained without a receipt, do not await this one either, and return
+        None. ``is_resend`` states whether the message was sent before; a resend does not count as another message.
         """
         if not is_resend:
             if self._unanswered[user_id] >= MAX_AWAITED:
@@ -70,7 +73,7 @@ class ReceiptTracker:
         return expired
 
     def reset(self, user_id: UserId, message_ids: Iterable[MessageId]) -> None:
-        """Await the receipts of exactly these messages, oldest first."""
+        """Replace the receipts that are awaited from the user with those of ``message_ids``, oldest first."""
         self._awaited.pop(user_id, None)
         if awaited := dict.fromkeys(message_ids):
             self._awaited[user_id] = awaited
@@ -83,13 +86,13 @@ class ReceiptTracker:
             self._awaited.pop(user_id, None)
 
     def remove(self, user_id: UserId) -> None:
-        """Remove all data about a user, including the timers of messages."""
+        """Remove all data about a user, including the sending times of messages whose receipts have not arrived."""
         self._remove(user_id)
         for message_id in [message_id for message_id in self._sent if is_batch_id(user_id, message_id)]:
             del self._sent[message_id]
 
     def retain(self, is_assigned: Callable[[UserId], bool]) -> None:
-        """Remove all users except those for whom ``is_assigned`` returns True."""
+        """Remove the data about all users except those for whom ``is_assigned`` returns True."""
         for user_id in {*self._unanswered, *self._awaited}:
             if not is_assigned(user_id):
                 self._remove(user_id)

@@ -1,4 +1,4 @@
-"""The availability of recipients: when each user may be sent messages, by quiet hours, digests and presence."""
+"""The availability of recipients: when quiet hours, digests and presence allow messages to each user."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -14,18 +14,22 @@ from service.store import Store
 from service.users.user_settings import UserSettings, earliest_delivery_s
 
 PRESENCE_RECHECK_S: Final = 3_600.0
-"""Interval between checks of a user who is away. Changes of presence are events; the checks replace lost events."""
+"""Interval between checks whether a user who is away has returned. Usually an event reports this; the checks are for
+the case that the event was lost."""
 PRESENCE_TIMEOUT_S: Final = 30.0
-"""Time without a response to a presence probe after which the user counts as not sharing presence."""
+"""If a presence probe gets no response for this time, the user is assumed not to share their presence."""
 
 
 class RecipientAvailability:
-    """The availability of the users of one process. Presences are kept for one XMPP session."""
+    """Determines when messages may be sent to the users of one process.
+
+    What it knows about users' presences is forgotten when the XMPP session ends.
+    """
 
     def __init__(self, store: Store, xmpp: XmppSender, clock: Clock) -> None:
-        """Create an availability tracker that knows no presences yet.
+        """Create an instance that does not know any presence yet.
 
-        Queues of users are read from ``store``, and presence probes are sent through ``xmpp``.
+        Users' queues are read from ``store``, and presence probes are sent through ``xmpp``.
         """
         self._store = store
         self._xmpp = xmpp
@@ -34,7 +38,7 @@ class RecipientAvailability:
         self._probed_s: dict[UserId, float] = {}
 
     def on_session_started(self) -> None:
-        """Clear all presences, because they belong to the previous session."""
+        """Forget all presences, because they were received in the previous session."""
         self._is_available.clear()
         self._probed_s.clear()
 
@@ -50,11 +54,11 @@ class RecipientAvailability:
     async def remaining_s(
         self, user_settings: Mapping[UserId, UserSettings], since_s: Mapping[UserId, float | None]
     ) -> dict[UserId, float]:
-        """Return the seconds until each user may be sent messages; users who may be sent messages now are absent.
+        """Return how many seconds must pass until messages may be sent, for each user who must wait.
 
-        ``since_s`` has the time (Unix s) since which the items of each user have been waiting; None means that no items
-        wait. For a user who is absent from ``since_s``, the time is read from the store. Raises StoreUnavailable if the
-        store does not respond.
+        Other users are absent from the result. ``since_s`` states since when (Unix seconds) the items of each user have
+        been waiting; None means that no items are waiting. For users who are absent from ``since_s``, the time is read
+        from the store. Raises StoreUnavailable if the store does not respond.
         """
         remaining: dict[UserId, float] = {}
         if not user_settings:
@@ -74,10 +78,10 @@ class RecipientAvailability:
         return remaining
 
     async def _unavailable_s(self, user_id: UserId) -> float:
-        """Return the seconds until a user's availability has to be checked again; 0 if the user is available.
+        """Return the seconds until a user's availability must be checked again; 0 if the user is available.
 
-        If the user's presence is unknown, it is probed. A user who does not share their presence counts as available,
-        because messages would otherwise wait forever.
+        If the user's presence is unknown, probe it. A user who does not share their presence with the bot counts as
+        available, because messages to this user would otherwise wait forever.
         """
         is_available = self._is_available.get(user_id)
         if is_available is not None:

@@ -1,4 +1,4 @@
-"""A cache of the settings of the users to whom one process delivers, and of whether their clients send receipts."""
+"""A cache for the users of one process: their settings, and whether their clients send receipts."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -12,27 +12,31 @@ from service.users.user_settings import UserSettings
 
 
 class Recipient(msgspec.Struct, frozen=True):
-    """One user's settings: quiet hours, digests and language, and preferences by subscription number."""
+    """The settings of one user.
+
+    ``user_settings`` are the user's general settings, such as quiet hours, digests and language. ``preferences`` maps
+    subscription numbers to the user's settings for these subscriptions.
+    """
 
     user_settings: UserSettings
     preferences: PreferencesByNumber
 
 
 class RecipientCache:
-    """Caches the settings of users, and which users' clients send receipts.
+    """Caches users' settings, and whether users' clients send receipts.
 
-    The settings of a user are dropped when they change, or when another process serves the user.
+    A user's settings are dropped from the cache when they change, or when another process takes over the user.
     """
 
     def __init__(self, store: Store) -> None:
-        """Create a cache of settings in ``store``."""
+        """Create an empty cache of the settings in ``store``."""
         self._store = store
         self._recipients: dict[UserId, Recipient] = {}
         self._receipt_senders: set[UserId] = set()
         self._change_count = 0
 
     async def get(self, user_ids: Sequence[UserId]) -> dict[UserId, Recipient]:
-        """Return the settings of these users. Raises StoreUnavailable if the store does not respond."""
+        """Map these users to their settings. Raises StoreUnavailable if the store does not respond."""
         cached = {user_id: self._recipients[user_id] for user_id in user_ids if user_id in self._recipients}
         missing = [user_id for user_id in user_ids if user_id not in cached]
         if not missing:
@@ -59,12 +63,12 @@ class RecipientCache:
         self._receipt_senders.add(user_id)
 
     def remove(self, user_id: UserId) -> None:
-        """Drop a user's settings, because they have changed or are deleted."""
+        """Drop a user's settings from the cache, because they have been changed or deleted."""
         self._change_count += 1
         self._recipients.pop(user_id, None)
 
     def retain(self, is_assigned: Callable[[UserId], bool]) -> None:
-        """Drop all users except those for whom ``is_assigned`` returns True."""
+        """Drop the data about all users except those for whom ``is_assigned`` returns True."""
         self._change_count += 1
         self._recipients = {user_id: own for user_id, own in self._recipients.items() if is_assigned(user_id)}
         self._receipt_senders = set(filter(is_assigned, self._receipt_senders))

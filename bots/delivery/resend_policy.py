@@ -1,14 +1,14 @@
-"""The policy on resends: when batches that were sent to a user, and may be lost, are sent again.
+"""The resend policy: decides when batches that may have been lost are sent again.
 
-A *recovery* is the examination of a user's batches in flight (sent, but not complete). It is required when it is
-unknown whether they have arrived: after a start, a lost session, or a bounce. No new batch is claimed before the
-recovery is finished, so that messages keep their order. Every resend has the same message id (guarantee I2).
+A *recovery* is the examination of a user's batches in flight (sent, but not complete). It is required when it is not
+known whether they have arrived: after a start, a lost session, or a bounce. No new batch is claimed before the recovery
+is finished, so that messages keep their order. Every resend has the same message id (guarantee I2).
 
 - Batches that the server has not acknowledged are sent again at once.
-- Batches that the server has acknowledged may be lost in the server. Without a receipt, they are sent again 10 s after
-  the user is seen online, or after 15 s if the user's presence is unknown.
-- When a user comes online with an additional client, acknowledged batches may be in a session that nobody reads.
-  Without a receipt, they are sent again after 5 s.
+- Batches that the server has acknowledged may have been lost by the server. If no receipt arrives, they are sent again
+  10 s after the user is seen online, or after 15 s if the user's presence is unknown.
+- When a user comes online with an additional client, acknowledged batches may have gone to another client that the user
+  is not reading. If no receipt arrives, they are sent again after 5 s.
 """
 
 import math
@@ -21,30 +21,30 @@ import msgspec
 from service.store.delivery.outbox import Batch
 
 RECEIPT_TIMEOUT_S: Final = 10.0
-"""Time that a user who was seen online may take to send the receipts of acknowledged batches."""
+"""How long to wait for the receipts of acknowledged batches from a user who was seen online."""
 RECEIPT_TIMEOUT_IF_UNSEEN_S: Final = 15.0
-"""Time that a user whose presence is unknown may take to send the receipts of acknowledged batches. Reconnecting takes
+"""How long to wait for the receipts of acknowledged batches from a user whose presence is unknown. Reconnecting takes
 at most 15 s (a failed attempt and the longest pause after it), so delivery recovers within 30 s after a session is
 lost."""
 RECEIPT_TIMEOUT_AT_RETURN_S: Final = 5.0
-"""Time that a user who came online with an additional client may take to send the receipts of acknowledged batches. It
-is short, because the server sends its stored messages to the new client at once."""
+"""How long to wait for the receipts of acknowledged batches from a user who came online with an additional client. The
+time is short, because the server sends its stored messages to the new client at once."""
 
 
 class Recovery(IntEnum):
-    """The batches in flight (sent, but not complete) that must be examined before a new batch is claimed."""
+    """Which of a user's batches in flight (sent, but not complete) must be examined before a new batch is claimed."""
 
     NONE = 0
     UNACKNOWLEDGED = 1
     """The batches that the server has not acknowledged."""
     ALL_AT_RETURN = 2
-    """All batches in flight, only because the user came online with an additional client."""
+    """All batches in flight, for the sole reason that the user came online with an additional client."""
     ALL = 3
     """All batches in flight, because a session was lost or a message bounced."""
 
 
 class ResendState(msgspec.Struct):
-    """The pending recovery of one user's batches in flight. Times are monotonic s."""
+    """The state of the recovery of one user's batches in flight. Times are in seconds of the monotonic clock."""
 
     recovery: Recovery = Recovery.NONE
     awaiting_receipts: bool = False  # nothing is done before resend_s, or a receipt
@@ -59,51 +59,51 @@ class ResendState(msgspec.Struct):
 
     @property
     def is_full(self) -> bool:
-        """Whether all batches in flight must be examined, also those that the server acknowledged."""
+        """Whether all batches in flight must be examined, including those that the server has acknowledged."""
         return self.recovery >= Recovery.ALL_AT_RETURN
 
     @property
     def not_before_s(self) -> float:
-        """The time before which nothing is sent to the user, because receipts are awaited."""
+        """The time until which receipts are awaited and nothing is sent to the user; -infinity if none are awaited."""
         return self.resend_s if self.awaiting_receipts else -math.inf
 
     def require(self) -> None:
-        """Require recovery of unacknowledged batches, because sending failed between their claim and completion."""
+        """Require recovery of the batches that the server has not acknowledged, because they may not have been sent."""
         self.recovery = max(self.recovery, Recovery.UNACKNOWLEDGED)
 
     def require_full(self, resend_s: float) -> None:
-        """Require recovery of all batches in flight; acknowledged batches are sent again at ``resend_s``."""
+        """Require recovery of all batches in flight; send acknowledged batches again at ``resend_s``."""
         self.recovery, self.awaiting_receipts, self.resend_s = Recovery.ALL, False, resend_s
 
     def on_session_lost(self, now_s: float) -> None:
-        """Require recovery of all batches, because the session that sent them ended."""
+        """Require recovery of all batches in flight, because the session that sent them has ended."""
         self.was_online = False
         self.require_full(now_s + RECEIPT_TIMEOUT_IF_UNSEEN_S)
 
     def on_send_failed(self) -> None:
-        """Require recovery after sending to the user failed.
+        """Require recovery, because sending to the user has failed.
 
-        If acknowledged batches were being sent again, all batches in flight are recovered, otherwise only the
-        unacknowledged ones.
+        If acknowledged batches were being sent again, all batches in flight must be recovered; otherwise only the
+        batches that the server has not acknowledged.
         """
         self.require()
         if self.resending_acked:
             self.recovery = Recovery.ALL
 
     def on_receipt(self) -> bool:
-        """Stop waiting for receipts; return whether any were awaited."""
+        """Stop waiting for receipts, so that messages can be sent at once; return whether any receipts were awaited."""
         was_awaiting, self.awaiting_receipts = self.awaiting_receipts, False
         return was_awaiting
 
     def on_online(self, now_s: float) -> None:
-        """Wait for receipts for at most ``RECEIPT_TIMEOUT_S`` seconds from now."""
+        """Record that the user is online, and wait at most ``RECEIPT_TIMEOUT_S`` seconds from now for receipts."""
         self.was_online = True
         self.resend_s = min(self.resend_s, now_s + RECEIPT_TIMEOUT_S)
 
     def on_new_client(self, now_s: float) -> bool:
         """Require recovery of all batches in flight, because the user came online with an additional client.
 
-        Returns False if this was required already; another new client does not extend the wait for receipts.
+        If this recovery is already required, return False, and do not prolong the wait for receipts.
         """
         self.was_online = True
         if self.is_full:
@@ -112,11 +112,11 @@ class ResendState(msgspec.Struct):
         return True
 
     def on_offline(self) -> None:
-        """Stop waiting for receipts of a user who went offline, because the user's server keeps acknowledged messages.
+        """Stop waiting for receipts, because the user went offline and the user's server keeps acknowledged messages.
 
-        A full recovery (of all batches in flight) that was required only because of a new client is reduced to the
-        unacknowledged batches; the next new client requires a full recovery again. A full recovery that was required
-        for another reason waits until the user is online.
+        A full recovery examines all batches in flight. If a full recovery was required only because of a new client,
+        now only unacknowledged batches are recovered. If it was required for another reason, the acknowledged batches
+        wait until the user is online again.
         """
         if not self.is_full:
             return
@@ -127,10 +127,10 @@ class ResendState(msgspec.Struct):
             self.resend_s = math.inf
 
     def finish(self, in_flight: Sequence[Batch], now_s: float) -> Sequence[Batch] | None:
-        """Finish the recovery; return the batches that have to be sent again now, oldest first.
+        """Finish the recovery; return the batches that must be sent again now, oldest first.
 
-        ``in_flight`` are the user's batches in flight, oldest first. The result is None if receipts of acknowledged
-        batches may still arrive; the recovery then remains pending.
+        ``in_flight`` are the user's batches in flight, oldest first. If receipts of acknowledged batches may still
+        arrive, do not finish the recovery, and return None.
         """
         is_full = self.is_full
         if is_full and now_s < self.resend_s and any(batch.acked for batch in in_flight):

@@ -1,17 +1,18 @@
-"""The scheduler of deliveries: decides which user is sent to next, and when.
+"""The delivery scheduler: decides which user is sent messages next, and when.
 
-It performs no I/O and reads no clock; times (monotonic s) are arguments.
+It performs no I/O and reads no clock; it gets times as arguments, in seconds of the monotonic clock.
 
-Work for one user is serialized by a lock. The lock is held by a burst that sends to the user, or by a command that
-changes what may be sent. Besides the lock, each user has
+A lock ensures that only one task at a time works for a user. The lock is held by a burst that sends to the user, or by
+a command that changes what may be sent. Besides the lock, each user has
 
 - a rate limit (:mod:`bots.delivery.message_rate_limit`);
-- a *next item time*: the earliest time when an item that was delayed by a notification interval becomes due;
-- a *deferral*: nothing is sent before the end of quiet hours, or before the next digest. A deferral ends when batches
-  in flight have to be recovered, so that a digest that was sent does not wait for the next digest;
+- a *next item time*: the earliest time at which an item that is delayed by a notification interval becomes due;
+- a *deferral*: nothing is sent before the end of quiet hours, or before the next digest. A deferral ends early when
+  batches in flight must be recovered, so that a lost digest is sent again without waiting for the next one;
 - a *back-off*: after a bounce, nothing is sent for some time, or until the user is seen online
   (:mod:`bots.delivery.bounce_backoff`);
-- a pending *recovery*, while it is unknown whether batches in flight have arrived (:mod:`bots.delivery.resend_policy`).
+- a pending *recovery*, while it is not known whether batches in flight have arrived
+  (:mod:`bots.delivery.resend_policy`).
 """
 
 import heapq
@@ -28,7 +29,7 @@ from service.store.delivery.outbox import Batch
 
 
 class _UserState(msgspec.Struct):
-    """The state of one user. A state that no longer differs from the state of a new user is removed."""
+    """The state of one user. It is removed when it no longer differs from the state of a new user."""
 
     locked: bool = False
     ready: bool = False  # items may be queued
@@ -42,13 +43,13 @@ class _UserState(msgspec.Struct):
 
 
 class DeliveryScheduler:
-    """The states of all users who have queued items, or recently had some. Times are monotonic s."""
+    """Schedules the users who have queued items, or had some recently. Times are in seconds of the monotonic clock."""
 
     def __init__(self, messages_per_s: float, is_assigned: Callable[[UserId], bool]) -> None:
         """Create a scheduler without users.
 
-        A user is sent ``messages_per_s`` messages per second on average, and up to ``BURST`` messages at once.
-        ``is_assigned`` returns whether this process serves a user.
+        A user is sent at most ``messages_per_s`` messages per second on average, and at most ``BURST`` messages at
+        once. ``is_assigned`` returns whether this process serves a user.
         """
         self._rate_limit = MessageRateLimit(1 / messages_per_s)
         self._is_assigned = is_assigned
@@ -65,7 +66,7 @@ class DeliveryScheduler:
             self._schedule(user_id, user, now_s)
 
     def on_session_lost(self, user_ids: Iterable[UserId], now_s: float) -> None:
-        """Require recovery of all batches in flight to these users, because the session that sent them ended."""
+        """Require recovery of all batches in flight to these users, because the session that sent them has ended."""
         for user_id in user_ids:
             user = self._state(user_id)
             user.resends.on_session_lost(now_s)
@@ -73,30 +74,30 @@ class DeliveryScheduler:
             self._schedule(user_id, user, now_s)
 
     def require_recovery(self, user_ids: Iterable[UserId]) -> None:
-        """Require recovery of these users' unacknowledged batches, because a failure prevented their completion."""
+        """Require recovery of these users' unacknowledged batches, which may have been claimed but never sent."""
         for user_id in user_ids:
             self._state(user_id).resends.require()
 
     def on_send_failed(self, user_ids: Iterable[UserId]) -> None:
-        """Require recovery of these users' batches, because the burst that was sending to them failed.
+        """Require recovery of these users' batches, because the burst that was sending to them has failed.
 
-        If the burst was sending acknowledged batches of a user again, all the user's batches in flight are recovered,
-        otherwise only the unacknowledged ones.
+        If the burst was sending a user's acknowledged batches again, all the user's batches in flight must be
+        recovered; otherwise only the batches that the server has not acknowledged.
         """
         for user_id in user_ids:
             self._state(user_id).resends.on_send_failed()
 
     def on_sending(self, user_id: UserId, item_count: int, now_s: float) -> None:
-        """Charge one message of ``item_count`` items to the user's rate limit."""
+        """Charge a message of ``item_count`` items against the user's rate limit."""
         user = self._state(user_id)
         user.rate_s = self._rate_limit.after_message(user.rate_s, item_count, now_s)
 
     def on_accepted(self, user_id: UserId) -> None:
-        """Reset the user's count of bounces, because the server acknowledged a message that did not bounce."""
+        """Reset the user's bounce count, because the server acknowledged a message that did not bounce."""
         self._state(user_id).bounces = 0
 
     def on_receipt(self, user_id: UserId, now_s: float) -> None:
-        """Examine the user's batches in flight at once, if the scheduler was waiting for their receipts."""
+        """Handle a receipt from a user; if the scheduler was waiting for it, stop waiting and schedule the user."""
         user = self._users.get(user_id)
         if user is not None and user.resends.on_receipt():
             self._schedule(user_id, user, now_s)
@@ -104,8 +105,8 @@ class DeliveryScheduler:
     def on_bounced(self, user_id: UserId, condition: str, now_s: float, jitter: float) -> None:
         """Start a back-off after a bounce; when it ends, the user's batches in flight are sent again.
 
-        The back-off doubles with each consecutive bounce. ``condition`` is the name of the stanza error, and ``jitter``
-        a random number in [0, 1), as for :func:`~bots.delivery.bounce_backoff.back_off_s`.
+        The back-off doubles with each consecutive bounce. ``condition`` is the name of the stanza error. ``jitter`` is
+        a random number in [0, 1). Both are passed to :func:`~bots.delivery.bounce_backoff.back_off_s`.
         """
         user = self._state(user_id)
         user.back_off_until_s = now_s + back_off_s(condition, user.bounces, jitter)
@@ -127,7 +128,7 @@ class DeliveryScheduler:
     def on_new_client(self, user_id: UserId, now_s: float) -> None:
         """Require recovery of all batches in flight, because the user came online with an additional client.
 
-        Another new client does not extend the wait for the receipts of these batches.
+        If this recovery is already required, do not prolong the wait for receipts.
         """
         user = self._state(user_id)
         if user.resends.on_new_client(now_s):
@@ -135,18 +136,21 @@ class DeliveryScheduler:
         self._schedule(user_id, user, now_s)
 
     def on_offline(self, user_id: UserId) -> None:
-        """Stop waiting for receipts of a user who went offline, because the user's server keeps acknowledged messages.
+        """Stop waiting for receipts, because the user went offline and the user's server keeps acknowledged messages.
 
-        A full recovery (of all batches in flight) that was required only because of a new client is reduced to the
-        unacknowledged batches; the next new client requires a full recovery again. A full recovery that was required
-        for another reason waits until the user is online.
+        A full recovery examines all batches in flight. If a full recovery was required only because of a new client,
+        now only unacknowledged batches are recovered. If it was required for another reason, the acknowledged batches
+        wait until the user is online again.
         """
         user = self._users.get(user_id)
         if user is not None and not user.bounces:
             user.resends.on_offline()
 
     def end_deferral(self, user_id: UserId, now_s: float) -> None:
-        """Examine all queued items of a user now, because the user's settings changed or the user became available."""
+        """End a user's deferral, because the user's settings changed or the user became available.
+
+        Items that are delayed by a notification interval are examined again as well.
+        """
         user = self._users.get(user_id)
         if user is not None:
             user.deferred_until_s = -math.inf
@@ -156,7 +160,7 @@ class DeliveryScheduler:
     # Locks.
 
     def acquire_due(self, max_count: int, now_s: float) -> list[UserId]:
-        """Lock up to ``max_count`` users who are due, and return them; the caller passes each to :meth:`release`."""
+        """Lock up to ``max_count`` users who are due, and return them. The caller must :meth:`release` each of them."""
         due: list[UserId] = []
         while self._heap and self._heap[0][0] <= now_s and len(due) < max_count:
             heap_s, user_id = heapq.heappop(self._heap)
@@ -180,7 +184,7 @@ class DeliveryScheduler:
         return self._heap[0][0] if self._heap else math.inf
 
     def try_acquire(self, user_id: UserId) -> bool:
-        """Lock a user; return False if the user is locked already."""
+        """Lock a user; return False if the user is already locked."""
         user = self._state(user_id)
         if user.locked:
             return False
@@ -188,28 +192,28 @@ class DeliveryScheduler:
         return True
 
     def release(self, user_id: UserId, now_s: float, *, again: bool = False) -> None:
-        """Unlock a user; ``again`` states whether there may be more to send, so that the user is scheduled again."""
+        """Unlock a user; if ``again`` is true, schedule the user again, because there may be more to send."""
         user = self._state(user_id)
         user.locked = user.resends.resending_acked = False
         user.ready = user.ready or again
         self._schedule(user_id, user, now_s)
 
     def has_locked_unassigned(self) -> bool:
-        """Return whether any user is locked who is no longer assigned to this process."""
+        """Return whether a user who is no longer assigned to this process is still locked."""
         return any(user.locked and not self._is_assigned(user_id) for user_id, user in self._users.items())
 
     # Decisions about a locked user.
 
     def defer(self, user_id: UserId, until_s: float) -> None:
-        """Delay all messages to a user until ``until_s`` (monotonic s)."""
+        """Delay all messages to a user until ``until_s``."""
         user = self._state(user_id)
         user.ready, user.deferred_until_s = True, until_s
 
     def set_next_item(self, user_id: UserId, due_s: float) -> None:
-        """Set the time of the next examination of a user's queued items.
+        """Set when the user's queued items must be examined again.
 
-        ``due_s`` (monotonic s) is the earliest time when an item that was delayed by a notification interval becomes
-        due. It is infinity if no item is delayed.
+        ``due_s`` is the earliest time at which an item that is delayed by a notification interval becomes due, or
+        infinity if no item is delayed.
         """
         self._state(user_id).next_item_s = due_s
 
@@ -218,14 +222,14 @@ class DeliveryScheduler:
         return self._state(user_id).resends.is_pending
 
     def needs_full_recovery(self, user_id: UserId) -> bool:
-        """Return whether all batches in flight to a user must be examined, also those that the server acknowledged."""
+        """Return whether all batches in flight to a user, including acknowledged ones, must be examined."""
         return self._state(user_id).resends.is_full
 
     def recover(self, user_id: UserId, in_flight: Sequence[Batch], now_s: float) -> Sequence[Batch]:
-        """Finish a recovery; return the batches that have to be sent again now, oldest first.
+        """Finish a recovery; return the batches that must be sent again now, oldest first.
 
         ``in_flight`` are the user's batches in flight, oldest first. While receipts of acknowledged batches may still
-        arrive, no batch is returned and the recovery remains pending.
+        arrive, do not finish the recovery, and return no batches.
         """
         user = self._state(user_id)
         again = user.resends.finish(in_flight, now_s)
@@ -235,15 +239,17 @@ class DeliveryScheduler:
         return again
 
     def was_online(self, user_id: UserId) -> bool:
-        """Return whether the user has been online since a recovery of all batches in flight was last required."""
+        """Return whether the user has been seen online since the XMPP session was last lost.
+
+        The result is False again if the user went offline while recovery of all batches in flight was required.
+        """
         return self._state(user_id).resends.was_online
 
     def is_undeliverable(self, user_id: UserId, claimed_s: float, wall_s: float) -> bool:
-        """Return whether a batch is too old to be sent again to a user whose messages bounce.
+        """Return whether a batch must be given up, because it is too old and the user's messages bounce.
 
-        The result is False if the user's last message did not bounce.
-
-        ``claimed_s`` is the time at which the batch was claimed, and ``wall_s`` the current time (both Unix s).
+        ``claimed_s`` is the time at which the batch was claimed, and ``wall_s`` the current time (both in Unix
+        seconds). The result is False if the user's last message did not bounce.
         """
         return self._state(user_id).bounces > 0 and wall_s - claimed_s > GIVE_UP_AFTER_S
 
@@ -256,9 +262,9 @@ class DeliveryScheduler:
         return max(ready_s, rate_s, user.back_off_until_s, user.deferred_until_s, user.resends.not_before_s)
 
     def _schedule(self, user_id: UserId, user: _UserState, now_s: float) -> None:
-        """Put an unlocked user into the heap, at the time when the scheduler next has to look at the user.
+        """Put an unlocked user into the heap, keyed by the time at which the user becomes due.
 
-        This is the time when the user becomes due, or the time when the user's state can be removed.
+        A user without items to send is instead keyed by the time at which the user's state can be removed.
         """
         if user.locked:
             return
