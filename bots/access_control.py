@@ -1,4 +1,4 @@
-"""Access control: who may use the bot, and the redemption of invitation codes."""
+"""Access control: decides who may use the bot, and redeems invitation codes."""
 
 from collections.abc import Container
 
@@ -13,8 +13,9 @@ class AccessControl:
         """Create the access control of a bot.
 
         ``settings.who_may_use`` states who may use the bot: everybody; only ``settings.allowed_users`` (bare JIDs and
-        domains); or the allowed users and all users who have redeemed an invitation code. ``rooms`` are the rooms that
-        the bot has joined. A joined room may use the bot, because a user with access has invited the bot to it.
+        domains); or the allowed users and everyone who has redeemed an invitation code. ``rooms`` are the rooms that
+        the bot has joined. These rooms may use the bot too, because the bot joins a room only when a user with access
+        invites it.
         """
         self._invitations = store.invitations
         self._who = settings.who_may_use
@@ -23,7 +24,7 @@ class AccessControl:
 
     @property
     def is_open(self) -> bool:
-        """Whether everybody may use the bot."""
+        """Whether everybody may use the bot, without being on a list or redeeming an invitation code."""
         return self._who == "open"
 
     async def has_access(self, jid: str) -> bool:
@@ -36,7 +37,7 @@ class AccessControl:
         return self._who == "invited" and await self._invitations.is_guest(jid)
 
     async def redeem_code(self, jid: str, code: str) -> bool:
-        """Redeem an invitation code for the user with this bare JID; return whether the user may use the bot now.
+        """Redeem an invitation code for the user with this bare JID; return whether the user may now use the bot.
 
         Raises StoreUnavailable if the store does not respond.
         """

@@ -28,14 +28,15 @@ _PUBLISH_PROFILE_TIMEOUT_S: Final = 30.0
 
 
 class Bot:
-    """One XMPP connection and all parts that serve its assigned users."""
+    """An XMPP connection together with everything that serves the users assigned to this bot."""
 
     def __init__(
         self, settings: Settings, store: Store, clock: Clock, assigned_users: AssignedUsers, session: str
     ) -> None:
-        """Create the parts; nothing runs before :meth:`run`.
+        """Create the parts of the bot without starting them; :meth:`run` starts them.
 
-        ``session`` is the name of the XMPP session, which distinguishes the processes that log in to one account.
+        ``session`` is the name of the XMPP session. It distinguishes the processes that are logged in to the same
+        account.
         """
         self.connection = Connection(settings, session, self._on_event)
         self.connection.answers_presence = lambda: assigned_users.is_leader
@@ -60,7 +61,7 @@ class Bot:
         self.takeover = Takeover(store, self.connection, self._intake)
 
     async def run(self) -> None:
-        """Serve until cancelled; then end the parts in order, each part before the parts on which it depends."""
+        """Serve until cancelled; then stop the parts of the bot, each before the parts that it uses."""
         try:
             await self._rooms.load()
             parts = [self._rooms.run(), self._publish_profile(), self._opml_importer.run()]
@@ -74,7 +75,7 @@ class Bot:
             await self._adhoc_sessions.close()
 
     async def _answer_users(self) -> None:
-        """Answer messages until cancelled; then finish sending the replies in progress before the connection ends."""
+        """Answer messages until cancelled; then finish sending the current replies before the connection ends."""
         try:
             await run_until_one_ends(self._intake.run(), self._console_previews.run())
         finally:
@@ -82,7 +83,7 @@ class Bot:
             await self._replies.close()
 
     async def _publish_profile(self) -> None:
-        """Publish the profile of the bot's account once per XMPP session, until cancelled.
+        """Publish the profile of the bot's account once in each XMPP session, until cancelled.
 
         A component publishes no profile.
         """
@@ -97,13 +98,13 @@ class Bot:
     # Assigned users.
 
     async def on_partitions_gained(self, partitions: frozenset[int]) -> None:
-        """Begin to serve the users of these partitions, which have been assigned to this bot."""
+        """Start serving the users in ``partitions``, which have just been assigned to this bot."""
         await self._rooms.load()
         self.delivery.on_partitions_gained(partitions)
         self._intake.on_partitions_gained()
 
     async def on_partitions_lost(self) -> None:
-        """Wait until no work is left for users who are no longer assigned to this bot."""
+        """Wait until all work has ended for the users who are no longer assigned to this bot."""
         await self._rooms.load()
         await self._opml_importer.release_lost_users()
         if self._node_publisher is not None:

@@ -1,9 +1,9 @@
 """Rate limits on commands in chats, rooms and forms.
 
-A user may send a limited number of commands per minute, and all occupants of a room together a small multiple of this
-number. The bot knows the occupants of a room only from the room's statements, which may be false. A room could invent
-occupants to get around limits on single occupants. Therefore the guests of a room share one limit, and its owners and
-admins share another limit. In addition, no single occupant may exceed the limit of a user.
+A user may send a limited number of commands per minute. All occupants of a room together may send a small multiple of
+that. The bot learns who is in a room only from the room's server, which may lie: it could invent occupants to get
+around a limit per occupant. Therefore all guests of a room share one limit, and its owners and admins share another. In
+addition, each occupant has the limit of a single user.
 """
 
 import hashlib
@@ -23,23 +23,24 @@ from service.store import Store
 from service.store.people.users import UserState
 
 GUESTS_FACTOR: Final = 3
-"""Limit of all guests of a room together, as a multiple of the limit of a user. Guests are the occupants who are not
-owners or admins."""
+"""The limit shared by all guests of a room is this factor times the limit of a user. Guests are the occupants who are
+neither owners nor admins."""
 MANAGERS_FACTOR: Final = 3
-"""Limit of all owners and admins of a room together, as a multiple of the limit of a user."""
+"""The limit shared by all owners and admins of a room is this factor times the limit of a user."""
 COMMAND_LIMITS: Final = {"command": 1}
 FORM_LIMITS: Final = {"form": 1}
-"""Rate limits that apply when a form is opened: name and factor, as in :meth:`CommandRateLimiter.count_command`. The
-commands that are executed through a form count towards the limit on commands."""
+"""The rate limits that apply when a form is opened: the name and factor of each, as in
+:meth:`CommandRateLimiter.count_command`. The commands that are executed through a form count towards the limit on
+commands."""
 _WINDOW_S: Final = 60.0
 _MAX_NOTIFIED: Final = 10_000
 
 
 class CommandPermission(msgspec.Struct, frozen=True):
-    """The permission to execute a command; ``user`` is the stored state of the sender.
+    """The permission to execute a command.
 
-    If ``is_admitted`` is false, the sender has no access to the bot, and may execute only a few commands such as
-    `help`.
+    ``user`` is the stored state of the sender. If ``is_admitted`` is false, the sender has no access to the bot, and
+    may execute only a few commands such as `help`.
     """
 
     user: UserState
@@ -50,23 +51,24 @@ class CommandRefused(msgspec.Struct, frozen=True):
     """The refusal of a command.
 
     ``limit`` is the name of the rate limit that the sender exceeded; "" means that the sender is suspended.
+    ``per_minute`` is the number of commands that a user may send per minute.
     """
 
     limit: str
     per_minute: int
 
     def text(self, translator: Translator) -> str:
-        """Return the reply to the sender in the language of ``translator``."""
+        """Return the message that tells the sender why the command was refused, in the language of ``translator``."""
         if self.limit:
             return too_many_commands_text(self.per_minute, translator)
         return translator.gettext(ACCESS_DENIED)
 
 
 class CommandRateLimiter:
-    """Counts the commands of users and rooms, and refuses those beyond the limits."""
+    """Counts the commands of users and rooms, and refuses those that exceed a limit."""
 
     def __init__(self, store: Store, settings: Settings, access: AccessControl) -> None:
-        """Create a limiter that counts in ``store``; ``access`` decides who may use the bot."""
+        """Create a limiter that keeps its counts in ``store``; ``access`` decides who may use the bot."""
         self._users = store.users
         self._access = access
         self._per_minute = settings.max_commands_per_minute
@@ -76,11 +78,13 @@ class CommandRateLimiter:
     ) -> CommandPermission | CommandRefused:
         """Count a command against rate limits; return the permission to execute it, or the reason why it is refused.
 
-        ``jid`` is the bare JID of the sender, or of the room in which the command was sent. ``limits`` maps names of
-        rate limits to factors. Each limit allows as many commands per minute as a single user may send, times its
-        factor. Occupants of a room share a limit, which also stops an occupant who joins again under many nicks.
-        ``occupant_user_id`` is the user id of the sender in a room that shows JIDs, else "". Raises StoreUnavailable if
-        the store does not respond.
+        - ``jid``: the bare JID of the sender, or of the room in which the command was sent.
+        - ``limits``: maps the name of each rate limit that applies to its factor. A limit with factor n allows n times
+          as many commands per minute as a single user may send.
+        - ``occupant_user_id``: the user id of the sender in a room that shows JIDs, else "".
+
+        In a room, one of ``limits`` is shared by all occupants, so that changing nicks does not circumvent it. Raises
+        StoreUnavailable if the store does not respond.
         """
         if occupant_user_id and await self._users.suspended_users([occupant_user_id]):
             return CommandRefused("", self._per_minute)
@@ -94,17 +98,18 @@ class CommandRateLimiter:
 
 
 class RefusalNotices:
-    """Decides which refused commands get a reply: the first one beyond each rate limit, in each session."""
+    """Decides which refused commands get a reply: in each session, only the first that exceeds a particular limit."""
 
     def __init__(self) -> None:
-        """Create an object that has not recorded any refused commands yet."""
+        """Create an instance without any recorded refusals."""
         self._notified: LRUCache[tuple[str, str], bool] = LRUCache(_MAX_NOTIFIED)
-        """The pairs (session, rate limit) for which a notice was sent."""
+        """The pairs (session, rate limit) for which a refusal has been sent since the last permitted command."""
 
     def text(self, session: str, refused: CommandRefused, translator: Translator) -> str:
-        """Return the reply to a refused command of a session; "" if the command gets no reply.
+        """Return the reply to a refused command in this session, or "" if the command gets no reply.
 
-        Only the first command beyond a rate limit gets a reply. Suspended users get none.
+        After a command has exceeded a rate limit, further commands that exceed the same limit get no reply until
+        :meth:`on_permitted` is called for the limit. Suspended users get no reply.
         """
         if not refused.limit or (session, refused.limit) in self._notified:
             return ""
@@ -112,19 +117,19 @@ class RefusalNotices:
         return refused.text(translator)
 
     def on_permitted(self, session: str, limits: Iterable[str]) -> None:
-        """Record that a command of a session was within ``limits``.
+        """Record that a command in this session was within ``limits``.
 
-        After that, the next command of the session beyond one of these limits gets a reply again.
+        The next command in the session that exceeds one of these limits gets a reply again.
         """
         for name in limits:
             self._notified.pop((session, name), None)
 
 
 def message_limits(message: MessageReceived) -> dict[str, int]:
-    """Return the names of the rate limits that apply to ``message``, with the factor of each.
+    """Return the rate limits that apply to ``message``, as a mapping from the name of each limit to its factor.
 
-    A limit allows as many commands per minute as a single user may send, times its factor. In a room, one limit is for
-    the sender, and another is shared by all guests, or by all owners and admins.
+    A limit with factor n allows n times as many commands per minute as a single user may send. In a room, one limit is
+    for the sender. Another limit is shared either by all guests or by all owners and admins.
     """
     if not message.occupant_id:
         return COMMAND_LIMITS

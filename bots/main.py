@@ -1,6 +1,6 @@
 """The program ``coronet bot``: runs a bot process (:mod:`bots.cluster.process`) and periodic maintenance.
 
-The maintenance completes what a crash interrupted, and queues announcements.
+The maintenance completes changes that a crash interrupted, and queues announcements.
 """
 
 import asyncio
@@ -17,9 +17,10 @@ from service.store import Store
 
 
 async def maintain(store: Store, settings: Settings, metrics_url: str) -> None:
-    """Complete interrupted changes, queue announcements, and store the URL of the metrics, until cancelled.
+    """Periodically complete interrupted changes, queue announcements, and publish the metrics URL in the store.
 
-    The changes are subscriptions, unsubscriptions and erasures of users that a crash of a process interrupted.
+    The changes are subscriptions, unsubscriptions and erasures of users' data that were interrupted by a crash. This
+    function runs until it is cancelled.
     """
     while True:
         with contextlib.suppress(StoreUnavailable):
@@ -31,23 +32,23 @@ async def maintain(store: Store, settings: Settings, metrics_url: str) -> None:
 
 
 class BotProgram(HostedProgram):
-    """The bot as a program that can share its process with other programs."""
+    """The bot as a program that can run in the same process as other programs."""
 
     name = "bot"
 
     def __init__(self, settings: Settings, store: Store) -> None:
-        """Create a bot that connects to the XMPP server in :meth:`run`."""
+        """Create a bot that is not connected yet; :meth:`run` connects it to the XMPP server."""
         super().__init__(settings, store)
         self._process = create_process(settings, store, SystemClock())
 
     def check_ready(self) -> None:
-        """See :meth:`HostedProgram.check_ready`. Raises XmppSessionLost if the bot cannot serve yet."""
+        """Raise XmppSessionLost if the bot is not ready to serve users yet; see :meth:`HostedProgram.check_ready`."""
         self._process.check_ready()
 
     async def run(self, process: HostProcess) -> None:
         """Wait for the store, then run the bot and the maintenance.
 
-        If Redis or the XMPP server is unavailable, retry until it is available.
+        While Redis or the XMPP server is unavailable, keep retrying.
         """
         await retry_while_unavailable(self._store.ping, logs_reason=True)
         await run_until_one_ends(self._process.run(), maintain(self._store, self._settings, process.metrics_url))

@@ -1,1 +1,1 @@
-"""Several bot processes that share the users: their partitions, leases, and the takeover of failed processes."""
+"""How several bot processes share the users: partitions, leases, and taking over from failed processes."""

@@ -1,16 +1,16 @@
-"""The partitions of users, which several bot processes share, and the users assigned to one process.
+"""How users are divided into partitions, and which users are assigned to one bot process.
 
 Several processes can share one XMPP account. The users of the account are divided into ``PARTITION_COUNT`` partitions
-by a hash of their ids, and each process serves the users of the partitions that it holds. If the bot has several
-addresses instead (components), each user has one of them as home address, and is served by the process that serves this
-address.
+by a hash of their ids, and each process serves the users in the partitions that it holds. If the bot is a component
+with several addresses instead, each user has one of these addresses as home address. The process that serves this
+address serves the user.
 
-A process holds its partitions by leases in the store (:mod:`service.store.coordination.leases`), and serves a partition
-while it holds the lease. To *drain* a partition is to finish the work that has begun for it, without beginning more. At
-most one process may work for a partition (guarantee I2). For this reason, a process drains a partition before it
-returns the lease. It also drains a partition whose lease another process has taken over. If a process is stopped for
-longer than the lease lasts, another process may have taken over its partitions; :meth:`AssignedUsers.is_lease_valid` is
-then False.
+A process holds each of its partitions by a lease in the store (:mod:`service.store.coordination.leases`), and serves
+the partition while it holds the lease. To *drain* a partition is to finish the work in progress for its users without
+starting new work. At most one process may work for a partition at a time (guarantee I2). Therefore a process drains a
+partition before it returns the lease. It also drains a partition whose lease another process has taken over. If a
+process is suspended for longer than its leases last, other processes may take over its partitions in the meantime;
+:meth:`AssignedUsers.is_lease_valid` then returns False.
 """
 
 import enum
@@ -30,21 +30,21 @@ ALL_PARTITIONS: Final = frozenset(range(PARTITION_COUNT))
 
 
 def partition_of(user_id: UserId) -> int:
-    """Return the number of the partition that contains a user."""
+    """Return the number (from 0) of the partition that contains the user."""
     return zlib.crc32(user_id.encode()) % PARTITION_COUNT
 
 
 class AssignedUsers:
-    """The users whom one bot serves: those in its partitions whose home address is the bot's address."""
+    """The users whom one bot serves: those who are in its partitions and have the bot's address as home address."""
 
     def __init__(
         self, home_addresses: HomeAddresses, clock: Clock, address: str, addresses: Sequence[str] = ()
     ) -> None:
-        """Create an object to which no partitions are assigned.
+        """Create an instance to which no partitions are assigned yet.
 
-        ``address`` is the bare JID of this bot. ``addresses`` are all addresses among which users are divided; empty
-        means that there is only this address. The home address of each user is read from ``home_addresses``. A user
-        whose home address is none of ``addresses`` belongs to the first of them.
+        ``address`` is the bare JID of this bot. ``addresses`` are all the addresses among which users are divided; if
+        it is empty, ``address`` is the only one. The home address of each user is read from ``home_addresses``. A user
+        whose home address is not in ``addresses`` is served at the first of ``addresses``.
         """
         self._home_addresses = home_addresses
         self._clock = clock
@@ -55,31 +55,34 @@ class AssignedUsers:
 
     @property
     def is_leader(self) -> bool:
-        """Whether this bot does the work that is needed once per address, because it holds partition 0."""
+        """Whether this bot holds partition 0, and therefore does the work that only one bot per address must do."""
         return 0 in self.partitions
 
     @property
     def is_publisher(self) -> bool:
-        """Whether this bot publishes the pubsub nodes: it holds partition 0 and has the first of all addresses."""
+        """Whether this bot publishes the pubsub nodes, which only the leader at the first address does."""
         return self.is_leader and self._address == self._addresses[0]
 
     def assign(self, partitions: frozenset[int], valid_until_s: float = math.inf) -> None:
-        """Replace the assigned partitions; the lease of the new ones is valid until ``valid_until_s`` (monotonic s)."""
+        """Replace the assigned partitions with ``partitions``.
+
+        Their leases are valid until ``valid_until_s``, in seconds of the monotonic clock.
+        """
         self.partitions, self._valid_until_s = partitions, valid_until_s
 
     def is_lease_valid(self) -> bool:
-        """Return whether the lease is still valid; as long as it is, no other process can take the partitions over."""
+        """Return whether the leases are still valid, so that no other process can have taken over the partitions."""
         return self._clock.monotonic_s() < self._valid_until_s
 
     def includes(self, user_id: UserId) -> bool:
-        """Return whether a user is in one of the assigned partitions.
+        """Return whether the user is in one of the assigned partitions.
 
-        In contrast to :meth:`select`, this method does not check that the bot's address is the user's home address.
+        Unlike :meth:`select`, this method does not check that the bot's address is the user's home address.
         """
         return partition_of(user_id) in self.partitions
 
     async def select(self, user_ids: Collection[UserId]) -> list[UserId]:
-        """Return the users among ``user_ids`` whom this bot serves, in the same order.
+        """Return those of ``user_ids`` whom this bot serves, in the same order.
 
         Raises StoreUnavailable if the store does not respond.
         """
@@ -92,20 +95,20 @@ class AssignedUsers:
 
 
 class PartitionState(enum.Enum):
-    """The state of one partition in one process."""
+    """What one process currently does with a partition."""
 
     SERVED = enum.auto()
     """The process holds the lease and serves the users of the partition."""
     DRAINING = enum.auto()
-    """The process finishes the work it has begun for the partition, and begins no more."""
+    """The process finishes the work in progress for the partition, and starts no new work."""
     DRAINED = enum.auto()
     """No work is left for the partition; the process returns the lease at the next heartbeat."""
 
 
 class Partitions(msgspec.Struct, frozen=True):
-    """The states of the partitions of one process, by number of the partition.
+    """The state of each of a process's partitions; the keys of ``states`` are partition numbers.
 
-    The object is immutable; each method for a change of states returns a changed copy.
+    Instances are immutable; the methods that change states return a changed copy.
     """
 
     states: Mapping[int, PartitionState] = msgspec.field(default_factory=dict)
@@ -115,15 +118,15 @@ class Partitions(msgspec.Struct, frozen=True):
         return frozenset(number for number, own in self.states.items() if own is state)
 
     def after_heartbeat(self, leased: frozenset[int], fair_share: int, returned: Collection[int]) -> "Partitions":
-        """Return a copy with the states that follow from a heartbeat, by which the process has renewed its leases.
+        """Return a copy with the partition states after a heartbeat, in which the process has renewed its leases.
 
         - ``leased``: the partitions whose leases the process holds now.
-        - ``fair_share``: the number of partitions that the process may serve.
+        - ``fair_share``: how many partitions the process may serve.
         - ``returned``: the drained partitions whose leases the process has returned.
 
-        Newly leased partitions become SERVED. Partitions whose lease was lost, and partitions beyond ``fair_share``,
-        become DRAINING. A partition in state DRAINED becomes SERVED again only after its lease was returned and
-        acquired again.
+        Newly leased partitions become SERVED. Partitions whose lease was lost, and partitions in excess of
+        ``fair_share``, become DRAINING. A DRAINED partition can become SERVED again only after its lease has been
+        returned and acquired anew.
         """
         kept = {number: state for number, state in self.states.items() if number not in returned}
         states = dict.fromkeys(sorted(leased), PartitionState.SERVED) | kept
@@ -133,9 +136,12 @@ class Partitions(msgspec.Struct, frozen=True):
         return Partitions(states | dict.fromkeys([*lost, *excess], PartitionState.DRAINING))
 
     def after_release(self) -> "Partitions":
-        """Return a copy in which all SERVED partitions are DRAINING. Call this when all leases were given up."""
+        """Return a copy in which all SERVED partitions have become DRAINING. Call this after giving up all leases."""
         return self.after_heartbeat(frozenset(), 0, ())
 
     def after_draining(self, numbers: Collection[int]) -> "Partitions":
-        """Return a copy in which the partitions ``numbers`` are DRAINED. Call this when all work for them has ended."""
+        """Return a copy in which the partitions with these numbers are DRAINED.
+
+        Call this when all work for these partitions has ended.
+        """
         return Partitions({**self.states, **dict.fromkeys(numbers, PartitionState.DRAINED)})

@@ -1,8 +1,8 @@
-"""One bot process: it renews leases once a second and runs the bots that serve its partitions.
+"""A bot process: it renews its leases once a second and runs the bots that serve its partitions.
 
 - Several processes can log in to one *account* at the same time. They share the users of the account.
-- A *component* (XEP-0114) allows only one connection per address. The processes of a component share its addresses, and
-  a process that has no address stands by.
+- A *component* (XEP-0114) allows only one connection per address. The processes of a component divide its addresses
+  among themselves. A process that gets no address runs no bot, but is ready to take over an address.
 """
 
 import abc
@@ -32,10 +32,10 @@ _log = structlog.get_logger()
 
 
 class Process(abc.ABC):
-    """A process that shares numbered partitions with other processes. It works while :meth:`run` is running."""
+    """Base class of bot processes, which divide numbered partitions among themselves by means of leases."""
 
     def __init__(self, settings: Settings, store: Store, clock: Clock, count: int) -> None:
-        """Create a process that shares ``count`` partitions with the processes that have the same settings."""
+        """Create a process that shares ``count`` partitions with the other processes that have the same settings."""
         self._settings = settings
         self._store = store
         self._clock = clock
@@ -45,7 +45,7 @@ class Process(abc.ABC):
         self._ttl_s = settings.lease_ttl_s
         self._partitions = Partitions()
         self._valid_until_s = -math.inf
-        """Time (monotonic s) until which no other process can have taken the partitions over."""
+        """Until when no other process can have taken over the partitions, in seconds of the monotonic clock."""
         self._bots: dict[int, tuple[Bot, AssignedUsers, asyncio.Task[None]]] = {}
         self._drain_tasks: set[asyncio.Task[None]] = set()
         self._recovery_task: asyncio.Task[None] | None = None
@@ -54,21 +54,23 @@ class Process(abc.ABC):
 
     @abc.abstractmethod
     async def _apply(self, gained: frozenset[int], draining: frozenset[int]) -> None:
-        """Serve the partitions in state SERVED, and end the work for the ``draining`` partitions by :meth:`_drain`.
+        """Serve the partitions in state SERVED, and end the work for those in ``draining`` by calling :meth:`_drain`.
 
-        ``gained`` are the numbers of the served partitions that were not served before. This method is called after
-        each successful heartbeat, and after the process has given up its leases.
+        ``gained`` are the partitions that have become SERVED since the last call, and ``draining`` those that have
+        become DRAINING. This method is called after each successful heartbeat, and after the process has given up its
+        leases.
         """
 
     async def _recover(self, _failed: FailedProcess, /) -> bool:
-        """Recover the work of a failed process; return False if the recovery has to be repeated.
+        """Recover the work of a failed process; return False if the recovery must be repeated.
 
-        A component needs no recovery, because its new connection replaces the connection of the failed process.
+        The default implementation does nothing and returns True. That is enough for components, whose new connection
+        replaces the connection of the failed process.
         """
         return True
 
     async def run(self) -> None:
-        """Serve until cancelled; then end the bots and give up all leases."""
+        """Serve until cancelled; then stop the bots and give up all leases."""
         try:
             while True:
                 await self._send_heartbeat()
@@ -83,7 +85,10 @@ class Process(abc.ABC):
                 await self._release_leases()
 
     def check_ready(self) -> None:
-        """Check that the process serves users or stands by. Raises XmppSessionLost if it cannot serve yet."""
+        """Raise XmppSessionLost if the process is not ready.
+
+        It is ready if it knows which partitions it holds, and all its bots are connected to the XMPP server.
+        """
         if self._valid_until_s == -math.inf:
             raise XmppSessionLost(
                 "The partitions of this process are not known yet. Do Redis and the XMPP server respond?"
@@ -94,13 +99,13 @@ class Process(abc.ABC):
             )
 
     def _count_sessions(self) -> None:
-        """Update the gauges of XMPP sessions and of overdue messages."""
+        """Update the metrics for the number of XMPP sessions, and for how long messages have been overdue."""
         connected = sum(bot.connection.connected.is_set() for bot, _, _ in self._bots.values())
         self._sessions.set({"connected": connected, "disconnected": len(self._bots) - connected})
         DELIVERY_OVERDUE.set(max((bot.delivery.overdue_s() for bot, _, _ in self._bots.values()), default=0.0))
 
     async def _sleep(self) -> None:
-        """Wait until the next heartbeat is due. Raises the exception of a bot that ended unexpectedly."""
+        """Wait until the next heartbeat is due. If a bot has ended with an exception, raise that exception."""
         tasks = [task for _, _, task in self._bots.values()]
         if not tasks:
             await asyncio.sleep(HEARTBEAT_INTERVAL_S)
@@ -110,7 +115,7 @@ class Process(abc.ABC):
             task.result()
 
     async def _send_heartbeat(self) -> None:
-        """Renew the leases, return the leases of drained partitions, and serve the partitions that are leased now."""
+        """Renew the leases, return those of drained partitions, and start or stop serving partitions accordingly."""
         returned, leases = self._partitions.in_state(PartitionState.DRAINED), self._store.partition_leases
         valid_until_s = self._clock.monotonic_s() + self._ttl_s
         try:
@@ -139,9 +144,9 @@ class Process(abc.ABC):
         await self._apply(gained, draining)
 
     def _drain(self, numbers: frozenset[int], finish: Coroutine[Any, Any, None]) -> None:
-        """Start a task that awaits ``finish``, which ends the work for the partitions ``numbers``.
+        """Start a task that awaits ``finish``, the coroutine that ends the work for the partitions ``numbers``.
 
-        When ``finish`` has ended, or after ``DRAIN_TIMEOUT_S`` seconds, the partitions count as drained. The next
+        The partitions count as drained when ``finish`` has ended, or after ``DRAIN_TIMEOUT_S`` seconds. The next
         heartbeat then returns their leases.
         """
 
@@ -170,24 +175,24 @@ class Process(abc.ABC):
 
 
 class AccountProcess(Process):
-    """One of the processes that share an account, with its own session and its own assigned users."""
+    """One of the processes that share an account. It has its own XMPP session and its own assigned users."""
 
     def __init__(self, settings: Settings, store: Store, clock: Clock) -> None:
-        """Create the bot of this process; nothing runs before :meth:`run`."""
+        """Create the process and its bot without starting them; :meth:`run` starts them."""
         super().__init__(settings, store, clock, PARTITION_COUNT)
         self._assigned_users = AssignedUsers(store.home_addresses, clock, settings.xmpp_jid)
         self._bot = Bot(settings, store, clock, self._assigned_users, self._id)
         self._last_connected_s = -math.inf
 
     async def run(self) -> None:
-        """See :meth:`Process.run`."""
+        """Run the bot and renew the leases until cancelled, as described in :meth:`Process.run`."""
         self._bots[0] = self._bot, self._assigned_users, asyncio.create_task(self._bot.run())
         await super().run()
 
     async def _send_heartbeat(self) -> None:
-        """Renew the leases while there is an XMPP session.
+        """Renew the leases, unless the XMPP session has been lost for longer than a lease lasts.
 
-        If there was no session for as long as a lease lasts, give the leases up.
+        In that case, give up the leases, so that other processes can serve the users.
         """
         now_s = self._clock.monotonic_s()
         if self._bot.connection.connected.is_set():
@@ -214,14 +219,13 @@ class AccountProcess(Process):
 
 
 class ComponentProcess(Process):
-    """A process that serves some of the components' addresses, with one bot for each address."""
+    """A process that serves some of the component's addresses, running one bot for each of them."""
 
     def __init__(self, settings: Settings, store: Store, clock: Clock) -> None:
         """Create a process that shares the addresses in ``settings`` with other processes.
 
-        Partition n stands for the address with index n (from 0).
-
-        Users without a known home address are served at the first address.
+        Partition n consists of the users of the n-th address, counting from 0. Users without a known home address are
+        served at the first address.
         """
         self._addresses = tuple(dict.fromkeys((settings.xmpp_jid, *settings.xmpp_shards)))
         super().__init__(settings, store, clock, len(self._addresses))
@@ -247,11 +251,11 @@ class ComponentProcess(Process):
 
 
 def create_process(settings: Settings, store: Store, clock: Clock) -> Process:
-    """Return an AccountProcess if ``settings`` make the bot log in as a client, otherwise a ComponentProcess."""
+    """Return an AccountProcess if ``settings`` tell the bot to log in as a client, otherwise a ComponentProcess."""
     kind = AccountProcess if settings.xmpp_login == "client" else ComponentProcess
     return kind(settings, store, clock)
 
 
 def lease_group(settings: Settings) -> str:
-    """Return the name under which the processes with these settings share their leases."""
+    """Return the name under which all processes with these settings share their leases."""
     return f"bots:{settings.xmpp_jid}"

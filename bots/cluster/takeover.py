@@ -1,11 +1,11 @@
-"""Recovery of the unfinished work of a failed process, before another process serves the users of the failed one.
+"""Recovery of the work that a failed process left unfinished, before another process serves its users.
 
 Several processes can share one XMPP account; each of them serves some of the account's users. The recovery first
-terminates the session of the failed process, so that the server has handled or dropped the stanzas in transit. Then it
-reads the account's archive (XEP-0313): messages that reached the server are marked as sent, receipts are applied, and
-messages of users to the failed session are stored. Without an archive, unconfirmed messages are sent again under the
-same id (guarantee I2). Every step is idempotent: if this process fails as well, the next process starts over (guarantee
-I8).
+terminates the session of the failed process, so that the server handles or drops the stanzas in transit. Then it
+reads the account's archive (XEP-0313). It marks the messages that reached the server as sent, applies receipts, and
+stores the messages that users sent to the failed session. If there is no archive, messages that the server has not
+acknowledged are sent again under the same id (guarantee I2). Every step is idempotent: if this process fails as well,
+the next process starts over (guarantee I8).
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -29,21 +29,22 @@ _log = structlog.get_logger()
 
 
 class Takeover:
-    """Recovers the work of failed processes of the bot's account."""
+    """Recovers the work of failed processes that used the bot's account."""
 
     def __init__(self, store: Store, xmpp: XmppClient, intake: Intake) -> None:
         """Create an object that recovers the work of failed processes.
 
-        The archive is read through ``xmpp``, and users' messages are stored through ``intake``.
+        It reads the archive through ``xmpp``, and stores users' messages through ``intake``.
         """
         self._store = store
         self._xmpp = xmpp
         self._intake = intake
 
     async def recover(self, failed: FailedProcess, lease_ttl_s: float) -> bool:
-        """Recover the messages and commands of a process whose lease of ``lease_ttl_s`` seconds has expired.
+        """Recover the messages and commands of a failed process, whose lease has expired.
 
-        Return False if the store or the XMPP server was unavailable, so that the recovery has to be repeated.
+        ``lease_ttl_s`` is how many seconds a lease lasts. Return False if the store or the XMPP server was unavailable,
+        so that the recovery must be repeated.
         """
         try:
             await self._terminate_session(failed.holder)
@@ -62,10 +63,10 @@ class Takeover:
             _log.warning("session termination failed", session=session)
 
     async def _apply_archive(self, since_s: float) -> AsyncIterator[Sequence[MessageReceived]]:
-        """Async generator: read the account's archive since ``since_s`` (Unix s), and yield users' messages by page.
+        """Read the account's archive since ``since_s`` (Unix seconds); yield the users' messages, one page at a time.
 
-        Before the messages of a page are yielded, the bot's batches and replies that appear on the page, or whose
-        receipts do, are marked as sent or complete.
+        Before the messages of a page are yielded, the store is updated: replies on the page are completed, and batches
+        are marked as sent or completed (:meth:`_complete_batches`).
         """
         async for page in read_archive(self._xmpp, since_s):
             await self._complete_batches(page)
@@ -73,10 +74,10 @@ class Takeover:
             yield page.messages
 
     async def _complete_batches(self, page: ArchivePage) -> None:
-        """Update the batches of notifications whose messages or receipts are on a page of the archive.
+        """Update the batches of notifications that are on one page of the archive, or whose receipts are on it.
 
-        A batch becomes complete if its receipt is on the page. If the batch itself is on the page, it has reached the
-        server; it then becomes complete if the user's client sends no receipts, and is marked as sent otherwise.
+        A batch whose receipt is on the page becomes complete. A batch that is itself on the page has reached the
+        server. If the user's client sends no receipts, this batch becomes complete; otherwise it is marked as sent.
         """
         receipts = {(user_id(each.jid), each.message_id) for each in page.receipts}
         received = {pair for pair in receipts if is_batch_id(*pair)}
@@ -97,7 +98,7 @@ class Takeover:
         await outbox.complete(acked=acked, done=[pair for pair in unconfirmed if not sends_receipts[pair[0]]])
 
     async def _complete_replies(self, page: ArchivePage) -> None:
-        """Complete the replies whose last part has reached the server, so that they are not sent again."""
+        """Complete each reply whose last part is on this page of the archive, so that it is not sent again."""
         uids = sorted(
             {
                 message_id[:_USER_ID_LENGTH]

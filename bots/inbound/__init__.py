@@ -1,1 +1,1 @@
-"""The intake of received messages, which stores each message before it is answered (guarantee I8)."""
+"""The intake of received messages: each message is stored before the bot answers it (guarantee I8)."""

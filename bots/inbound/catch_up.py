@@ -1,10 +1,10 @@
-"""Catch-up after downtime: reads the messages that an account's archive received while no bot stored them.
+"""Catch-up after downtime: stores the messages that were sent to an account while no bot was there to store them.
 
-While no process is connected, the account's server stores messages in two places. Offline messages (XEP-0160) arrive in
-the next session. The archive (XEP-0313) also has the messages that a failed process received but did not store.
+While no process is connected, the account's server keeps messages in two places. Offline messages (XEP-0160) arrive in
+the next session. The archive (XEP-0313) also contains the messages that a failed process received but did not store.
 Therefore each session of an account first stores the messages in the archive, and then the messages that arrive in the
-session. The *checkpoint* is the time up to which all messages are stored; the archive is read from this time on. A
-component has no archive.
+session. The *checkpoint* is the time up to which all messages are known to be stored; the archive is read from this
+time on. A component has no archive.
 """
 
 import asyncio
@@ -34,10 +34,10 @@ _log = structlog.get_logger()
 
 
 class SyncState(enum.Enum):
-    """Whether all messages that were sent to the bot's address have been stored."""
+    """Whether all messages sent to the bot's address have been stored."""
 
     BEHIND = enum.auto()
-    """A session of an account began; the archive has to be read before messages of the session are stored."""
+    """A session of an account has begun; the archive must be read before messages of the session are stored."""
     CATCHING_UP = enum.auto()
     """The archive is being read."""
     COMPLETE = enum.auto()
@@ -47,7 +47,7 @@ class SyncState(enum.Enum):
 
 
 class CatchUp:
-    """Stores the archived messages of one bot's address, and records up to which time all messages are stored."""
+    """Stores the archived messages for one bot address, and records up to which time all messages are stored."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class CatchUp:
         clock: Clock,
         store_pages: Callable[[AsyncIterator[Sequence[MessageReceived]]], Awaitable[int]],
     ) -> None:
-        """Create a catch-up; nothing is due before a session has started.
+        """Create an instance that has nothing to do until a session starts.
 
         ``store_pages`` stores the messages on pages of the archive, and returns how many of them were new.
         """
@@ -69,15 +69,15 @@ class CatchUp:
 
     @property
     def is_due(self) -> bool:
-        """Whether the archive has to be read before messages of the session are stored."""
+        """Whether the archive must be read before the messages that arrive in the session can be stored."""
         return self._state is SyncState.BEHIND
 
     def on_session_started(self) -> None:
-        """Request that the archive is read, because a new session has begun. A component has no archive."""
+        """Request that the archive be read, because a new session has begun. A component has no archive to read."""
         self._state = SyncState.BEHIND if self._xmpp.is_account else SyncState.COMPLETE
 
     async def run(self) -> None:
-        """Store the messages in the archive. If a new session begins in the meantime, the archive is read again."""
+        """Store the messages in the archive. If a new session begins in the meantime, :attr:`is_due` is true again."""
         self._state, result = SyncState.CATCHING_UP, SyncState.INCOMPLETE
         with contextlib.suppress(TimeoutError, XmppSessionLost):
             async with asyncio.timeout(_CATCH_UP_TIMEOUT_S):
@@ -87,10 +87,10 @@ class CatchUp:
             self._state = result
 
     async def _store_archive(self) -> None:
-        """Store the archived messages since the last checkpoint that are at most ``MAX_AGE_S`` seconds old.
+        """Store the archived messages since the last checkpoint, except those older than ``MAX_AGE_S`` seconds.
 
-        The checkpoint is the time up to which all messages are stored. Without a checkpoint, no archived messages are
-        stored.
+        The checkpoint is the time up to which all messages are stored. If no checkpoint exists, store no archived
+        messages; the current time becomes the first checkpoint.
         """
         log, address, now_s = self._inbound_log, self._xmpp.address, self._clock.wall_s()
         checkpoint_s = await log.caught_up_until_s(address)
@@ -100,10 +100,10 @@ class CatchUp:
         _log.info("message archive fetched", lookback_s=round(now_s - since_s), new=new_count)
 
     async def write_checkpoint(self, *, is_idle: bool) -> None:
-        """Store the checkpoint, the time up to which all messages to the bot are stored.
+        """Store the checkpoint, that is, the time up to which all messages to the bot are stored.
 
-        ``is_idle`` states whether all received messages are stored. The method does nothing if they are not, if the
-        archive has not been read, or if the last checkpoint was stored only a few seconds ago.
+        ``is_idle`` states whether all received messages are stored. If it is false, do nothing. Also do nothing if the
+        archive has not been read, if there is no session, or if the last checkpoint was stored only a few seconds ago.
         """
         now_s = self._clock.monotonic_s()
         is_complete = self._state is SyncState.COMPLETE and is_idle

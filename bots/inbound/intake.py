@@ -1,13 +1,14 @@
 """Durable intake of received messages.
 
-A message is stored in the inbound log (:mod:`service.store.delivery.inbound_log`) before any bot answers it, under a
-key that is the same in all sessions that receive it. So no message is lost if a process fails, and if several processes
-of an account receive the same message, one of them answers it.
+A message is stored in the inbound log (:mod:`service.store.delivery.inbound_log`) before any bot answers it, unless the
+store is unavailable. Therefore no stored message is lost if a process fails. A message is stored under the same key by
+every session that receives it. If several processes of an account receive the same message, exactly one of them answers
+it.
 
 Messages that arrived while no bot was connected are stored first; see :mod:`bots.inbound.catch_up`.
 
-Messages that are not stored yet wait in a queue. The queue is limited per user, per site and in total, so that one
-server cannot fill it with messages from invented users.
+Messages wait in a queue until they are stored. The length of the queue is limited per user, per site and in total, so
+that no single server can fill it with messages from invented users.
 """
 
 import asyncio
@@ -43,14 +44,14 @@ with invented JIDs (guarantee I7)."""
 
 
 class IntakeQueue:
-    """A queue of messages to be stored, limited per user, per site and in total."""
+    """A queue of messages to be stored. Its length is limited per user, per site and in total."""
 
     def __init__(self) -> None:
         """Create an empty queue."""
         self._messages: deque[tuple[MessageReceived, str]] = deque()
         """Each message with the site of its sender."""
         self._counts: Counter[str] = Counter()
-        """Numbers of messages by bare JID and by site; the key of a site begins with "site "."""
+        """How many messages are queued per bare JID and per site; the key of a site begins with "site "."""
 
     def __len__(self) -> int:
         """Return the number of queued messages."""
@@ -73,23 +74,23 @@ class IntakeQueue:
 
 
 BATCH_SIZE: Final = 500
-"""Maximum number of messages stored together."""
+"""Maximum number of messages that are stored together."""
 _SWEEP_INTERVAL_S: Final = 10.0
 _RETRY_S: Final = 0.5
 _log = structlog.get_logger()
 
 
 class Intake:
-    """Stores the messages of one bot, and passes them to the sessions of their senders.
+    """Stores the messages that one bot receives, and passes them to the sessions of their senders.
 
-    :meth:`run` does the work; the event handlers never wait.
+    :meth:`run` does the work. The methods that handle events only record what has to be done, and never wait.
     """
 
     def __init__(self, services: BotServices, chat_sessions: ChatSessions, adhoc_sessions: AdhocSessions) -> None:
-        """Create an intake for the users that the bot with these ``services`` serves.
+        """Create the intake of the bot with these ``services``.
 
-        Messages and commands of these users are passed to ``chat_sessions`` and ``adhoc_sessions``. Other bots are
-        notified of messages of other users.
+        Messages and ad-hoc commands from users whom this bot serves are passed to ``chat_sessions`` and
+        ``adhoc_sessions``. When another user sends a message or command, the bot that serves that user is notified.
         """
         self._inbound_log = services.store.inbound_log
         self._bot_messages = services.store.bot_messages
@@ -107,18 +108,18 @@ class Intake:
         self._is_sweep_due.set()
 
     async def run(self) -> None:
-        """Store received messages, and handle those of assigned users, until cancelled."""
+        """Store received messages, and have those from assigned users answered, until cancelled."""
         await run_until_one_ends(
             self._store_messages(), self._follow_notices(), self._sweep(), self._send_for_other_bots()
         )
 
     def on_session_started(self) -> None:
-        """Request that an account's archive is read before new messages are stored. A component has no archive."""
+        """Request that the account's archive be read before new messages are stored. A component has no archive."""
         self._catch_up.on_session_started()
         self._has_work.set()
 
     def on_message(self, message: MessageReceived) -> None:
-        """Queue a message. Private messages of room occupants are ignored; the room client handles them."""
+        """Queue a message to be stored. Ignore private messages from room occupants: the room client handles them."""
         if message.is_private:
             return
         if deduplication.is_too_old(message, self._clock.wall_s()):
@@ -128,14 +129,14 @@ class Intake:
         self._has_work.set()
 
     def on_partitions_gained(self) -> None:
-        """Request that unanswered messages are read from the store again, for users who are newly assigned."""
+        """Request that the unanswered messages of newly assigned users be read from the store and answered."""
         self._is_sweep_due.set()
 
     async def store_archived(self, pages: AsyncIterator[Sequence[MessageReceived]]) -> int:
         """Store the messages on pages of the archive; return how many of them were new.
 
         Messages that arrive in the meantime are stored afterwards. Raises StoreUnavailable if the store does not
-        respond, and any exception that ``pages`` raises.
+        respond. Exceptions that are raised by iterating over ``pages`` are propagated.
         """
         now_s, new_count = self._clock.wall_s(), 0
         async with self._store_lock:
@@ -148,9 +149,9 @@ class Intake:
     # Storing received messages.
 
     async def _store_messages(self) -> None:
-        """Store queued messages after the archive is read.
+        """Store queued messages until cancelled. If the archive must be read, do that first.
 
-        While Redis is unavailable, the messages are answered without being stored.
+        While Redis is unavailable, messages are answered without being stored.
         """
         while True:
             with contextlib.suppress(TimeoutError):
@@ -174,7 +175,7 @@ class Intake:
     async def _store(self, messages: Sequence[MessageReceived]) -> int:
         """Store messages, send receipts for the new ones, and pass them to the bots that serve their senders.
 
-        Return the number of new messages.
+        Return how many messages were new.
         """
         address, now_s, encode = self._xmpp.address, self._clock.wall_s(), msgspec.msgpack.encode
         is_new = await self._inbound_log.add(
@@ -197,9 +198,9 @@ class Intake:
         return len(new)
 
     async def _pass_unanswered(self, user_ids: Collection[UserId]) -> list[UserId]:
-        """Pass unanswered messages to the sessions of the users in ``user_ids`` who are assigned to this bot.
+        """Select the users in ``user_ids`` whom this bot serves, and pass their unanswered messages to their sessions.
 
-        Return these users.
+        Return the ids of the selected users.
         """
         assigned = await self._assigned_users.select(user_ids)
         self._chat_sessions.on_stored_messages(await self._inbound_log.read_unanswered(assigned))
@@ -208,15 +209,15 @@ class Intake:
     # Messages in the store.
 
     async def _follow_notices(self) -> None:
-        """Handle the messages and ad-hoc commands of assigned users that other bots received."""
+        """Handle the messages and ad-hoc commands that this bot's users have sent, but other bots have received."""
         after_id = await retry_while_unavailable(self._bot_messages.newest_notice_id)
         while True:
             after_id = await retry_while_unavailable(partial(self._handle_notices, after_id))
 
     async def _handle_notices(self, after_id: str) -> str:
-        """Handle the notices of other bots after the notice with the id ``after_id``; return the id of the last one.
+        """Handle the notices that other bots have sent after the notice ``after_id``; return the id of the last one.
 
-        A notice states that another bot has received a message or an ad-hoc command of a user.
+        A notice states that another bot has received a message or an ad-hoc command from a user.
         """
         notices = await self._bot_messages.read_notices(after_id)
         assigned = await self._pass_unanswered({each.uid for each in notices.values()})
@@ -230,7 +231,7 @@ class Intake:
         return next(reversed(notices), after_id)
 
     async def _sweep(self) -> None:
-        """Handle all unanswered messages of assigned users, periodically and when users are newly assigned."""
+        """Handle all unanswered messages of assigned users, periodically and whenever users are newly assigned."""
 
         async def pass_all() -> None:
             await self._pass_unanswered(await self._inbound_log.unanswered_users())
@@ -243,7 +244,10 @@ class Intake:
             await retry_while_unavailable(pass_all)
 
     async def _send_for_other_bots(self) -> None:
-        """Send the responses that other bots have queued in the store to requests that clients sent to this session."""
+        """Send the responses that other bots have queued in the store for clients of this session.
+
+        The clients sent their requests to this session, so the responses must come from it.
+        """
         while True:
             try:
                 await self._xmpp.connected.wait()

@@ -1,1 +1,1 @@
-"""Public channels as nodes of a publish-subscribe service (XEP-0060), with Atom entries as items (XEP-0472)."""
+"""Publishes public channels as nodes of a publish-subscribe service (XEP-0060); items are Atom entries (XEP-0472)."""

@@ -1,7 +1,7 @@
-"""The versions of a channel as items of a pubsub node: Atom entries (RFC 4287, XEP-0472).
+"""Conversion of a channel's versions to items of a pubsub node: Atom entries (RFC 4287, XEP-0472).
 
-The same versions always produce the same items. The id of an item is derived from the key of its entry, so that an item
-can be published again, and a correction replaces the item that it corrects.
+The same versions always produce the same items. The id of an item is derived from the key of its entry. Therefore an
+item can safely be published again, and an edited entry replaces the item of its earlier state.
 """
 
 from collections.abc import Sequence
@@ -26,25 +26,26 @@ _MAX_NAMES: Final = 10
 _MAX_TITLE_CHARS: Final = 300
 _MAX_LINK_CHARS: Final = 2_000
 _MAX_FUTURE_S: Final = 86_400.0
-"""A publication date is ignored if it is more than this time after the detection of the entry."""
+"""A publication date is ignored if it is later than the detection of the entry by more than this time."""
 
 
 class NodeItem(msgspec.Struct, frozen=True):
-    """One item of a node: its id, and an Atom entry as XML."""
+    """An item on a node: its id, and an Atom entry as XML."""
 
     id: str
     payload: str
 
 
 def node_uri(service: str, channel_id: ChannelId, item_id: str = "") -> str:
-    """Return the XMPP URI of a channel's node, or of an item on it (XEP-0060 §12.21, XEP-0147)."""
+    """Return the XMPP URI of a channel's node, or of one item on it (XEP-0060 §12.21, XEP-0147)."""
     return f"xmpp:{service}?;node={quote(channel_id, safe='')}" + (f";item={item_id}" if item_id else "")
 
 
 def build_items(channel: Channel, deltas: Sequence[Delta], service: str) -> list[NodeItem]:
-    """Return the items for ``deltas``, the changes of successive versions of a channel, oldest first.
+    """Return the items for ``deltas``, the changes in successive versions of a channel, oldest first.
 
-    An entry that changed several times has one item, with its last state. ``service`` is the JID of the pubsub service.
+    An entry that changed several times yields one item with its latest state. ``service`` is the JID of the pubsub
+    service.
     """
     items: dict[str, NodeItem] = {}
     for delta in deltas:
@@ -55,7 +56,7 @@ def build_items(channel: Channel, deltas: Sequence[Delta], service: str) -> list
 
 
 def is_equal(first: Element, second: Element) -> bool:
-    """Return whether two elements are equal, whatever prefixes their namespaces have."""
+    """Return whether two elements are equal, even if they use different prefixes for the same namespaces."""
     texts = [canonicalize(tostring(element), rewrite_prefixes=True) for element in (first, second)]
     return texts[0] == texts[1]
 

@@ -1,16 +1,14 @@
-"""The publisher of public channels as nodes of a pubsub service.
-
-It also deletes the nodes of channels that are no longer public.
+"""Publishes public channels as nodes of a pubsub service, and deletes the nodes of channels that are no longer public.
 
 Only the bot that serves the first partition of the first address publishes. Workers report new versions. In addition,
-all channels and nodes are scanned periodically, so that a lost report only delays the update. One request is sent at a
-time, so that a slow service does not delay deliveries to users (guarantee I7).
+all channels and nodes are scanned periodically, so that a lost report only delays the update. Requests are sent one at
+a time, so that a slow service does not delay deliveries to users (guarantee I7).
 
-The store has the *position* of each node: the last version of the channel that the service has, and the title of the
-node. The position is advanced after the versions are published, so that an interrupted step is repeated. Before an item
-is published, the publisher queries whether the service has the same item, because subscribers are notified of each
-publication. The first position is stored before the node is created, so that the node is deleted in any case when the
-channel ceases to be public (guarantee I10).
+For each node, the store contains the *position*: the last version of the channel that was published on the node, and
+the title of the node. The position is advanced after publishing, so that an interrupted step is repeated. Before
+publishing an item, the publisher asks the service whether it already has the same item, because each publication
+notifies the node's subscribers. The first position is stored before the node is created. Therefore every node is known,
+and is deleted when its channel is no longer public (guarantee I10).
 """
 
 import asyncio
@@ -42,7 +40,7 @@ MAX_INITIAL_ITEMS: Final = 20
 """Maximum number of items published on a new node, or on a node whose next versions are no longer in the channel's
 log."""
 REFUSAL_PAUSE_S: Final = 600.0
-"""Time for which a node is not updated after the service has refused it."""
+"""Time for which a node is not updated after the service has refused a request about it."""
 _INITIAL_VERSIONS: Final = 30
 _VERSIONS_PER_STEP: Final = 20
 _ITEMS_PER_REQUEST: Final = 20
@@ -54,7 +52,7 @@ _LEADERSHIP_INTERVAL_S: Final = 1.0
 _MIN_RETRY_S: Final = 1.0
 _MAX_RETRY_S: Final = 300.0
 _NODE_CONDITIONS: Final = frozenset(("bad-request", "not-acceptable", "conflict", "not-allowed"))
-"""Error conditions that concern one node or item and not all requests of the bot."""
+"""Error conditions that concern a single node or item, rather than all requests of the bot."""
 _NODE_CONFIG: Final = {
     "type": "urn:xmpp:pubsub-social-feed:1", "persist_items": "1", "max_items": "max", "access_model": "open",
     "publish_model": "publishers", "deliver_payloads": "1", "notify_delete": "1", "notify_retract": "1",
@@ -80,16 +78,16 @@ class NodePublisher:
         self._search = Searcher(store, settings.public_from_subscribers)
         self._step_lock = asyncio.Lock()
         self._due: dict[ChannelId, None] = {}
-        """Channels to update, as an ordered set."""
+        """Channels whose nodes must be updated, as an ordered set."""
         self._has_due = asyncio.Event()
         self._paused_until_s: dict[ChannelId, float] = {}
 
     async def run(self) -> None:
-        """Publish until cancelled, as long as this bot is the publisher."""
+        """Update nodes until cancelled, whenever this bot is the publisher."""
         await run_until_one_ends(self._follow_reports(), self._scan(), self._update_due())
 
     async def drain(self) -> None:
-        """Wait until no update of a node is in progress, so that another bot may publish."""
+        """Wait until no node is being updated, so that another bot can take over publishing."""
         async with self._step_lock:
             pass
 
@@ -100,7 +98,7 @@ class NodePublisher:
     # Finding channels to update.
 
     async def _follow_reports(self) -> None:
-        """Check the channels of which workers report a new version."""
+        """Whenever a worker reports a new version of a channel, check whether the channel's node is outdated."""
         after_id = ""
         while True:
             try:
@@ -111,7 +109,7 @@ class NodePublisher:
                 await asyncio.sleep(_MIN_RETRY_S)
 
     async def _scan(self) -> None:
-        """Check all channels and all nodes periodically."""
+        """Periodically check all channels and all existing nodes for outdated nodes."""
         while True:
             await self._wait_until_publisher()
             try:
@@ -129,7 +127,7 @@ class NodePublisher:
             await asyncio.sleep(_SCAN_PAUSE_S)
 
     async def _check(self, channel_ids: Sequence[ChannelId]) -> None:
-        """Mark each channel whose node is outdated as due, except channels that are paused after an error."""
+        """Queue an update for each channel whose node is outdated, unless the channel is paused after an error."""
         now_s = self._clock.monotonic_s()
         self._paused_until_s = {cid: until_s for cid, until_s in self._paused_until_s.items() if until_s > now_s}
         active = [channel_id for channel_id in channel_ids if channel_id not in self._paused_until_s]
@@ -138,7 +136,7 @@ class NodePublisher:
             self._has_due.set()
 
     async def find_outdated(self, channel_ids: Sequence[ChannelId]) -> list[ChannelId]:
-        """Return the channels among ``channel_ids`` whose nodes are not up to date, in the same order.
+        """Return those of ``channel_ids`` whose nodes are not up to date, in the same order.
 
         Raises StoreUnavailable if the store does not respond.
         """
@@ -186,11 +184,13 @@ class NodePublisher:
         self._paused_until_s[channel_id] = self._clock.monotonic_s() + REFUSAL_PAUSE_S
 
     async def update_node(self, channel_id: ChannelId) -> None:
-        """Execute the next step that brings the node of a channel up to date, or deletes it.
+        """Publish the next versions on the channel's node, or delete the node if the channel is no longer public.
+
+        Call this again until the node is up to date.
 
         Raises :class:`PubsubRefused` if the service refuses a request, TimeoutError if it does not respond,
         XmppSessionLost if the XMPP session ends, or StoreUnavailable if the store does not respond. After any of these
-        exceptions, the step can be repeated.
+        exceptions, the call can be repeated.
         """
         public = await self._search.filter_public([channel_id])
         position = (await self._store.pubsub_nodes.positions(self._service, [channel_id])).get(channel_id)
@@ -200,7 +200,11 @@ class NodePublisher:
             await self._delete_node(channel_id)
 
     async def _publish_next(self, channel: Channel, position: PublishedPosition) -> None:
-        """Publish some of the versions after ``position``, the node's present position, and store the new position."""
+        """Publish some of the versions that follow the node's current ``position``, and store its new position.
+
+        If the node is new, create it first. If the service has lost the node, start from the beginning in the next
+        step.
+        """
         deltas, items = await self._next_items(channel, position.version)
         if not position.version:
             await self._create_node(channel)
@@ -217,7 +221,7 @@ class NodePublisher:
         await self._store.pubsub_nodes.put(self._service, channel.id, reached)
 
     async def _create_node(self, channel: Channel) -> None:
-        """Create a node; if it exists already, set its configuration."""
+        """Store the node's first position, then create the node; if it already exists, set its configuration."""
         await self._store.pubsub_nodes.put(self._service, channel.id, PublishedPosition())
         try:
             await self._pubsub.create_node(channel.id, _node_config(channel))
@@ -237,11 +241,11 @@ class NodePublisher:
         _log.info("pubsub node deleted", channel=channel_id[:8], service=self._service)
 
     async def _next_items(self, channel: Channel, version: int) -> tuple[list[Delta], list[NodeItem]]:
-        """Return the next deltas for a node, oldest first, and the items to publish for them.
+        """Return (deltas, items): the next deltas for a node, oldest first, and the items to publish for them.
 
-        A delta has the changes of one version of the channel. ``version`` is the last version that the node has, or 0
-        if the node is new. The deltas begin with the following version. If the node is new, or if the channel's log no
-        longer has the following versions, the deltas are those of the channel's latest versions instead.
+        ``version`` is the last version published on the node, or 0 if the node is new. The deltas usually begin with
+        the version after ``version``. If the node is new, or if the channel's log no longer contains the next deltas,
+        the deltas of the channel's latest versions are returned instead.
         """
         last = min(channel.version, version + _VERSIONS_PER_STEP)
         deltas = await self._store.channels.deltas(channel.id, version + 1, last) if version else []
@@ -252,7 +256,7 @@ class NodePublisher:
         return deltas, atom_items.build_items(channel, deltas, self._service)[-MAX_INITIAL_ITEMS:]
 
     async def _publish_items(self, channel_id: ChannelId, items: Sequence[NodeItem]) -> None:
-        """Publish the items that the node does not have, and the items that it has with other content."""
+        """Publish those of ``items`` that the node does not contain yet, or contains with different content."""
         for first in range(0, len(items), _ITEMS_PER_REQUEST):
             batch = items[first : first + _ITEMS_PER_REQUEST]
             existing = await self._pubsub.get_items(channel_id, [item.id for item in batch])

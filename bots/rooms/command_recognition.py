@@ -1,7 +1,7 @@
-"""Recognition of commands to the bot among the messages in a room.
+"""Recognises which messages in a room are commands to the bot.
 
-A message is a command if it begins with the bot's nick, or replies to a message of the bot. A reaction counts only if
-an owner or admin of the room reacts to a message of the bot.
+A message is a command if it begins with the bot's nick, or replies to a message of the bot. A reaction to a message of
+the bot is a command if it comes from an owner or admin of the room.
 """
 
 import msgspec
@@ -11,14 +11,13 @@ from bots.xmpp.events import MessageReceived
 
 
 def recognize_command(message: MessageReceived, nick: str, own_id: str) -> MessageReceived | None:
-    """Return the command in a message in a room; None if the message is not a command to the bot.
+    """Return the command in a message in a room, or None if the message is not a command to the bot.
 
     A command begins with the bot's ``nick``, or replies to a message of the bot. The nick alone stands for the command
-    `help`.
+    `help`. A reaction to a message of the bot is a command if its sender is an owner or admin of the room.
 
-    If ``message`` replies or reacts to a message of the bot, ``own_id`` is the id that the bot gave its message;
-    otherwise ``own_id`` is "". The ``reply_to_id`` of ``message`` is the id that the room gave the bot's message; the
-    ``reply_to_id`` of the result is ``own_id``.
+    ``own_id`` is the id that the bot assigned to the message that ``message`` replies or reacts to; "" if ``message``
+    does not refer to a message of the bot. In the result, ``own_id`` replaces ``reply_to_id``, which the room assigned.
     """
     command = msgspec.structs.replace(message, reply_to_id=own_id)
     if message.is_reaction:
@@ -30,7 +29,7 @@ def recognize_command(message: MessageReceived, nick: str, own_id: str) -> Messa
 
 
 def strip_nick(text: str, nick: str) -> str | None:
-    """Return the text after the nick at its beginning; None if the text does not begin with ``nick``."""
+    """Return the text without ``nick`` at its beginning, or None if the text does not begin with ``nick``."""
     rest = text.strip().removeprefix("@")
     if not rest.lower().startswith(nick.lower()):
         return None

@@ -1,7 +1,8 @@
-"""The policy on invitations to rooms: quotas, limits on the number of rooms, and verification of the inviter.
+"""The policy on invitations to rooms: quotas, limits on how many rooms the bot joins, and trust in the inviter.
 
-The quotas are those of the actual sender of an invitation, because the invitation may name a false inviter. A room's
-statement about the inviter is trusted only if the room is on a service of the inviter's own server (ADR 46).
+Each invitation counts towards the quota of its actual sender, because the invitation may name a false inviter. What a
+room says about the identity of the inviter is trusted only if the room is on a service of the inviter's own server
+(ADR 46).
 """
 
 from collections import Counter
@@ -15,7 +16,7 @@ from service.store import Store
 from service.store.client.keys import user_id
 
 MAX_INVITATIONS_PER_HOUR: Final = 10
-"""Maximum number of invitations from one address, which is a user or a room."""
+"""Maximum number of invitations per hour from one address, which may be a user or a room."""
 MAX_INVITATIONS_PER_HOUR_PER_SITE: Final = 100
 
 _INVITATION_WINDOW_S: Final = 3_600.0
@@ -25,24 +26,25 @@ _MAX_QUEUED: Final = 1_000
 
 MAX_ROOMS: Final = 1_000
 MAX_ROOMS_PER_SITE: Final = 500
-"""Maximum number of rooms on the servers of one site (registrable domain), and maximum number of rooms to which the
-users of one site have invited the bot."""
+"""Maximum number of rooms on the servers of one site (registrable domain). It is also the maximum number of rooms to
+which the users of one site can invite the bot."""
 MAX_ROOMS_PER_INVITER: Final = 50
 
 
 class InvitationQuotas:
-    """The quotas of one bot: invitations per hour of each sender and of each site, and invitations in the queue."""
+    """Limits how many invitations one bot handles per hour from each sender and site, and how many are queued."""
 
     def __init__(self, store: Store) -> None:
-        """Create quotas whose hourly counters are in ``store``. The queue is empty at first."""
+        """Create quotas with hourly counters in ``store`` and an empty queue."""
         self._users = store.users
         self._queued: Counter[str] = Counter()
-        """Number of queued invitations that are not in the store, by site of their senders."""
+        """Maps each site to the number of queued invitations from its senders. Invitations in the store are not
+        counted."""
 
     def try_queue(self, sender: str) -> bool:
-        """Count an invitation that waits in the queue; return False if it must be dropped.
+        """Count an invitation that is added to the queue; return False if the invitation must be dropped instead.
 
-        It must be dropped if too many invitations wait in total, or too many from the site of ``sender``.
+        It must be dropped if too many invitations are waiting in total, or from the site of ``sender``.
         """
         site = site_of_jid(sender)
         if self._queued.total() >= _MAX_QUEUED or self._queued[site] >= _MAX_QUEUED_PER_SITE:
@@ -51,14 +53,15 @@ class InvitationQuotas:
         return True
 
     def on_handled(self, sender: str) -> None:
-        """Record that an invitation that was counted by :meth:`try_queue` is no longer in the queue."""
+        """Record that an invitation counted by :meth:`try_queue` is no longer in the queue."""
         self._queued[site_of_jid(sender)] -= 1
         self._queued = +self._queued
 
     async def must_ignore(self, sender: str, invitation: RoomInvitation) -> bool:
-        """Count an invitation of ``sender``; return whether to ignore it.
+        """Count an invitation from ``sender``; return whether it must be ignored.
 
-        It is ignored if ``sender`` has exceeded the quotas, or if the sender or the inviter is suspended.
+        It must be ignored if ``sender`` or the sender's site has exceeded its quota, or if the sender, the room or the
+        inviter is suspended or on a blocked domain.
         """
         if not await self.count(sender):
             return True
@@ -71,11 +74,14 @@ class InvitationQuotas:
         return await self.is_any_suspended(map(user_id, involved))
 
     async def count(self, jid: str) -> bool:
-        """Count an invitation from the address ``jid``; return whether it is within the hourly quota of the address."""
+        """Count an invitation from the address ``jid``; return whether the address is within its hourly quota."""
         return await self._count(jid, MAX_INVITATIONS_PER_HOUR)
 
     async def is_any_suspended(self, user_ids: Iterable[UserId]) -> bool:
-        """Return whether at least one of these users is suspended; the id "" of an unknown user is ignored."""
+        """Return whether at least one of these users is suspended.
+
+        The id "" stands for an unknown user, and is ignored.
+        """
         return bool(await self._users.suspended_users(set(user_ids) - {""}))
 
     async def _count(self, key: str, max_per_hour: int) -> bool:
@@ -83,11 +89,11 @@ class InvitationQuotas:
 
 
 def has_space(room: str, inviter: str, inviters: Mapping[str, str]) -> bool:
-    """Return whether the bot may have one more room.
+    """Return whether the bot may accept one more room.
 
-    ``room`` is the address of the new room, and ``inviter`` the user who has invited the bot. ``inviters`` maps each
-    room that the bot has to its inviter; "" means that the inviter is unknown. The number of rooms is limited in total,
-    per site of the room, per site of the inviter, and per inviter.
+    ``room`` is the address of the new room, and ``inviter`` the user who has invited the bot. ``inviters`` maps each of
+    the bot's rooms to its inviter, or to "" if the inviter is unknown. The number of rooms is limited in total, per
+    site that hosts rooms, per inviter, and per site of inviters.
     """
     if len(inviters) >= MAX_ROOMS:
         return False
@@ -99,11 +105,11 @@ def has_space(room: str, inviter: str, inviters: Mapping[str, str]) -> bool:
 
 
 def can_vouch(room: str, jid: str) -> bool:
-    """Return whether a room's statement about the identity of the user with this bare JID can be trusted.
+    """Return whether to trust what a room says about the identity of the user with the bare JID ``jid``.
 
-    The room must be on a service of the user's own server: the service's domain must be a subdomain of the server's
-    domain. Both domains must also belong to the same site (registrable domain). Otherwise, anybody with a domain below
-    a public suffix could make statements about users of the suffix itself.
+    The room is trusted if it is on a service of the user's own server, that is, if the service's domain is a subdomain
+    of the server's domain. Both domains must also belong to the same site (registrable domain). Otherwise, anybody with
+    a domain below a public suffix could vouch for users of a server at the suffix itself.
     """
     service, server = room.rpartition("@")[2], jid.rpartition("@")[2]
     return service.endswith(f".{server}") and ("." not in server or site_of(service) == site_of(server))

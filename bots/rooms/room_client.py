@@ -1,11 +1,12 @@
-"""The client for group chats: executes the actions of :mod:`bots.rooms.room_membership` and forwards messages in rooms.
+"""The client for group chats: carries out the actions of :mod:`bots.rooms.room_membership`, and forwards messages.
 
 A room is served like a user: its subscriptions are stored under its own address, and its owners and admins may change
-them. The echo of a message that the bot sent to the room is the receipt of the message.
+them. A room sends every message back to its sender. If the bot gets back a message that it has sent, this counts as the
+receipt of the message.
 
-An invitation is trusted to come from its inviter if the inviter sent it directly, or if a service of the inviter's own
-server relayed it (ADR 46); quotas count the actual sender. Requests to other servers run in tasks with time limits, so
-that a server that does not respond delays nobody (guarantee I7).
+An invitation is trusted to come from the stated inviter if the inviter sent it directly, or if a service of the
+inviter's own server relayed it (ADR 46). Quotas apply to the actual sender. Requests to other servers run in tasks with
+time limits, so that a server that does not respond delays nobody (guarantee I7).
 """
 
 import asyncio
@@ -39,16 +40,15 @@ from service.store.coordination.bot_messages import BotNotice
 from service.store.delivery.inbound_log import EntryId, InboundMessage
 
 DISCOVERY_TIMEOUT_S: Final = 20.0
-"""Time limit for a response to service discovery. Without a response, it is unclear whether an address is a group
+"""Time limit for a response to service discovery. If none arrives, it is unclear whether the address is a group
 chat."""
 PING_INTERVAL_S: Final = 300.0
-"""Interval at which the bot pings itself through each room to check that it is still in the room (XEP-0410)."""
+"""Interval at which the bot pings itself through each room, to check that it is still in the room (XEP-0410)."""
 PING_TIMEOUT_S: Final = 30.0
 _DUE_CHECK_INTERVAL_S: Final = 1.0
 _MAX_QUEUED: Final = 1_000
 _MAX_TASKS: Final = 2_000
-"""Maximum number of pending requests to other servers. While this many are pending, invitations cause no further
-requests."""
+"""Maximum number of pending requests to other servers. While it is reached, invitations cause no further requests."""
 _NS_BOOKMARKS: Final = "urn:xmpp:bookmarks:1"
 _BOOKMARK_OPTIONS: Final = {
     "persist_items": "true", "max_items": "max", "send_last_published_item": "never", "access_model": "whitelist",
@@ -61,19 +61,23 @@ _INCONCLUSIVE_CONDITIONS: Final = frozenset(
         "remote-server-not-found", "remote-server-timeout",
     )
 )  # fmt: skip
-"""Error conditions in response to a ping that do not mean that the bot is outside of the room (XEP-0410 §3.3)."""
+"""Error conditions in a response to a ping after which the bot may still be in the room (XEP-0410 §3.3)."""
 _log = structlog.get_logger()
 
 _Job = Callable[[], Coroutine[None, None, None]]
 
 
 class RoomClient:
-    """The rooms of one bot. :meth:`run` does the work; the event handlers never wait."""
+    """Manages the rooms of one bot.
+
+    :meth:`run` does the work. The methods that handle events only queue it, and never wait.
+    """
 
     def __init__(self, services: BotServices, chat_sessions: ChatSessions) -> None:
-        """Create a client that joins rooms, and forwards the messages to the bot in them to ``chat_sessions``.
+        """Create a client that joins rooms, and forwards messages that address the bot to ``chat_sessions``.
 
-        Only rooms that are assigned to this process are joined, and only invitations of users with access are accepted.
+        It joins only rooms that are assigned to this process. It accepts invitations only from users who may use the
+        bot.
         """
         self._services = services
         self._store = services.store
@@ -83,16 +87,16 @@ class RoomClient:
         self._bookmarks = PubsubClient(self._xmpp, self._xmpp.address)
         self._memberships = room_membership.RoomMemberships()
         self._jobs: asyncio.Queue[_Job] = asyncio.Queue()
-        """Work that uses the store, done one job after the other."""
+        """Work that uses the store; one job is executed at a time."""
         self._quotas = InvitationQuotas(self._store)
         self._tasks: set[asyncio.Task[None]] = set()
-        """Requests to other servers."""
+        """The tasks in which requests to other servers are pending."""
         self._last_ping_s = self._clock.monotonic_s()
 
     async def load(self) -> None:
-        """Load the assigned rooms, and leave every room that another bot process serves now.
+        """Load the rooms that are assigned to this process, and leave every room that another process serves now.
 
-        The caller calls this before it sends anything to the rooms. The call waits until Redis is available.
+        Call this before sending anything to the rooms. It waits until Redis is available.
         """
         await retry_while_unavailable(self._load)
 
@@ -111,7 +115,7 @@ class RoomClient:
         return self._services.assigned_users.includes(user_id(room))
 
     async def run(self) -> None:
-        """Join, leave and store rooms until cancelled."""
+        """Join and leave rooms, and update the stored list of rooms, until cancelled."""
         try:
             while True:
                 await self._xmpp.connected.wait()
@@ -133,7 +137,7 @@ class RoomClient:
             self._start_task(self._leave_suspended())
 
     async def _do(self, job: _Job) -> None:
-        """Execute a job, and repeat it while Redis is unavailable; abandon it if the XMPP session ends."""
+        """Execute a job, repeating it while Redis is unavailable; abandon it if the XMPP session ends."""
         with contextlib.suppress(XmppSessionLost):
             await retry_while_unavailable(job)
 
@@ -145,14 +149,14 @@ class RoomClient:
     # Events.
 
     def on_session_started(self) -> None:
-        """Join all rooms again, because a new session is in no room."""
+        """Join all rooms again, because in a new session the bot is not in any room."""
         self._queue_actions(self._memberships.on_session_started(self._clock.monotonic_s()))
 
     def on_invitation(self, message: events.MessageReceived, entry_id: EntryId) -> None:
         """Queue an invitation; drop it if too many invitations are queued.
 
-        ``entry_id`` is the id of the invitation in the inbound log; "" if it is not stored there. When the invitation
-        has been handled, it is removed from the log.
+        ``entry_id`` is the id of the invitation in the inbound log, or "" if it is not stored there. Once the
+        invitation has been handled, it is removed from the log.
         """
         if message.invitation is None:
             return
@@ -168,12 +172,12 @@ class RoomClient:
             self._queue_actions(self._memberships.on_occupant_presence(event, self._clock.monotonic_s()))
 
     def on_bounced(self, event: events.MessageBounced) -> None:
-        """Join a room again if the room returned a message because the bot is not in the room."""
+        """If a room has returned a message because the bot is not in the room, join the room again."""
         if event.condition == "not-acceptable" and not event.resource:
             self._memberships.on_room_lost(event.jid, self._clock.monotonic_s())
 
     def on_room_message(self, message: events.MessageReceived) -> None:
-        """Forward a message that addresses the bot. The echo of one of the bot's own messages counts as a receipt."""
+        """Forward a message that addresses the bot; count an echo of the bot's own message as its receipt."""
         room = message.jid
         if self._memberships.record_echo(message):
             self._services.delivery.on_receipt(events.Receipt(room, message.id))
@@ -190,7 +194,7 @@ class RoomClient:
         self._chat_sessions.on_message(command)
 
     def on_private_message(self, message: events.MessageReceived) -> None:
-        """Forward a private message of an occupant of a room that the bot is inside."""
+        """Forward a private message from an occupant of a room, if the bot is inside the room."""
         command = self._memberships.private_command(message)
         if command is not None:
             self._chat_sessions.on_message(command)
@@ -228,7 +232,7 @@ class RoomClient:
         self._xmpp.send_unconfirmed(stanzas.message(self._xmpp.address, to, message_id, stanzas.body(text), kind=kind))
 
     async def _leave(self, room: str, occupant_user_id: UserId) -> None:
-        """Leave a room on the command of one of its managers, unless the manager is suspended."""
+        """Leave a room at the request of one of its owners or admins, unless that owner or admin is suspended."""
         if not await self._quotas.is_any_suspended([occupant_user_id]):
             self._queue_actions(self._memberships.leave(room))
 
@@ -240,10 +244,10 @@ class RoomClient:
             self._quotas.on_handled(sender)
 
     async def _check_invitation(self, sender: str, invitation: events.RoomInvitation, entry_id: EntryId) -> None:
-        """Accept or decline an invitation of ``sender``, or ignore it if the sender has exceeded the quotas.
+        """Accept, decline or ignore an invitation from ``sender``; ignore it if, for example, a quota is exceeded.
 
-        ``entry_id`` is the id of the invitation in the inbound log; "" if it is not stored there. When the invitation
-        has been handled, it is removed from the log.
+        ``entry_id`` is the id of the invitation in the inbound log, or "" if it is not stored there. Once the
+        invitation has been handled, it is removed from the log.
         """
         if entry_id and not self._services.assigned_users.includes(user_id(sender)):
             return  # the bot that serves the sender now has read the message
@@ -263,9 +267,10 @@ class RoomClient:
             await self._store.inbound_log.remove_answered([(user_id(sender), entry_id)])
 
     async def _verify_service(self, sender: str, invitation: events.RoomInvitation, entry_id: EntryId) -> None:
-        """Query whether the service that relayed an invitation is a group chat service; then accept or decline.
+        """Check whether the service that relayed an invitation is a group chat service; then decide on the invitation.
 
-        The arguments are those of :meth:`_check_invitation`.
+        If it is not a group chat service, its statement about the inviter is not trusted. The arguments are those of
+        :meth:`_check_invitation`.
         """
         is_vouched = await self._is_group_chat(invitation.room.rpartition("@")[2]) is True
 
@@ -276,7 +281,7 @@ class RoomClient:
         await self._do(decide)
 
     async def _decide(self, invitation: events.RoomInvitation) -> None:
-        """Accept or decline an invitation."""
+        """Accept or decline an invitation; ignore it if the inviter has exceeded the hourly quota."""
         inviter, is_vouched = invitation.inviter, invitation.is_vouched
         language = (await self._store.users.get(inviter)).user_settings.effective_language if is_vouched else ""
         if not is_vouched and not self._services.access.is_open:
@@ -290,10 +295,7 @@ class RoomClient:
             await self._accept(invitation)
 
     async def _accept(self, invitation: events.RoomInvitation) -> None:
-        """Join the room if it is assigned to this bot.
-
-        Otherwise pass the invitation to the bot that serves the room.
-        """
+        """Join the room if it is assigned to this bot; otherwise pass the invitation to the bot that serves it."""
         room, address = invitation.room, self._xmpp.address
         if self._is_assigned(room):
             self._queue_actions(self._memberships.on_invitation(invitation, self._clock.monotonic_s()))
@@ -304,10 +306,10 @@ class RoomClient:
         await self._store.bot_messages.notify([BotNotice(user_id(room))])
 
     def _decline(self, invitation: events.RoomInvitation, text: str) -> None:
-        """Send the reason ``text`` to the inviter through the room.
+        """Tell the inviter why the bot declines the invitation; ``text`` states the reason.
 
-        If the inviter's own server has confirmed who the inviter is, the bot also sends the reason to the inviter
-        directly.
+        A relayed invitation is declined through the room. If the inviter's own server has confirmed who the inviter is,
+        the bot also sends ``text`` to the inviter directly.
         """
         if invitation.relayed_inviter:
             self._xmpp.send_unconfirmed(
@@ -319,14 +321,17 @@ class RoomClient:
     # Requests to other servers.
 
     async def _check_address(self, room: str) -> None:
-        """Query whether an address is a group chat. If the response is unclear, query the domain of the address."""
+        """Query whether an address is a group chat, and continue or abandon joining it accordingly.
+
+        If the response is unclear, query the domain of the address as well.
+        """
         is_group_chat = await self._is_group_chat(room)
         if is_group_chat is None and await self._is_group_chat(room.rpartition("@")[2]) is False:
             is_group_chat = False
         self._queue_actions(self._memberships.on_address_checked(room, is_group_chat=is_group_chat))
 
     async def _is_group_chat(self, jid: str) -> bool | None:
-        """Return whether an address is a room or a service with rooms (XEP-0045 §6); None without a clear response."""
+        """Return whether an address is a room or a service with rooms (XEP-0045 §6), or None if this is unclear."""
         response = await self._request(jid, _DISCO_INFO_QUERY, DISCOVERY_TIMEOUT_S)
         info = response.find(f"{{{_NS_DISCO_INFO}}}query") if response is not None else None
         if response is None or response.get("type") != "result" or info is None:
@@ -338,7 +343,10 @@ class RoomClient:
         return ("conference", "text") in identities and stanzas.NS_MUC in features
 
     async def _ping(self, room: str, nick: str) -> None:
-        """Ping the bot's ``nick`` in a room; join again if the room responds that the bot is not in it (XEP-0410)."""
+        """Ping the bot's own ``nick`` in a room (XEP-0410).
+
+        If the response shows that the bot is no longer in the room, have it join again.
+        """
         response = await self._request(f"{room}/{nick}", "<ping xmlns='urn:xmpp:ping'/>", PING_TIMEOUT_S)
         if response is None or response.get("type") != "error":
             return
@@ -346,7 +354,7 @@ class RoomClient:
             self._memberships.on_room_lost(room, self._clock.monotonic_s())
 
     async def _request(self, jid: str, payload: str, timeout_s: float) -> Element | None:
-        """Send a request of type "get" to an address and return the response; None if no response arrives in time."""
+        """Send a "get" request to an address and return the response, or None if none arrives in time."""
         with contextlib.suppress(TimeoutError, XmppSessionLost):
             async with asyncio.timeout(timeout_s):
                 return await self._xmpp.request(jid, "get", payload)
@@ -355,7 +363,7 @@ class RoomClient:
     # Confirming and deleting rooms.
 
     async def _leave_suspended(self) -> None:
-        """Leave each room whose inviter or owner has been suspended; the bot tries to join it again later."""
+        """Leave each room whose inviter or an owner has been suspended; try to join the room again later."""
         users_by_room = self._memberships.responsible_users()
         with contextlib.suppress(StoreUnavailable):
             suspended = await self._store.users.suspended_users(frozenset[UserId]().union(*users_by_room.values()))
@@ -364,9 +372,9 @@ class RoomClient:
                     self._queue_actions(self._memberships.on_suspended(room, self._clock.monotonic_s(), is_new=False))
 
     async def _confirm(self, action: room_membership.ConfirmRoom) -> None:
-        """Begin to serve a room that has admitted the bot; leave it if its inviter or an owner is suspended.
+        """Start serving a room that has admitted the bot; leave it instead if its inviter or an owner is suspended.
 
-        The room is stored. If the bot has not served the room before, it sends a greeting to the room.
+        To start serving the room, store it. If the bot has not served the room before, also send the room a greeting.
         """
         room, record, users = action.room, action.record, action.responsible_users
         if await self._quotas.is_any_suspended({*users, user_id(room)} if action.is_new else users):
@@ -392,7 +400,7 @@ class RoomClient:
                 await self._bookmarks.publish_item(_NS_BOOKMARKS, room, conference, _BOOKMARK_OPTIONS)
 
     async def _delete(self, room: str) -> None:
-        """Delete a room with its subscriptions and its bookmark."""
+        """Delete a room with its bookmark and all its data, such as its subscriptions."""
         _log.info("room left", room=room)
         await RequestHandler(self._services, room).forget_everything()
         await self._store.rooms.drop(self._xmpp.address, room)
@@ -402,10 +410,10 @@ class RoomClient:
                 await self._bookmarks.retract_item(_NS_BOOKMARKS, room)
 
     async def _release_address(self, room: str) -> None:
-        """Treat a room's address as a user's address again, after the last messages of its occupants have arrived.
+        """Treat an address as a user's address again, after the bot has left the room at this address.
 
-        A room sends stanzas in order. Therefore this method sends the room a request, and waits for the response: the
-        messages that occupants sent before the bot left arrive first.
+        First, send the room a request and wait for the response. A room sends stanzas in order, so the last messages
+        from its occupants arrive before the response, and are not mistaken for messages from a user.
         """
         if room in self._xmpp.rooms:
             await self._request(room, _DISCO_INFO_QUERY, DISCOVERY_TIMEOUT_S)

@@ -1,15 +1,18 @@
-"""The state machine of the bot's membership in rooms: when it joins, rejoins and leaves.
+"""The state machine of the bot's membership in rooms: decides when the bot joins, rejoins and leaves.
 
-The state machine turns events into actions. It performs no I/O and reads no clock; times (monotonic s) are arguments.
+The state machine turns events into actions. It performs no I/O and reads no clock; it gets times as arguments, in
+seconds of the monotonic clock.
 
-A room becomes known by an invitation, or is loaded from the store. Before each join, the bot queries whether the
-address is a group chat (service discovery, ADR 46). Then the bot requests to join, and its own presence (status 110)
-shows that it is admitted. Only then is the room *established*. An invitation therefore cannot make the bot treat the
-address of a user as a room. The users responsible for the room are the inviter and the owners. Once the bot has checked
-that none of these users is suspended, the bot is *inside*, and handles messages in the room.
+A room becomes known through an invitation, or is loaded from the store. Joining takes several steps:
 
-After a ban, a kick, or the destruction of the room, the bot does not join it again. After any other loss the bot joins
-again, with increasing delays.
+1. The bot queries whether the address is a group chat (service discovery, ADR 46).
+2. The bot requests to join, and its own presence (status 110) shows that it is admitted. From then on, the room is
+   *established*. Without this proof, an invitation could make the bot treat a user's address as a room.
+3. The bot checks that none of the users responsible for the room is suspended: the inviter and the owners. Then the bot
+   is *inside*, and handles messages in the room.
+
+After a ban, a kick, or the destruction of the room, the bot does not join it again. If the bot loses the room for any
+other reason, it tries to join again, with increasing delays between attempts.
 """
 
 from collections.abc import Iterable, Mapping
@@ -30,17 +33,17 @@ from service.store.people.bot_rooms import MAX_MESSAGE_IDS, Room
 STATUS_CREATED: Final = "201"
 STATUS_SELF: Final = "110"
 STATUS_NICK_CHANGED: Final = "210"
-"""Status code of a presence: the room gave the bot another nick than requested."""
+"""Status code in a presence: the room assigned the bot a nick other than the requested one."""
 REMOVAL_STATUSES: Final = frozenset(("301", "307", "321", "322"))
-"""Status codes of a presence: the bot was banned or kicked, lost its membership, or the room became members-only."""
+"""Status codes in a presence: the bot was banned or kicked, lost its membership, or the room became members-only."""
 
 MAX_MANAGERS: Final = 100
-"""Maximum number of owners and admins tracked in one room."""
+"""Maximum number of owners and admins that are recorded for one room."""
 MAX_GUESTS: Final = 200
-"""Maximum number of other occupants with a known JID tracked in one room."""
+"""Maximum number of other occupants with a known JID that are recorded for one room."""
 MAX_NICKS: Final = 9
 INVITATION_TIMEOUT_S: Final = 60.0
-"""Time after which an invitation to an address that does not respond is dropped."""
+"""Time after which an invitation is dropped if the address of the room does not respond."""
 _MIN_RETRY_S, _MAX_RETRY_S = 15.0, 3_600.0
 _FINAL_CONDITIONS: Final = frozenset(("forbidden", "registration-required", "gone", "item-not-found", "not-allowed"))
 """Error conditions after which the bot gives up a room that has admitted it before (an *established* room). A room that
@@ -49,7 +52,7 @@ _MANAGER_AFFILIATIONS: Final = ("owner", "admin")
 
 
 class CheckAddress(msgspec.Struct, frozen=True):
-    """Action: query whether the address is a group chat, and call :meth:`RoomMemberships.on_address_checked`."""
+    """Action: query whether the address is a group chat; then call :meth:`RoomMemberships.on_address_checked`."""
 
     room: str
 
@@ -73,8 +76,8 @@ class ConfirmRoom(msgspec.Struct, frozen=True):
     """Action: check the users who are responsible for a room that has admitted the bot.
 
     If none of them is suspended, store the room and call :meth:`RoomMemberships.confirm`; otherwise call
-    :meth:`RoomMemberships.on_suspended`. ``responsible_users`` are the inviter and the owners who are present, as far
-    as their JIDs are known. ``is_new`` states whether the bot has not been admitted to the room before.
+    :meth:`RoomMemberships.on_suspended`. ``responsible_users`` are the inviter and the owners who are present, so far
+    as their JIDs are known. ``is_new`` states whether the room has admitted the bot for the first time.
     """
 
     room: str
@@ -84,21 +87,21 @@ class ConfirmRoom(msgspec.Struct, frozen=True):
 
 
 class DeleteRoom(msgspec.Struct, frozen=True):
-    """Action: delete an established room and its subscriptions, because the bot has left it and will not return."""
+    """Action: delete an established room and its subscriptions, because the bot has left it for good."""
 
     room: str
 
 
 class ReleaseAddress(msgspec.Struct, frozen=True):
-    """Action: treat the address as that of a user again, because it did not become an established room."""
+    """Action: treat the address as a user's address again, because the bot has not been admitted to a room there."""
 
     room: str
 
 
 class NotifyInviter(msgspec.Struct, frozen=True):
-    """Action: send the inviter ``to`` the reason why the bot does not join ``room``.
+    """Action: tell the inviter ``to`` why the bot does not join ``room``.
 
-    The inviter's own server has confirmed who the inviter is.
+    This happens only if the inviter's own server has confirmed who the inviter is.
     """
 
     to: str
@@ -110,14 +113,14 @@ RoomAction = CheckAddress | JoinRoom | LeaveRoom | ConfirmRoom | DeleteRoom | Re
 
 
 class RoomPhase(Enum):
-    """The progress of joining one room."""
+    """How far the bot has got in joining a room."""
 
     OUTSIDE = auto()
-    """The address is being checked, or will be at the next attempt."""
+    """The address is being checked, or will be checked in the next attempt to join."""
     JOINING = auto()
-    """The address is a group chat; the bot has requested to join."""
+    """The address is that of a group chat, and the bot has requested to join it."""
     ADMITTED = auto()
-    """The room has admitted the bot; the responsible users are being checked."""
+    """The room has admitted the bot; the users responsible for the room are being checked."""
     INSIDE = auto()
     """The room is confirmed, and the bot handles messages in it."""
 
@@ -126,36 +129,37 @@ class _RoomMembership:
     """The state of one room. Occupants are stored under hashes of their nicks, because nicks can be long."""
 
     def __init__(self, record: Room, next_attempt_s: float, *, is_established: bool) -> None:
-        """Create the state of a room in which the bot is not.
+        """Create the state of a room that the bot is not in yet.
 
-        The next attempt to join is at ``next_attempt_s`` (monotonic s). ``record.by`` is the inviter; "" if the
-        inviter's server has not confirmed who the inviter is. ``is_established`` states that the room has admitted the
-        bot before.
+        ``next_attempt_s`` is when the next attempt to join is due. ``record.by`` is the inviter, or "" if the inviter's
+        server has not confirmed who the inviter is. ``is_established`` states whether the room has admitted the bot
+        before.
         """
         self.nick, self.password, self.inviter = record.nick, record.password, record.by
         self.is_established = is_established
         self.nick_attempt = 0
         self.retry_s = _MIN_RETRY_S
         self.message_ids: FIFOCache[str, str] = FIFOCache(MAX_MESSAGE_IDS)
-        """The ids that the room gave the bot's latest messages → the bot's ids."""
+        """For the bot's latest messages, maps the id that the room assigned to a message to the id that the bot
+        assigned to it."""
         self.reset(next_attempt_s)
 
     def reset(self, next_attempt_s: float) -> None:
-        """Record that the bot is not in the room; the next attempt to join is at ``next_attempt_s`` (monotonic s)."""
+        """Record that the bot is not in the room; the next attempt to join is due at ``next_attempt_s``."""
         self.phase = RoomPhase.OUTSIDE
         self.next_attempt_s = next_attempt_s
         self.occupants: dict[str, tuple[str, UserId]] = {}
-        """Hash of the nick → affiliation and user id, "" if the room hides the JID."""
+        """Maps the hash of each nick to (affiliation, user id); the user id is "" if the room hides the JID."""
 
     @property
     def is_admitted(self) -> bool:
-        """Whether the room has admitted the bot, even if the bot has not confirmed the room yet."""
+        """Whether the room has admitted the bot, even if the responsible users have not been checked yet."""
         return self.phase in (RoomPhase.ADMITTED, RoomPhase.INSIDE)
 
     def update_occupant(self, event: OccupantPresence) -> None:
-        """Track an occupant who joined or changed; remove an occupant who left.
+        """Record an occupant who has joined or changed; remove an occupant who has left.
 
-        Only owners, admins and occupants with a known JID are tracked, and only a limited number of them.
+        Only owners, admins and occupants with a known JID are recorded, up to a maximum number.
         """
         nick, occupant_user_id = user_id(event.nick), user_id(event.jid) if event.jid else ""
         self.occupants.pop(nick, None)
@@ -166,52 +170,59 @@ class _RoomMembership:
             self.occupants[nick] = (event.affiliation, occupant_user_id)
 
     def with_sender(self, message: MessageReceived) -> MessageReceived:
-        """Return ``message`` with two fields about its sender set: ``can_manage`` and ``occupant_user_id``."""
+        """Return a copy of ``message`` with ``can_manage`` and ``occupant_user_id`` set for its sender."""
         affiliation, occupant_user_id = self.occupants.get(user_id(message.resource), ("", ""))
         can_manage = affiliation in _MANAGER_AFFILIATIONS
         return msgspec.structs.replace(message, can_manage=can_manage, occupant_user_id=occupant_user_id)
 
     def responsible_users(self) -> frozenset[UserId]:
-        """Return the user ids of the inviter and of the present owners; those with unknown JIDs are left out."""
+        """Return the ids of the users responsible for the room: the inviter, and the owners who are present.
+
+        Users whose JIDs are unknown are left out.
+        """
         owners = {occupant for affiliation, occupant in self.occupants.values() if affiliation == "owner" and occupant}
         return frozenset(owners | {user_id(self.inviter)} if self.inviter else owners)
 
 
 class RoomMemberships:
-    """The states of all rooms of one bot. Event handlers return the actions to execute, in order.
+    """The states of all rooms of one bot.
 
-    Rooms are identified by their bare JIDs. Times are monotonic s.
+    The methods that handle events return the actions that the caller must execute, in order. Rooms are identified by
+    their bare JIDs. Times are in seconds of the monotonic clock.
     """
 
     def __init__(self) -> None:
-        """Create an object that knows no rooms."""
+        """Create an instance that does not know any rooms."""
         self._rooms: dict[str, _RoomMembership] = {}
 
     def _in_phase(self, room: str, *phases: RoomPhase) -> _RoomMembership | None:
-        """Return the state of a room if it is in one of these phases, else None."""
+        """Return the state of a room if it is in one of ``phases``, else None."""
         state = self._rooms.get(room)
         return state if state is not None and state.phase in phases else None
 
     # Queries.
 
     def is_known(self, room: str) -> bool:
-        """Return whether the bot is in a room with this address, joins it, or is handling an invitation to it."""
+        """Return whether the bot is in this room, is joining it, or is handling an invitation to it."""
         return room in self._rooms
 
     def joined_rooms(self) -> Iterable[tuple[str, str]]:
-        """Return pairs (room, the bot's nick), one for each room that the bot is inside."""
+        """Return a pair (room, the bot's nick) for each room that the bot is inside."""
         return [(room, state.nick) for room, state in self._rooms.items() if state.phase is RoomPhase.INSIDE]
 
     def responsible_users(self) -> dict[str, frozenset[UserId]]:
-        """Return, for each room that the bot is inside, the inviter and the owners present, as far as known."""
+        """Map each room that the bot is inside to the ids of its inviter and of the owners who are present.
+
+        Users whose JIDs are unknown are left out.
+        """
         inside = RoomPhase.INSIDE
         return {room: state.responsible_users() for room, state in self._rooms.items() if state.phase is inside}
 
     def addressed_command(self, message: MessageReceived) -> MessageReceived | None:
-        """Return the command in a message in a room; None if the message is not a command to the bot.
+        """Return the command in a message in a room, or None if the message is not a command to the bot.
 
-        A command begins with the bot's nick, or replies to a message of the bot. If it replies to a message of the bot,
-        ``reply_to_id`` of the result is the id that the bot gave its message.
+        A command begins with the bot's nick, or replies or reacts to a message of the bot. For a reply or reaction,
+        ``reply_to_id`` of the result is the id that the bot itself assigned to that message.
         """
         state = self._in_phase(message.jid, RoomPhase.INSIDE)
         if state is None:
@@ -220,7 +231,11 @@ class RoomMemberships:
         return recognize_command(state.with_sender(message), state.nick, own_id)
 
     def private_command(self, message: MessageReceived) -> MessageReceived | None:
-        """Return the command in a private message of an occupant; None if the bot is not inside the room."""
+        """Return the command in a private message from an occupant.
+
+        Return None if the bot is not inside the room, if the message does not come from an occupant, or if the message
+        was delayed.
+        """
         state = self._in_phase(message.jid, RoomPhase.INSIDE)
         if state is None or not message.resource or message.sent_s:
             return None
@@ -229,10 +244,10 @@ class RoomMemberships:
     # Invitations and joining.
 
     def load(self, rooms: Mapping[str, Room], message_ids: Mapping[str, Mapping[str, str]], now_s: float) -> None:
-        """Add stored rooms, which the bot joins again. Rooms that are known already keep their state.
+        """Add stored rooms, so that the bot joins them again. Rooms that are already known keep their state.
 
-        ``message_ids`` has the ids of the bot's last messages in each room, oldest first: for each room, the id that
-        the room gave a message is mapped to the id that the bot gave the message.
+        ``message_ids`` identifies the latest messages that the bot has sent to each room. For each room, it maps the
+        ids assigned by the room to the ids assigned by the bot, oldest message first.
         """
         for room, record in rooms.items():
             state = self._rooms.setdefault(room, _RoomMembership(record, now_s, is_established=True))
@@ -241,9 +256,10 @@ class RoomMemberships:
             state.message_ids.update(latest)
 
     def on_session_started(self, now_s: float) -> list[RoomAction]:
-        """Schedule to join all established rooms again in a new session; drop all other rooms and invitations.
+        """Schedule attempts to join all established rooms again in a new session; drop all other rooms.
 
-        The result releases the addresses of the dropped rooms.
+        A room is established if it has admitted the bot; the others are invitations in progress. The returned actions
+        release the addresses of the dropped rooms.
         """
         dropped: list[RoomAction] = [
             ReleaseAddress(room) for room, state in self._rooms.items() if not state.is_established
@@ -255,7 +271,7 @@ class RoomMemberships:
         return dropped
 
     def on_invitation(self, event: RoomInvitation, now_s: float) -> list[RoomAction]:
-        """Process an invitation of a user who may use the bot; decline it if there are too many rooms."""
+        """Process an invitation from a user who may use the bot; decline it if the bot already has too many rooms."""
         inviter = event.inviter if event.is_vouched else ""
         if event.room in self._rooms:
             return []
@@ -267,10 +283,10 @@ class RoomMemberships:
         return [CheckAddress(event.room)]
 
     def on_address_checked(self, room: str, *, is_group_chat: bool | None) -> list[RoomAction]:
-        """Join an address that is a group chat; abandon an address that is not.
+        """Join the room if its address is a group chat; abandon the room if not.
 
-        ``is_group_chat`` is None if the response was unclear or missing. Then an established room is tried again later,
-        and an invitation is abandoned.
+        ``is_group_chat`` is None if the response was unclear or missing. In this case, an established room is tried
+        again later, and any other room is abandoned.
         """
         state = self._in_phase(room, RoomPhase.OUTSIDE)
         if state is None or (state.is_established and is_group_chat is None):
@@ -281,7 +297,10 @@ class RoomMemberships:
         return [JoinRoom(room, state.nick, state.password)]
 
     def due_actions(self, now_s: float) -> list[RoomAction]:
-        """Return the actions that begin the due attempts to join; drop invitations to addresses that do not respond."""
+        """Start the attempts to join that are due, and drop invitations that have timed out; return the actions.
+
+        An invitation times out if the address of its room does not respond.
+        """
         actions: list[RoomAction] = []
         for room, state in list(self._rooms.items()):
             if state.is_admitted or state.next_attempt_s > now_s:
@@ -295,7 +314,7 @@ class RoomMemberships:
         return actions
 
     def on_join_refused(self, event: RoomJoinRefused) -> list[RoomAction]:
-        """Try another nick, try again later, or abandon the room, depending on the error condition."""
+        """Try another nick, try again later, or abandon the room, depending on why the room has refused the bot."""
         state = self._in_phase(event.room, RoomPhase.JOINING)
         if state is None:
             return []
@@ -307,9 +326,9 @@ class RoomMemberships:
         return [] if is_temporary else self._end(event.room, "refused")
 
     def confirm(self, room: str) -> bool:
-        """Record that no user responsible for a room is suspended, so that the bot is now inside the room.
+        """Record that the bot is now inside a room, because no user responsible for it is suspended.
 
-        Return False if the bot has left the room in the meantime.
+        Return False if the bot has left the room in the meantime, otherwise True.
         """
         state = self._in_phase(room, RoomPhase.ADMITTED, RoomPhase.INSIDE)
         if state is not None:
@@ -319,7 +338,7 @@ class RoomMemberships:
     # Inside and leaving.
 
     def on_occupant_presence(self, event: OccupantPresence, now_s: float) -> list[RoomAction]:
-        """Update an occupant or the bot's own state; ignore rooms that the bot has not requested to join."""
+        """Update the state of an occupant or of the bot itself; ignore rooms that the bot has not requested to join."""
         state = self._in_phase(event.room, RoomPhase.JOINING, RoomPhase.ADMITTED, RoomPhase.INSIDE)
         if state is None:
             return []
@@ -351,9 +370,9 @@ class RoomMemberships:
         return [ConfirmRoom(event.room, record, state.responsible_users(), is_new)]
 
     def record_echo(self, message: MessageReceived) -> bool:
-        """Return whether a message is the echo of a message of the bot.
+        """Return whether a message is an echo, that is, a message from the bot that the room has sent back.
 
-        If it is, store the id that the room gave the message.
+        If it is, also record the id that the room assigned to the message.
         """
         state = self._in_phase(message.jid, RoomPhase.INSIDE)
         if state is None or message.resource != state.nick:
@@ -363,17 +382,17 @@ class RoomMemberships:
         return True
 
     def on_room_lost(self, room: str, now_s: float) -> None:
-        """Record that the bot is no longer in a room; the bot joins it again at once."""
+        """Record that the bot is no longer in a room, so that it joins the room again at once."""
         state = self._in_phase(room, RoomPhase.ADMITTED, RoomPhase.INSIDE)
         if state is not None:
             state.reset(now_s)
             state.retry_s = _MIN_RETRY_S
 
     def on_suspended(self, room: str, now_s: float, *, is_new: bool) -> list[RoomAction]:
-        """Leave a room because its inviter or an owner of it is suspended.
+        """Leave a room because its inviter or an owner is suspended.
 
-        ``is_new`` states whether the bot had not been admitted to the room before. If so, the bot does not join the
-        room again. Otherwise it tries to join again after the longest delay.
+        ``is_new`` states whether the room had just admitted the bot for the first time. If so, the bot does not join
+        the room again. Otherwise, the bot tries to join again after the longest delay between attempts.
         """
         state = self._in_phase(room, RoomPhase.ADMITTED, RoomPhase.INSIDE)
         if state is None:
@@ -383,19 +402,19 @@ class RoomMemberships:
         return [LeaveRoom(room, state.nick), *(self._end(room) if is_new else [])]
 
     def leave(self, room: str) -> list[RoomAction]:
-        """Leave a room, and do not join it again."""
+        """Leave a room for good."""
         state = self._rooms.get(room)
         return [LeaveRoom(room, state.nick), *self._end(room)] if state is not None else []
 
     def hand_over(self, room: str) -> list[RoomAction]:
-        """Leave a room because another bot process joins it."""
+        """Leave a room because another bot process serves it from now on."""
         state = self._rooms.pop(room, None)
         return [LeaveRoom(room, state.nick)] if state is not None and state.phase is not RoomPhase.OUTSIDE else []
 
     def _end(self, room: str, reason: Literal["", "refused", "no group chat"] = "") -> list[RoomAction]:
-        """Remove a room, and do not join it again.
+        """Remove a room for good.
 
-        If the room was not established and ``reason`` is not "", the inviter is sent the reason.
+        If the room was not established and ``reason`` is not "", notify the inviter of the reason.
         """
         state = self._rooms.pop(room)
         if state.is_established:
@@ -407,8 +426,8 @@ class RoomMemberships:
 
 
 def _nick(attempt: int) -> str:
-    """Return the bot's nick for attempt number ``attempt`` (from 0) to join a room.
+    """Return the nick that the bot uses in attempt number ``attempt`` (from 0) to join a room.
 
-    Each attempt has a different nick, because an occupant may have the nick of an earlier attempt.
+    Each attempt uses a different nick, because the previous one may belong to another occupant.
     """
     return BOT_NAME if attempt == 0 else f"{BOT_NAME}-{attempt + 1}"

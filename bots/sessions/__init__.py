@@ -1,1 +1,1 @@
-"""People's sessions with the bot: text chats and ad-hoc commands (XEP-0050), with access control and rate limits."""
+"""Users' sessions with the bot: text chats and ad-hoc commands (XEP-0050), with access control and rate limits."""

@@ -1,7 +1,7 @@
-"""Data forms (XEP-0004) of ad-hoc commands (XEP-0050): for the arguments of commands, and for questions.
+"""Data forms (XEP-0004) for ad-hoc commands (XEP-0050), which ask for the arguments of a command or ask a question.
 
-The values of a submitted form are converted to the text that the user would type in chat, so that commands have only
-one parser and one dialogue.
+The values of a submitted form are converted to the text that the user would type in a chat. Therefore text commands and
+forms share one parser and the same dialogues.
 """
 
 from collections.abc import Collection, Mapping
@@ -18,7 +18,7 @@ from bots.xmpp.adhoc_stanzas import Field, Form, Options
 from service.feeds.parsing.html_text import one_line
 
 Values = Mapping[str, tuple[str, ...]]
-"""The values of a submitted form by field."""
+"""Maps the name of each field to the values submitted for it."""
 
 _MAX_LABEL_CHARS: Final = 120
 
@@ -107,9 +107,10 @@ A command with the field ``_SUBSCRIPTIONS`` is executed once for each subscripti
 
 
 async def command_form(verb: str, translator: Translator, requests: ReadRequests) -> Form:
-    """Return the form for the arguments of the command ``verb``.
+    """Return the form that asks for the arguments of the command ``verb``.
 
-    The user's subscriptions or saved searches, read through ``requests``, are the options to select from.
+    If the command applies to subscriptions or saved searches, the form offers those of the user, which are read through
+    ``requests``.
     """
     fields = []
     for template in _FIELDS.get(verb, _WORDS):
@@ -130,9 +131,9 @@ async def command_form(verb: str, translator: Translator, requests: ReadRequests
 
 
 def form_to_commands(verb: str, values: Values) -> list[str]:
-    """Return the text commands for a submitted form: one for each subscription that the user selected.
+    """Convert a submitted form to text commands, one for each subscription that the user has selected.
 
-    ``values`` are the submitted values by field name.
+    ``values`` maps the name of each field to the submitted values.
     """
     words: list[str] = []
     each: list[str] = []
@@ -157,7 +158,7 @@ def remaining_values(verb: str, values: Values, done: Collection[int]) -> Values
 
 
 def question_form(question: Reply, instructions: str, translator: Translator) -> Form:
-    """Return the form that asks a question; ``instructions`` is the text above the options."""
+    """Return a form that asks a question; ``instructions`` is the text above the options."""
     if "yes" in question.options:
         field = Field("answer", translator.gettext("Yes"), "boolean", values=("0",))
         return Form(translator.gettext("Please confirm"), instructions, (field,))
@@ -167,7 +168,7 @@ def question_form(question: Reply, instructions: str, translator: Translator) ->
 
 
 def form_to_answer(question: Reply, values: Values) -> str:
-    """Return the text answer for a submitted form; without a selected option the answer is "no"."""
+    """Convert a submitted form to the text of an answer; if no option is selected, the answer is "no"."""
     selected = one_line("".join(values.get("answer", ())[:1]), 100)
     if "yes" in question.options:
         return "yes" if selected in ("1", "true") else "no"
@@ -175,7 +176,10 @@ def form_to_answer(question: Reply, values: Values) -> str:
 
 
 def repeated_form(form: Form, values: Values, instructions: str) -> Form:
-    """Return a submitted form again, filled with the submitted values; ``instructions`` is the error to show."""
+    """Return the form filled with the submitted values, so that the user can correct them.
+
+    ``instructions`` is the error to show.
+    """
     fields = tuple(msgspec.structs.replace(field, values=values.get(field.var, field.values)) for field in form.fields)
     return Form(form.title, instructions, fields)
 

@@ -1,10 +1,10 @@
 """Sessions of ad-hoc commands (XEP-0050): forms that are executed by the same dialogues as text commands.
 
 A session is one execution of one command; its steps may be minutes apart. The number of sessions is limited, per user
-and in total. The oldest sessions are dropped first, and a step of a dropped session gets the error ``session-expired``.
-A step is executed by the process to which the user is assigned, and is not stored, because the client waits for the
-response. A separate rate limit applies to opening forms. Every command of a form counts towards the rate limit on text
-commands.
+and in total. The oldest sessions are dropped first; if a client continues a dropped session, it gets the error
+``session-expired``. Each step is executed by the process to which the user is assigned. Steps are not stored, because
+the client waits for the response. There is a separate rate limit on opening forms. Each command that a form executes
+counts towards the rate limit on text commands.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ SESSION_LIFETIME_S: Final = 600.0
 MAX_SESSIONS: Final = 2_000
 MAX_SESSIONS_PER_USER: Final = 5
 MAX_TASKS: Final = 1_000
-"""Maximum number of steps that are executed at the same time; the response to any further step is an error."""
+"""Maximum number of steps that are executed at the same time. Further steps are answered with an error."""
 MAX_TASKS_PER_USER: Final = 5
 _MAX_COMMANDS_PER_FORM: Final = 300
 _ACTIONS: Final = ("execute", "next", "complete")
@@ -47,9 +47,10 @@ _log = structlog.get_logger()
 
 
 class _Session(msgspec.Struct):
-    """The state of a session: the form that the user got last, and the reply with the question in the form.
+    """The state of a session: the form that was last sent to the user, and the question that the form asks.
 
-    ``pending_question`` is None if the form asks for the arguments of the command.
+    ``pending_question`` is the reply that asked the question. It is None if the form asks for the arguments of the
+    command instead.
     """
 
     form: Form
@@ -57,22 +58,22 @@ class _Session(msgspec.Struct):
 
 
 class AdhocSessions:
-    """The sessions of ad-hoc commands of one bot process."""
+    """The ad-hoc command sessions of one bot process."""
 
     def __init__(self, services: BotServices) -> None:
-        """Create sessions in which ``services`` execute the commands."""
+        """Create the sessions; their commands are executed with ``services``."""
         self._services = services
         self._store = services.store
         self._xmpp = services.xmpp
         self._rate_limiter = services.rate_limiter
         self._sessions: TTLCache[tuple[str, str, str], _Session]
-        """By bare JID, command and session id."""
+        """The sessions; their keys are (bare JID, command, session id)."""
         self._sessions = TTLCache(MAX_SESSIONS, SESSION_LIFETIME_S, services.clock.monotonic_s)
         self._tasks: dict[asyncio.Task[None], str] = {}
-        """The bare JID of the user of each task."""
+        """Maps each task to the bare JID of its user."""
 
     def on_command(self, command: AdhocCommandReceived) -> None:
-        """Begin a session, or execute the next step of a session, in a task."""
+        """Start a task that begins a session, or executes the next step of a session."""
         if command.jid in self._xmpp.rooms:  # no occupant may act for the room in private
             self._refuse(command, "auth", "forbidden")
             return
@@ -83,7 +84,7 @@ class AdhocSessions:
             self._begin_task(command.jid, self._serve(command))
 
     async def close(self) -> None:
-        """Cancel all steps that are being executed."""
+        """Cancel all steps in progress."""
         await cancel_and_wait(*tuple(self._tasks))
 
     def _begin_task(self, jid: str, work: Coroutine[None, None, None]) -> None:
@@ -92,7 +93,7 @@ class AdhocSessions:
         task.add_done_callback(self._tasks.pop)
 
     async def _serve(self, command: AdhocCommandReceived) -> None:
-        """Execute one step. An unexpected exception is logged, and affects no other user."""
+        """Execute one step; log an unexpected exception instead of raising it."""
         translator = get_translator(command.language)
         try:
             if not command.receiver and await self._forward_to_assigned(command):
@@ -107,10 +108,10 @@ class AdhocSessions:
             self._complete(command, command.session, translator.gettext(INTERNAL_ERROR), is_failed=True)
 
     async def _forward_to_assigned(self, command: AdhocCommandReceived) -> bool:
-        """Forward a step to the process to which its user is assigned, and return True.
+        """Forward a step to the process to which the user is assigned, and return True.
 
-        Returns False, so that this process executes the step, if the user is assigned to this process or the store is
-        unavailable.
+        Do nothing and return False if this process must execute the step itself, because the user is assigned to it or
+        the store is unavailable.
         """
         uid = user_id(command.jid)
         try:
@@ -156,9 +157,10 @@ class AdhocSessions:
             await self._continue(command, state, translator)
 
     async def _continue(self, command: AdhocCommandReceived, state: _Session, translator: Translator) -> None:
-        """Execute the submitted form, and send the result, a question, or the form again with an error.
+        """Execute the submitted form; send the result, or a question, or the form again with an error message.
 
-        Commands beyond the rate limit are not executed; the user can submit them again.
+        If the user exceeds the rate limit, the remaining commands of the form are not executed. If the form asks for
+        the arguments of a command, it is sent again, so that the user can submit the remaining commands later.
         """
         session = command.session or secrets.token_hex(8)
         if state.pending_question is None:
@@ -208,7 +210,7 @@ class AdhocSessions:
         self._respond(command, stanzas.error(kind, condition, details), "error")
 
     def _respond(self, command: AdhocCommandReceived, payload: str, kind: str = "result") -> None:
-        """Respond to a request through the bot's XMPP session that has received the request."""
+        """Respond to a request through the XMPP session in which the request was received."""
         address = stanzas.bare_jid(command.receiver) or self._xmpp.address
         stanza = stanzas.iq(address, command.sender, command.id, kind, payload)
         if command.receiver in ("", self._xmpp.session_jid):

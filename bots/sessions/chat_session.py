@@ -1,8 +1,9 @@
-"""Text sessions, in which commands are executed one at a time per user, and in parallel for different users.
+"""Text sessions: commands are executed one at a time for each user, and in parallel for different users.
 
-:mod:`bots.dialogue.dispatcher` executes each command, and :mod:`bots.sessions.reply_sender` sends the reply. New users
-are greeted. Users who write again after deliveries to them were suspended are greeted, too; the deliveries are resumed,
-and these users get a summary of what was withheld.
+:mod:`bots.dialogue.dispatcher` executes each command, and :mod:`bots.sessions.reply_sender` sends the reply.
+
+New users are greeted. If deliveries to a user were suspended because messages bounced, the bot resumes deliveries when
+the user writes again. The bot then also greets the user, and sends a summary of the withheld items.
 """
 
 import asyncio
@@ -38,11 +39,11 @@ from service.store.people.users import UserState
 
 
 async def record_activity(services: BotServices, known: UserState, tag: str) -> UserState:
-    """Record that a user with access to the bot has written; return the user's state from before the message.
+    """Record that a user with access to the bot has written; return the user's previous state.
 
-    ``known`` is the user's stored state, and ``tag`` the language of the user's client (RFC 5646). A new user is marked
-    as welcomed, and deliveries to an unreachable user are resumed. The result shows whether the user was new or
-    unreachable before; only the client's language is updated in it.
+    ``known`` is the user's stored state, and ``tag`` the language tag of the user's client (RFC 5646). A new user is
+    marked as welcomed. If the user was unreachable, deliveries are resumed. The result still shows whether the user was
+    new or unreachable; only the client's language in it is updated.
     """
     jid, store = known.jid, services.store
     if not known.welcomed:
@@ -60,9 +61,9 @@ async def record_activity(services: BotServices, known: UserState, tag: str) -> 
 
 
 def greeted_text(user: UserState, reply: Reply) -> str:
-    """Return the text of a reply, preceded by a greeting for new and for returning users.
+    """Return the text of a reply, with a greeting before it for new and returning users.
 
-    ``user`` is the state of the user from before the command was received.
+    ``user`` is the state of the user before the command was received.
     """
     translator = get_translator(user.user_settings.effective_language)
     text = reply.text
@@ -89,8 +90,8 @@ _log = structlog.get_logger()
 class _Session:
     """The queued messages of one session, and the task that answers them.
 
-    Each message is queued together with its entry in the inbound log, where it is stored until it is answered. A
-    message that is not stored has an entry with the id "".
+    Each message is queued together with its entry in the inbound log, which is removed when the message is answered.
+    For a message that is not stored in the log, the id of the entry is "".
     """
 
     def __init__(self) -> None:
@@ -102,16 +103,17 @@ class _Session:
 class ChatSessions:
     """The text sessions of one bot process.
 
-    The key of a session is the bare JID of a user or room, or the full JID of an occupant who sends private messages in
-    a room.
+    The key of a session is usually the bare JID of a user or room. For private messages from an occupant of a room, it
+    is the occupant's full JID.
     """
 
     def __init__(
         self, services: BotServices, replies: ReplySender, on_invitation: Callable[[MessageReceived, EntryId], None]
     ) -> None:
-        """Create sessions in which ``services`` execute the commands, and ``replies`` sends the replies.
+        """Create the sessions; commands are executed with ``services``, and replies are sent through ``replies``.
 
-        An invitation to a room is passed to ``on_invitation`` with its id in the inbound log; "" if it is not stored.
+        Each invitation to a room is passed to ``on_invitation`` with its id in the inbound log, or "" if it is not
+        stored there.
         """
         self._services = services
         self._xmpp = services.xmpp
@@ -120,19 +122,19 @@ class ChatSessions:
         self._on_invitation = on_invitation
         self._sessions: dict[str, _Session] = {}
         self._last_entry_ids: LRUCache[str, tuple[int, int]] = LRUCache(_MAX_CACHED_USERS)
-        """By session, the sort key of the newest stored message that was queued."""
+        """Maps each session to the sort key of the newest stored message that was queued for it."""
         self._pending_questions: TTLCache[str, Reply] = TTLCache(
             _MAX_CACHED_USERS, QUESTION_LIFETIME_S, services.clock.monotonic_s
         )
-        """By session, the question that the user has not answered yet."""
+        """Maps each session to the question that the user has not answered yet."""
         self._loop_protection = LoopProtection(services.clock)
         self._refusal_notices = RefusalNotices()
 
     def on_message(self, message: MessageReceived) -> None:
         """Queue a message that is not stored in the inbound log.
 
-        If the queue of the session is full, the oldest message is dropped. The occupants of a room share one queue; a
-        message from an occupant who already has many messages in the queue is dropped.
+        If the session's queue is full, its oldest message is dropped. The occupants of a room share one queue; if an
+        occupant already has many messages in the queue, the occupant's new message is dropped.
         """
         if message.invitation is not None:
             self._on_invitation(message, "")
@@ -146,7 +148,7 @@ class ChatSessions:
         self._queue(key, message, UnansweredMessage(user_id(message.jid), "", b"", self._xmpp.address, ()))
 
     def on_stored_messages(self, unanswered: Sequence[UnansweredMessage]) -> None:
-        """Queue messages of the inbound log in order, except messages that were queued before."""
+        """Queue messages from the inbound log in order, except those that have been queued before."""
         for each in unanswered:
             message = msgspec.msgpack.decode(each.payload, type=MessageReceived)
             latest, entry_id = self._last_entry_ids.get(message.jid, _NO_ENTRY), _sort_key(each.entry_id)
@@ -170,7 +172,7 @@ class ChatSessions:
         self._sessions[key].queue.append((message, entry))
 
     async def close(self) -> None:
-        """Cancel all sessions, with the commands that are being executed."""
+        """Cancel all sessions, including commands in progress."""
         await cancel_and_wait(*[each.task for each in self._sessions.values()])
 
     async def _serve(self, key: str, session: _Session) -> None:
@@ -190,7 +192,7 @@ class ChatSessions:
             del self._sessions[key]
 
     async def _answer(self, key: str, session: _Session, message: MessageReceived) -> Reply:
-        """Execute the command in a message, and return the reply, which has no text if the bot is silent.
+        """Execute the command in a message, and return the reply; its text is "" if the bot should not reply.
 
         An unexpected exception is logged, and the reply says that there was an internal error.
         """
@@ -232,9 +234,10 @@ class ChatSessions:
         return msgspec.structs.replace(reply, text=greeted_text(user, reply)) if reply.text else reply
 
     def _protect_from_loops(self, key: str, session: _Session, message: MessageReceived, reply: Reply) -> Reply:
-        """Return ``reply``, unless the sender may be a program in a loop.
+        """Return ``reply``, unless the sender seems to be a program that would exchange replies with the bot forever.
 
-        After several messages in a row that are not commands, the result is a notice, and then a reply without text.
+        After several consecutive messages that are not commands, or are not permitted, return a reply without text,
+        which is not sent. The last reply before that can be a notice that the bot stops replying.
         """
         return self._loop_protection.filter_reply(key, message.occupant_id, reply, get_translator(session.language))
 
@@ -243,7 +246,7 @@ class ChatSessions:
 
 
 def _reply_stanzas(message: MessageReceived, entry: UnansweredMessage, reply: Reply) -> tuple[str, ...]:
-    """Return the stanzas of the reply to a message; none if the reply has no text.
+    """Return the stanzas that contain the reply to a message; none if the reply has no text.
 
     ``entry`` is the message's entry in the inbound log. In a room, the reply begins with the nick of the occupant who
     sent the message.

@@ -1,6 +1,6 @@
-"""Service for the console that shows how the bot would reply to commands, and how it would render a notification.
+"""Lets the console preview how the bot would reply to commands, and how it would render a notification.
 
-No command is executed, and nothing is sent to users.
+The commands are not executed, and nothing is sent to users.
 """
 
 import asyncio
@@ -34,14 +34,14 @@ _log = structlog.get_logger()
 
 
 class ConsolePreviewService:
-    """Replies to the console's requests for dry runs while :meth:`run` is running, through queues in the store."""
+    """Replies to the console's requests for previews, which arrive through queues in the store."""
 
     def __init__(self, services: BotServices) -> None:
         self._services = services
         self._store = services.store
 
     async def run(self) -> None:
-        """Process requests of the console until cancelled, a few of them at a time."""
+        """Process requests from the console until cancelled, a few of them at a time."""
         async with asyncio.TaskGroup() as group:
             for _ in range(_MAX_PARALLEL):
                 group.create_task(self._serve())
@@ -56,9 +56,9 @@ class ConsolePreviewService:
             await self._store.bot_requests.reply(request, await self._answer(request))
 
     async def _answer(self, request: BotRequest) -> BotReply:
-        """Return the reply to a request of the console.
+        """Return the reply to a request from the console.
 
-        An unexpected exception is logged and reported to the console.
+        In case of an error or time-out, the reply reports it. An unexpected exception is also logged.
         """
         try:
             async with asyncio.timeout(_TIMEOUT_S):
@@ -79,9 +79,10 @@ class ConsolePreviewService:
             return ErrorReply(to_fault(CoronetError("The bot failed; see its log.")))
 
     async def _preview_commands(self, jid: str, commands: tuple[str, ...]) -> tuple[CommandPreview, ...]:
-        """Return the bot's replies to commands of the user ``jid``, and the changes that the commands would make.
+        """Return how the bot would reply to commands from the user ``jid``, and what the commands would change.
 
-        Each command sees the present state of the store, without the changes of the commands before it.
+        Each preview is based on the current state of the store, without the changes that the previous commands would
+        make.
         """
         user, pending_question, previews = await self._store.users.get(jid), None, []
         for command in commands:

@@ -1,7 +1,7 @@
 """Protection against endless loops between the bot and another program that replies to everything.
 
-After several messages in a row that are not commands, or are not permitted, the bot is silent until the sender's next
-command.
+After several consecutive messages that are not commands, or are not permitted, the bot stops replying until the
+sender's next command.
 """
 
 from typing import Final
@@ -16,26 +16,29 @@ from service.clock import Clock
 _MAX_SENDERS: Final = 10_000
 
 MAX_MISUNDERSTOOD: Final = 5
-"""Number of messages in a row that are not commands, after which the bot is silent until the sender's next command.
+"""After this number of consecutive messages that are not commands, the bot is silent until the sender's next command.
 Without this limit, two bots that reply to everything would never stop."""
 MISUNDERSTOOD_LIFETIME_S: Final = 600.0
-"""The count of messages that are not commands starts again when none arrives for this many seconds."""
+"""Seconds without further messages of this kind, after which counting starts again from 0."""
 
 
 class LoopProtection:
-    """The numbers of messages in a row that were not understood, by sender."""
+    """Counts, for each sender, the consecutive messages that were not understood or not permitted."""
 
     def __init__(self, clock: Clock) -> None:
-        """Create a protection that has counted no messages."""
+        """Create an instance that has not counted any messages yet."""
         self._misunderstood: TTLCache[tuple[str, str], int]
-        """By session and occupant of a room, the number of messages in a row that were not commands."""
+        """Maps each pair (session, occupant of a room) to the number of consecutive messages that were not commands."""
         self._misunderstood = TTLCache(_MAX_SENDERS, MISUNDERSTOOD_LIFETIME_S, clock.monotonic_s)
 
     def filter_reply(self, session: str, occupant_id: str, reply: Reply, translator: Translator) -> Reply:
-        """Count consecutive messages that were not understood or not permitted; return the reply that the sender gets.
+        """Count consecutive messages that were not understood or not permitted; return the reply to send.
 
-        After too many of them, the sender gets a notice, and then empty replies until the next command. The sender is
-        identified by ``session``, and in a room also by ``occupant_id``, which is "" outside of rooms.
+        ``reply`` is the reply to the latest message. It is returned unchanged for the first few of these messages. If
+        message number ``MAX_MISUNDERSTOOD`` was not understood, a notice replaces its reply. After that message,
+        replies are empty until the next command.
+
+        The sender is identified by ``session``, and in a room also by ``occupant_id``, which is "" outside rooms.
         """
         sender = (session, occupant_id)
         if reply.outcome not in (CommandOutcome.MISUNDERSTOOD, CommandOutcome.DENIED):

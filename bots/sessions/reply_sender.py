@@ -1,7 +1,8 @@
 """Sender of the replies to commands.
 
-A reply to a stored message is stored before it is sent. The message is removed when the server has received the reply.
-A process that takes over from a failed process therefore sends the same reply under the same message id (guarantee I8).
+A message from a user is stored until it is answered. Its reply is stored before the reply is sent, and the message is
+removed once the server has received the reply. Therefore a process that takes over from a failed process sends the same
+reply with the same message id (guarantee I8).
 """
 
 import asyncio
@@ -28,8 +29,8 @@ class ReplySender:
     ) -> None:
         """Create a sender that sends replies through ``xmpp``.
 
-        A reply that must come from another address of the bot is queued in ``bot_messages`` for the process with that
-        address. Replies to messages in ``inbound_log`` are sent only to ``assigned_users``.
+        A reply that must come from another address of the bot is queued in ``bot_messages`` for the process that serves
+        this address. Replies to messages in ``inbound_log`` are sent only to ``assigned_users``.
         """
         self._inbound_log = inbound_log
         self._bot_messages = bot_messages
@@ -41,8 +42,9 @@ class ReplySender:
     async def send(self, message: UnansweredMessage) -> None:
         """Send the reply in ``message`` from the address of the bot to which the user has written.
 
-        ``message.entry_id`` is "" if the user's message is not stored. The method returns when the server has received
-        the reply and no process can send it again, or when the user is assigned to another process.
+        ``message.entry_id`` is "" if the user's message is not stored. The method returns once the server has received
+        the reply and no process can send it again. It also returns, without sending the reply, if the user is assigned
+        to another process.
         """
         while True:
             await self._xmpp.connected.wait()
@@ -59,7 +61,7 @@ class ReplySender:
                 return
 
     async def close(self) -> None:
-        """Wait until the server has received the replies that are being sent, for at most ``CLOSE_TIMEOUT_S``.
+        """Wait until the server has received the replies that are being sent, for at most ``CLOSE_TIMEOUT_S`` seconds.
 
         Without this wait, another process would send these replies a second time.
         """
@@ -70,9 +72,9 @@ class ReplySender:
     async def _deliver(self, message: UnansweredMessage) -> None:
         """Store a reply, send it, and remove the user's message from the inbound log.
 
-        A reply from another address of the bot is queued in the store for the process with that address. This write,
-        and the removal from the log, are retried until they succeed, because the reply would otherwise be lost or sent
-        twice. Raises XmppSessionLost if the session ends before the server has received the reply.
+        A reply that must come from another address of the bot is queued in the store for the process that serves this
+        address. Queuing the reply and removing the message are retried until they succeed; otherwise the reply could be
+        lost or sent twice. Raises XmppSessionLost if the session ends before the server has received the reply.
         """
         log, pair = self._inbound_log, (message.uid, message.entry_id)
         if message.entry_id:

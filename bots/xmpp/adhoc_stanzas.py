@@ -1,4 +1,4 @@
-"""Ad-hoc commands (XEP-0050) as XML: parses the requests of clients, and writes the responses."""
+"""Ad-hoc commands (XEP-0050) as XML: parses the requests from clients, and writes the responses."""
 
 from typing import Final, Literal
 from xml.etree.ElementTree import Element
@@ -11,21 +11,22 @@ from bots.xmpp.service_discovery import NS_COMMANDS
 from bots.xmpp.stanzas import MAX_TOKEN_CHARS, bare_jid, remove_invalid_chars
 
 MAX_FORM_VALUES: Final = 300
-"""Maximum number of values accepted in one submitted form; a user has at most some hundred subscriptions to select."""
+"""Maximum number of values accepted in one submitted form. Even a user who selects all subscriptions sends only a few
+hundred."""
 MAX_FORM_CHARS: Final = 262_144
-"""Maximum total length of the values of a submitted form; a pasted OPML list is long."""
+"""Maximum total length of the values of a submitted form. It is large, because a value can be a pasted OPML list."""
 XML_LANG: Final = "{http://www.w3.org/XML/1998/namespace}lang"
 
 _NS_DATA: Final = "jabber:x:data"
 FieldKind = Literal["text-single", "text-multi", "list-single", "list-multi", "boolean"]
 Options = tuple[tuple[str, str], ...]
-"""The options of a list field: (value, label)."""
+"""The options of a list field, as pairs (value, label)."""
 
 
 class Field(msgspec.Struct, frozen=True):
     """One field of a form (XEP-0004 §3.2).
 
-    A list field offers ``options``, which are the same for all users. If ``choice`` is not "", the options are the
+    A list field offers ``options``, which are the same for all users. If ``choice`` is not "", the field offers the
     user's own subscriptions or saved searches instead.
     """
 
@@ -39,7 +40,7 @@ class Field(msgspec.Struct, frozen=True):
 
 
 class Form(msgspec.Struct, frozen=True):
-    """A form to be filled in by the user. A form without fields only has to be confirmed."""
+    """A form for the user to fill in. If the form has no fields, the user only needs to confirm it."""
 
     title: str
     instructions: str
@@ -47,7 +48,7 @@ class Form(msgspec.Struct, frozen=True):
 
 
 def parse_command(iq: Element) -> AdhocCommandReceived | None:
-    """Return the command in an ``<iq type='set'/>``; None if it contains no command.
+    """Return the request in an ``<iq type='set'/>``, or None if it contains no ad-hoc command.
 
     Form values beyond ``MAX_FORM_VALUES`` or ``MAX_FORM_CHARS`` are dropped.
     """
@@ -79,11 +80,11 @@ def response(
     note: str = "",
     is_failed: bool = False,
 ) -> str:
-    """Return the payload of the response to a request: the next form, or the end of the command.
+    """Return the payload of the response to a request: either the next form, or the end of the command.
 
-    ``node`` is the name of the command, and ``session`` the id of its session. ``status`` is "executing" if ``form``,
-    the next form, follows; otherwise "completed" or "canceled". ``note`` is the result of the command, or an error
-    message if ``is_failed``.
+    ``node`` is the name of the command, and ``session`` the id of its session. ``status`` is "executing" if ``form`` is
+    the next form; "completed" and "canceled" end the command. ``note`` is the result of the command, or an error
+    message if ``is_failed`` is true.
     """
     content = "<actions execute='complete'><complete/></actions>" if form is not None else ""
     if note:

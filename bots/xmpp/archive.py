@@ -1,4 +1,4 @@
-"""A reader for the message archive of the bot's account (XEP-0313), page by page."""
+"""Reads the message archive of the bot's account (XEP-0313), page by page."""
 
 import asyncio
 import datetime as dt
@@ -26,21 +26,22 @@ _PAGE_TIMEOUT_S: Final = 30.0
 
 
 class ArchivePage(msgspec.Struct, frozen=True):
-    """The content of one page of the archive."""
+    """What the bot needs from one page of the archive."""
 
     sent_ids: frozenset[MessageId]
-    """Ids of the messages that the bot sent."""
+    """Ids of the messages on the page that the bot sent."""
     receipts: tuple[Receipt, ...]
-    """Receipts that users sent."""
+    """Receipts on the page that users sent."""
     messages: tuple[MessageReceived, ...]
-    """Messages that users sent."""
+    """Messages on the page that users sent."""
 
 
 def query_payload(query_id: str, since_s: float, after_id: str, limit: int) -> str:
     """Return the payload of a request for one page of the archive.
 
-    The page begins after the message with the archive id ``after_id``, or at ``since_s`` (Unix s) if ``after_id`` is
-    "". It has at most ``limit`` messages. The server includes ``query_id`` in each result.
+    The page contains at most ``limit`` messages. It begins after the message with the archive id ``after_id``, or at
+    ``since_s`` (Unix seconds) if ``after_id`` is "". The server repeats ``query_id`` in each result, so that results
+    can be matched to the request.
     """
     start = dt.datetime.fromtimestamp(since_s, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     page = f"<max>{limit}</max>" + (f"<after>{escape(after_id)}</after>" if after_id else "")
@@ -49,10 +50,10 @@ def query_payload(query_id: str, since_s: float, after_id: str, limit: int) -> s
 
 
 async def read_archive(xmpp: XmppClient, since_s: float) -> AsyncIterator[ArchivePage]:
-    """Async generator: yield the pages of the archive since ``since_s`` (Unix s), oldest first.
+    """Yield the pages of the archive since ``since_s`` (Unix seconds), oldest first.
 
     If the server has no archive, one empty page is yielded. Raises XmppSessionLost if the session ends, and
-    TimeoutError if the server takes too long for a page.
+    TimeoutError if the server takes too long to send a page.
     """
     after_id = ""
     for _ in range(MAX_PAGES):
@@ -66,7 +67,7 @@ async def read_archive(xmpp: XmppClient, since_s: float) -> AsyncIterator[Archiv
 
 
 def parse_page(results: Iterable[Element], account: str) -> ArchivePage:
-    """Return the content of a page, given as result elements; ``account`` is the bare JID of the bot's account."""
+    """Parse the result elements of one page of the archive; ``account`` is the bare JID of the bot's account."""
     sent_ids: set[MessageId] = set()
     receipts: list[Receipt] = []
     messages: list[MessageReceived] = []
@@ -90,7 +91,7 @@ def parse_page(results: Iterable[Element], account: str) -> ArchivePage:
 def next_page_id(response: Element) -> str | None:
     """Return the archive id after which the next page begins; None if there is no next page, or no archive.
 
-    ``response`` is the server's response that ended the current page.
+    ``response`` is the response with which the server ended the current page.
     """
     fin = response.find(f"{{{NS_MAM}}}fin")
     if fin is None or fin.get("complete") == "true":

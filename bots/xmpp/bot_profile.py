@@ -1,7 +1,7 @@
 """The bot's profile: name, description, vCards and avatar.
 
-An account publishes them on nodes of its own (XEP-0163): the avatar (XEP-0084), a vCard (XEP-0292) and the nickname. In
-addition, the bot has a vCard of the older form (XEP-0054 with XEP-0153).
+An account publishes its profile on its own pubsub nodes (XEP-0163): the avatar (XEP-0084), a vCard (XEP-0292) and the
+nickname. In addition, it has a vCard in the older format (XEP-0054 with XEP-0153).
 """
 
 import base64
@@ -31,7 +31,7 @@ _AVATAR_PIXELS: Final = 96
 _PNG: Final = files("bots").joinpath("avatar.png").read_bytes()
 _PNG_BASE64: Final = base64.b64encode(_PNG).decode()
 AVATAR_ID: Final = hashlib.sha1(_PNG, usedforsecurity=False).hexdigest()
-"""Id of the avatar: the SHA-1 of the image (XEP-0084, XEP-0153)."""
+"""Id of the avatar: the SHA-1 hash of the image (XEP-0084, XEP-0153)."""
 
 VCARD_TEMP: Final = (
     f"<vCard xmlns='vcard-temp'><FN>{BOT_NAME}</FN><NICKNAME>{BOT_NAME}</NICKNAME><DESC>{_DESCRIPTION}</DESC>"
@@ -50,14 +50,15 @@ _PEP_ITEMS: Final = {
     "urn:xmpp:vcard4": ("current", VCARD4),
     NS_NICK: ("current", f"<nick xmlns='{NS_NICK}'>{BOT_NAME}</nick>"),
 }
-"""The items that the bot publishes in its own account (XEP-0163): node → (item id, payload)."""
+"""The items that the bot publishes on the pubsub nodes of its own account (XEP-0163). Each node is mapped to (item id,
+payload)."""
 
 
 async def publish_profile(xmpp: XmppClient) -> None:
-    """Publish the avatar, nickname and vCards of the bot's account, unless its server already has them.
+    """Publish the avatar, nickname and vCards of the bot's account, except those that its server already has.
 
-    Items that exist are not published again, because contacts are notified of each publication. A component publishes
-    nothing; it responds to requests instead. Raises XmppSessionLost if the session ends.
+    Publishing them again would needlessly notify all contacts. Call this only for an account; a component responds to
+    requests for its profile instead. Raises XmppSessionLost if the session ends.
     """
     account = PubsubClient(xmpp, xmpp.address)
     for node, (item_id, payload) in _PEP_ITEMS.items():
@@ -73,10 +74,10 @@ async def publish_profile(xmpp: XmppClient) -> None:
 
 
 def profile_items(pubsub: Element) -> str | None:
-    """Return the part of the bot's profile that a client requests as a pubsub node (XEP-0163).
+    """Return the response to a client that requests a part of the bot's profile as a pubsub node (XEP-0163).
 
-    The result is None if the bot has no such node. Accounts publish their profiles on such nodes, so clients request
-    them from a component too.
+    Return None if the bot has no such node. Clients send such requests to a component too, because accounts publish
+    their profiles on pubsub nodes.
     """
     node = next((child.get("node", "") for child in pubsub if child.tag == f"{{{NS_PUBSUB}}}items"), "")
     if node not in _PEP_ITEMS:

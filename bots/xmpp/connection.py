@@ -1,14 +1,14 @@
 """The connection to the XMPP server, as a component or as a client.
 
-When a session ends, the connection begins a new one. Incoming stanzas become :mod:`bots.xmpp.events` before slixmpp
-dispatches them. Outgoing stanzas are text; this module adds them to the queue of stream management (XEP-0198), because
-slixmpp counts only stanza objects.
+When a session ends, the connection begins a new one. Incoming stanzas are converted to :mod:`bots.xmpp.events` before
+slixmpp dispatches them. Outgoing stanzas are text; because slixmpp counts only stanza objects, this module itself adds
+them to the queue of stream management (XEP-0198).
 
 A ping after a batch of stanzas confirms them: a server handles the stanzas of one stream in order, so its response to
-the ping implies that it has received all stanzas before it. This works with and without XEP-0198, which components
-lack. A component pings its own address: the server sends the ping back to the component, and the arrival of the ping
-counts as the response. Pings also limit the send rate (at most ``CHUNK_BYTES`` per sender are unconfirmed) and detect a
-dead connection.
+the ping implies that it has received all stanzas before it. This works with and without XEP-0198, which is not
+available to components. A component pings its own address: the server sends the ping back to the component, and the
+arrival of the ping counts as the response. Pings also limit the send rate, because each sender waits for a confirmation
+after about ``CHUNK_BYTES``. In addition, they detect a dead connection.
 """
 
 import asyncio
@@ -39,14 +39,15 @@ CHUNK_BYTES: Final = 32_768
 CONNECT_TIMEOUT_S: Final = 10.0
 PING_INTERVAL_S: Final = 5.0
 SLOW_BYTES_PER_S: Final = 20_000
-"""Rate below which the server is assumed to limit the client; Prosody as configured by Debian allows 10 kB/s."""
+"""If data is accepted at a lower rate, the server is assumed to limit the rate of the bot. Prosody as configured by
+Debian allows 10 kB/s."""
 SILENCE_TIMEOUT_S: Final = 15.0
-"""Time without any incoming stanza, despite pings, after which the connection is dropped."""
+"""The connection is dropped if no stanza has arrived for this time, not even a response to a ping."""
 
 _BIND_TIMEOUT_S: Final = 10.0
 _MIN_RETRY_S, _MAX_RETRY_S = 0.5, 5.0
 _STABLE_AFTER_S = 10.0
-"""Minimum duration of a connection after which the pause before the next attempt to connect is short again."""
+"""If a connection has lasted at least this long, the pause before the next attempt to connect is short again."""
 _MAX_SM_SEQUENCE = 2**32
 _SM_REQUEST_ACK = "<r xmlns='urn:xmpp:sm:3'/>"
 _PING: Final = "{urn:xmpp:ping}ping"
@@ -56,26 +57,27 @@ _PRESENCE_RESPONSES: Final = {
     "subscribe": ("subscribed", "", "subscribe"),
     "unsubscribe": ("unsubscribed",),
 }
-"""Type of an incoming presence → types of the presences sent in response; "" is "available"."""
+"""Maps the type of an incoming presence to the types of the presences sent in response; "" means "available"."""
 _log = structlog.get_logger()
 
 ResponseFuture = asyncio.Future[Element]
-"""The future response to a request, whether a result or an error. Awaiting it raises :class:`XmppSessionLost` if the
-session ends before the response."""
+"""A future for the response to a request, which is a result or an error. Awaiting it raises :class:`XmppSessionLost` if
+the session ends before the response arrives."""
 
 
 class Connection:
-    """A :class:`bots.xmpp.interface.XmppClient` that reconnects while :meth:`run` is running."""
+    """Implements :class:`bots.xmpp.interface.XmppClient`; it reconnects while :meth:`run` is running."""
 
     def __init__(self, settings: Settings, session: str, on_event: Callable[[Event], None]) -> None:
-        """Create a connection; nothing is sent before :meth:`run`.
+        """Create a connection that is not established yet; :meth:`run` establishes it.
 
-        ``session`` is the name of the session, which distinguishes the processes that log in to one account.
+        ``session`` is the name of the session. It distinguishes the processes that are logged in to the same account.
         ``on_event`` is called with each event and must not wait.
         """
         self.connected = asyncio.Event()
         self.answers_presence: Callable[[], bool] = lambda: True
-        """Returns whether this session responds to presence subscriptions and probes; one of an account does."""
+        """Returns whether this session responds to presence subscriptions and probes. Only one of an account's sessions
+        does."""
         self.address = settings.xmpp_jid
         self.is_account = settings.xmpp_login == "client"
         self.session_jid = f"{self.address}/{_resource(session)}" if self.is_account else self.address
@@ -85,9 +87,9 @@ class Connection:
         self._settings = settings
         self._on_event = on_event
         self._archive_queries: dict[str, list[Element]] = {}
-        """Results of the running archive queries, by query id."""
+        """Maps the id of each archive query in progress to the results received so far."""
         self._requests: dict[str, tuple[str, ResponseFuture]] = {}
-        """Receiver and response of the pending requests, by stanza id."""
+        """Maps the stanza id of each pending request to (receiver, future for the response)."""
         self._host, self._port = _endpoint(settings)
         self._stream = _create_stream(settings, session)
         self._sm = self._stream.plugin["xep_0198"] if isinstance(self._stream, ClientXMPP) else None
@@ -112,7 +114,10 @@ class Connection:
     # Sending.
 
     async def send(self, stanzas_: Sequence[str]) -> None:
-        """See :meth:`bots.xmpp.interface.XmppSender.send`."""
+        """Send stanzas in order, and wait until the server has confirmed them.
+
+        See :meth:`bots.xmpp.interface.XmppSender.send`.
+        """
         session_number = self._session_number
         started_s = time.monotonic()
         for chunk in _split_into_chunks(stanzas_):
@@ -126,9 +131,10 @@ class Connection:
             started_s = self._check_rate(sum(map(len, chunk)), started_s)
 
     def _check_rate(self, size_bytes: int, started_s: float) -> float:
-        """Log a warning, once, if the server accepts data slowly; return the current time (monotonic s).
+        """Log a warning, once, if the server accepts data slowly; return the current time.
 
-        ``size_bytes`` is the amount of data that was sent and confirmed since ``started_s`` (monotonic s).
+        ``size_bytes`` is how much data has been sent and confirmed since ``started_s``. Both times are in seconds of
+        the monotonic clock.
         """
         now_s = time.monotonic()
         rate = size_bytes / (now_s - started_s)
@@ -144,7 +150,10 @@ class Connection:
         return now_s
 
     def send_unconfirmed(self, stanza: str) -> None:
-        """See :meth:`bots.xmpp.interface.XmppSender.send_unconfirmed`."""
+        """Send a stanza without waiting for a confirmation.
+
+        See :meth:`bots.xmpp.interface.XmppSender.send_unconfirmed`.
+        """
         if self.connected.is_set():
             with contextlib.suppress(XmppSessionLost):
                 self._write(stanza)
@@ -159,12 +168,15 @@ class Connection:
             raise XmppSessionLost("The XMPP connection is gone.") from None
 
     async def request(self, to: str, kind: str, content: str) -> Element:
-        """See :meth:`bots.xmpp.interface.XmppClient.request`."""
+        """Send an IQ request, and return the response.
+
+        See :meth:`bots.xmpp.interface.XmppClient.request`.
+        """
         await self.connected.wait()
         return await self._send_request(to, kind, content)
 
     def _send_request(self, to: str, kind: str, content: str) -> ResponseFuture:
-        """Send a request with a random id, and return its future response.
+        """Send a request with a random id, and return a future for the response.
 
         Only a response from the address ``to`` completes the future.
         """
@@ -176,17 +188,20 @@ class Connection:
         return response
 
     def _on_request_done(self, ident: str, response: ResponseFuture) -> None:
-        """Remove a pending request when its response has arrived or its caller was cancelled.
+        """Remove a request from the pending requests, because its response has arrived or its caller was cancelled.
 
-        No caller awaits the responses to keep-alive pings. This method retrieves the exceptions of such responses,
-        because asyncio would otherwise log them.
+        This method also retrieves the exception of the response, if any. Nobody awaits the responses to keep-alive
+        pings, so asyncio would otherwise log their exceptions.
         """
         self._requests.pop(ident, None)
         if not response.cancelled():
             response.exception()
 
     async def query_archive(self, since_s: float, after_id: str, limit: int) -> tuple[list[Element], Element]:
-        """See :meth:`bots.xmpp.interface.XmppClient.query_archive`."""
+        """Return one page of the account's message archive.
+
+        See :meth:`bots.xmpp.interface.XmppClient.query_archive`.
+        """
         query_id = secrets.token_hex(8)
         results = self._archive_queries[query_id] = []
         try:
@@ -197,13 +212,17 @@ class Connection:
         return results, response
 
     def idle_s(self) -> float:
-        """See :meth:`bots.xmpp.interface.XmppClient.idle_s`."""
+        """Return the seconds since the last stanza was received.
+
+        See :meth:`bots.xmpp.interface.XmppClient.idle_s`.
+        """
         return time.monotonic() - self._last_received_s
 
     async def terminate_session(self, session: str) -> None:
-        """See :meth:`bots.xmpp.interface.XmppClient.terminate_session`.
+        """End another session of this account; see :meth:`bots.xmpp.interface.XmppClient.terminate_session`.
 
-        Binding the resource of the other session makes the server replace it (RFC 6120 §7.7.2.2).
+        To end the other session, this method logs in with the resource of that session, which makes the server replace
+        it (RFC 6120 §7.7.2.2).
         """
         if not self.is_account:
             return
@@ -244,7 +263,7 @@ class Connection:
             self._on_session_end(None)
 
     async def _connect_once(self) -> None:
-        """Connect, and wait until the connection has ended; return early if it was not established in time."""
+        """Connect, and wait until the connection ends; return early if the connection is not established in time."""
         self._disconnected.clear()
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S) as self._connect_deadline:
@@ -260,7 +279,7 @@ class Connection:
         self._stream.abort()
 
     async def _keep_alive(self) -> None:
-        """Ping the server; drop a half-open connection, on which no data is received any more."""
+        """Ping the server regularly; drop the connection if no stanza arrives for ``SILENCE_TIMEOUT_S`` seconds."""
         while True:
             await asyncio.sleep(PING_INTERVAL_S)
             if not self.connected.is_set():
@@ -312,7 +331,7 @@ class Connection:
     # Incoming stanzas.
 
     def _on_stanza(self, stanza: Any) -> Any:
-        """Handle a stanza and return None, or return the stanza if slixmpp has to handle it (roster and stream)."""
+        """Handle a stanza and return None, or return the stanza if slixmpp must handle it (roster and stream)."""
         self._last_received_s = time.monotonic()
         if isinstance(stanza, Message):
             self._on_message(stanza.xml)
@@ -327,7 +346,8 @@ class Connection:
     def _handle_response(self, iq: Element) -> bool:
         """Complete the pending request to which ``iq`` responds; return False if there is no such request.
 
-        If the server delivers a ping of the bot to the bot's own address, the ping counts as the response.
+        If ``iq`` is the bot's own ping, which the server has delivered back to the bot, it counts as the response to
+        the ping.
         """
         to, response = self._requests.get(iq.get("id", ""), ("", None))
         if response is None:
@@ -341,7 +361,7 @@ class Connection:
         return True
 
     def _handle_request(self, iq: Element) -> bool:
-        """Respond to a request for the bot's profile or report an ad-hoc command; return False for other requests."""
+        """Answer a request for the bot's profile, or report an ad-hoc command; return False for other requests."""
         sender, kind = iq.get("from", ""), iq.get("type", "")
         if kind == "set" and (command := adhoc_stanzas.parse_command(iq)) is not None:
             self._on_event(command)
@@ -389,9 +409,9 @@ class Connection:
 
 
 def _split_into_chunks(items: Sequence[str]) -> Iterator[list[str]]:
-    """Generator: yield the stanzas ``items`` in order, in chunks of about ``CHUNK_BYTES``.
+    """Yield the stanzas in ``items``, in order, in lists of about ``CHUNK_BYTES`` each.
 
-    The chunks are so small that even a slow server confirms one every few seconds.
+    This size is small enough for even a slow server to confirm a list every few seconds.
     """
     chunk: list[str] = []
     size = 0
@@ -406,19 +426,22 @@ def _split_into_chunks(items: Sequence[str]) -> Iterator[list[str]]:
 
 
 def _resource(session: str) -> str:
-    """Return the resource for a session of the bot; a login with the same resource replaces the session."""
+    """Return the XMPP resource for a session of the bot.
+
+    If a process logs in with the resource of an existing session, the server ends that session.
+    """
     return f"coronet-{session}"
 
 
 def _endpoint(settings: Settings) -> tuple[str | None, int | None]:
-    """Return the host and port to connect to; (None, None) means that a client looks them up in DNS."""
+    """Return the host and port to connect to; (None, None) means that a client must look them up in the DNS."""
     if settings.xmpp_login == "component":
         return settings.xmpp_host or "127.0.0.1", settings.xmpp_port or 5347
     return (settings.xmpp_host, settings.xmpp_port or 5222) if settings.xmpp_host else (None, None)
 
 
 def _create_stream(settings: Settings, session: str) -> ClientXMPP | ComponentXMPP:
-    """Return a stream with credentials that is not connected yet; ``session`` determines the resource of a client."""
+    """Create a stream that has credentials but is not yet connected; ``session`` determines a client's resource."""
     password = settings.xmpp_password.get_secret_value()
     stream: ClientXMPP | ComponentXMPP
     if settings.xmpp_login == "component":
@@ -433,7 +456,7 @@ def _create_stream(settings: Settings, session: str) -> ClientXMPP | ComponentXM
 
 
 async def _close_stream(stream: ClientXMPP | ComponentXMPP) -> None:
-    """Close a stream in order, and end the task that slixmpp ends only when the stream is garbage-collected."""
+    """Close a stream cleanly, and cancel the slixmpp task that would otherwise run until garbage collection."""
     await stream.disconnect(wait=2.0, ignore_send_queue=True)
     sender = stream._run_out_filters  # noqa: SLF001 - see above
     if sender is not None:

@@ -1,7 +1,7 @@
-"""Deduplication of received messages, and their age.
+"""Recognises duplicates among received messages, and messages that are too old to be answered.
 
-An account's server can deliver the same message to several sessions, and again from its archive. :func:`dedup_key`
-returns the same key for a message each time. Messages that are too old when they arrive are not answered.
+An account's server can deliver the same message to several sessions, and again from its archive. For all copies of a
+message, :func:`dedup_key` returns the same key.
 """
 
 import datetime as dt
@@ -12,34 +12,35 @@ from xml.etree.ElementTree import Element
 from bots.xmpp import events, stanzas
 
 MAX_AGE_S: Final = 86_400.0
-"""Maximum age of a message that is still answered."""
+"""Maximum age at which a message is still answered."""
 MAX_CLOCK_SKEW_S: Final = 10.0
-"""Maximum difference between the clocks of the XMPP server, of Redis and of this process."""
+"""Maximum expected difference between the clocks of the XMPP server, of Redis and of this process."""
 ID_REUSE_AFTER_S: Final = 1_800.0
-"""Time after which a message with the same sender, id and text is a new message and no duplicate. Some clients use the
-same ids again in each session."""
+"""Time after which a message with the same sender, id and text counts as a new message rather than a duplicate. Some
+clients use the same ids again in each session."""
 
 STANZA_ID: Final = "{urn:xmpp:sid:0}stanza-id"
 
 _DELAYS: Final = ("{urn:xmpp:delay}delay", "{jabber:x:delay}x")
-"""Elements by which a server marks a message that it stored before delivery (XEP-0203, XEP-0091)."""
+"""Elements with which a server marks a message that it stored before delivery (XEP-0203, XEP-0091)."""
 
 _ARCHIVE_KEY_PREFIX: Final = "a "
 _KEY_WINDOW_S: Final = 10.0
 """Length of the time windows for messages without any id. Two such messages are duplicates if they have the same sender
 and text, and if their times are in the same window."""
 _UNKNOWN_TIME_S: Final = 1.0
-"""Unix time of a delay stamp that cannot be parsed: long ago."""
+"""The Unix time, long past, that is used if a delay stamp cannot be parsed."""
 
 
 def dedup_key(stanza: Element, account: str, now_s: float) -> str:
-    """Return a key by which an account recognizes the same message in all sessions that receive it.
+    """Return a key that identifies a message: it is the same in all sessions of an account that receive the message.
 
-    ``account`` is the bare JID of the account, and ``now_s`` the current time (Unix s). The key is the message's id in
-    the account's archive, which only the account's own server can set (XEP-0359). For a message without this id, the
-    key is a hash of the sender, the text and the sender's message id. If the sender gave no message id, the hash
-    contains the time instead, in windows of ``_KEY_WINDOW_S`` seconds. The time is ``now_s``, or, for a delayed
-    message, the time when the server stored it.
+    ``account`` is the bare JID of the account, and ``now_s`` the current time (Unix seconds). The key is derived from:
+
+    - the message's id in the account's archive, if there is one; only the account's own server can set it (XEP-0359);
+    - otherwise a hash of the sender, the text and the sender's message id;
+    - if the sender gave no message id, a hash of the sender, the text and the time, in windows of ``_KEY_WINDOW_S``
+      seconds. The time is ``now_s``, or, for a delayed message, the time at which the server stored it.
     """
     archive_ids = (each.get("id", "") for each in stanza.iterfind(STANZA_ID) if each.get("by") == account)
     archive_id = next(archive_ids, "")
@@ -52,15 +53,15 @@ def dedup_key(stanza: Element, account: str, now_s: float) -> str:
 
 
 def archive_dedup_key(archive_id: str) -> str:
-    """Return the key of the message with this id in the account's archive."""
+    """Return the key of the message whose id in the account's archive is ``archive_id``."""
     return f"{_ARCHIVE_KEY_PREFIX}{archive_id[: stanzas.MAX_TOKEN_CHARS]}"
 
 
 def duplicates_since_s(message: events.MessageReceived, now_s: float) -> float:
-    """Return the time (Unix s) since which a stored message with the same key is a duplicate of ``message``.
+    """Return the Unix time since which stored messages with the same key count as duplicates of ``message``.
 
-    A message that was stored before this time is a different message, whose sender used the same id again. ``now_s`` is
-    the current time (Unix s).
+    A message with the same key that was stored earlier is a different message, whose sender has reused the id.
+    ``now_s`` is the current Unix time.
     """
     if message.dedup_key.startswith(_ARCHIVE_KEY_PREFIX):
         return 0.0
@@ -68,12 +69,12 @@ def duplicates_since_s(message: events.MessageReceived, now_s: float) -> float:
 
 
 def is_too_old(message: events.MessageReceived, now_s: float) -> bool:
-    """Return whether a stored message is older than ``MAX_AGE_S`` seconds; the bot does not answer such messages."""
+    """Return whether a message is too old to be answered: a server stored it more than ``MAX_AGE_S`` seconds ago."""
     return 0.0 < message.sent_s < now_s - MAX_AGE_S
 
 
 def delay_stamp_s(element: Element) -> float:
-    """Return the time (Unix s) in a ``<delay/>`` element; 1.0 if it cannot be parsed."""
+    """Return the time in a ``<delay/>`` element (Unix seconds); 1.0, a time long past, if it cannot be parsed."""
     try:
         stamp = dt.datetime.fromisoformat(element.get("stamp", "")[: stanzas.MAX_TOKEN_CHARS])
         return max(stamp.replace(tzinfo=stamp.tzinfo or dt.UTC).timestamp(), _UNKNOWN_TIME_S)
@@ -82,8 +83,8 @@ def delay_stamp_s(element: Element) -> float:
 
 
 def delayed_since_s(stanza: Element) -> float:
-    """Return the time when a server stored the message for later delivery (Unix s); 0 if no server did.
+    """Return when a server stored the message for later delivery (Unix seconds); 0 if it was delivered at once.
 
-    If several servers stored the message, the latest time is returned.
+    If several servers stored the message, return the latest time.
     """
     return max((delay_stamp_s(found) for tag in _DELAYS for found in stanza.iterfind(tag)), default=0.0)

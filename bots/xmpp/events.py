@@ -1,6 +1,6 @@
 """The events that an XMPP connection reports to the bot.
 
-Events describe incoming stanzas without XML or slixmpp types. ``bare JID`` and ``full JID`` are as in RFC 6120 §1.4.
+Events describe incoming stanzas without XML or slixmpp types. *Bare JID* and *full JID* are defined in RFC 6120 §1.4.
 """
 
 import msgspec
@@ -14,7 +14,7 @@ class RoomInvitation(msgspec.Struct, frozen=True):
     room: str
     """Bare JID of the room."""
     inviter: str
-    """Bare JID of the inviter; the JID of the room if the room does not disclose the inviter."""
+    """Bare JID of the inviter, or of the room if the room does not disclose the inviter."""
     password: str
     relayed_inviter: str = ""
     """JID of the inviter as the room states it (mediated invitation); "" if the inviter sent the invitation itself."""
@@ -27,12 +27,13 @@ class RoomInvitation(msgspec.Struct, frozen=True):
 class MessageReceived(msgspec.Struct, frozen=True):
     """A message to the bot, in a one-to-one chat or in a room.
 
-    In a room, ``jid`` is the room and ``sender`` the occupant's full JID, and the message may be the echo of a message
-    that the bot sent. In a one-to-one chat, the fields about rooms and occupants have their default values.
+    In a room, ``jid`` is the JID of the room and ``sender`` is the occupant's full JID. The message may also be one
+    that the bot itself has sent to the room, and that the room sends back. In a one-to-one chat, the fields about rooms
+    and occupants keep their default values.
     """
 
     jid: str
-    """Bare JID of the sender; access and settings belong to it."""
+    """Bare JID of the sender, to which access and settings belong."""
     sender: str
     """Full JID of the sender, to which replies are sent."""
     id: str
@@ -43,39 +44,41 @@ class MessageReceived(msgspec.Struct, frozen=True):
     language: str = ""
     """Language tag of the client (xml:lang), or ""."""
     reply_to_id: str = ""
-    """Id of the message that this one replies or reacts to, or ""."""
+    """Id of the message that this message replies or reacts to, or ""."""
     is_reaction: bool = False
-    """Whether ``text`` stands for a reaction (XEP-0444)."""
+    """Whether ``text`` is the command that a reaction (XEP-0444) stands for."""
     is_groupchat: bool = False
-    """Whether all occupants of a room can read the message, and hence the reply."""
+    """Whether all occupants of a room can read the message, and therefore also the reply."""
     can_manage: bool = True
     """Whether the sender may change the room's subscriptions."""
     dedup_key: str = ""
-    """Key that is the same in each process that gets this message from the server; "" if only this process gets it."""
+    """Key that is the same in each process that receives this message from the server; "" if only this process receives
+    it."""
     occupant_id: str = ""
-    """Id that the room gives the sender, independent of the nick (XEP-0421); the nick if the room gives no such id."""
+    """Id that the room assigned to the sender, independent of the nick (XEP-0421); the nick if the room assigns no such
+    ids."""
     wants_marker: bool = False
     """Whether the client requests a "displayed" marker (XEP-0333)."""
     sent_s: float = 0.0
     """When a server stored the message for later delivery (Unix s, XEP-0203); 0 for a message delivered at once."""
     invitation: RoomInvitation | None = None
-    """The invitation that the message carries; None for other messages. With an invitation, ``text`` is empty, and
-    ``jid`` is the user or room that sent it."""
+    """The invitation that the message contains, or None. If there is one, ``text`` is empty, and ``jid`` is the user or
+    room that sent it."""
     is_private: bool = False
-    """Whether this is a private message of an occupant, sent through a room (XEP-0045 §7.5)."""
+    """Whether this is a private message from an occupant of a room, sent through the room (XEP-0045 §7.5)."""
     occupant_user_id: UserId = ""
     """User id of the sender in a room that shows JIDs, else ""."""
     room_id: str = ""
-    """Id that a room gave the message (XEP-0359), or ""."""
+    """Id that the room assigned to the message (XEP-0359), or ""."""
 
     @property
     def resource(self) -> str:
-        """The resource of the sender; in a room, the nick of the occupant."""
+        """The resource of the sender; in a room, this is the occupant's nick."""
         return self.sender.partition("/")[2]
 
 
 class OccupantPresence(msgspec.Struct, frozen=True):
-    """A presence of an occupant of a room, possibly the bot itself, who joined, changed or left (XEP-0045 §7)."""
+    """The presence of a room occupant, possibly the bot itself, who has joined, changed or left (XEP-0045 §7)."""
 
     room: str
     nick: str
@@ -89,14 +92,14 @@ class OccupantPresence(msgspec.Struct, frozen=True):
 
 
 class RoomJoinRefused(msgspec.Struct, frozen=True):
-    """The refusal of a room to admit the bot; ``condition`` is the name of the error (RFC 6120 §8.3.3)."""
+    """A room's refusal to admit the bot; ``condition`` is the name of the error (RFC 6120 §8.3.3)."""
 
     room: str
     condition: str
 
 
 class AdhocCommandReceived(msgspec.Struct, frozen=True):
-    """A request of a client that starts or continues an ad-hoc command (XEP-0050)."""
+    """A request from a client that starts or continues an ad-hoc command (XEP-0050)."""
 
     jid: str
     """Bare JID of the sender."""
@@ -107,17 +110,17 @@ class AdhocCommandReceived(msgspec.Struct, frozen=True):
     node: str
     action: str
     session: str
-    """Session id of the command, "" for a new one."""
+    """Id of the session of the command; "" if the request starts a new session."""
     values: dict[str, tuple[str, ...]]
-    """Values of the submitted form by field name."""
+    """The submitted values of the form, by field name."""
     language: str
     """Language tag of the client (xml:lang), or ""."""
     receiver: str = ""
-    """Full JID of the bot session that received the request and has to respond; "" for this one."""
+    """Full JID of the bot session that received the request and must respond to it; "" if it is this session."""
 
 
 class Receipt(msgspec.Struct, frozen=True):
-    """A delivery receipt (XEP-0184) for a message of the bot, or a chat marker (XEP-0333) if ``is_marker``."""
+    """A delivery receipt (XEP-0184) for a message from the bot; if ``is_marker`` is true, a chat marker (XEP-0333)."""
 
     jid: str
     message_id: str
@@ -125,9 +128,9 @@ class Receipt(msgspec.Struct, frozen=True):
 
 
 class MessageBounced(msgspec.Struct, frozen=True):
-    """The return of a message of the bot with an error; ``condition`` is the name of the error (RFC 6120 §8.3.3).
+    """An error response to a message from the bot; ``condition`` is the name of the error (RFC 6120 §8.3.3).
 
-    ``resource`` is the resource of the JID that returned the message. In a room, it is the nick of an occupant.
+    ``resource`` is the resource of the JID that returned the message. In a room, this is the nick of an occupant.
     """
 
     jid: str
@@ -139,7 +142,7 @@ class MessageBounced(msgspec.Struct, frozen=True):
 class UserPresence(msgspec.Struct, frozen=True):
     """A change of a user's presence, or another sign that the user is online.
 
-    ``is_online`` states whether at least one client is online; otherwise the last client went offline.
+    ``is_online`` is true if at least one client is online, and false if the last client has just gone offline.
     """
 
     jid: str
@@ -161,9 +164,9 @@ class PresenceChanged(msgspec.Struct, frozen=True):
 
 
 class SessionStarted(msgspec.Struct, frozen=True):
-    """The start of a new session, because the previous session was not resumed.
+    """The start of a new session that did not resume the previous one.
 
-    Stanzas that the server did not confirm in the previous session may be lost.
+    Stanzas of the previous session that the server did not acknowledge may be lost.
     """
 
 

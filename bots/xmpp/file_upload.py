@@ -28,12 +28,12 @@ _log = structlog.get_logger()
 
 
 class FileUploader:
-    """Uploads files to the upload service of the bot's server, or of one of the server's services."""
+    """Uploads files to the bot's XMPP server, or to an upload service that the server lists in service discovery."""
 
     def __init__(self, xmpp: XmppClient, files: Files) -> None:
         """Create an uploader.
 
-        Requests are sent through ``xmpp``, and files through the guarded HTTP client ``files``.
+        ``xmpp`` sends the requests, and the guarded HTTP client ``files`` uploads the files.
         """
         self._xmpp = xmpp
         self.files = files
@@ -77,9 +77,9 @@ class FileUploader:
         return get.get("url", "")
 
     async def _find_service(self) -> tuple[str, int] | None:
-        """Return the JID and the size limit (bytes) of the first service that accepts uploads, or None.
+        """Return the JID and the size limit (bytes) of the first service that accepts uploads; None if there is none.
 
-        The candidates are the server itself and the services that it lists.
+        The server itself takes precedence over the services that it lists.
         """
         domain = self._xmpp.address.rpartition("@")[2]
         server = domain if self._xmpp.is_account else domain.partition(".")[2]
@@ -91,9 +91,9 @@ class FileUploader:
         return next(((jid, max_bytes) for jid, max_bytes in limits if max_bytes is not None), None)
 
     async def _query(self, jid: str, namespace: str) -> Element:
-        """Return the response to a service discovery query; an empty element if no response arrives in time.
+        """Send a service discovery query and return the response; return an empty element if none arrives in time.
 
-        ``namespace`` determines whether the query is for information or for a list of items.
+        ``namespace`` selects the kind of query: disco#info or disco#items.
         """
         try:
             async with asyncio.timeout(_DISCOVERY_TIMEOUT_S):
@@ -103,7 +103,7 @@ class FileUploader:
 
 
 def parse_upload_limit(info: Element) -> int | None:
-    """Return the size limit (bytes) in a response to disco#info; None if the service does not accept uploads."""
+    """Return the size limit (bytes) from a disco#info response; None if the service does not accept uploads."""
     if not any(each.get("var") == _NS_UPLOAD for each in info.iter(f"{{{_NS_DISCO_INFO}}}feature")):
         return None
     for field in info.iter(f"{_DATA}field"):

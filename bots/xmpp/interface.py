@@ -1,4 +1,4 @@
-"""The interface that the bot uses to send through XMPP, independent of slixmpp.
+"""The interface through which the bot sends XMPP stanzas, independent of the library slixmpp.
 
 :class:`bots.xmpp.connection.Connection` implements it; incoming stanzas arrive as :mod:`bots.xmpp.events`.
 """
@@ -13,16 +13,19 @@ from service.errors import OperationalError
 
 
 class XmppSessionLost(OperationalError, code="xmpp-session-lost"):
-    """The session with the XMPP server has ended before the server confirmed the stanzas that were sent."""
+    """The session with the XMPP server ended before the server confirmed that it had received all sent stanzas."""
 
 
 class XmppSender(Protocol):
-    """Sends stanzas through a session with an XMPP server, which may end and begin again at any time."""
+    """Sends stanzas to an XMPP server through a session.
+
+    The session may end at any time; a new session then replaces it.
+    """
 
     connected: asyncio.Event
     """Set while there is a session."""
     is_account: bool
-    """Whether the bot logs in as an account (client), whose server stores its messages, and not as a component."""
+    """Whether the bot logs in as an account, for which the server stores messages, rather than as a component."""
     address: str
     """Bare JID of the bot."""
     session_jid: str
@@ -32,19 +35,19 @@ class XmppSender(Protocol):
     updates them."""
 
     async def send(self, stanzas: Sequence[str]) -> None:
-        """Send stanzas in order; return when the server has received all of them.
+        """Send stanzas in the given order; return when the server has confirmed all of them.
 
         Raises :class:`XmppSessionLost` if the session ends before that.
         """
         ...
 
     def send_unconfirmed(self, stanza: str) -> None:
-        """Send a stanza whose loss is harmless, without waiting; drop it if there is no session."""
+        """Send a stanza that may be lost, without waiting for a confirmation; drop it if there is no session."""
         ...
 
 
 async def send_until_confirmed(xmpp: XmppSender, stanzas: Sequence[str]) -> None:
-    """Send stanzas; if the session ends before the server has received them, send all of them in the next session."""
+    """Send stanzas. If the session ends before the server confirms them, send all of them again in the next session."""
     while True:
         await xmpp.connected.wait()
         with contextlib.suppress(XmppSessionLost):
@@ -53,7 +56,7 @@ async def send_until_confirmed(xmpp: XmppSender, stanzas: Sequence[str]) -> None
 
 
 class XmppClient(XmppSender, Protocol):
-    """A sender that can also send requests (IQ stanzas) and read the account's archive."""
+    """A sender that can also send requests (IQ stanzas) and read the account's message archive."""
 
     presence_content: str
     """The content of every available presence of the bot."""
@@ -71,18 +74,18 @@ class XmppClient(XmppSender, Protocol):
         ...
 
     async def query_archive(self, since_s: float, after_id: str, limit: int) -> tuple[list[Element], Element]:
-        """Return the messages on a page of the account's archive (XEP-0313), and the response that ends the page.
+        """Return (messages, end): one page of the account's message archive (XEP-0313).
 
-        The page begins after the message with the archive id ``after_id``, or at ``since_s`` (Unix s) if ``after_id``
-        is "". It has at most ``limit`` messages. Raises :class:`XmppSessionLost` if the session ends before the page is
-        complete.
+        ``messages`` contains at most ``limit`` messages; ``end`` is the stanza that follows them. The page begins after
+        the message with the archive id ``after_id``, or at ``since_s`` (Unix s) if ``after_id`` is "". Raises
+        :class:`XmppSessionLost` if the session ends before the page is complete.
         """
         ...
 
     async def terminate_session(self, session: str) -> None:
-        """End another session of this account, if the server still has it.
+        """End another session of this account, if the server still keeps it; do nothing if the bot is a component.
 
-        ``session`` is the name that the other process gave the session. When the method returns, the server handles no
-        more stanzas of that session. Raises TimeoutError if the server does not respond.
+        ``session`` is the name (resource) under which another process opened the session. Once this method returns, the
+        server processes no more stanzas from that session. Raises TimeoutError if the server does not respond.
         """
         ...

@@ -1,7 +1,7 @@
 """The ids of the messages that the bot sends.
 
-Each id begins with the user id of the recipient. The bot accepts a receipt from a user only if the message id in it
-begins with the id of this user. In ids of batches, a dash follows; in ids of all other messages, a dot follows.
+Each id begins with the user id of the recipient, so that the bot can reject a delivery receipt that comes from anybody
+else. The user id is followed by a dash in the id of a batch of notifications, and by a dot in all other ids.
 """
 
 import secrets
@@ -12,15 +12,15 @@ from service.store.delivery.outbox import MessageId
 
 
 def new_message_id(user_id: UserId) -> MessageId:
-    """Return a random id for a message that is neither a batch nor a reply to a stored message."""
+    """Return a random id for a message that is neither a batch of notifications nor a reply to a stored message."""
     return f"{user_id}.{secrets.token_hex(8)}"
 
 
 def reply_id(user_id: UserId, entry_id: EntryId, index: int) -> MessageId:
     """Return the id of one part of the reply to a stored message.
 
-    ``entry_id`` is the id of the message in the inbound log; ``index`` is the number of the part within the reply.
-    Every process computes the same id, so that clients recognise a reply that is sent twice (guarantee I2).
+    ``entry_id`` is the id of the stored message in the inbound log; ``index`` is the index of the part within the
+    reply. Every process computes the same id, so that clients recognise a reply that is sent twice (guarantee I2).
     """
     return f"{user_id}.{entry_id}.{index}"
 
@@ -31,5 +31,5 @@ def is_message_to(user_id: UserId, message_id: MessageId) -> bool:
 
 
 def is_batch_id(user_id: UserId, message_id: MessageId) -> bool:
-    """Return whether ``message_id`` is the id of a batch of notifications for this user."""
+    """Return whether ``message_id`` is the id of a batch of notifications sent to this user."""
     return message_id.startswith(f"{user_id}-")

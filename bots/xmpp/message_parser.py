@@ -1,8 +1,8 @@
-"""The parser of incoming messages and room presences; it turns XML elements into events.
+"""The parser for incoming messages and room presences, which converts XML elements to events.
 
-The text of an event is the command in the message. A reaction (XEP-0444) is converted to the command for its emoji. A
-reply (XEP-0461) names the message to which it refers, and the quotation for old clients (XEP-0428) is removed. A shared
-file (XEP-0066) is converted to the command that imports it.
+The text of an event is the command in the message. A reaction (XEP-0444) is converted to the command that its emoji
+stands for. For a reply (XEP-0461), the event contains the id of the original message, and the quotation that is added
+for old clients (XEP-0428) is removed. A shared file (XEP-0066) is converted to the command that imports it.
 """
 
 import re
@@ -35,9 +35,9 @@ _QUOTED_LINES: Final = re.compile(r"\A\s*(?:>[> ]* [^\n]*(?:\n|\Z))+")
 
 
 def parse_message(stanza: Element) -> events.MessageReceived | events.Receipt | events.MessageBounced | None:
-    """Return the event for a ``<message/>``; None if the bot does not handle the message.
+    """Return the event for a ``<message/>``; None if the bot ignores the message.
 
-    Delayed messages to all occupants of a room are the room's history, which the bot does not handle.
+    For example, the bot ignores the history of a room, which consists of delayed messages to all occupants.
     """
     sender, ident, kind = stanza.get("from", ""), stanza.get("id", ""), stanza.get("type", "normal")
     if kind == "error":
@@ -81,7 +81,7 @@ def _parse_receipt(stanza: Element, jid: str) -> events.Receipt | None:
 
 
 def parse_room_presence(stanza: Element) -> events.OccupantPresence | events.RoomJoinRefused | None:
-    """Return the event of a ``<presence/>`` from a room (XEP-0045), or None for any other presence."""
+    """Return the event for a ``<presence/>`` from a room (XEP-0045); None for any other presence."""
     room, _, nick = stanza.get("from", "").partition("/")
     kind = stanza.get("type", "")
     if kind == "error" and stanza.find(f"{{{stanzas.NS_MUC}}}x") is not None:
@@ -98,7 +98,10 @@ def parse_room_presence(stanza: Element) -> events.OccupantPresence | events.Roo
 
 
 def _parse_invitation(stanza: Element) -> events.RoomInvitation | None:
-    """Return the mediated (XEP-0045 §7.8.2) or direct (XEP-0249) invitation in a message, or None."""
+    """Return the invitation to a room that a message contains; None if it contains none.
+
+    The invitation may be mediated by the room (XEP-0045 §7.8.2) or direct (XEP-0249).
+    """
     sender = stanzas.bare_jid(stanza.get("from", ""))
     mediated, direct = stanza.find(f"{_MUC_USER}x/{_MUC_USER}invite"), stanza.find(_DIRECT_INVITATION)
     if mediated is not None:
@@ -119,7 +122,12 @@ def _parse_invitation(stanza: Element) -> events.RoomInvitation | None:
 
 
 def _parse_text_message(stanza: Element, sent_s: float, *, is_groupchat: bool) -> events.MessageReceived | None:
-    """Return the event for a message with text or a reaction; None for other messages, or if all lines are quoted."""
+    """Return the event for a message with text or a reaction; None if the bot ignores the message.
+
+    ``sent_s`` is the time when a server stored the message for later delivery (Unix s), or 0 if it was delivered at
+    once. The bot ignores messages without text or reaction, messages from a room itself, and messages outside a
+    groupchat that consist of nothing but quotations.
+    """
     text, reply_to_id, is_reaction = _parse_text(stanza)
     sender, ident, body = stanza.get("from", ""), stanza.get("id", ""), stanza.find("{*}body")
     jid, _, resource = sender.partition("/")
@@ -154,12 +162,13 @@ def _parse_text_message(stanza: Element, sent_s: float, *, is_groupchat: bool) -
 
 
 def _parse_text(stanza: Element) -> tuple[str | None, str, bool]:
-    """Return the text of a message, the id of the message that it replies or reacts to, and whether it is a reaction.
+    """Return (text, original id, whether the message is a reaction).
 
-    The text is None if the message has none. The id is "" if the message is neither a reply nor a reaction.
+    - Text: the message's text, or the command for which its reaction stands; None if there is neither.
+    - Original id: the id of the message to which this one replies or reacts; "" if it does neither.
 
-    A shared file (XEP-0066) counts as an OPML list if the body of the message is empty, repeats the URL, or is
-    "import". The text is then the command that imports the list. Other files are ignored.
+    If the message shares a file (XEP-0066) and says nothing else, or only "import", the file is assumed to be an OPML
+    list, and the text is the command that imports it. Other files are ignored.
     """
     reactions, body = stanza.find(_REACTIONS), stanza.findtext("{*}body")
     if reactions is not None:
@@ -175,13 +184,13 @@ def _parse_text(stanza: Element) -> tuple[str | None, str, bool]:
 
 
 def _id_of(stanza: Element, tag: str) -> str:
-    """Return the id in the child element ``tag`` of a stanza; "" if there is none."""
+    """Return the ``id`` attribute of the child element ``tag`` of a stanza; "" if either is missing."""
     element = stanza.find(tag)
     return element.get("id", "")[: stanzas.MAX_TOKEN_CHARS] if element is not None else ""
 
 
 def _remove_fallback(stanza: Element, body: str) -> str:
-    """Return a body without the quotation of the message to which it replies (XEP-0428)."""
+    """Return the body of a reply without the quotation of the original message (XEP-0428)."""
     fallback = stanza.find(f"{{{_NS_FALLBACK}}}fallback[@for='{_NS_REPLY}']")
     part = fallback.find(f"{{{_NS_FALLBACK}}}body") if fallback is not None else None
     if part is None:

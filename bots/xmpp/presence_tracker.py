@@ -1,4 +1,4 @@
-"""A tracker of the presence of users, which combines the presences of all clients of a user.
+"""A tracker that combines the presences of all clients of a user.
 
 Anybody can send presence from any number of addresses. Therefore only users with a record in the store are tracked. The
 number of tracked users is limited, and so is the number of tracked clients of each user. When the bot needs to know the
@@ -25,32 +25,36 @@ _MAX_PENDING: Final = 10_000
 
 
 class PresenceTracker:
-    """Combines the presences of clients into events about users.
+    """Combines the presences of a user's clients into events about the user.
 
-    :meth:`run` looks unknown senders up in the store; the event handlers never wait.
+    The event handlers never wait for the store; :meth:`run` looks up unknown senders there.
     """
 
     def __init__(self, users: Users, on_event: Callable[[UserPresence], None]) -> None:
-        """Create a tracker of the users who have a record in ``users``; changes are reported to ``on_event``."""
+        """Create a tracker for the users who have a record in ``users``.
+
+        ``on_event`` is called with a user's combined presence whenever one of the user's clients has sent a presence or
+        another stanza.
+        """
         self._users = users
         self._on_event = on_event
         self.clients: dict[str, dict[str, bool]] = {}
         """Bare JID → resource → whether the client is neither away nor busy; the most recent change comes last."""
         self.pending: deque[PresenceChanged] = deque()
-        """Presences whose senders have to be looked up; further ones are dropped beyond a limit."""
+        """Presences whose senders are yet to be looked up: at most ``_MAX_PENDING``; further presences are dropped."""
         self._pending_per_jid: Counter[str] = Counter()
         self._has_pending = asyncio.Event()
 
     def on_session_started(self) -> None:
-        """Clear all presences, because the server sends them again in a new session."""
+        """Forget all presences, because the server sends them again in a new session."""
         self.clients.clear()
         self.pending.clear()
         self._pending_per_jid.clear()
 
     def on_presence_changed(self, event: PresenceChanged) -> None:
-        """Process a presence of a tracked user at once.
+        """Apply the presence at once if its sender is tracked; otherwise queue it, or drop it if the queue is full.
 
-        Otherwise, queue it until :meth:`run` has looked up the sender.
+        :meth:`run` applies queued presences after it has looked up their senders.
         """
         if event.jid in self.clients and event.jid not in self._pending_per_jid:
             self._apply(event)
@@ -60,11 +64,11 @@ class PresenceTracker:
             self._has_pending.set()
 
     def on_client_active(self, jid: str, resource: str) -> None:
-        """Report that a user is online, because the user's client has sent a stanza, even without a presence."""
+        """Report the user ``jid`` as online, because the user's client ``resource`` has sent a stanza of any kind."""
         self._on_event(UserPresence(jid, is_new_client=resource not in self.clients.get(jid, ())))
 
     async def run(self) -> None:
-        """Look up the senders of pending presences until cancelled."""
+        """Look up the senders of queued presences, and apply those of known users, until cancelled."""
         while True:
             await self._has_pending.wait()
             batch = [self.pending[index] for index in range(min(LOOKUP_SIZE, len(self.pending)))]

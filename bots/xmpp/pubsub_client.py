@@ -18,13 +18,13 @@ class PubsubRefused(OperationalError, code="pubsub-refused"):
     """The service responded with an error; ``condition`` is the name of the error (RFC 6120 §8.3.3)."""
 
     def __init__(self, condition: str) -> None:
-        """Create the exception for an error with this condition."""
+        """Create the exception for an error whose name is ``condition``."""
         super().__init__(f"The pubsub service answers {condition}.")
         self.condition = condition
 
 
 class PubsubClient:
-    """Manages nodes and items of one service.
+    """Manages the nodes and items of one publish-subscribe service.
 
     All methods may raise :class:`PubsubRefused` if the service responds with an error, TimeoutError if it does not
     respond in time, or XmppSessionLost if the session ends.
@@ -36,7 +36,10 @@ class PubsubClient:
         self._service = service
 
     async def create_node(self, node: str, config: Mapping[str, str]) -> None:
-        """Create a node; ``config`` maps fields of the form node_config to values, without the prefix "pubsub#"."""
+        """Create a node with the given configuration.
+
+        ``config`` maps field names of the node_config form to values. The names omit the prefix "pubsub#".
+        """
         form = _form("node_config", config)
         await self._request("set", f"<create node={quoteattr(node)}/><configure>{form}</configure>")
 
@@ -46,11 +49,11 @@ class PubsubClient:
         await self._request("set", f"<configure node={quoteattr(node)}>{form}</configure>", "#owner")
 
     async def delete_node(self, node: str) -> None:
-        """Delete a node with its items; the service notifies the subscribers."""
+        """Delete a node and all its items; the service notifies the subscribers."""
         await self._request("set", f"<delete node={quoteattr(node)}/>", "#owner")
 
     async def get_items(self, node: str, item_ids: Sequence[str]) -> dict[str, Element]:
-        """Return the payloads of the items with these ids, by id; items that the node does not have are absent."""
+        """Map each id in ``item_ids`` to the payload of the item with that id; leave out ids that do not exist."""
         requested = "".join(f"<item id={quoteattr(item_id)}/>" for item_id in item_ids)
         response = await self._request("get", f"<items node={quoteattr(node)}>{requested}</items>")
         return {item.get("id", ""): item[0] for item in response.iter(f"{{{_NS_PUBSUB}}}item") if len(item)}
@@ -58,9 +61,9 @@ class PubsubClient:
     async def publish_item(
         self, node: str, item_id: str, payload: str, options: Mapping[str, str] | None = None
     ) -> None:
-        """Publish an item, or replace the item with this id; the service notifies the subscribers.
+        """Publish an item, replacing any item with the same id; the service notifies the subscribers.
 
-        ``options`` are publish options (XEP-0060 §7.1.5), which configure a node that does not exist yet.
+        ``options`` are publish options (XEP-0060 §7.1.5). They configure the node if it does not exist yet.
         """
         item = f"<item id={quoteattr(item_id)}>{payload}</item>"
         form = f"<publish-options>{_form('publish-options', options)}</publish-options>" if options else ""

@@ -1,4 +1,4 @@
-"""Service discovery of the bot: identity, features, entity capabilities, software version and contact addresses.
+"""The bot's replies to service discovery: identity, features, capabilities, software version and contact addresses.
 
 Implements the responding side of XEP-0030 (with its extensions XEP-0115, XEP-0128 and XEP-0157) and of XEP-0092. The
 responses do not depend on the sender. Requests for the bot's profile are answered from :mod:`bots.xmpp.bot_profile`.
@@ -43,13 +43,13 @@ _CONTACT_FORM_TYPE: Final = "http://jabber.org/network/serverinfo"
 """Type of the form with contact addresses (XEP-0157 §2)."""
 
 DiscoveryForms = Mapping[str, Mapping[str, Sequence[str]]]
-"""Extension forms (XEP-0128): the values of each field, by form type and field."""
+"""Extension forms (XEP-0128): form type → field → values of the field."""
 
 
 def caps_verification(identity: tuple[str, str, str, str], features: list[str], forms: DiscoveryForms) -> str:
-    """Return the verification string of entity capabilities (XEP-0115 §5.1).
+    """Return the verification string for entity capabilities (XEP-0115 §5.1).
 
-    ``identity`` is category, type, language and name; ``forms`` are the extension forms.
+    ``identity`` consists of category, type, language and name; ``forms`` are the extension forms.
     """
     parts = ["/".join(identity), *sorted(features)]
     for form_type, fields in sorted(forms.items()):
@@ -59,7 +59,7 @@ def caps_verification(identity: tuple[str, str, str, str], features: list[str], 
 
 
 class DiscoveryProfile:
-    """The bot's profile with the contact addresses of its operators (XEP-0157)."""
+    """What the bot says about itself in service discovery, including its operators' contact addresses (XEP-0157)."""
 
     def __init__(self, contact_addresses: Sequence[str]) -> None:
         """Create the profile. ``contact_addresses`` are URIs, such as ``mailto:abuse@example.org``."""
@@ -77,8 +77,8 @@ class DiscoveryProfile:
     def response_payload(self, iq: Element, address: str, translator: Translator) -> str | None:
         """Return the payload of the response to an ``<iq type='get'/>`` sent to ``address``.
 
-        Returns None if the request is not for service discovery, version, profile or ping. Names of commands are in the
-        language of ``translator``.
+        Returns None unless the request is for service discovery, the software version, the profile, or a ping.
+        ``translator`` determines the language of the commands' names.
         """
         request = iq[0] if len(iq) else iq
         node = request.get("node", "")

@@ -1,7 +1,7 @@
-"""Outgoing stanzas as text.
+"""Functions that return outgoing stanzas, and parts of them, as XML text.
 
-Stanzas are formatted as strings instead of being built as element trees, because serializing trees would be the slowest
-part of a fan-out. Text arguments are escaped here.
+Stanzas are formatted as strings instead of being built as element trees, because serialising trees would be the slowest
+part of a fan-out. The functions escape their text arguments.
 """
 
 import datetime as dt
@@ -33,8 +33,8 @@ A response longer than the server accepts would end the stream.
 """
 
 _INVALID_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""Characters that XML 1.0 §2.2 forbids. A single such character would end the stream, and so the service for all users
-(guarantee I7)."""
+"""Characters that XML 1.0 §2.2 forbids. A single such character would end the stream and
+interrupt the service for all users (guarantee I7)."""
 
 
 def remove_invalid_chars(text: str) -> str:
@@ -46,7 +46,7 @@ def remove_invalid_chars(text: str) -> str:
 
 
 def body(text: str) -> str:
-    """Return the body element of a message."""
+    """Return the ``<body/>`` element of a message, with ``text`` as its content."""
     return f"<body>{escape(remove_invalid_chars(text))}</body>"
 
 
@@ -56,7 +56,10 @@ def shared_file(url: str) -> str:
 
 
 def link_metadata(url: str, properties: Mapping[str, str]) -> str:
-    """Return metadata about a link in a message (XEP-0511); the keys of ``properties`` are Open Graph names."""
+    """Return the element with metadata about a link in a message (XEP-0511).
+
+    The keys of ``properties`` are Open Graph names.
+    """
     content = "".join(
         f"<og:{name}>{escape(remove_invalid_chars(value))}</og:{name}>" for name, value in properties.items()
     )
@@ -68,7 +71,7 @@ def link_metadata(url: str, properties: Mapping[str, str]) -> str:
 
 
 def correction(message_id: str) -> str:
-    """Return the element that makes a message the correction of an earlier message.
+    """Return the element that marks a message as the correction of an earlier message.
 
     ``message_id`` is the id of the original message, even if that message has already been corrected (XEP-0308 §3).
     """
@@ -76,9 +79,9 @@ def correction(message_id: str) -> str:
 
 
 def delay(sender: str, at_s: float) -> str:
-    """Return the element that states when a message that is sent again was sent for the first time by ``sender``.
+    """Return the element that states when a message was originally sent (XEP-0203).
 
-    ``at_s`` is this time (Unix s, XEP-0203).
+    The element is added when the message is sent again. ``sender`` first sent the message at ``at_s`` (Unix s).
     """
     stamp = dt.datetime.fromtimestamp(at_s, dt.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return f"<delay xmlns='{NS_DELAY}' from={quoteattr(sender)} stamp='{stamp}'/>"
@@ -107,7 +110,10 @@ def receipt(sender: str, to: str, message_id: str) -> str:
 
 
 def displayed_marker(sender: str, to: str, message_id: str, thread: str) -> str:
-    """Return the marker that a received message was displayed (XEP-0333), in the thread of that message."""
+    """Return the marker that tells the sender of a received message that it was displayed (XEP-0333).
+
+    ``thread`` is the thread of the received message.
+    """
     return _message_without_id(
         sender, to, f"<displayed xmlns='{NS_MARKERS}' id={quoteattr(message_id)}/>{_thread(thread)}"
     )
@@ -121,7 +127,7 @@ def composing(sender: str, to: str) -> str:
 def invitation_decline(sender: str, room: str, to: str, reason: str) -> str:
     """Return the message to ``room`` that declines an invitation (XEP-0045 §7.8.3).
 
-    ``to`` is the inviter, whom the room informs, and ``reason`` is the text for the inviter.
+    ``to`` is the inviter. The room passes the text ``reason`` on to the inviter.
     """
     decline = f"<decline to={quoteattr(to)}><reason>{escape(remove_invalid_chars(reason))}</reason></decline>"
     return f"<message from={quoteattr(sender)} to={quoteattr(room)}><x xmlns='{NS_MUC}#user'>{decline}</x></message>"
@@ -148,7 +154,7 @@ def presence(sender: str, to: str = "", kind: str = "", *, content: str = "") ->
 def room_join(sender: str, room: str, nick: str, password: str, content: str) -> str:
     """Return the presence that joins a room without requesting its history (XEP-0045 §7.2).
 
-    ``password`` is "" for an open room. ``content`` is further XML in the presence.
+    ``password`` is "" for an open room. ``content`` is additional XML to include in the presence.
     """
     secret = f"<password>{escape(remove_invalid_chars(password))}</password>" if password else ""
     join = f"<x xmlns='{NS_MUC}'><history maxstanzas='0'/>{secret}</x>"
@@ -158,7 +164,7 @@ def room_join(sender: str, room: str, nick: str, password: str, content: str) ->
 def contact_removal(sender: str, jid: str, ident: str, *, is_account: bool) -> list[str]:
     """Return the stanzas that end both presence subscriptions with ``jid``.
 
-    An account removes the contact from its roster by an IQ with the id ``ident``; a component has no roster.
+    An account also removes the contact from its roster, with an IQ whose id is ``ident``. A component has no roster.
     """
     if not is_account:
         return [presence(sender, jid, "unsubscribe"), presence(sender, jid, "unsubscribed")]
@@ -176,12 +182,15 @@ def iq(sender: str, to: str, ident: str, kind: str, content: str) -> str:
 
 
 def error(kind: str, condition: str, detail: str = "") -> str:
-    """Return the content of an error response (RFC 6120 §8.3): its type, its condition, and an element with details."""
+    """Return the content of an error response (RFC 6120 §8.3).
+
+    ``kind`` is the type of the error, ``condition`` its name, and ``detail`` an optional element with details.
+    """
     return f"<error type='{kind}'><{condition} xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/>{detail}</error>"
 
 
 def data_form(kind: str, form_type: str, values: Mapping[str, str | Sequence[str]]) -> str:
-    """Return a completed data form (XEP-0004) with its FORM_TYPE (XEP-0068).
+    """Return a completed data form (XEP-0004) of the type ``form_type`` (XEP-0068).
 
     ``kind`` is "submit" or "result". ``values`` maps each field to its value, or to a sequence of values.
     """
@@ -204,7 +213,7 @@ def bare_jid(jid: str) -> str:
 
 
 def error_condition(stanza: Element) -> str:
-    """Return the condition of an error stanza (RFC 6120 §8.3.3), "undefined-condition" if it states none."""
+    """Return the condition of an error stanza (RFC 6120 §8.3.3), or "undefined-condition" if it states none."""
     error = stanza.find("{*}error")
     conditions = [
         child.tag for child in (error if error is not None else ()) if child.tag.startswith(_NS_STANZA_ERRORS)
