@@ -1,22 +1,23 @@
-"""The exchange by which every node learns a summary of the whole fleet's channels (Corona §3.3).
+"""The exchange through which every node learns a summary of the whole fleet's channels (Corona §3.3).
 
-A *subtree* is all nodes whose ids begin with the same d digits. Its *aggregate* is a summary of the channels of these
-nodes. Aggregates are sent from node to node in such a way that each node counts exactly once.
+A *subtree* is the set of all nodes whose ids begin with the same d digits. Its *aggregate* summarises the channels that
+these nodes own. Nodes exchange aggregates in such a way that each channel counts exactly once:
 
-1. The smallest subtree around a node has only this node. Its aggregate is the node's own.
-2. A larger subtree consists of the next smaller one and its *siblings*, the subtrees that differ in the last digit. Its
-   aggregate is the sum of the aggregates of these subtrees.
-3. The node receives the aggregate of each sibling from one node of the sibling, its *contact* (§3.1): the one with the
-   nearest id.
-4. The aggregate of the subtree of no digits is the fleet's.
+1. A node starts with the smallest subtree, which contains only the node itself. Its aggregate summarises the node's own
+   channels.
+2. The next larger subtree, with one digit less, consists of this subtree and its *siblings*: other subtrees of the same
+   size. The node adds up their aggregates.
+3. The node receives each sibling's aggregate from one node of that sibling, its *contact* (§3.1): the node whose id is
+   nearest to its own.
+4. The largest subtree, with d = 0, is the whole fleet.
 
-In each tick, a node sends the aggregates that have changed to the nodes that have it as a contact. The number of
-leading digits that two ids share is called a routing row. After as many ticks as there are routing rows, all nodes have
-the same fleet aggregate, to the last bit.
+The siblings of one subtree form a *routing row*. In each tick, a node sends the aggregates that have changed to all
+nodes whose contact it is. After as many ticks as there are routing rows, all nodes have the same aggregate of the
+fleet, bit for bit.
 
-Lost messages: the hash of an unchanged aggregate is sent each maintenance interval. A receiver that has stored another
-aggregate requests the sender's aggregate again. An aggregate that is not confirmed in time, or whose sender has left
-the ring, is dropped. ``Aggregate.nodes`` states how much of the fleet is covered.
+To make up for lost messages, a node sends the hash of each unchanged aggregate once per maintenance interval. A
+receiver that has stored a different aggregate then requests the sender's aggregate. A node drops an aggregate if the
+sender does not confirm it in time or has left the ring. ``Aggregate.nodes`` states how many nodes an aggregate covers.
 """
 
 from collections.abc import Callable, Iterator
@@ -49,9 +50,9 @@ EMPTY_AGGREGATE = Aggregate(1, 0.0, b"")
 
 
 def combine(aggregates: tuple[Aggregate, ...]) -> Aggregate:
-    """Return the sum of these summaries: the summary of all channels that they summarise.
+    """Return the sum of ``aggregates``: one summary of all the channels that they cover.
 
-    The summaries must be valid (:func:`is_valid`).
+    Each of ``aggregates`` must be valid (:func:`is_valid`).
     """
     if len(aggregates) == 1:
         return aggregates[0]
@@ -69,7 +70,7 @@ def combine(aggregates: tuple[Aggregate, ...]) -> Aggregate:
 
 
 def is_valid(aggregate: Aggregate) -> bool:
-    """Return whether a summary from another node is well-formed, so that it can be added to other summaries."""
+    """Return whether a summary from another node is well-formed and can be added to other summaries."""
     return (
         aggregate.demand < inf and decode(aggregate.clusters) is not None and decode_steps(aggregate.steps) is not None
     )
@@ -90,9 +91,9 @@ class _SentAggregate:
 
 
 class Aggregation:
-    """One node's part in the exchange by which each node obtains a summary of all channels of the fleet.
+    """One node's part in the exchange through which every node obtains a summary of all channels of the fleet.
 
-    ``now_s`` is monotonic time in seconds.
+    In all methods, ``now_s`` is monotonic time in seconds.
     """
 
     def __init__(
@@ -106,10 +107,11 @@ class Aggregation:
     ) -> None:
         """Create the state of the node ``node_id``.
 
-        - ``soft_state_ttl_s``: seconds after which another node's summary expires if it is not confirmed.
-        - ``base``: the base of the digits of ids.
-        - ``join``: called in place of :func:`combine` to add summaries.
-        - ``validate``: called in place of :func:`is_valid`.
+        - ``soft_state_ttl_s``: the time in seconds after which another node's summary expires unless that node confirms
+          it.
+        - ``base``: the number base of the digits of ids.
+        - ``join``: the function that adds summaries.
+        - ``validate``: the function that checks whether a summary is well-formed.
         """
         # A simulation of many nodes in one process replaces ``join`` and ``validate`` by functions that cache their
         # results, or that add aggregates as in the paper.
@@ -128,14 +130,14 @@ class Aggregation:
         self._view = RingView(0, ())
         self._recipients: tuple[tuple[NodeId, ...], ...] | None = ()
         self._siblings: dict[tuple[int, int], _SiblingAggregate] = {}
-        """Aggregates of sibling subtrees, by row and digit."""
+        """The aggregates of sibling subtrees, keyed by (routing row, digit)."""
         self._sums: dict[int, tuple[tuple[Aggregate, ...], Aggregate]] = {}
-        """The last sum of each row: its addends and the result."""
+        """The last sum that was computed for each routing row, as (addends, result)."""
         self._sent: dict[NodeId, _SentAggregate] = {}
-        """The aggregate that each recipient was sent last."""
+        """The last aggregate that was sent to each recipient."""
 
     def on_ring_changed(self, view: RingView) -> None:
-        """Adopt the member nodes ``view``, and drop the summaries from nodes that are no longer members."""
+        """Adopt ``view`` as the members of the ring, and drop summaries from nodes that are no longer members."""
         self._view = view
         self._recipients = None  # computed on demand, because the ring may change often between two ticks
         self._siblings = {place: sibling for place, sibling in self._siblings.items() if sibling.sender in view}
@@ -144,7 +146,7 @@ class Aggregation:
     def on_message(self, sender: NodeId, message: SummaryMessage, now_s: float) -> list[Send]:
         """Process another node's message, and return the messages to send in reply.
 
-        A message is ignored if it is invalid, or if its summary is not needed for this node's sum.
+        A message is ignored if it is invalid, or if it is about a summary that this node does not need.
         """
         match message:
             case Summary():
@@ -158,7 +160,7 @@ class Aggregation:
         return []
 
     def _store(self, sender: NodeId, summary: Summary, now_s: float) -> None:
-        """Store the summary that ``sender`` has sent if it is valid and needed for this node's sum."""
+        """Store the summary that ``sender`` has sent, if it is valid and this node needs it."""
         place, aggregate = self._place(sender, summary.digits), summary.aggregate
         if place is None:
             return
@@ -169,10 +171,10 @@ class Aggregation:
             self._siblings[place] = _SiblingAggregate(sender, aggregate, now_s)
 
     def _renew(self, sender: NodeId, message: SummaryConfirmation, now_s: float) -> bool:
-        """Renew the summary that ``sender`` confirms; return False if this node has to request it.
+        """Renew the stored summary that ``sender`` confirms; return False if it has to be requested from ``sender``.
 
-        This node has to request the summary if it has stored another one of the same nodes, or none. A confirmation of
-        a summary that this node does not need is ignored, and the result is True.
+        It has to be requested if this node has stored no such summary, or a different one. If this node does not need
+        the summary, the confirmation is ignored, and the result is True.
         """
         place = self._place(sender, message.digits)
         if place is None:
@@ -186,9 +188,9 @@ class Aggregation:
     def tick(self, now_s: float) -> Iterator[Send]:
         """Drop expired summaries, and send this node's summaries to the nodes that need them.
 
-        There is one summary for each number of leading digits of this node's id: it covers all nodes whose ids begin
-        with them. A summary that has not changed since it was sent is confirmed by its hash once per maintenance
-        interval.
+        This node has one summary for each number of leading digits of its id: a summary of all nodes whose ids begin
+        with these digits. If a summary has not changed since it was last sent, only its hash is sent, once per
+        maintenance interval.
         """
         self._siblings = {
             place: sibling for place, sibling in self._siblings.items() if now_s - sibling.received_s < self._silence_s
@@ -211,13 +213,13 @@ class Aggregation:
         return Send(node, Summary(row + 1, aggregate))
 
     def _place(self, sender: NodeId, digits: int) -> tuple[int, int] | None:
-        """Return the place of a summary from ``sender`` as (routing row, digit); None if the summary is not needed.
+        """Return where to store a summary from ``sender``, as (routing row, digit); None if the summary is not needed.
 
-        The row is the number of leading digits that the ids of both nodes share. The digit is the next one of the
-        sender.
+        The routing row is the number of leading digits that the two nodes' ids share. The digit is the one that follows
+        them in the sender's id.
 
-        The summary covers the nodes whose ids begin with the first ``digits`` digits of the sender's id. The summary is
-        needed if the sender is on the ring, and this node's id begins with the same digits except the last one.
+        The summary covers all nodes whose ids begin with the first ``digits`` digits of the sender's id. It is needed
+        only if ``digits`` is one more than the routing row, and the sender is on the ring.
         """
         if sender == self._node_id or sender not in self._view:
             return None
@@ -228,7 +230,10 @@ class Aggregation:
         return row, digit(point, row, self._base)
 
     def fleet(self) -> Aggregate:
-        """Return the summary of all channels of the fleet; its field ``nodes`` states how many nodes it covers."""
+        """Return the summary of all channels of the fleet.
+
+        The summary's field ``nodes`` states how many nodes it covers so far.
+        """
         return self._subtree_aggregates()[0]
 
     def _rows(self) -> tuple[tuple[NodeId, ...], ...]:
@@ -237,9 +242,10 @@ class Aggregation:
         return self._recipients
 
     def _subtree_aggregates(self) -> list[Aggregate]:
-        """Return a summary for each number of leading digits of this node's id.
+        """Return one summary for each number of leading digits of this node's id, beginning with 0.
 
-        The summary with index i covers the channels of all nodes whose ids begin with the first i digits.
+        The summary at index i covers the channels of all nodes whose ids begin with the first i digits of this node's
+        id.
         """
         aggregate = self.own or EMPTY_AGGREGATE
         aggregates = [aggregate]
@@ -256,10 +262,11 @@ class Aggregation:
 
 
 def summary_recipients(view: RingView, node_id: NodeId, base: int) -> tuple[tuple[NodeId, ...], ...]:
-    """Return the nodes to which ``node_id`` sends its summaries, one tuple for each number of leading digits in common.
+    """Return the nodes to which ``node_id`` sends its summaries, grouped by how many leading digits they share with it.
 
-    The tuple with index i has nodes whose ids share exactly the first i digits, of base ``base``, with ``node_id``. To
-    each of them, ``node_id`` is the nearest of all nodes that share i + 1 digits with ``node_id``.
+    The tuple at index i contains nodes whose ids share exactly the first i digits (in base ``base``) with ``node_id``.
+    They need the summary of all nodes that share i + 1 digits with ``node_id``. Each recipient gets it from only one of
+    those nodes: the one whose id is nearest to the recipient's.
     """
     branchings = view.branchings(node_id)
     if branchings is None:

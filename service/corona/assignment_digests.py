@@ -1,15 +1,16 @@
-"""Hashes by which two nodes confirm that they agree which channels one of them polls for the other.
+"""Hashes with which a channel owner and a polling node check that they agree on the polls of this node.
 
-The *owner* of channels assigns their polls to other nodes. Assignments hardly ever change, so they are not sent again
-and again. Instead, the owner sends each node a *digest*: the XOR of the 64-bit fingerprints of all its assignments. Two
-sets of assignments that differ have the same digest with a probability of 2⁻⁶⁴.
+The *owner* of channels assigns their polls to other nodes. Assignments rarely change, so the owner does not keep
+sending them. Instead, it sends each polling node a *digest*: the XOR of the 64-bit fingerprints of all assignments that
+it has given to that node. The polling node computes the same digest from the assignments that it knows. Two different
+sets of assignments have the same digest with a probability of 2⁻⁶⁴.
 
-If the digests of the two nodes differ:
+If the two digests differ:
 
-1. The node answers with the digests of *buckets*, into which channels are divided by their ids.
-2. The owner sends the assignments of the buckets that differ.
+1. The polling node answers with one digest per *bucket*: channels are divided into buckets according to their ids.
+2. The owner sends all assignments in the buckets whose digests differ.
 
-A change of one assignment updates two numbers only: the digest of all assignments, and that of one bucket.
+A change to one assignment updates only two digests: the digest of all assignments, and the digest of one bucket.
 """
 
 from hashlib import blake2b
@@ -32,21 +33,21 @@ _encoder = msgspec.msgpack.Encoder()
 
 
 def fingerprint(assignment: Assignment) -> int:
-    """Return a hash of 64 bits of the content of an assignment, the same in all processes."""
+    """Return a 64-bit hash of the content of an assignment. The hash is the same in all processes."""
     place = _hash(_encoder.encode(msgspec.structs.replace(assignment, version=0)))
     return place ^ version_fingerprint(assignment.channel, assignment.version)
 
 
 def version_fingerprint(channel: ChannelId, version: int) -> int:
-    """Return the part of an assignment's hash that depends on the version of the channel's content.
+    """Return the contribution of the channel's version to the hash of an assignment (:func:`fingerprint`).
 
-    New hash after a change of version = old hash XOR part for the old version XOR part for the new version.
+    To adapt the hash to a new version, XOR it with the old version's contribution and with the new version's.
     """
     return _hash(f"{channel} {version}".encode())
 
 
 def bucket_of(channel: ChannelId, buckets: int) -> int:
-    """Return the number of the channel's bucket if channels are divided into ``buckets`` groups.
+    """Return the index of the bucket that contains ``channel`` if channels are divided into ``buckets`` buckets.
 
     ``buckets`` is a power of two.
     """
@@ -54,14 +55,14 @@ def bucket_of(channel: ChannelId, buckets: int) -> int:
 
 
 def is_bucket_count(buckets: int) -> bool:
-    """Return whether channels can be divided into ``buckets`` groups: it is a power of two up to ``MAX_BUCKETS``."""
+    """Return whether ``buckets`` is a valid number of buckets: a power of two up to ``MAX_BUCKETS``."""
     return 1 <= buckets <= MAX_BUCKETS and buckets.bit_count() == 1
 
 
 class AssignmentDigests:
-    """Hashes of the polls that one node has assigned to another: one for all channels, and one per group of channels.
+    """Hashes of the polls that one node has assigned to another: one hash of all assignments, and one per bucket.
 
-    Both nodes compare these hashes to find the assignments in which they differ.
+    The two nodes compare these hashes to find the assignments on which they disagree.
     """
 
     __slots__ = ("_by_bucket", "count", "total")
@@ -76,7 +77,7 @@ class AssignmentDigests:
         """The digests by bucket, with ``MAX_BUCKETS`` buckets; digests of 0 are left out."""
 
     def replace(self, channel: ChannelId, before: int, after: int) -> None:
-        """Replace the hash of the channel's assignment, ``before``, by ``after``; 0 stands for no assignment."""
+        """Replace the hash ``before`` of the channel's assignment with ``after``; 0 stands for no assignment."""
         change, bucket = before ^ after, bucket_of(channel, MAX_BUCKETS)
         self.total ^= change
         self.count += (after != 0) - (before != 0)
@@ -85,11 +86,11 @@ class AssignmentDigests:
 
     @property
     def suitable_buckets(self) -> int:
-        """The number of groups at which each group has 32 to 64 channels on average; at most ``MAX_BUCKETS``."""
+        """The number of buckets that results in 32 to 64 channels per bucket on average; at most ``MAX_BUCKETS``."""
         return min(MAX_BUCKETS, 1 << ((self.count - 1) // _CHANNELS_PER_BUCKET).bit_length()) if self.count else 1
 
     def by_bucket(self, buckets: int) -> list[int]:
-        """Return the hash of each group if all channels are divided into ``buckets`` groups.
+        """Return one hash per bucket, with all channels divided into ``buckets`` buckets.
 
         ``buckets`` is a power of two up to ``MAX_BUCKETS``.
         """
@@ -100,14 +101,14 @@ class AssignmentDigests:
 
 
 def encode_digests(digests: list[int]) -> bytes:
-    """Return hashes as bytes, which :func:`decode_digests` reads."""
+    """Encode hashes as bytes; :func:`decode_digests` decodes them."""
     return pack(f">{len(digests)}Q", *digests)
 
 
 def decode_digests(encoded: bytes) -> tuple[int, ...] | None:
     """Return the hashes that :func:`encode_digests` has encoded; None if ``encoded`` is malformed.
 
-    The number of hashes must be a possible number of buckets (:func:`is_bucket_count`).
+    There is one hash per bucket, so the number of hashes must be a valid number of buckets (:func:`is_bucket_count`).
     """
     buckets, rest = divmod(len(encoded), _DIGEST_BYTES)
     return None if rest or not is_bucket_count(buckets) else unpack(f">{buckets}Q", encoded)

@@ -1,19 +1,21 @@
-"""A node as the *owner* of channels: it assigns their polls to nodes, and stores the changes that these find.
+"""A node as the *owner* of channels: it assigns their polls to nodes, and stores the changes that these nodes find.
 
 The owner of a channel is the node whose id is nearest to the channel's id. The nodes that poll the channel, its
-*polling set*, send it their *candidates* (the changes that a poll has found). The owner stores a candidate as the
+*polling set*, send the owner their *candidates*: the changes that a poll has found. The owner stores a candidate as the
 channel's next *version*. :class:`~service.corona.polling_plans.PollingPlans` computes the schedules.
 
-The members of the ring alone determine which node owns a channel. Two nodes that know different members may both
-consider themselves the owner. Each assignment therefore states the version of the ring, and nodes follow the
-assignments of the newest ring. A node with an outdated ring must not store versions. Each change of ownership has a
-number in the store, the *epoch*, and the store refuses writes of earlier epochs (docs/guarantees.md).
+The members of the ring determine which node owns a channel. Two nodes with different views of the ring may therefore
+both consider themselves the owner. Two rules prevent conflicts between them:
+
+- Each assignment states the version of the ring, and nodes follow the assignments of the newest ring.
+- A node with an outdated ring must not store versions. Each change of ownership gets a sequence number in the store,
+  the *epoch*, and the store refuses writes with an earlier epoch (docs/guarantees.md).
 
 States of a channel:
 
-- *unknown*: the store has not answered :class:`~service.corona.events.TakeOwnership` yet, so that epoch and version are
+- *unknown*: the store has not answered :class:`~service.corona.events.TakeOwnership` yet, so epoch and version are
   unknown. A channel returns to this state if the store refuses a candidate, or if a candidate was compared with a newer
-  version than the owner's.
+  version than the owner knows.
 - *idle*: epoch and version are known.
 - *publishing*: a candidate is being stored.
 """
@@ -67,7 +69,7 @@ class _OwnedChannel(msgspec.Struct, gc=False):
     subscribers: int
     members: tuple[NodeId, ...] = ()
     are_members_current: bool = False
-    """Whether ``members`` are still the nodes that are to poll the channel, in spite of changes of the ring."""
+    """Whether ``members`` are still the nodes that are to poll the channel, even if the ring has changed."""
     fingerprints: tuple[int, ...] = ()
     """The fingerprints of the last assignments that were sent to ``members``, with the channel's present version."""
     epoch: int = UNKNOWN_EPOCH
@@ -78,23 +80,22 @@ class _OwnedChannel(msgspec.Struct, gc=False):
     The candidate is being stored, or waits until the epoch is known. None if there is no candidate.
     """
     updates: UpdateHistory | None = None
-    """The channel's update history with the candidate that is being stored; adopted once the candidate is stored."""
+    """The channel's update history including the candidate that is being stored; adopted once it is stored."""
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a request to the store has not been answered yet."""
+        """Whether this node is waiting for the store's answer to a request about the channel."""
         return self.epoch == UNKNOWN_EPOCH or self.candidate is not None
 
     def base_of(self, version: int, digest: bytes) -> VersionBase | None:
-        """Return what the polling nodes need to compare their next polls with ``version``; None if they must load it.
+        """Return what nodes need to compare their next poll with ``version``; None if they must load it from the store.
 
-        ``digest`` is the hash of the version's content. The polling nodes have to load the version from the store in
-        these cases:
+        ``digest`` is the hash of the version's content. The nodes have to load the version from the store if:
 
-        - This node did not store the version.
-        - The version is the channel's first one.
-        - The version is a notice (a message about the channel).
-        - The version is not the successor of the version with which the poll was compared.
+        - this node did not store the version,
+        - the version is the channel's first one,
+        - the version is a notice (a message about the channel), or
+        - the changes in the version are not relative to the version immediately before it.
         """
         if self.candidate is None or version != self.version:
             return None
@@ -106,10 +107,10 @@ class _OwnedChannel(msgspec.Struct, gc=False):
 
 
 class OwnerProtocol:
-    """The half of a node's protocol that is responsible for the channels that this node *owns* (is nearest to).
+    """The half of a node's protocol that deals with the channels that the node *owns* (those nearest to its id).
 
-    The owner assigns the polls of these channels to nodes, and stores the changes that these nodes find. ``now_s`` is
-    monotonic time, ``fleet_s`` is Unix time by the store's clock, both in seconds.
+    The owner assigns the polls of these channels to nodes, and stores the changes that these nodes find. In all
+    methods, ``now_s`` is monotonic time and ``fleet_s`` is Unix time by the store's clock, both in seconds.
     """
 
     def __init__(self, node_id: NodeId, policy: FleetPolicy, plans: PollingPlans) -> None:
@@ -119,24 +120,24 @@ class OwnerProtocol:
         self._plans = plans
         self._channels: dict[ChannelId, _OwnedChannel] = {}
         self._digests: dict[NodeId, AssignmentDigests] = {}
-        """The digests of each member's assignments by this node."""
+        """For each polling node, the digests of the polls that this node has assigned to it."""
         self._outdated: set[ChannelId] = set()
-        """Channels whose members need new assignments, because its state, subscribers or limits have changed."""
+        """Channels that need new assignments, because their state, subscribers or limits have changed."""
         self._waiting: set[ChannelId] = set()
         """Channels with a request to the store that may not have been answered yet."""
         self._acquired: list[ChannelId] = []
         """Channels whose ownership was taken in this call and whose members are yet to be assigned."""
         self._unwanted: set[ChannelId] = set()
-        """Unwanted channels in the last registry walk; candidates for them are ignored."""
+        """Channels that were unwanted in the last complete list from the store; candidates for them are ignored."""
         self._registry_walk: tuple[float, set[ChannelId]] = -inf, set()
-        """When the registry walk in progress was requested, and the unwanted channels that it has found so far."""
+        """The list of channels that is being received: when it was requested, and its unwanted channels so far."""
         self._to_list: int | None = 0
-        """The number of channels that the first registry walk is going to find; 0 if unknown, None once it is over."""
+        """The number of channels in the first list from the store; 0 while unknown, None once the list is complete."""
 
     def on_ring_changed(self, view: RingView, fleet_s: float) -> Iterator[Effect]:
-        """Adopt the members ``view``: release channels that other nodes own now; reassign the polls of the rest.
+        """Adopt ``view`` as the ring: release channels that other nodes own now, and reassign the polls of the rest.
 
-        Only nodes whose place in a channel's order of polls has changed receive an assignment.
+        A new assignment is sent only to nodes whose place in the order of a channel's polls has changed.
         """
         change, self._view = view.change_since(self._view), view
         concerned = list[ChannelId]()
@@ -152,8 +153,8 @@ class OwnerProtocol:
     def on_channels_listed(self, event: events.ChannelsListed, now_s: float) -> Iterator[Effect]:
         """Take ownership of the wanted channels in this batch; after the last batch, release unwanted channels.
 
-        A channel is *wanted* if it has subscribers or an admin has listed it. A channel is unwanted if it has not been
-        wanted since the batches were requested.
+        A channel is *wanted* if it has subscribers or an admin has listed it. A channel is released if no batch, event
+        or message has shown it to be wanted since the list was requested.
         """
         if event.requested_s != self._registry_walk[0]:
             self._registry_walk = event.requested_s, set()
@@ -171,9 +172,10 @@ class OwnerProtocol:
                 yield from self.release(channel)
 
     def on_channels_changed(self, event: events.ChannelsChanged, now_s: float) -> Iterator[Effect]:
-        """Take ownership of the event's channels that are to be polled, and release the others.
+        """Take ownership of the wanted channels in the event, and release the unwanted ones.
 
-        Channels are to be polled if they have subscribers or an admin has listed them.
+        A channel is *wanted* if it has subscribers or an admin has listed it. An unwanted channel is kept if another
+        event or message has requested its polls after ``event.requested_s``.
         """
         for entry in event.channels:
             if entry.is_wanted:
@@ -188,7 +190,7 @@ class OwnerProtocol:
     def count_channels(self) -> int | None:
         """Return the number of channels that this node owns or is about to own.
 
-        The result is None until all channels in the store have been read once.
+        The result is None until this node has read the complete list of channels in the store once.
         """
         return len(self._channels) if self._to_list is None else None
 
@@ -201,10 +203,10 @@ class OwnerProtocol:
         yield from self.ensure_owned(entry.channel, now_s, entry.subscribers)
 
     def ensure_owned(self, channel: ChannelId, now_s: float, subscribers: int = 1) -> Iterator[Effect]:
-        """Request the ownership of ``channel`` from the store, if this node is nearest to it and has not done so yet.
+        """Request the ownership of ``channel`` from the store if this node is nearest to it and has not yet done so.
 
-        ``subscribers`` is the channel's number of subscribers. If this node has already requested the ownership, only
-        ``now_s`` is recorded as the last time at which the channel was wanted.
+        ``subscribers`` is the channel's number of subscribers. If this node has already requested the ownership, it
+        only records ``now_s`` as the time at which the channel was last wanted.
         """
         owned = self._channels.get(channel)
         if owned is not None:
@@ -215,7 +217,7 @@ class OwnerProtocol:
             yield TakeOwnership(channel)
 
     def release(self, channel: ChannelId) -> Iterator[Effect]:
-        """Release the ownership of an unwanted channel, and instruct the nodes that poll it to stop."""
+        """Release the ownership of an unwanted channel, and tell its polling nodes to stop polling it."""
         owned = self._remove(channel)
         if owned is not None:
             for member in owned.members:
@@ -225,10 +227,10 @@ class OwnerProtocol:
     def on_ownership_taken(
         self, event: events.OwnershipTaken, previous_schedule: PollingSchedule | None, now_s: float, fleet_s: float
     ) -> Iterator[Effect]:
-        """Adopt the state of a channel that the store has sent, and process changes that were found in the meantime.
+        """Adopt the channel's state that the store has sent, and process changes found while the state was unknown.
 
-        ``previous_schedule`` is the schedule by which this node polled the channel for its previous owner; None if it
-        did not poll the channel. :meth:`assign_acquired` assigns the polls.
+        ``previous_schedule`` is the schedule by which this node polled the channel for its previous owner, or None. The
+        polls are assigned later, by :meth:`assign_acquired`.
         """
         owned = self._channels.get(event.channel)
         if owned is None or event.epoch <= owned.epoch:
@@ -242,7 +244,7 @@ class OwnerProtocol:
             yield from self._publish_or_reject(owned, *waiting, now_s, fleet_s)
 
     def assign_acquired(self, fleet_s: float) -> Iterator[Effect]:
-        """Assign the polls of all channels that this node has come to own since the last call.
+        """Assign the polls of all channels of which this node has become the owner since the last call.
 
         ``fleet_s`` is Unix time by the store's clock.
         """
@@ -252,11 +254,12 @@ class OwnerProtocol:
         yield from self._update_assignments(adopted, fleet_s)
 
     def on_candidate(self, member: NodeId, candidate: Candidate, now_s: float, fleet_s: float) -> Iterator[Effect]:
-        """Store the changes that the node ``member`` has found as the channel's next version, or reject them.
+        """Store ``candidate`` (changes found by the node ``member``) as the channel's next version, or reject it.
 
-        They are rejected if the poll was compared with an older version than the present one. If other changes of the
-        channel are being stored, the candidate is dropped: ``member`` then receives the new version or sends its
-        changes again.
+        - The candidate is rejected if ``member`` compared the poll with an outdated version.
+        - It is dropped if other changes to the channel are being stored. ``member`` then receives the new version, or
+          sends its changes again.
+        - It is kept for later if the channel's current version has to be loaded from the store first.
         """
         if candidate.channel not in self._channels and candidate.channel not in self._unwanted:
             yield from self.ensure_owned(candidate.channel, now_s)
@@ -285,19 +288,19 @@ class OwnerProtocol:
                 yield Send(member, announcement)
 
     def on_polling_limit(self, limit: PollingLimit, fleet_s: float) -> Iterator[Effect]:
-        """Adopt ``limit``, which a polling node has reported, and update its channel's schedule at once.
+        """Adopt ``limit``, which a polling node has reported, and update the schedule of the limited channel at once.
 
-        A limit of a channel that this node does not own is ignored.
+        The limit is ignored if this node does not own the channel.
         """
         if limit.channel in self._channels and self._plans.set_limit(limit):
             self._outdated.add(limit.channel)
             yield from self._update_assignments([limit.channel], fleet_s)
 
     def on_publish_refused(self, event: events.PublishRefused, now_s: float) -> Iterator[Effect]:
-        """Load a channel's state again, because the store has refused changes that were based on an older state.
+        """Reload a channel's state, because the store has refused changes that were based on an outdated state.
 
-        The state was changed by another node, or by an earlier attempt of this node whose answer was lost. Each change
-        of ownership has a number, the epoch. A refusal for an earlier epoch than the present one is ignored.
+        The state was changed either by another node, or by an earlier attempt of this node whose answer was lost. A
+        refusal is ignored if it refers to an earlier change of ownership (an earlier *epoch*).
         """
         # Taking ownership would begin a new epoch, and writes of the present epoch that are in progress would be
         # refused.
@@ -306,10 +309,10 @@ class OwnerProtocol:
             yield self._take_ownership_again(event.channel, owned, now_s)
 
     def on_bucket_digests(self, member: NodeId, message: BucketDigests) -> Iterator[Effect]:
-        """Send ``member`` its assignments in the groups of channels for which its hashes differ from this node's.
+        """Send ``member`` its assignments for the groups of channels whose hashes differ between the two nodes.
 
-        ``message`` has the hashes of ``member``, one per group. Nothing is sent if the two nodes know different member
-        nodes of the fleet, because their assignments then differ as well.
+        ``message`` contains the hashes that ``member`` has computed, one per group. Nothing is sent if the two nodes
+        know different versions of the ring, because their assignments then differ anyway.
         """
         held = decode_digests(message.digests)
         if held is None or message.ring_version != self._view.version or member not in self._view:
@@ -330,9 +333,9 @@ class OwnerProtocol:
             yield Send(member, Assign(self._view.version, assignments, count, some))
 
     def maintain(self, now_s: float, fleet_s: float) -> Iterator[Effect]:
-        """Retry unanswered requests to the store, send assignments that have changed, and confirm the others.
+        """Retry unanswered requests to the store, send assignments that have changed, and confirm all assignments.
 
-        The confirmation for a node is one hash of all its assignments by this node.
+        To confirm them, this node sends each polling node one hash of all the polls that it has assigned to that node.
         """
         for channel in list(self._waiting):
             owned = self._channels.get(channel)
@@ -348,8 +351,7 @@ class OwnerProtocol:
     def update_schedules(self, fleet_s: float, channels: Iterable[ChannelId] | None = None) -> Iterator[Effect]:
         """Recompute when channels are polled, and by which nodes, and send the assignments that have changed.
 
-        ``channels`` are the channels to process; None means all channels whose schedules may be outdated. Only nodes
-        whose place or schedule has changed receive an assignment.
+        ``channels`` are the channels to process; None means all channels whose schedules may be outdated.
         """
         # After a node has failed, the fleet's scale changes several times, while most polling sets stay the same.
         if channels is None:
@@ -358,10 +360,9 @@ class OwnerProtocol:
         yield from self._update_assignments(channels, fleet_s)
 
     def explain(self, channel: ChannelId, fleet_s: float) -> PollExplanation | None:
-        """Return an explanation of how often a channel is polled at ``fleet_s`` (Unix time by the store's clock).
+        """Explain how often a channel is polled at ``fleet_s`` (Unix time by the store's clock).
 
-        The result is None if this node does not own the channel, or if it has not computed the fleet's polling rates
-        yet.
+        The result is None if this node does not own the channel, or has not computed the fleet's polling rates yet.
         """
         owned = self._channels.get(channel)
         return self._plans.explain(channel, owned.members, fleet_s) if owned else None
@@ -385,7 +386,7 @@ class OwnerProtocol:
         return TakeOwnership(channel)
 
     def _update_assignments(self, channels: Iterable[ChannelId], fleet_s: float) -> Iterator[Effect]:
-        """Recompute when these channels are polled, and by which nodes, and send assignments that have changed.
+        """Recompute when ``channels`` are polled, and by which nodes, and send the assignments that have changed.
 
         Channels whose state the store has not sent yet are skipped.
         """
@@ -426,7 +427,7 @@ class OwnerProtocol:
                 yield Send(member, Assign(self._view.version, tuple(assignments)))
 
     def _assignment(self, channel: ChannelId, owned: _OwnedChannel, rank: int) -> Assignment:
-        """Return the instruction to poll ``channel`` for the node with the place ``rank`` in the order of polls.
+        """Return the instruction to poll ``channel`` that is sent to the node at index ``rank`` in the order of polls.
 
         ``owned`` is this node's record of the channel.
         """
@@ -434,9 +435,9 @@ class OwnerProtocol:
         return Assignment(channel, rank, schedule, owned.version, owned.subscribers, limits)
 
     def _set_version(self, channel: ChannelId, owned: _OwnedChannel, version: int) -> None:
-        """Set the version of the channel's content, and update the hashes of its assignments accordingly.
+        """Set the version of the channel's content, and update the hashes of the channel's assignments accordingly.
 
-        The polling nodes do the same when the version is announced, so that the hashes of both sides remain equal.
+        The polling nodes do the same when the version is announced, so the hashes on both sides remain equal.
         """
         if version != owned.version:
             change = version_fingerprint(channel, owned.version) ^ version_fingerprint(channel, version)
@@ -446,11 +447,11 @@ class OwnerProtocol:
     def _set_fingerprints(
         self, channel: ChannelId, former: tuple[NodeId, ...], owned: _OwnedChannel, fingerprints: tuple[int, ...]
     ) -> None:
-        """Replace the hashes of the assignments of ``channel``, in its record and in the hashes of the polling nodes.
+        """Replace the hashes of the channel's assignments, both in its record and in the digests of the polling nodes.
 
         - ``former``: the nodes that polled the channel before.
         - ``owned``: the channel's record.
-        - ``fingerprints``: the new hashes, one for each node that polls it now.
+        - ``fingerprints``: the new hashes, one for each node that polls the channel now.
         """
         for member, before in zip(former, owned.fingerprints, strict=False):
             digests = self._digests[member]
@@ -462,7 +463,7 @@ class OwnerProtocol:
         owned.fingerprints = fingerprints
 
     def _remove(self, channel: ChannelId) -> _OwnedChannel | None:
-        """Remove a channel; return its record, or None if this node does not own the channel."""
+        """Forget a channel; return its record, or None if this node does not own the channel."""
         owned = self._channels.pop(channel, None)
         if owned is not None:
             self._plans.remove_channel(channel)

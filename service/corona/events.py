@@ -1,8 +1,8 @@
 """Inputs (*events*) and outputs (*effects*) of a node's polling protocol.
 
-``workers.node`` creates the events and carries out the effects. Any effect except ``StartPolling`` may be lost. The
-protocol then gets no answering event and repeats the effect in the next maintenance interval. If a ``TakeOwnership`` of
-the same channel, or a ``ListOwnedChannels``, is still in progress, ``workers.node`` ignores the repetition.
+``workers.node`` creates the events and carries out the effects. Any effect except ``StartPolling`` may be lost: the
+protocol then receives no answer, and repeats the effect in the next maintenance interval. ``workers.node`` ignores
+``ListOwnedChannels``, and ``TakeOwnership`` of a channel, while an earlier request of the same kind is in progress.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from service.overlay.ring import RingView
 
 
 class RingChanged(msgspec.Struct, frozen=True):
-    """Event: the member nodes of the fleet have changed to ``view``.
+    """Event: the members of the fleet have changed to ``view``.
 
     A node that is no longer a member polls nothing.
     """
@@ -28,9 +28,9 @@ class RingChanged(msgspec.Struct, frozen=True):
 
 
 class ListedChannel(msgspec.Struct, frozen=True, gc=False):
-    """A channel in the store's list of channels.
+    """A channel as read from the store, with its number of subscribers.
 
-    It is polled if it has subscribers, or if an admin has listed it (``listed``).
+    ``listed`` says whether an admin has listed the channel, so that it is polled even without subscribers.
     """
 
     channel: ChannelId
@@ -46,8 +46,9 @@ class ListedChannel(msgspec.Struct, frozen=True, gc=False):
 class ChannelsChanged(msgspec.Struct, frozen=True):
     """Event: channels of this node were created or listed, or their numbers of subscribers have changed.
 
-    ``requested_s`` is a monotonic time just before the changes were read. A channel that is unwanted by this event is
-    kept if another event or message has requested its polls after ``requested_s``.
+    ``requested_s`` is the monotonic time just before the changes were read. Unwanted channels (no subscribers, and not
+    listed by an admin) are released. A channel is kept if another event or message has requested its polls after
+    ``requested_s``.
     """
 
     requested_s: float
@@ -55,7 +56,7 @@ class ChannelsChanged(msgspec.Struct, frozen=True):
 
 
 class ChannelsListed(msgspec.Struct, frozen=True):
-    """Event: a batch of the answer to :class:`ListOwnedChannels`.
+    """Event: one batch of the answer to :class:`ListOwnedChannels`.
 
     - ``requested_s``: monotonic time at which the list was requested.
     - ``complete``: true in the last batch. All batches together contain at least all channels that this node owns.
@@ -69,7 +70,7 @@ class ChannelsListed(msgspec.Struct, frozen=True):
 
 
 class Tick(msgspec.Struct, frozen=True):
-    """Event of a periodic timer, which occurs several times per maintenance interval."""
+    """Event: the protocol's periodic timer has fired. It fires several times per maintenance interval."""
 
 
 class MessageReceived(msgspec.Struct, frozen=True):
@@ -82,11 +83,11 @@ class MessageReceived(msgspec.Struct, frozen=True):
 class OwnershipTaken(msgspec.Struct, frozen=True):
     """Event: the answer to :class:`TakeOwnership`, with the channel's state in the store.
 
-    - ``epoch``: the number of this change of ownership. The store refuses writes with an earlier number.
-    - ``version``: the number of the channel's current version.
+    - ``epoch``: the sequence number of this change of ownership. The store refuses writes with an earlier one.
+    - ``version``: the sequence number of the channel's current version.
     - ``private``: whether the channel is exempt from the limit on polls of public channels.
     - ``updates``: the channel's update history.
-    - ``site``: the domain or address whose request budget the channel shares; empty if there is none.
+    - ``site``: the site (a domain or address) whose channels share one request budget; empty if the channel has none.
     - ``limits``: the limits that the publisher and failed polls set for the channel's polls.
     """
 
@@ -100,21 +101,21 @@ class OwnershipTaken(msgspec.Struct, frozen=True):
 
 
 class CandidateFound(msgspec.Struct, frozen=True):
-    """Event: a poll of this node has found changes of a channel; ``candidate`` contains them."""
+    """Event: a poll made by this node has found changes to a channel; ``candidate`` contains them."""
 
     candidate: Candidate
 
 
 class LimitObserved(msgspec.Struct, frozen=True):
-    """Event: this node has observed a limit for a channel's polls, set by the publisher or by failed polls."""
+    """Event: this node has learned of a limit for a channel's polls, set by the publisher or by failed polls."""
 
     limit: PollingLimit
 
 
 class VersionPublished(msgspec.Struct, frozen=True):
-    """Event: the answer to :class:`Publish`; the changes are stored as the channel's version ``version``.
+    """Event: the answer to :class:`Publish` if the store has accepted the changes.
 
-    ``digest`` is the hash of the version's content.
+    ``version`` is the sequence number of the new version that contains the changes, ``digest`` the hash of its content.
     """
 
     channel: ChannelId
@@ -123,10 +124,10 @@ class VersionPublished(msgspec.Struct, frozen=True):
 
 
 class PublishRefused(msgspec.Struct, frozen=True):
-    """Event: the answer to :class:`Publish` if the request is outdated.
+    """Event: the answer to :class:`Publish` if the store has refused the changes because the request is outdated.
 
-    The ownership of the channel, or the version with which the changes were compared, has changed. ``epoch`` is the
-    number of the change of ownership in the request; 0 if the refusal does not depend on the ownership.
+    Either the ownership of the channel has changed, or the version with which the changes were compared is no longer
+    the current one. ``epoch`` is the epoch stated in the request; 0 if the refusal does not depend on the ownership.
     """
 
     channel: ChannelId
@@ -134,11 +135,11 @@ class PublishRefused(msgspec.Struct, frozen=True):
 
 
 class ObjectiveLoaded(msgspec.Struct, frozen=True):
-    """Event: the answer to :class:`LoadObjective`, the settings that admins can change.
+    """Event: the answer to :class:`LoadObjective`, with the settings that admins can change.
 
     - ``objective``: the optimisation goal and its constraints.
-    - ``site_rates``: the allowed requests per second of single sites.
-    - ``bounds``: the limits for the polls of single channels.
+    - ``site_rates``: the allowed requests per second of each site for which an admin has set a limit.
+    - ``bounds``: the limits for the polls of each channel for which an admin has set limits.
     """
 
     objective: FleetObjective
@@ -160,18 +161,18 @@ class Send(msgspec.Struct, frozen=True):
 
 
 class ListOwnedChannels(msgspec.Struct, frozen=True):
-    """Effect that requests this node's channels from the store.
+    """Effect that requests the list of this node's channels from the store.
 
-    The answer is :class:`ChannelsListed`, in batches. If little has changed since the last complete answer, it is
-    :class:`ChannelsChanged`, with the changes only. ``requested_s`` is the monotonic time of the request, which the
-    answers contain as well.
+    The complete list is sent in batches, as :class:`ChannelsListed` events. If little has changed since the last
+    complete list, only the changes are sent, as a :class:`ChannelsChanged` event. ``requested_s`` is the monotonic time
+    of the request, and is repeated in the answers.
     """
 
     requested_s: float
 
 
 class LoadObjective(msgspec.Struct, frozen=True):
-    """Effect that requests the current optimisation goal and the admins' settings for single sites and channels.
+    """Effect that requests the optimisation goal, and admins' limits for individual sites and channels.
 
     The answer is :class:`ObjectiveLoaded`.
     """
@@ -180,8 +181,8 @@ class LoadObjective(msgspec.Struct, frozen=True):
 class TakeOwnership(msgspec.Struct, frozen=True):
     """Effect that makes this node the owner of a channel in the store, and loads the channel's state.
 
-    The store counts the changes of ownership (the channel's epoch). The answer is :class:`OwnershipTaken`. If the store
-    has no such channel, the answer is the message ``ChannelRemoved``.
+    The store increments the channel's epoch, which counts changes of ownership. The answer is :class:`OwnershipTaken`.
+    If the store has no such channel, the answer is the message ``ChannelRemoved``.
     """
 
     channel: ChannelId
@@ -196,13 +197,13 @@ class ReleaseOwnership(msgspec.Struct, frozen=True):
 class StartPolling(msgspec.Struct, frozen=True, gc=False):
     """Effect that starts the polls of a channel, or replaces their schedule.
 
-    - ``rank``: this node's place in the order of turns, from 0.
+    - ``rank``: this node's place in the order in which the nodes take turns, starting from 0.
     - ``schedule``: the times of the channel's polls.
-    - ``subscribers``: the channel's number of subscribers, which each request to the publisher states.
+    - ``subscribers``: the channel's number of subscribers, which each request states to the publisher.
     - ``limits``: the publisher's limits that the schedule takes into account.
 
-    Each poll is compared with the current version in the store. This version is loaded just before the poll, so that
-    this effect can be carried out while the store is unavailable.
+    Each poll is compared with the current version in the store, which is loaded just before the poll. The effect can
+    therefore be carried out even while the store is unavailable.
     """
 
     channel: ChannelId
@@ -219,11 +220,12 @@ class StopPolling(msgspec.Struct, frozen=True):
 
 
 class UpdateBase(msgspec.Struct, frozen=True):
-    """Effect that changes the *base* of a channel, the version with which its polls are compared.
+    """Effect that changes the *base* of a channel: the version with which its polls are compared.
 
-    ``announcement`` describes the new base. If it is None, the new base is the current version in the store. The
-    content that the last poll fetched is compared with the new base once more. If the two still differ, the changes are
-    reported.
+    ``announcement`` describes the new base. If it is None, the new base is the current version in the store.
+
+    If this node has found changes that are not stored yet, it compares the fetched content again, with the new base,
+    and sends the owner those changes that the new base does not contain.
     """
 
     # Two members may have found different changes of the same version.
@@ -236,10 +238,10 @@ class Publish(msgspec.Struct, frozen=True):
     """Effect that stores changes as the channel's next version and sends them to subscribers.
 
     - ``candidate``: the changes that a poll has found.
-    - ``epoch``: the number of the change of ownership by which this node owns the channel.
+    - ``epoch``: the sequence number of the change of ownership that made this node the owner.
     - ``updates``: the channel's update history including these changes.
 
-    The store accepts the changes only if ``epoch``, and the version with which the changes were compared, are current.
+    The store accepts the changes only if ``epoch`` is current and the changes were compared with the current version.
     The answer is :class:`VersionPublished` or :class:`PublishRefused`.
     """
 

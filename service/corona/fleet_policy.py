@@ -1,4 +1,4 @@
-"""The fleet's polling policy: optimisation goal, constraints and intervals, from the configuration and from admins."""
+"""The fleet's polling policy: its optimisation goal, constraints and intervals, as configured or set by admins."""
 
 from enum import StrEnum
 from math import inf, sqrt
@@ -33,12 +33,12 @@ class Goal(StrEnum):
 
 
 class Levels(StrEnum):
-    """The numbers of nodes that may poll a channel together.
+    """How many nodes may poll one channel together.
 
-    - ``CONTINUOUS``: any number. A channel may have any number of polls per poll interval τ.
-    - ``BASE_2``, ``BASE_4``, ``BASE_16``: only those of Corona's *polling levels* (§3.1). At level l, a channel is
-      polled by all nodes whose ids begin with the same l digits (of this base) as the channel's id. Each of them polls
-      it once per τ (:mod:`service.corona.optimizer.polling_levels`).
+    - ``CONTINUOUS``: any number, so a channel may have any number of polls per poll interval τ.
+    - ``BASE_2``, ``BASE_4``, ``BASE_16``: only the numbers that result from Corona's *polling levels* (§3.1). At level
+      l, a channel is polled by all nodes whose ids begin with the same l digits (in this base) as the channel's id.
+      See :mod:`service.corona.optimizer.polling_levels`.
     """
 
     CONTINUOUS = "continuous"
@@ -48,12 +48,12 @@ class Levels(StrEnum):
 
     @property
     def are_whole(self) -> bool:
-        """Whether only the numbers of nodes of Corona's polling levels are allowed."""
+        """Whether only the numbers of nodes that result from Corona's polling levels are allowed."""
         return self is not Levels.CONTINUOUS
 
     @property
     def base(self) -> int:
-        """The base of the digits of ids by which polling levels are counted; 2 if any number of nodes is allowed."""
+        """The number base of the digits of ids that define polling levels; 2 if any number of nodes is allowed."""
         return 2 if self is Levels.CONTINUOUS else int(self)
 
 
@@ -61,15 +61,16 @@ class FleetObjective(msgspec.Struct, frozen=True):
     """The optimisation goal and its constraints, which admins can change while the fleet runs.
 
     - ``goal``: the optimisation goal.
-    - ``demand_factor``: the load that all goals except Fast distribute, as a multiple of the *demand*. The demand is
-      the load of the polls that the subscribers justify (``node_allocation.channel_demands``). With 1 or more, all
-      public channels can be polled as often as politeness allows.
-    - ``budget_polls_per_minute``: limit on the polls of the whole fleet under any goal; None for no limit.
-    - ``delay_s``: the mean delay per subscription in seconds at which the goal Fast minimises the load.
-    - ``longest_wait_s``: upper limit of each channel's mean time from an update to its detection, in seconds. The wait
-      is longer if the publisher's limits require it, or if the polls for this limit would take more than a quarter of
-      the budget.
-    - ``levels``: the numbers of nodes that may poll a channel together.
+    - ``demand_factor``: the load that all goals except Fast distribute among the channels, as a multiple of the
+      *demand*. The demand is the load that the polls justified by the subscribers would cause
+      (``node_allocation.channel_demands``). With a factor of 1 or more, all public channels can be polled as often as
+      their publishers' limits allow.
+    - ``budget_polls_per_minute``: limit on the polls of the whole fleet, whatever the goal; None for no limit.
+    - ``delay_s``: the mean delay per subscription, in seconds, that the goal Fast achieves with as little load as
+      possible.
+    - ``longest_wait_s``: upper limit of each channel's mean time from an update to its detection, in seconds. It can be
+      exceeded because of a publisher's limits, or if keeping to it would take more than a quarter of the budget.
+    - ``levels``: how many nodes may poll one channel together.
     """
 
     goal: Goal = Goal.FAIR
@@ -83,8 +84,8 @@ class FleetObjective(msgspec.Struct, frozen=True):
 class ChannelBounds(msgspec.Struct, frozen=True, omit_defaults=True):
     """Limits that admins have set for the polls of one channel, in seconds.
 
-    - ``longest_wait_s``: upper limit of the mean time from an update to its detection; None for the limit of the whole
-      fleet.
+    - ``longest_wait_s``: upper limit of the mean time from an update to its detection; None to use the limit of the
+      whole fleet.
     - ``shortest_interval_s``: the minimum time between two polls of the channel; None for no minimum. This minimum
       takes precedence over ``longest_wait_s``.
     """
@@ -94,10 +95,10 @@ class ChannelBounds(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def are_contradictory(self) -> bool:
-        """Whether no poll interval satisfies both limits.
+        """Whether no poll interval can satisfy both limits.
 
-        An update waits for half a poll interval on average. The limits are contradictory if half the shortest interval
-        exceeds the longest wait.
+        That is the case if half of ``shortest_interval_s`` exceeds ``longest_wait_s``, because an update waits for half
+        a poll interval on average.
         """
         longest_s, shortest_s = self.longest_wait_s, self.shortest_interval_s
         return longest_s is not None and shortest_s is not None and shortest_s > 2 * longest_s
@@ -113,14 +114,16 @@ class FleetPolicy(msgspec.Struct, frozen=True):
     - ``max_polls_per_hour``: limit on the fleet's polls of one public channel, however many subscribers it has.
     - ``maintenance_interval_s``: the interval in seconds at which nodes confirm who polls what.
     - ``objective``: the optimisation goal and its constraints.
-    - ``site_requests_per_s``: limit on the polls of all public channels of one site; admins may set another for a site.
-    - ``weekly_rhythm``: whether polls follow the hours of the week in which a channel usually publishes.
+    - ``site_requests_per_s``: limit on the polls of all public channels of one site together; admins may set a
+      different limit for individual sites.
+    - ``weekly_rhythm``: whether a channel is polled more often in the hours of the week in which it usually publishes.
     - ``polls_per_hour_for_one_subscriber``: limit on the polls of a public channel with one subscriber. The limits for
-      more subscribers follow from it (:meth:`most_polls_per_hour`).
-    - ``most_polls_per_node``: maximum number of polls that one node makes of a channel per τ; 1 in the paper. It is
-      exceeded if the channel's longest wait requires it.
-    - ``affordable_wait_s``: the shortest mean wait of all channels that the fleet's budget can pay for; 0 without a
-      budget. It replaces the longest wait of ``objective`` if that is shorter (``node_allocation.affordable_policy``).
+      more subscribers are derived from it (:meth:`most_polls_per_hour`).
+    - ``most_polls_per_node``: how often one node may poll one channel per τ; 1 in the paper. A node polls more often if
+      the channel's longest wait requires it.
+    - ``affordable_wait_s``: the shortest mean time from an update to its detection that the budget can guarantee for
+      every channel, in seconds; 0 without a budget. If it is longer than ``objective.longest_wait_s``, it replaces that
+      limit (``node_allocation.affordable_policy``).
     """
 
     poll_interval_s: float
@@ -135,23 +138,24 @@ class FleetPolicy(msgspec.Struct, frozen=True):
 
     @property
     def longest_wait_s(self) -> float:
-        """The upper limit in seconds of a channel's mean time from an update to its detection.
+        """The upper limit of a channel's mean time from an update to its detection, in seconds.
 
-        It is the limit of the objective, or a longer one if the budget cannot pay for it. Admins may have set another
-        limit for single channels.
+        It is the limit set in the objective, or a longer one if the budget does not allow that limit. Admins may have
+        set different limits for individual channels.
         """
         return max(self.objective.longest_wait_s, self.affordable_wait_s)
 
     @property
     def soft_state_ttl_s(self) -> float:
-        """The time in seconds after which a node's information about other nodes expires unless they confirm it."""
+        """The time in seconds after which information about other nodes expires unless these nodes confirm it."""
         return SOFT_STATE_INTERVALS * self.maintenance_interval_s
 
     def most_polls_per_hour(self, subscribers: int) -> float:
-        """Return the maximum number of polls per hour of a public channel, out of politeness to its publisher.
+        """Return how many times per hour a public channel may be polled, out of consideration for its publisher.
 
         The limit grows with the square root of the number of ``subscribers`` (0 counts as 1), up to
-        ``max_polls_per_hour``. By default, it is 4 for one subscriber, 12.6 for 10, 40 for 100, and 120 from 900 on.
+        ``max_polls_per_hour``. By default, it is 4 for one subscriber, 12.6 for 10, 40 for 100, and 120 for 900 or
+        more.
         """
         # The more subscribers a channel has, the fewer requests per subscriber its publisher receives. If all
         # subscribers used readers of their own, each would cause as many requests as the first.

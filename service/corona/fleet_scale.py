@@ -1,12 +1,12 @@
-"""The fleet's *scale* c, from which all polling rates follow, as one node computes it (Corona §3.2-3.3).
+"""One node's computation of the fleet's *scale* c, a factor that determines all polling rates (Corona §3.2-3.3).
 
-A node computes c while it has the summaries of the channels of all nodes. If some of them are missing for too long (the
-lifetime of soft state), it computes c without them. While neither the summaries nor the policy change, c is not
-computed again.
+A node computes c from summaries of the channels of all nodes. If some summaries are missing, it waits for them, but no
+longer than the lifetime of soft state (three maintenance intervals); then it computes c without them. It computes c
+again only if the summaries or the policy have changed.
 
-After a node has joined or left, c is kept unchanged for one maintenance interval. Why: channels that change owners are
-in no summary until their new owners have acquired them. Without this wait, all polling rates would change and soon
-change back.
+After a node has joined or left, c stays unchanged for one maintenance interval. During this time, channels that change
+owners are missing from all summaries until their new owners have acquired them. Without the wait, all polling rates
+would change and soon change back.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ LEVEL_TOLERANCE = 1e-4
 Even a small change of the scale can move many channels to another level.
 """
 GAP_TOLERANCE = 0.01
-"""Relative difference up to which a schedule's time between polls may differ from the optimum before it is replaced.
+"""Relative amount by which a schedule's time between polls may differ from the optimum before it is replaced.
 
 Without this tolerance, every new subscriber of any channel would cause new schedules.
 """
@@ -39,10 +39,11 @@ Until then, the fleet's load can exceed the budget by this share, which is a ten
 
 
 class FleetScale:
-    """The fleet's *scale* c, a number from which all polling rates follow, as one node computes it.
+    """The fleet's *scale* c, a factor that determines all polling rates, as computed by one node.
 
-    Between its bounds, each channel has c·√(weight/cost) polls per poll interval τ. The inputs are the member nodes,
-    the policy, and all nodes' summaries of their channels. ``now_s`` is monotonic time in seconds.
+    Each channel has c·√(weight/cost) polls per poll interval τ, within its own minimum and maximum. c is computed from
+    the list of member nodes, the policy, and all nodes' summaries of their channels. In all methods, ``now_s`` is
+    monotonic time in seconds.
     """
 
     def __init__(self, node_id: NodeId, policy: FleetPolicy) -> None:
@@ -50,52 +51,53 @@ class FleetScale:
         """The policy, with the longest wait that the fleet's budget can pay for."""
         self.aggregation = Aggregation(node_id, policy.soft_state_ttl_s)
         self.scale: float | None = None
-        """c; None before its first solution."""
+        """c; None until it has been computed for the first time."""
         self.is_current = True
-        """Whether c was solved for the present ring."""
+        """Whether c was computed for the present ring."""
         self.has_changed = False
-        """Whether the scale, the ring or the policy has changed since :meth:`take_change`."""
+        """Whether the scale, the ring or the policy has changed since the last call of :meth:`take_change`."""
         self._view = RingView(0, ())
         self._wedges: RingLevels | None = None
-        """The polling levels of the ring, if only whole levels were allowed when they were last needed."""
+        """The polling levels of the present ring; None if they have not been needed yet."""
         self._applied: float | None = None
-        """The c by which all schedules were computed last."""
+        """The value of c from which all schedules were last computed."""
         self._compared: float | None = None
-        """The c with which all schedules were last compared."""
+        """The value of c with which all schedules were last compared."""
         self._levels: Levels | None = None
-        """The polling levels for which c was solved; None before its first solution."""
+        """The polling levels for which c was computed; None until it has been computed for the first time."""
         self._last_complete_s: float | None = None
         """Monotonic time at which the fleet's aggregate last covered all nodes."""
         self._frozen_until_s: float | None = None
-        """The time until which c is frozen after a change of the ring; None if c has been solved for since then."""
+        """The time until which c stays unchanged after a change of the ring; None if c has been computed since then."""
         self._solved: tuple[Aggregate, FleetPolicy, int] | None = None
-        """The fleet, policy and number of nodes for which c was solved last."""
+        """The inputs from which c was last computed: the fleet's aggregate, the policy and the number of nodes."""
 
     @property
     def nodes(self) -> int:
-        """The number of nodes of the fleet, at least 1."""
+        """The number of nodes in the fleet, at least 1."""
         return max(1, len(self._view.nodes))
 
     @property
     def applied_levels(self) -> Levels:
-        """The allowed numbers of nodes per channel (polling levels) for which the scale was computed last.
+        """The setting ``levels`` (how many nodes may poll one channel together) for which the scale was last computed.
 
-        Schedules are computed for these numbers.
+        Schedules are computed for this setting. It can differ from the setting in the policy until all nodes have
+        adopted a change.
         """
         return self._levels or self.policy.objective.levels
 
     def set_objective(self, objective: FleetObjective) -> None:
         """Adopt ``objective``; the next :meth:`solve` computes a scale for it.
 
-        After a node has joined or left, the scale normally stays unchanged for one maintenance interval. A new
-        objective ends this interval at once.
+        After a node has joined or left, the scale stays unchanged for one maintenance interval. This method ends that
+        wait.
         """
         self._apply_policy(msgspec.structs.replace(self.policy, objective=objective))
         self.has_changed = True
         self._frozen_until_s = None
 
     def on_ring_changed(self, view: RingView, now_s: float) -> None:
-        """Adopt the member nodes ``view``, and keep the scale unchanged for one maintenance interval."""
+        """Adopt ``view`` as the members of the ring, and keep the scale unchanged for one maintenance interval."""
         if self.scale is not None and self._frozen_until_s is None:
             self._frozen_until_s = now_s + self.policy.maintenance_interval_s
         self._view, self._wedges, self.is_current = view, None, False
@@ -103,10 +105,10 @@ class FleetScale:
         self.has_changed = True
 
     def solve(self, now_s: float) -> bool:
-        """Compute the fleet's scale; return whether its change requires that all schedules are updated.
+        """Compute the fleet's scale; return whether it has changed so much that all schedules have to be updated.
 
-        Between its bounds, a channel has scale·√(weight/cost) polls per poll interval τ. After a change of the allowed
-        polling levels, the former scale and levels are used until all nodes have sent summaries for the new levels.
+        After an admin has changed the allowed polling levels, the former scale and levels are used until all nodes have
+        sent summaries for the new levels.
         """
         # A scale is valid only for the levels for which it was solved.
         fleet, levels = self.aggregation.fleet(), self.policy.objective.levels
@@ -139,9 +141,9 @@ class FleetScale:
         return moved
 
     def take_change(self) -> bool:
-        """Return whether the scale, the member nodes or the policy have changed since the last call.
+        """Return whether the scale, the member nodes or the policy have changed since the last call of this method.
 
-        If so, the caller has to compare all schedules with the new values.
+        If so, the caller has to check whether schedules need to be updated.
         """
         if not self.has_changed:
             return False
@@ -149,9 +151,9 @@ class FleetScale:
         return True
 
     def choices(self, channels: Sequence[ChannelId], levels: Levels) -> LevelChoices | None:
-        """Return the numbers of nodes that may poll each of these channels, one for each polling level 0, 1, 2, ….
+        """Return how many nodes may poll each of ``channels`` at each polling level (0, 1, 2, …).
 
-        The result is None if ``levels`` allows any number.
+        The result is None if ``levels`` allows any number of nodes.
         """
         if not levels.are_whole:
             return None
@@ -160,7 +162,7 @@ class FleetScale:
         return self._wedges.choices(channels)
 
     def _apply_policy(self, policy: FleetPolicy) -> None:
-        """Adopt ``policy``; if the budget cannot pay for the objective's longest wait, replace this by a longer one."""
+        """Adopt ``policy``; if the budget does not allow the objective's longest wait, use a longer one instead."""
         # The polls that a longest wait requires depend on the fleet's number of channels.
         fleet = self.aggregation.fleet()
         channels = round(fleet.channels * self.nodes / fleet.nodes)
@@ -173,5 +175,8 @@ class FleetScale:
 
 
 def _is_close(before: float | None, after: float, tolerance: float) -> bool:
-    """Return whether ``before`` is not None and ``after`` differs from it by at most the share ``tolerance``."""
+    """Return whether ``after`` differs from ``before`` by at most the fraction ``tolerance`` of ``before``.
+
+    The result is False if ``before`` is None.
+    """
     return before is not None and abs(after - before) <= tolerance * abs(before)

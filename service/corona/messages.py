@@ -1,8 +1,8 @@
 """Messages between nodes, and from bots and the console to nodes, encoded as msgpack with a type tag.
 
-Within one wire version, fields may be added with a default; older nodes ignore them. During an upgrade, nodes receive
-messages of another wire version, of an unknown type, or malformed ones. :func:`decode` returns None for these. Nothing
-is lost, because messages are repeated until they are confirmed or outdated.
+Within one wire version, fields with a default may be added; older nodes ignore them. During an upgrade, a node can
+receive messages that have another wire version or an unknown type, or that are malformed. :func:`decode` returns None
+for these. The sender repeats each message until it is confirmed or outdated, so no information is lost.
 """
 
 from functools import lru_cache
@@ -31,9 +31,9 @@ ChannelId = Annotated[model.ChannelId, msgspec.Meta(pattern="^[0-9a-f]{40}$")]
 class Assignment(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One node's place in the polling schedule of a channel.
 
-    - ``rank``: the place in the order of turns, from 0.
+    - ``rank``: the node's place in the order in which the nodes take turns, starting from 0.
     - ``schedule``: the times of the channel's polls.
-    - ``version``: the number of the channel's current version.
+    - ``version``: the sequence number of the channel's current version.
     - ``subscribers``: the channel's number of subscribers.
     - ``limits``: the publisher's limits that the schedule takes into account.
     """
@@ -51,14 +51,14 @@ MAX_BUCKETS = 1_024
 
 
 class Assign(msgspec.Struct, frozen=True, tag=True):
-    """Message from the owner of channels to another node: poll the channels of ``assignments``.
+    """Tells a node to poll the channels in ``assignments``; sent by the channels' owner.
 
     - ``ring_version``: the version of the list of member nodes from which the owner has computed the assignments.
     - ``bucket_count``, ``buckets``: 0 and empty unless the message answers :class:`BucketDigests`.
 
-    In such an answer, the owner's channels are divided by their ids into ``bucket_count`` groups (*buckets*), numbered
-    from 0. ``buckets`` has the numbers of some of these groups, and ``assignments`` are all assignments of the channels
-    in them. The receiver drops all its other assignments in these groups.
+    In an answer to :class:`BucketDigests`, the owner's channels are divided into ``bucket_count`` groups (*buckets*)
+    according to their ids. ``buckets`` contains the indices of some of these groups, counted from 0. For these groups,
+    ``assignments`` is complete: if the receiver has any other assignment in one of them, it drops that assignment.
     """
 
     ring_version: int
@@ -68,10 +68,10 @@ class Assign(msgspec.Struct, frozen=True, tag=True):
 
 
 class AssignmentDigest(msgspec.Struct, frozen=True, tag=True):
-    """Message from the owner of channels to a polling node, each maintenance interval: its assignments are still valid.
+    """Tells a polling node, once per maintenance interval, that its assignments are still valid.
 
-    ``digest`` is the hash of all assignments of the owner to the receiver. ``ring_version`` is the version of the
-    owner's list of member nodes.
+    The sender is the channels' owner. ``digest`` is the hash of all assignments that the owner has given to the
+    receiver. ``ring_version`` is the version of the owner's list of member nodes.
     """
 
     ring_version: int
@@ -79,12 +79,15 @@ class AssignmentDigest(msgspec.Struct, frozen=True, tag=True):
 
 
 class BucketDigests(msgspec.Struct, frozen=True, tag=True):
-    """Answer to :class:`AssignmentDigest` if the hashes differ: a hash of the assignments in each group of channels.
+    """Tells an owner the hashes of a polling node's assignments, one hash per group of channels.
 
-    - ``ring_version``: the version of the sender's list of member nodes.
-    - ``digests``: a hash for each group, as encoded by ``service.corona.assignment_digests``.
+    It answers an :class:`AssignmentDigest` whose hash differs from the polling node's own.
 
-    The owner answers with :class:`Assign` for the groups that differ, if it has the same version of the list.
+    - ``ring_version``: the version of the polling node's list of member nodes.
+    - ``digests``: the hashes, as encoded by ``service.corona.assignment_digests``.
+
+    If the owner has the same version of the list, it answers with an :class:`Assign` for the groups whose hashes differ
+    from its own.
     """
 
     ring_version: int
@@ -92,12 +95,12 @@ class BucketDigests(msgspec.Struct, frozen=True, tag=True):
 
 
 class Unassign(msgspec.Struct, frozen=True, tag=True):
-    """Message from the owner of a channel to a polling node: stop polling this channel.
+    """Tells a polling node to stop polling a channel; sent by the channel's owner.
 
     - ``ring_version``: the version of the owner's list of member nodes. The message is ignored if the receiver's
-      assignment is of a newer one.
-    - ``last_poll_s``: the time of a last poll that the receiver still has to make (Unix time by the store's clock); 0.0
-      if there is none.
+      assignment is based on a newer version.
+    - ``last_poll_s``: the time of one last poll that the receiver still has to make (Unix time by the store's clock);
+      0.0 if there is none.
     """
 
     ring_version: int
@@ -106,11 +109,11 @@ class Unassign(msgspec.Struct, frozen=True, tag=True):
 
 
 class Candidate(msgspec.Struct, frozen=True, tag=True, rename={"polling_hints": "wishes", "metadata": "imprint"}):
-    """Message from a polling node to the channel's owner: the changes that a poll has found.
+    """Tells a channel's owner which changes a poll has found; sent by a polling node.
 
-    - ``delta``: the changes. ``delta.base_version`` is the version that the poll was compared with.
+    - ``delta``: the changes. ``delta.base_version`` is the version with which the poll was compared.
     - ``validators``: the HTTP validators for the next request.
-    - ``memory``: the state of entry detection after these changes, opaque here.
+    - ``memory``: the state that entry detection needs for the next poll, as opaque bytes.
     - ``polling_hints``: the poll intervals that the channel's document requests.
     - ``title``, ``link``, ``language``, ``metadata``: what the channel's document states about the channel.
     """
@@ -131,18 +134,18 @@ class Candidate(msgspec.Struct, frozen=True, tag=True, rename={"polling_hints": 
 
     @property
     def base_version(self) -> int:
-        """The version that the poll was compared with."""
+        """The version with which the poll was compared."""
         return self.delta.base_version
 
 
 class PollingLimit(msgspec.Struct, frozen=True, tag=True):
-    """Message from a polling node to the channel's owner: a limit for the channel's polls has changed.
+    """Tells a channel's owner that a limit for the channel's polls has changed; sent by a polling node.
 
-    - ``reason``: the kind of the limit, set by the publisher or by failed polls (:mod:`service.corona.polling_limits`).
-    - ``shortest_interval_s``: the minimum time in seconds between two polls of the channel by any nodes; 0 if there is
-      no such limit any more.
+    - ``reason``: the kind of limit, set by the publisher or by failed polls (:mod:`service.corona.polling_limits`).
+    - ``shortest_interval_s``: the minimum time in seconds between any two polls of the channel, whichever nodes make
+      them; 0 if there is no such limit any more.
     - ``until_s``: for a pause, its end (Unix time by the store's clock); 0 if the channel is not paused. It is ignored
-      for other kinds.
+      for other kinds of limits.
     """
 
     # It is sent after a poll, or after a poll that was not allowed, if the limit differs from the limit in the member's
@@ -155,14 +158,13 @@ class PollingLimit(msgspec.Struct, frozen=True, tag=True):
 
 
 class VersionBase(msgspec.Struct, frozen=True, array_like=True):
-    """What a polling node needs to compare its next poll with a new version of the channel.
+    """What a polling node needs to compare its next poll with a new version of the channel, without reading the store.
 
     - ``validators``: the HTTP validators for the next request.
-    - ``detected_s``: the Unix time at which the changes were detected. A node recognises its own changes by it.
+    - ``detected_s``: the Unix time at which the changes were detected. It allows a node to recognise changes that it
+      has found itself.
     - ``subscribers``: the channel's number of subscribers.
-    - ``digest``: the hash of the content (:mod:`service.location.content_cache`).
-
-    With this information, the polling node need not read the store.
+    - ``digest``: the hash of the version's content (:mod:`service.location.content_cache`).
     """
 
     validators: model.Validators
@@ -172,9 +174,10 @@ class VersionBase(msgspec.Struct, frozen=True, array_like=True):
 
 
 class VersionAnnouncement(msgspec.Struct, frozen=True, tag="Versioned"):
-    """Message from a channel's owner to the nodes that poll it: the channel has a new version.
+    """Announces a new version of a channel; sent by the channel's owner to the nodes that poll it.
 
-    ``base`` describes it as far as the next polls need it; None if the receivers have to load it from the store.
+    ``base`` is what these nodes need to know about the version for their next polls; None if they have to load it from
+    the store.
     """
 
     channel: ChannelId
@@ -183,9 +186,10 @@ class VersionAnnouncement(msgspec.Struct, frozen=True, tag="Versioned"):
 
 
 class Rejection(msgspec.Struct, frozen=True, tag="Rejected"):
-    """Message from a channel's owner to a polling node: the changes that it has sent are not stored.
+    """Tells a polling node that the changes it has found will not be stored; sent by the channel's owner.
 
-    They were compared with the version ``base_version``, which is not the channel's current one.
+    The changes were compared with the version ``base_version``, but the channel's current version is
+    ``current_version``.
     """
 
     channel: ChannelId
@@ -194,16 +198,16 @@ class Rejection(msgspec.Struct, frozen=True, tag="Rejected"):
 
 
 class ChannelAdded(msgspec.Struct, frozen=True, tag=True):
-    """Message from any process to the node that owns the channel: poll this channel.
+    """Asks the node that owns the channel to poll it; sent by any process.
 
-    The channel has a subscriber now, or an admin has listed the channel.
+    The reason is that the channel now has a subscriber, or that an admin has listed it.
     """
 
     channel: ChannelId
 
 
 class ChannelRemoved(msgspec.Struct, frozen=True, tag=True):
-    """Message from any process to the node that owns the channel: this channel has been removed."""
+    """Tells the node that owns the channel that the channel has been removed; sent by any process."""
 
     channel: ChannelId
 
@@ -218,16 +222,17 @@ CONTINUOUS, MIXED = 0, -1
 class Aggregate(msgspec.Struct, frozen=True, array_like=True):
     """A summary of the channels of some nodes of the fleet.
 
-    - ``nodes``: the number of these nodes.
-    - ``demand``: the cost per poll interval τ of the polls that the channels' subscribers would make on their own.
-    - ``clusters``: sums of similar channels, as encoded by ``service.corona.optimizer.tradeoff_clusters``. If only
-      whole polling levels are allowed, the clusters cover only the polls that each channel has before its first step
-      (see ``steps``).
+    - ``nodes``: how many nodes the summary covers.
+    - ``demand``: the load per poll interval τ that the polls justified by the subscribers would cause
+      (``node_allocation.channel_demands``).
+    - ``clusters``: sums over groups of similar channels, as encoded by ``service.corona.optimizer.tradeoff_clusters``.
+      If only whole polling levels are allowed, the clusters cover each channel only up to one poll per τ, or up to its
+      minimum if that is higher. ``steps`` covers the polls beyond this.
     - ``base``: the number base of the polling levels, ``CONTINUOUS`` if any number of polls is allowed, or ``MIXED`` if
       nodes have different bases.
-    - ``steps``: if only whole polling levels are allowed, the changes of channels from one level to the next, as
-      encoded by ``service.corona.optimizer.polling_levels``.
-    - ``channels``: the number of channels.
+    - ``steps``: the possible changes of channels from one polling level to the next, as encoded by
+      ``service.corona.optimizer.polling_levels``; empty unless only whole levels are allowed.
+    - ``channels``: how many channels the summary covers.
     """
 
     nodes: Annotated[int, msgspec.Meta(ge=1)]
@@ -239,7 +244,7 @@ class Aggregate(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Summary(msgspec.Struct, frozen=True, tag=True):
-    """Message with a new summary of the channels of the sender and of other nodes.
+    """Contains a new summary of the channels of the sender and other nodes.
 
     ``aggregate`` covers all nodes whose ids begin with the same ``digits`` digits as the sender's id.
     """
@@ -249,10 +254,10 @@ class Summary(msgspec.Struct, frozen=True, tag=True):
 
 
 class SummaryConfirmation(msgspec.Struct, frozen=True, tag=True):
-    """Message in each maintenance interval: the sender's last :class:`Summary` with the same ``digits`` is still valid.
+    """Confirms that the sender's last :class:`Summary` with the same ``digits`` is still valid.
 
-    ``digest`` is the hash (:func:`aggregate_digest`) of that summary's content. A receiver that has another summary, or
-    none, answers with a :class:`SummaryRequest`.
+    It is sent once per maintenance interval. ``digest`` is the hash (:func:`aggregate_digest`) of that summary's
+    content. If the receiver has stored a different summary, or none, it answers with a :class:`SummaryRequest`.
     """
 
     digits: int
@@ -260,9 +265,9 @@ class SummaryConfirmation(msgspec.Struct, frozen=True, tag=True):
 
 
 class SummaryRequest(msgspec.Struct, frozen=True, tag=True):
-    """Request to the receiver to send its :class:`Summary` again.
+    """Asks the receiver to send its :class:`Summary` with the same ``digits`` again.
 
-    The requested summary covers the nodes whose ids begin with the same ``digits`` digits as the receiver's id.
+    This summary covers the nodes whose ids begin with the same ``digits`` digits as the receiver's id.
     """
 
     digits: int
@@ -272,9 +277,10 @@ SummaryMessage = Summary | SummaryConfirmation | SummaryRequest
 
 
 class SiteShare(msgspec.Struct, frozen=True, array_like=True):
-    """A summary of the channels of one ``site`` that one node owns.
+    """A summary of the channels on ``site`` that one node owns.
 
-    ``clusters`` are sums of similar channels, as encoded by ``service.corona.optimizer.tradeoff_clusters``.
+    ``clusters`` contains sums over groups of similar channels, as encoded by
+    ``service.corona.optimizer.tradeoff_clusters``.
     """
 
     site: Site
@@ -282,17 +288,17 @@ class SiteShare(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SiteShares(msgspec.Struct, frozen=True, tag=True):
-    """Message with summaries of the sender's channels, one for each site whose request budget may be exceeded.
+    """Contains summaries of the sender's channels, one for each site whose request budget may be exceeded.
 
-    The receiver coordinates the polls of these sites. The message is sent when a summary has changed, and each
-    maintenance interval.
+    The receiver is the node that coordinates the polls of these sites. The message is sent when a summary has changed,
+    and once per maintenance interval.
     """
 
     shares: tuple[SiteShare, ...]
 
 
 class SiteScale(msgspec.Struct, frozen=True, array_like=True):
-    """A limit for the polls of the channels of ``site``, which keeps the site within its request budget.
+    """A limit for the polls of the channels on ``site``, which keeps them within the site's request budget.
 
     A channel has at most ``scale``·√(weight/cost) polls per poll interval τ (``allocation_solver.apply_site_scales``).
     """
@@ -302,9 +308,10 @@ class SiteScale(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SiteScales(msgspec.Struct, frozen=True, tag=True):
-    """Message from the node that coordinates some sites to the owners of their channels: limits for these channels.
+    """Tells the owners of channels on some sites how often to poll these channels at most.
 
-    It is sent when a limit has changed, and each maintenance interval.
+    The sender is the node that coordinates the polls of these sites. The message is sent when a limit has changed, and
+    once per maintenance interval.
     """
 
     scales: tuple[SiteScale, ...]
@@ -324,7 +331,7 @@ Unlike other messages, they are neither repeated soon nor replaced by later ones
 
 
 class Envelope(msgspec.Struct, frozen=True, array_like=True):
-    """A message on the wire. ``sender`` is a node id, or empty for bots and the console."""
+    """A message as it is sent to other nodes. ``sender`` is a node id, or empty for bots and the console."""
 
     wire_version: int
     sender: model.NodeId
@@ -339,18 +346,18 @@ _decoder = msgspec.msgpack.Decoder(Envelope)
 
 @lru_cache(_CACHED_DIGESTS)
 def aggregate_digest(aggregate: Aggregate) -> bytes:
-    """Return a hash of 8 bytes of a summary of channels."""
+    """Return an 8-byte hash of a summary of channels."""
     # Cached, because a node sends the same aggregate to many nodes.
     return blake2b(_encoder.encode(aggregate), digest_size=8).digest()
 
 
 def encode(sender: model.NodeId, message: Message) -> bytes:
-    """Return the message in the wire format that :func:`decode` reads; ``sender`` is a node id, or empty."""
+    """Encode the message in the format that :func:`decode` reads; ``sender`` is a node id, or empty."""
     return _encoder.encode(Envelope(WIRE_VERSION, sender, message))
 
 
 def decode(raw: bytes) -> Envelope | None:
-    """Return the envelope that :func:`encode` has encoded; None if it is malformed or of another wire version."""
+    """Return the envelope that :func:`encode` has encoded; None if it is malformed or has another wire version."""
     try:
         envelope = _decoder.decode(raw)
     except msgspec.MsgspecError:

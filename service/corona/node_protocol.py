@@ -1,9 +1,9 @@
-"""The polling protocol of one node without I/O: events in, effects out (Corona §3.3).
+"""The polling protocol of one node, without I/O: it receives events and returns effects (Corona §3.3).
 
-A node has two roles. It *owns* some channels: it plans their polls and stores their changes
-(:class:`~service.corona.channel_owner.OwnerProtocol`). It also polls channels for their owners
-(:class:`~service.corona.polling_set_member.MemberProtocol`). Both roles communicate by the same messages as nodes do,
-but messages of a node to itself are processed here.
+A node has two roles. As an owner of channels, it plans their polls and stores their changes
+(:class:`~service.corona.channel_owner.OwnerProtocol`). As a member of polling sets, it polls channels for their owners
+(:class:`~service.corona.polling_set_member.MemberProtocol`). The two roles of one node exchange the same messages as
+the roles of different nodes do. Messages from a node to itself are not sent, but processed here.
 """
 
 from collections import deque
@@ -24,8 +24,8 @@ from service.overlay.ring import RingView
 class NodeProtocol:
     """A node's reactions to events, from the time it joins the fleet until it loses the right to its node id.
 
-    After that, its id may be given to another node. The caller stops the node's polls, and joins again with a new id
-    and a new protocol.
+    When the node has lost this right, the id may be given to another node. The caller then stops the node's polls, and
+    joins the fleet again with a new id and a new protocol object.
     """
 
     def __init__(self, node_id: NodeId, policy: FleetPolicy) -> None:
@@ -37,12 +37,12 @@ class NodeProtocol:
         self._member = MemberProtocol(node_id, policy)
         self._maintained_s: float | None = None
         self._registry_walk_due = False
-        """Whether the ring has changed since the last registry walk was requested."""
+        """Whether the ring has changed since the list of this node's channels was last requested."""
 
     def handle(self, occurred: Iterable[Event], now_s: float, fleet_s: float) -> list[Effect]:
-        """Process the events ``occurred``; return their effects, which the caller carries out in order.
+        """Process the events in ``occurred``; return their effects, which the caller has to carry out in this order.
 
-        - ``now_s``: the time of a monotonic clock.
+        - ``now_s``: the time of a monotonic clock, in seconds.
         - ``fleet_s``: Unix time by the store's clock, by which polls are scheduled.
 
         Unknown, repeated and outdated events have little or no effect. No event raises an exception.
@@ -61,7 +61,7 @@ class NodeProtocol:
         return effects
 
     def explain(self, channel: ChannelId, fleet_s: float) -> PollExplanation | None:
-        """Return an explanation of how often a channel is polled at ``fleet_s`` (Unix time by the store's clock).
+        """Explain how often a channel is polled at ``fleet_s`` (Unix time by the store's clock).
 
         The result is None if this node does not own the channel or has not planned the channel's polls yet.
         """
@@ -121,10 +121,10 @@ class NodeProtocol:
                 yield from self.plans.on_message(sender, message, now_s)
 
     def _on_ring_changed(self, view: RingView, now_s: float, fleet_s: float) -> Iterator[Effect]:
-        """Adopt the member nodes ``view``; take over those channels that this node already polls and now owns.
+        """Adopt ``view`` as the ring, and take ownership of the channels that this node already polls and now owns.
 
-        The other channels that this node now owns are found when all channels in the store are read. A node that has
-        just joined requests them at once, any other node at its next tick.
+        This node learns which other channels it owns by requesting a list from the store: at once if it has just
+        joined, otherwise at its next tick.
         """
         # The registry walk waits, because a change of the ring already causes enough work. The delay matters little:
         # few of the channels that only the walk finds are being polled.

@@ -1,7 +1,7 @@
-"""The numbers by which one node plans the polls of its channels, as arrays.
+"""The numeric data from which one node plans the polls of its channels, as arrays.
 
-A node has tens of thousands of channels. When an input of all polling rates changes, array operations find the channels
-that need another schedule. Only these schedules are computed one by one.
+A node has tens of thousands of channels. When all polling rates change, array operations find the channels that need a
+new schedule. Schedules are then computed one by one, for these channels only.
 """
 
 import numpy as np
@@ -25,18 +25,19 @@ _PLAN_ROW = np.dtype(
 
 
 class PlanTable:
-    """A table with one row per channel of a node.
+    """A table with one row for each channel of a node.
 
     The fields of :class:`~service.corona.optimizer.node_allocation.ChannelFactors` are columns. The other columns:
 
-    - ``planned_interval_s``: like ``publisher_interval_s``, but a pause that is longer than the poll interval τ counts
-      as a pause of τ.
-    - ``site``: the number of the channel's site, the place of its name in ``sites``.
+    - ``planned_interval_s``: like ``publisher_interval_s``, but a pause counts as at most the poll interval τ.
+    - ``site``: the index of the channel's site in ``sites``.
     - ``paused_until_s``: the end of the channel's pause (Unix time by the store's clock); 0 for none.
-    - ``rate``: the number of polls per τ that the channel should have at present.
-    - ``set_size``: the number of nodes that should make these polls.
-    - ``gap_s``, ``size``: the time between polls and the number of nodes in the channel's schedule; 0 if it has none.
-    - ``slowest``, ``fastest``: the lowest and the highest speed of the schedule's clock in any hour of the week.
+    - ``rate``: how many polls per τ the channel should have at present.
+    - ``set_size``: how many nodes should make these polls.
+    - ``gap_s``: the time in seconds between polls in the channel's schedule; 0 if it has no schedule.
+    - ``size``: the number of nodes in the channel's schedule; 0 if it has no schedule.
+    - ``slowest``, ``fastest``: the lowest and the highest speed, over a week, of the clock by which the polls are
+      evenly spaced. A higher speed means more frequent polls.
     - ``recorded_gap_s``: the time between polls that was last recorded in the channel's history; 0 for none.
     """
 
@@ -45,18 +46,18 @@ class PlanTable:
         self.channels: list[ChannelId] = []
         """The channel of each row."""
         self.sites: dict[str, int] = {"": 0}
-        """The number of each site, also of those whose channels have been removed. Channels without a site have 0."""
+        """The index of each site, including sites whose channels have been removed. Channels without a site have 0."""
 
     @property
     def rows(self) -> FactorTable:
-        """The rows of all channels; changes of this array change the table.
+        """The rows of all channels, as a view of the table: writing to it changes the table.
 
-        The array is no longer valid after a channel has been added or removed.
+        The view becomes invalid when a channel is added or removed.
         """
         return self._rows[: len(self.channels)]
 
     def add(self, channel: ChannelId, site: str) -> int:
-        """Append a row for a channel, all zeros except for its site, and return its number."""
+        """Append a row for a channel, with all columns zero except for its site, and return the row's index."""
         row = len(self.channels)
         if row == len(self._rows):
             self._rows = np.concatenate((self._rows, np.zeros(max(_FIRST_ROWS, row // 2), dtype=_PLAN_ROW)))
@@ -66,9 +67,9 @@ class PlanTable:
         return row
 
     def remove(self, row: int) -> ChannelId | None:
-        """Remove the row with the number ``row``, and move the last row to this number.
+        """Remove the row with the index ``row``, and fill the gap by moving the last row to this index.
 
-        Return the channel of the moved row; None if the removed row was the last one.
+        Return the channel of the moved row; None if the removed row was itself the last one.
         """
         last = self.channels.pop()
         if row == len(self.channels):
@@ -78,5 +79,5 @@ class PlanTable:
         return last
 
     def rows_of_site(self, site: str) -> NDArray[np.intp]:
-        """Return the rows of the channels of a site."""
+        """Return the row indices of the channels of a site."""
         return np.flatnonzero(self.rows["site"] == self.sites.get(site, -1))

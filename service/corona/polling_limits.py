@@ -4,11 +4,11 @@ There are three kinds:
 
 - A *hint* is the poll interval that the publisher's documents and responses request.
 - A *failure* limit is the longer interval of a channel whose polls fail.
-- A *pause* forbids polls until a time. The publisher requested it by ``Retry-After``, ``skipHours`` or ``skipDays``, or
-  an admin set it.
+- A *pause* forbids polls until a given time. The publisher requests it through ``Retry-After``, ``skipHours`` or
+  ``skipDays``, or an admin sets it.
 
 A node that polls the channel observes limits and reports them to the channel's owner, the node that plans its polls.
-The owner sends the limits that it knows with each assignment of polls, so that only changes are reported.
+The owner includes the limits that it knows in each assignment of polls, so that nodes report only changes.
 """
 
 from enum import StrEnum
@@ -18,7 +18,7 @@ from typing import Annotated
 import msgspec
 
 HINT_RISE = 1.1
-"""An interval longer than the one that the owner knows is reported if it is more than this multiple of it."""
+"""A longer interval is reported if it is more than this multiple of the interval that the owner knows."""
 HINT_FALL = 0.5
 """A shorter interval is reported if it is below this fraction of the interval that the owner knows.
 
@@ -34,7 +34,7 @@ LimitTime = Annotated[int, msgspec.Meta(ge=0, le=1 << 40)]
 
 
 class LimitReason(StrEnum):
-    """The kind of a limit for polls: the publisher's wish, a pause, or the longer interval after failed polls."""
+    """The kind of limit on polls: the publisher's hint, a pause, or the longer interval after failed polls."""
 
     HINT = "hint"
     FAILURE = "failure"
@@ -42,10 +42,10 @@ class LimitReason(StrEnum):
 
 
 class PollingLimits(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The limits of one channel's polls by all nodes together; each is 0 if there is no such limit.
+    """The limits for the polls of one channel, by all nodes together. A field is 0 if there is no such limit.
 
-    - ``hint_s``: the shortest interval in seconds between polls that the publisher wishes.
-    - ``failure_s``: the shortest interval in seconds after failed polls.
+    - ``hint_s``: the shortest interval between polls that the publisher requests, in seconds.
+    - ``failure_s``: the shortest interval between polls after failed polls, in seconds.
     - ``paused_until_s``: the end of a pause (Unix time by the store's clock).
     """
 
@@ -54,10 +54,13 @@ class PollingLimits(msgspec.Struct, frozen=True, array_like=True, gc=False):
     paused_until_s: LimitTime = 0
 
     def shortest_interval(self, fleet_s: float, longest_pause_s: float = inf) -> tuple[float, LimitReason | None]:
-        """Return the shortest allowed interval between polls in seconds, and its reason; (0.0, None) for no limit.
+        """Return (interval, reason): the shortest allowed interval between polls in seconds, and the kind of limit.
+
+        The result is (0.0, None) if there is no limit. A pause counts as an interval as long as the pause's remaining
+        time.
 
         - ``fleet_s``: the present Unix time by the store's clock.
-        - ``longest_pause_s``: a pause counts as an interval of its remaining time, but of at most this many seconds.
+        - ``longest_pause_s``: the longest interval in seconds that a pause may count as.
         """
         # The next poll is not before the end of the pause.
         paused_s = min(self.paused_until_s - fleet_s, longest_pause_s)
@@ -69,26 +72,25 @@ class PollingLimits(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return float(longest_s), LimitReason.FAILURE if self.failure_s > self.hint_s else LimitReason.HINT
 
     def without_past_pause(self, fleet_s: float) -> "PollingLimits":
-        """Return these limits without a pause that has ended at ``fleet_s`` (Unix time by the store's clock)."""
+        """Return these limits, but without a pause that has ended by ``fleet_s`` (Unix time by the store's clock)."""
         is_past = 0 < self.paused_until_s <= fleet_s
         return msgspec.structs.replace(self, paused_until_s=0) if is_past else self
 
     def with_limit(self, reason: LimitReason, interval_s: int, until_s: int) -> "PollingLimits":
         """Return a copy of these limits in which the limit of kind ``reason`` is replaced.
 
-        - ``interval_s``: the new limit, the shortest interval in seconds; ignored for a pause.
-        - ``until_s``: the new limit if it is a pause: its end (Unix time by the store's clock).
-
-        The value 0 removes the limit.
+        - ``interval_s``: the new shortest interval in seconds, or 0 to remove the limit; ignored for a pause.
+        - ``until_s``: the end of the new pause (Unix time by the store's clock), or 0 to remove the pause; ignored for
+          other kinds of limits.
         """
         value = until_s if reason is LimitReason.PAUSE else interval_s
         return msgspec.structs.replace(self, **{_FIELDS[reason]: value})
 
     def is_outdated(self, reason: LimitReason, interval_s: int, until_s: int, fleet_s: float) -> bool:
-        """Return whether a newly observed limit of kind ``reason`` differs notably from the present one.
+        """Return whether a newly observed limit of kind ``reason`` differs notably from the limit stored here.
 
-        ``interval_s`` or ``until_s`` is the observed limit, as for :meth:`with_limit`. ``fleet_s`` is the present Unix
-        time by the store's clock.
+        ``interval_s`` and ``until_s`` describe the observed limit, as for :meth:`with_limit`. ``fleet_s`` is the
+        present Unix time by the store's clock.
         """
         if reason is LimitReason.PAUSE:
             return abs(max(until_s, fleet_s) - max(self.paused_until_s, fleet_s)) > PAUSE_TOLERANCE_S

@@ -1,15 +1,15 @@
-"""The plans of the channels that one node owns: how often they are polled, and their schedules.
+"""The plans for the channels that one node owns: how often they are polled, and their schedules.
 
-The inputs of a channel's polling rate are its own *factors*, such as its number of subscribers, and the *scale*, one
-number for the whole fleet. A node that has just joined does not know the scale yet. It keeps the schedules of channels
-that it takes over.
+A channel's polling rate depends on its own *factors*, such as its number of subscribers, and on the *scale*, one factor
+for the whole fleet. A node that has just joined does not know the scale yet. Until it does, it keeps the schedules of
+channels that it takes over.
 
-The work depends on the number of changes, not on the number of channels:
+The amount of work depends on the number of changes, not on the number of channels:
 
-- A channel's factors are read again when an event has changed them, when its pause ends, and otherwise once in
-  ``REVIEW_INTERVAL_S``, because estimates and pauses also change with time.
-- Only channels whose schedule no longer fits are planned again.
-- The summary of the channels, which other nodes need, is computed again when the polls have changed by more than the
+- A channel's factors are recomputed when an event has changed them, and when its pause ends. They are also recomputed
+  every ``REVIEW_INTERVAL_S`` seconds, because estimates change with time.
+- A new schedule is computed only for channels whose schedule no longer fits.
+- The summary of the channels, which other nodes need, is recomputed when the polls have changed by more than the
   fraction ``SUMMARY_TOLERANCE``.
 """
 
@@ -58,7 +58,7 @@ REVIEW_INTERVAL_S = 600.0
 _LEAST_REVIEWED = 16
 """Minimum number of channels that are reviewed in each maintenance interval."""
 _ROWS_PER_CHECK = 8_192
-"""Number of channels that are compared with their schedules at once, which bounds the memory for it."""
+"""Number of channels that are compared with their schedules at once; it limits the memory needed."""
 _CLOCK_JUMP_S = 1.0
 """All schedules are examined if the store's clock minus monotonic time changes by more than this many seconds."""
 
@@ -76,9 +76,9 @@ class _ChannelPlan(msgspec.Struct, gc=False):
 
 
 class PollingPlans:
-    """The plans of the channels that one node owns: the inputs of each polling rate, and the resulting schedule.
+    """The plans for the channels that one node owns: what determines each polling rate, and the resulting schedule.
 
-    ``now_s`` is monotonic time, ``fleet_s`` is Unix time by the store's clock, both in seconds.
+    In all methods, ``now_s`` is monotonic time and ``fleet_s`` is Unix time by the store's clock, both in seconds.
     """
 
     def __init__(self, node_id: NodeId, policy: FleetPolicy) -> None:
@@ -95,45 +95,45 @@ class PollingPlans:
         self._ahead_s = 0.0
         """Fleet time minus monotonic time, when it was last compared."""
         self._is_aggregate_current = False
-        """Whether this node's aggregate describes its channels as they are, except for ``_drift``."""
+        """Whether this node's aggregate is up to date, apart from the gradual changes that ``_drift`` adds up."""
         self._owned = 0
         """The number of channels that this node owns or is about to own, when schedules were last updated."""
         self._summarised: int | None = None
         """The number of channels in this node's aggregate; None without an aggregate."""
         self._aggregated_s = -inf
         self._drift: float | None = None
-        """Changes of channels' polls per τ since the node's aggregate was made; infinity if they are unknown.
+        """Sum of the changes in channels' polls per τ since this node's aggregate was computed; infinity if unknown.
 
         None if no factor has changed.
         """
         self._hours = 0.0, 0.0
-        """The hours of fleet time for whose speeds this node's shares were made."""
+        """The hours of fleet time whose speeds this node's shares take into account."""
         self._present_hours: tuple[float, float] | None = None
-        """The hours of fleet time for which the table has present speeds; None if all of them are 1."""
+        """The hours of fleet time whose speeds are in the column ``present_speed``; None if all speeds are 1."""
         self._sites = SiteBudgets(node_id, policy)
         self._crowded: set[str] = set()
-        """The sites about which shares are exchanged, because their budget may be exceeded."""
+        """Sites for which nodes exchange shares, because the site's budget may be exceeded."""
         self._can_crowd_change = False
         """Whether channels, subscribers, the ring or budgets have changed since ``_crowded`` was found."""
         self._outdated_shares: set[str] = set()
-        """Sites whose channels have changed since this node's share was made."""
+        """Sites whose channels have changed since this node's share was computed."""
         self._bounds: Mapping[ChannelId, ChannelBounds] = {}
-        """Bounds that admins have set for single channels of the fleet."""
+        """Bounds that admins have set for individual channels of the fleet."""
 
     @property
     def scale(self) -> float | None:
-        """The number from which all polling rates of the fleet follow; None before this node has computed it."""
+        """The factor that determines all polling rates of the fleet; None before this node has computed it."""
         return self._fleet.scale
 
     def set_objective(
         self, objective: FleetObjective, site_rates: Mapping[str, float], bounds: Mapping[ChannelId, ChannelBounds]
     ) -> Collection[ChannelId]:
-        """Set the optimisation goal, and admins' settings for single sites and channels.
+        """Adopt the optimisation goal, and the limits that admins have set for individual sites and channels.
 
-        - ``site_rates``: the allowed requests per second of single sites.
-        - ``bounds``: the limits for the polls of single channels.
+        - ``site_rates``: the allowed requests per second of each site for which an admin has set a limit.
+        - ``bounds``: the limits for the polls of each channel for which an admin has set limits.
 
-        The result is this node's channels whose limits have changed; the caller updates their schedules at once.
+        Return this node's channels whose limits have changed; the caller must update their schedules at once.
         """
         before, self._bounds = self._bounds, bounds
         changed = [
@@ -155,7 +155,7 @@ class PollingPlans:
         return changed
 
     def on_ring_changed(self, view: RingView, now_s: float) -> None:
-        """Adopt the member nodes ``view``, and keep all polling rates unchanged for one maintenance interval."""
+        """Adopt ``view`` as the ring, and keep the fleet's scale unchanged for one maintenance interval."""
         self._fleet.on_ring_changed(view, now_s)
         self._sites.on_ring_changed(view)
         self._is_aggregate_current = False
@@ -178,11 +178,10 @@ class PollingPlans:
     ) -> Iterator[Send]:
         """Send summaries of this node's channels, and of other nodes' channels, to the nodes that need them.
 
-        - ``now_s``: monotonic time.
-        - ``fleet_s``: Unix time by the store's clock.
         - ``owned``: the number of channels that this node owns or is about to own; None if it is not known yet.
-        - ``is_maintenance``: true in one call per maintenance interval. Summaries that have not changed are then
-          confirmed, and some channels are reviewed, so that each channel is reviewed once in ``REVIEW_INTERVAL_S``.
+        - ``is_maintenance``: true in one call per maintenance interval. This call also confirms unchanged summaries,
+          and reads the inputs of the next few channels again. Each channel is thus reviewed at least once per
+          ``REVIEW_INTERVAL_S``.
         """
         if is_maintenance:
             self._choose_reviewed(now_s, fleet_s)
@@ -209,10 +208,10 @@ class PollingPlans:
         yield from self._fleet.aggregation.tick(now_s)
 
     def solve(self, now_s: float) -> bool:
-        """Compute the fleet's scale; return whether its change requires that all schedules are updated.
+        """Compute the fleet's scale; return whether it has changed so much that all schedules have to be updated.
 
-        Between its bounds, a channel has scale·√(weight/cost) polls per poll interval τ. After a change of the allowed
-        polling levels, the former scale and levels are used until all nodes have sent summaries for the new levels.
+        The *scale* is the factor that determines all polling rates. After an admin has changed the allowed polling
+        levels, the former scale and levels are used until all nodes have sent summaries for the new levels.
         """
         # A scale is valid only for the levels for which it was solved.
         longest_wait_s = self._policy.longest_wait_s
@@ -222,20 +221,19 @@ class PollingPlans:
         return moved
 
     def outdated_channels(self, fleet_s: float) -> AbstractSet[ChannelId]:
-        """Return this node's channels whose schedules may be outdated at ``fleet_s``; empty while nothing changes.
+        """Return this node's channels whose schedules may be outdated at ``fleet_s``.
 
-        ``fleet_s`` is Unix time by the store's clock. A channel is returned until :meth:`update_schedules` is called
-        with it.
+        A channel remains in the result until :meth:`update_schedules` is called with it.
         """
         self._review(fleet_s)
         return frozenset(self._outdated)
 
     def add_channel(self, taken: OwnershipTaken, subscribers: int, previous_schedule: PollingSchedule | None) -> None:
-        """Add the channel of the event ``taken``; if it is present, replace its state by the one in the event.
+        """Add the channel of the event ``taken``; if it is already present, replace its state with that of the event.
 
         - ``subscribers``: the channel's number of subscribers.
         - ``previous_schedule``: the schedule by which the channel was polled for its previous owner; None if this node
-          does not know it.
+          does not know that schedule.
         """
         channel, plan = taken.channel, self._plans.get(taken.channel)
         if plan is None:
@@ -257,7 +255,7 @@ class PollingPlans:
         self._outdated.add(channel)
 
     def remove_channel(self, channel: ChannelId) -> None:
-        """Remove a channel, if present."""
+        """Remove a channel if it is present."""
         plan = self._plans.pop(channel, None)
         if plan is not None:
             self._is_aggregate_current = False
@@ -278,16 +276,16 @@ class PollingPlans:
             self._is_aggregate_current = False
 
     def schedule_and_limits(self, channel: ChannelId) -> tuple[PollingSchedule, PollingLimits]:
-        """Return a channel's schedule, and the limits of its polls that this node knows.
+        """Return a channel's schedule, and the limits for its polls that this node knows.
 
-        :meth:`update_schedules` must have been called with the channel.
+        :meth:`update_schedules` must have been called for the channel before.
         """
         plan = self._plans[channel]
         assert plan.schedule is not None  # noqa: S101 - it was computed
         return plan.schedule, plan.limits
 
     def set_limit(self, limit: PollingLimit) -> bool:
-        """Replace one of a channel's limits; return whether it has changed. An unknown channel is ignored."""
+        """Replace one of a channel's limits; return whether this changes anything. An unknown channel is ignored."""
         # This node's aggregate is updated at the next tick if the channel may be polled more often than before.
         # Otherwise it is updated in the next maintenance interval, because failing channels report longer intervals
         # frequently.
@@ -319,9 +317,9 @@ class PollingPlans:
     def update_schedules(
         self, channels: Collection[ChannelId], fleet_s: float, owned: int
     ) -> Iterator[tuple[PollingSchedule | None, PollingSchedule]]:
-        """Adapt these channels' schedules to the present inputs; yield the old and the new schedule of each channel.
+        """Adapt the schedules of ``channels`` to the present inputs; yield (old schedule, new schedule) for each.
 
-        The old schedule is None for a channel that had none. If the schedule has not changed, both are the same object.
+        The old schedule is None if the channel had none. If the schedule has not changed, both are the same object.
         ``owned`` is the number of channels that this node owns or is about to own.
         """
         self._owned = owned
@@ -347,7 +345,7 @@ class PollingPlans:
             yield before, plan.schedule
 
     def count_by_level(self) -> Counter[int]:
-        """Return the number of channels at each polling level (0 if all nodes poll the channel); levels are rounded."""
+        """Count the channels at each polling level; levels are rounded, and 0 means that all nodes poll the channel."""
         sizes, channels = np.unique(self._table.rows["size"], return_counts=True)
         base, counts = self._fleet.applied_levels.base, Counter[int]()
         for size, count in zip(sizes.tolist(), channels.tolist(), strict=True):
@@ -356,9 +354,9 @@ class PollingPlans:
         return counts
 
     def count_by_constraint(self, fleet_s: float) -> Counter[BindingConstraint]:
-        """Return this node's number of channels for each constraint that decides how often a channel is polled.
+        """Count this node's channels by the constraint that decides their polling rate.
 
-        ``fleet_s`` is Unix time by the store's clock. The result is empty while no polling rates have been computed.
+        ``fleet_s`` is Unix time by the store's clock. The result is empty if no polling rates have been computed yet.
         """
         if self.scale is None:
             return Counter()
@@ -374,10 +372,10 @@ class PollingPlans:
         return Counter(found)
 
     def find_changed_gaps(self, most: int) -> list[tuple[ChannelId, float]]:
-        """Return channels whose time between polls has changed notably, and the new time in seconds.
+        """Return (channel, seconds) for channels whose time between polls differs notably from the recorded time.
 
-        There are at most ``most`` channels. The comparison is with the time that was recorded last
-        (:meth:`record_gaps`).
+        The recorded time is the one that was last passed to :meth:`record_gaps`. At most ``most`` channels are
+        returned.
         """
         if self.scale is None:
             return []
@@ -386,16 +384,19 @@ class PollingPlans:
         return [(self._table.channels[row], float(gaps_s[row])) for row in np.flatnonzero(is_notable)[:most].tolist()]
 
     def record_gaps(self, gaps_s: Iterable[tuple[ChannelId, float]]) -> None:
-        """Mark times between polls as recorded in the channels' history; ``gaps_s`` are pairs (channel, seconds)."""
+        """Remember the times between polls that have been recorded in the channels' histories.
+
+        ``gaps_s`` contains pairs (channel, seconds).
+        """
         for channel, gap_s in gaps_s:
             if (plan := self._plans.get(channel)) is not None:
                 self._table.rows["recorded_gap_s"][plan.row] = gap_s
 
     def explain(self, channel: ChannelId, polling_set: Sequence[NodeId], fleet_s: float) -> PollExplanation | None:
-        """Return an explanation of how often a channel is polled at ``fleet_s`` (Unix time by the store's clock).
+        """Explain how often a channel is polled at ``fleet_s`` (Unix time by the store's clock).
 
-        ``polling_set`` has the nodes that poll the channel, in the order of their turns. The result is None if this
-        node does not own the channel, or has not computed the fleet's polling rates yet.
+        ``polling_set`` contains the nodes that poll the channel, in the order of their turns. The result is None if
+        this node does not own the channel, or has not computed the fleet's polling rates yet.
         """
         plan = self._plans.get(channel)
         if plan is None or plan.schedule is None or self.scale is None:
@@ -417,8 +418,8 @@ class PollingPlans:
     def _choose_reviewed(self, now_s: float, fleet_s: float) -> None:
         """Choose the channels whose inputs have to be read again, and mark them as stale.
 
-        These are the channels whose pauses have ended, and the next ones in the periodic review of all channels. If the
-        store's clock has jumped, all schedules are marked as outdated.
+        These are the channels whose pauses have ended, and the next few channels in the periodic review of all
+        channels. If the store's clock has jumped, all schedules are also marked as outdated.
         """
         ahead_s = fleet_s - now_s
         if abs(ahead_s - self._ahead_s) > _CLOCK_JUMP_S:
@@ -434,9 +435,9 @@ class PollingPlans:
         self._reviewed_s = now_s
 
     def _review(self, fleet_s: float) -> None:
-        """Read the inputs of stale channels again, and mark channels as outdated whose schedules no longer fit.
+        """Read the inputs of stale channels again; mark the channels whose schedules no longer fit as outdated.
 
-        A channel is *stale* when an event or the periodic review requires that its inputs are read again.
+        A channel is *stale* if an event or the periodic review requires its inputs to be read again.
         """
         stale = [channel for channel in self._stale if channel in self._plans]
         self._stale.clear()
@@ -455,9 +456,9 @@ class PollingPlans:
             self._compare_schedules(np.arange(len(self._table.channels)))
 
     def _write_factors(self, plans: Sequence[_ChannelPlan], fleet_s: float) -> NDArray[np.intp]:
-        """Write the inputs of these channels into the table; return the rows whose inputs have changed notably.
+        """Write the inputs of the channels in ``plans`` into the table; return the rows that have changed notably.
 
-        Smaller changes are not written, so that they do not change schedules and summaries.
+        Small changes of estimates are not written, so that they do not change schedules and summaries.
         """
         rows = np.array([plan.row for plan in plans], dtype=np.intp)
         found, table = self._read_factors(plans, fleet_s), self._table.rows
@@ -482,10 +483,10 @@ class PollingPlans:
         return changed
 
     def _compare_schedules(self, rows: NDArray[np.intp]) -> None:
-        """Compute how often the channels in these rows should be polled; mark those whose schedules differ as outdated.
+        """Compute how often the channels in ``rows`` should be polled; mark those with unfit schedules as outdated.
 
-        A channel is outdated if :meth:`_fit_schedule` would change its schedule, or if its polls violate a limit in
-        some hour of the week.
+        A schedule is unfit if :meth:`_fit_schedule` would change it, or if its polls violate a limit in some hour of
+        the week.
         """
         interval_s, nodes, table = self._policy.poll_interval_s, self._nodes, self._table.rows
         for start in range(0, len(rows), _ROWS_PER_CHECK):
@@ -506,24 +507,24 @@ class PollingPlans:
             self._outdated.update(self._table.channels[row] for row in some[~fits].tolist())
 
     def _planned_rows(self, rows: NDArray[np.intp]) -> FactorTable:
-        """Return a copy of these rows of the table, with longer pauses shortened to the poll interval τ."""
+        """Return a copy of the table rows with these indices, in which a pause counts as at most τ."""
         # Polls are therefore attempted every τ even during a pause, and resume soon after an admin ends the pause.
         part: FactorTable = self._table.rows[rows]
         part["publisher_interval_s"] = part["planned_interval_s"]
         return part
 
     def _is_aggregate_due(self, now_s: float) -> bool:
-        """Return whether this node's summary has to be computed again because its polls have gradually changed."""
+        """Return whether this node's summary has to be recomputed because the polls have gradually changed."""
         if self._drift is None:
             return False
         is_old = now_s - self._aggregated_s >= REVIEW_INTERVAL_S
         return is_old or self._drift > SUMMARY_TOLERANCE * float(self._table.rows["rate"].sum())
 
     def _summarise(self, owned: int) -> Aggregate | None:
-        """Return the summary of this node's channels; None if there are no channels yet.
+        """Return the summary of this node's channels; None if it is about to own channels but has none yet.
 
-        ``owned`` is the number of channels that this node owns or is about to own. Until this node has taken over all
-        of them, the channels that it already has stand for all: they are counted repeatedly, up to this number.
+        ``owned`` is the number of channels that this node owns or is about to own. While some of these are missing, the
+        summary repeats the present channels up to this number.
         """
         # They represent the others. Otherwise a fleet that starts would divide its whole budget among its first
         # channels.
@@ -537,9 +538,10 @@ class PollingPlans:
         return node_allocation.own_aggregate(self._policy, self._nodes, table, choices)
 
     def _read_factors(self, plans: Sequence[_ChannelPlan], fleet_s: float) -> FactorTable:
-        """Return the inputs of the polling rates of these channels at ``fleet_s``, one row each.
+        """Return the current inputs of the polling rates of the channels in ``plans``, one row per channel.
 
-        ``fleet_s`` is Unix time by the store's clock. The field ``present_speed`` is 1.
+        ``fleet_s`` is the present Unix time by the store's clock. The field ``present_speed`` is always 1 in the
+        result.
         """
         table = factor_table((self._factors(plan, fleet_s) for plan in plans), len(plans))
         if self._policy.weekly_rhythm:
@@ -549,7 +551,7 @@ class PollingPlans:
         return table
 
     def _update_present_speeds(self, fleet_s: float) -> None:
-        """Update how often channels that follow a weekly rhythm are polled in the present hour."""
+        """If a new hour has begun, update how often channels with a weekly rhythm are polled in this hour."""
         # If the hour has changed, the shares (summaries of channels) of sites whose budget may be exceeded become
         # outdated. If the fleet has a budget per minute, the column ``present_speed`` of the table is updated.
         # The hours of this time and of the time when changed schedules apply, counted since the epoch.
@@ -566,10 +568,10 @@ class PollingPlans:
             self._drift = inf
 
     def _present_speeds(self, plans: Iterable[_ChannelPlan], hours: tuple[float, float]) -> list[float]:
-        """Return, for each plan, the higher of the speeds of its schedule's clock in the two ``hours``.
+        """Return how often each channel is polled in the given hours, relative to its mean over the week.
 
-        A clock with a high speed makes polls more frequent. The speed is 1.0 for a schedule by real time. An hour is
-        the number of hours since the Unix epoch.
+        ``hours`` contains two hours, counted from the Unix epoch. For each channel, the hour with more polls counts.
+        The result is 1.0 for a channel without a weekly rhythm.
         """
         clocks = (plan.schedule.clock if plan.schedule else None for plan in plans)
         return [
@@ -578,10 +580,11 @@ class PollingPlans:
         ]
 
     def _choose_speeds(self, channels: Sequence[ChannelId]) -> Sequence[bytes]:
-        """Choose the clock by which the polls of each channel are evenly spaced; return its encoded speeds.
+        """Choose, for each channel, the clock by which its polls are evenly spaced; return the clocks' encoded speeds.
 
-        b"" stands for real time. The limits of the channel's polls hold in every hour of the week. The lowest and the
-        highest speed of each clock are written into the table.
+        A clock runs faster in the hours of the week in which the channel is to be polled more often; b"" stands for
+        real time. With the chosen clocks, the channels' limits are respected in every hour. The lowest and the highest
+        speed of each clock are written into the table.
         """
         plans = [self._plans[channel] for channel in channels]
         found = [plan.schedule.speeds if plan.schedule else b"" for plan in plans]
@@ -629,10 +632,7 @@ class PollingPlans:
         self._stale.update(self._table.channels[row] for row in rows.tolist())
 
     def _update_crowded_sites(self) -> None:
-        """Determine the sites whose request budget may be exceeded.
-
-        This node's summaries of its channels of other sites are removed.
-        """
+        """Determine the sites whose request budget may be exceeded; drop this node's summaries for all others."""
         self._can_crowd_change = False
         rows, sites = self._table.rows, self._table.sites
         most = np.bincount(rows["site"], node_allocation.polite_sizes(self._policy, rows), len(sites)).astype(
@@ -651,9 +651,9 @@ class PollingPlans:
         self._crowded = crowded
 
     def _update_shares(self) -> None:
-        """Recompute this node's summary of its channels of each site whose request budget may be exceeded.
+        """Recompute this node's summary of its channels on each site whose request budget may be exceeded.
 
-        A summary is recomputed only if the site's channels, or the times of their polls in the week, have changed.
+        A site is skipped if neither its channels nor the hours of the week in which they are polled have changed.
         """
         for site in self._outdated_shares & self._crowded:
             rows = self._table.rows_of_site(site)
@@ -673,22 +673,22 @@ class PollingPlans:
         return self._fleet.policy
 
     def _choices(self, rows: NDArray[np.intp] | None, levels: Levels) -> LevelChoices | None:
-        """Return the numbers of nodes that may poll each of the channels in these rows, one for each polling level.
+        """Return how many nodes may poll each of the channels in ``rows`` at each polling level.
 
-        If ``rows`` is None, the result is about all channels. The result is None if ``levels`` allows any number.
+        If ``rows`` is None, all channels are included. The result is None if ``levels`` allows any number of nodes.
         """
         channels = self._table.channels
         return self._fleet.choices(channels if rows is None else [channels[row] for row in rows.tolist()], levels)
 
     def _rates_and_set_sizes(self, table: FactorTable, rows: NDArray[np.intp]) -> tuple[Floats, NDArray[np.intp]]:
-        """Return the polls per poll interval τ of the channels in these rows, and the numbers of nodes that make them.
+        """Return (rates, set sizes): how often each channel in ``rows`` should be polled per τ, and by how many nodes.
 
-        ``table`` is a copy of the rows. A channel keeps its present rate in these cases:
+        ``table`` is a copy of the rows. A channel keeps its present rate if:
 
-        - The fleet's *scale* (the number from which all rates follow) is unknown, or was computed for other polling
-          levels.
-        - Only whole polling levels are allowed, and a node has joined or left since the scale was computed. The levels
-          then have other numbers of nodes.
+        - the fleet's *scale* (the factor that determines all rates) is unknown,
+        - the scale was computed for other polling levels, or
+        - only whole polling levels are allowed, and the groups of nodes at these levels have changed since the scale
+          was computed, because a node has joined or left.
         """
         interval_s = self._policy.poll_interval_s
         choices = self._choices(rows, self._fleet.applied_levels)
@@ -707,10 +707,10 @@ class PollingPlans:
     def _fit_schedule(
         self, schedule: PollingSchedule, rate: float, set_size: int, speeds: bytes, fleet_s: float
     ) -> PollingSchedule:
-        """Return a schedule with ``rate`` polls per poll interval τ by ``set_size`` nodes.
+        """Return a schedule with ``rate`` polls per poll interval τ, made by ``set_size`` nodes.
 
-        ``speeds`` are those of the clock by which the polls are evenly spaced. The result is ``schedule`` itself if it
-        fits.
+        The result is ``schedule`` itself if it already fits. ``speeds`` encodes the clock by which the polls are evenly
+        spaced.
         """
         gap_s = self._policy.poll_interval_s / rate
         fits = abs(gap_s / schedule.gap_s - 1) <= GAP_TOLERANCE and speeds == schedule.speeds

@@ -1,17 +1,19 @@
 """Polling schedules: when each of the nodes that share a channel polls it (Corona §3.1, §3.3).
 
-Times are *fleet time*: seconds of the store's clock, which all nodes read. n is the number of polls per poll interval
-τ. The nodes take turns, τ/n apart. Schedules of different channels start at different times, so that the polls of one
-node are spread over τ as well.
+All times are *fleet time*: seconds of the store's clock, which all nodes read. If a channel has n polls per poll
+interval τ, the nodes take turns, τ/n apart. The schedules of different channels start at different times, so that the
+polls made by one node are spread over τ as well.
 
-- n may be any real number (see ``allocation_solver``). It is rounded up to a number of nodes, each of which polls
-  slightly less often than every τ. If n is below 1, a single node polls every τ/n.
-- When n or the nodes change, the next schedule continues the current one.
-- The polls of a channel with a weekly rhythm (:mod:`service.corona.weekly_rhythm`) are evenly spaced by a clock that
-  runs faster and slower in the course of a week. On average over a week, its time equals real time.
+- n may be any real number (see ``allocation_solver``). The number of nodes is n rounded up, so that each of them polls
+  at most once per τ. If n exceeds the number of nodes in the fleet, all nodes share the polls, and each may poll more
+  than once per τ. If n is below 1, a single node polls every τ/n seconds.
+- When n or the set of nodes changes, the next schedule continues the current one.
+- If a channel has a weekly rhythm (:mod:`service.corona.weekly_rhythm`), its polls are evenly spaced by a clock that
+  runs faster in some hours of the week and slower in others. Over a whole week, this clock neither gains nor loses
+  time.
 
 Deviation from the paper: in the paper, each node waits a random time in (0, τ). An update is then detected after
-τ/(n+1) on average, up to twice the τ/(2n) of even spacing.
+τ/(n+1) on average, up to twice as late as with even spacing (τ/(2n)).
 """
 
 from math import ceil, floor
@@ -45,22 +47,22 @@ spread the schedules' beginnings.
 
 
 def polling_set_size(polls_per_interval: float, nodes: int) -> int:
-    """Return the number of nodes that share the polls of one channel, at most ``nodes``.
+    """Return how many nodes share the polls of one channel, at most ``nodes``.
 
-    It is ``polls_per_interval``, the number of polls per poll interval τ, rounded up, but at least 1.
+    It is ``polls_per_interval`` (the channel's polls per poll interval τ) rounded up, and at least 1.
     """
     return max(1, nodes if polls_per_interval >= nodes else ceil(polls_per_interval))
 
 
 class PollingSchedule(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A channel's polls: one every ``gap_s`` seconds from ``first_s`` on, by ``size`` nodes in turn.
+    """A channel's polls: one every ``gap_s`` seconds from ``first_s`` on, made by ``size`` nodes in turn.
 
-    - ``first_s``: Unix time by the store's clock.
-    - ``first_rank``: the rank of the node that makes the first poll. Ranks are 0 to ``size`` - 1. Poll number k = 0, 1,
-      … is due at ``first_s + k·gap_s`` and is made by the node of rank ``(first_rank + k) mod size``.
-    - ``speeds``: the speeds of the clock by which ``gap_s`` is counted
-      (:class:`~service.corona.weekly_rhythm.WeeklyClock`). If they are empty or have another length than a clock's,
-      gaps are of real time.
+    - ``first_s``: the time of the first poll (Unix time by the store's clock).
+    - ``first_rank``: the rank of the node that makes the first poll. Nodes have the ranks 0 to ``size`` - 1. Poll k (0,
+      1, …) is due at ``first_s + k·gap_s`` and is made by the node of rank ``(first_rank + k) mod size``.
+    - ``speeds``: for a channel that is polled more often in some hours of the week, the speeds of the clock that
+      measures ``gap_s`` (:class:`~service.corona.weekly_rhythm.WeeklyClock`). If ``speeds`` is empty or has the wrong
+      length, gaps are measured in real time.
     """
 
     # An owner that changes the number of polls, or whose ring changes, derives the next schedule from the current one.
@@ -74,25 +76,25 @@ class PollingSchedule(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def interval_s(self) -> float:
-        """The mean time between two polls of one node, in seconds."""
+        """The mean time in seconds between two polls by the same node."""
         return self.size * self.gap_s
 
     @property
     def clock(self) -> WeeklyClock | None:
-        """The clock by which the times between polls are counted; None for real time."""
+        """The clock that measures the times between polls; None for real time."""
         return weekly_clock(self.speeds) if len(self.speeds) == SPEEDS_BYTES else None
 
     def first_poll_s(self, rank: int) -> float:
-        """Return the time of the first poll of the node with the place ``rank`` in the order of turns.
+        """Return the time of the first poll made by the node with rank ``rank``, its index in the order of turns.
 
         The result is Unix time by the store's clock.
         """
         return self._poll_s(self._turn(rank))
 
     def next_poll_s(self, rank: int, after_s: float) -> float:
-        """Return the time of the next poll after ``after_s`` by the node with the place ``rank`` in the order of turns.
+        """Return the time of the next poll after ``after_s`` made by the node with rank ``rank``.
 
-        Both times are Unix times by the store's clock.
+        The rank is the node's index in the order of turns. Both times are Unix times by the store's clock.
         """
         # A schedule that begins more than two intervals after ``after_s`` was made before the fleet's clock was set
         # back. It is treated as if it had begun before ``after_s``.
@@ -102,21 +104,21 @@ class PollingSchedule(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return self._next_s(self._turn(rank), self.size, after_s, is_begun=True)
 
     def next_channel_poll_s(self, after_s: float) -> float:
-        """Return the time of the channel's next poll after ``after_s`` by any node.
+        """Return the time of the channel's next poll after ``after_s``, whichever node makes it.
 
         Both times are Unix times by the store's clock.
         """
         return self._next_s(0, 1, after_s)
 
     def rank_at(self, poll_s: float) -> int:
-        """Return the place, in the order of turns, of the node that makes the poll due at ``poll_s``.
+        """Return the rank (the index in the order of turns) of the node that makes the poll due at ``poll_s``.
 
         ``poll_s`` is Unix time by the store's clock.
         """
         return (self.first_rank + round(self.gaps_between(self.first_s, poll_s))) % self.size
 
     def gaps_between(self, begin_s: float, end_s: float) -> float:
-        """Return the time from ``begin_s`` to ``end_s`` as a multiple of the time between two polls.
+        """Return the time from ``begin_s`` to ``end_s``, measured in gaps (times between two polls).
 
         The result may be fractional. Both times are Unix times by the store's clock.
         """
@@ -126,7 +128,7 @@ class PollingSchedule(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return (clock.shown_s(end_s) - clock.shown_s(begin_s)) / self.gap_s
 
     def _turn(self, rank: int) -> int:
-        """Return the number (from 0) of the first poll by the node with the place ``rank`` in the order of turns."""
+        """Return the index k (from 0) of the first poll made by the node with rank ``rank``."""
         return (rank - self.first_rank) % self.size
 
     def _poll_s(self, number: int) -> float:
@@ -136,10 +138,10 @@ class PollingSchedule(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return clock.time_s(clock.shown_s(self.first_s) + number * self.gap_s) if number else self.first_s
 
     def _next_s(self, first: int, step: int, after_s: float, *, is_begun: bool = False) -> float:
-        """Return the time of the first poll after ``after_s`` among the polls number ``first``, ``first + step``, etc.
+        """Return the time of the first of the polls ``first``, ``first + step``, … that is due after ``after_s``.
 
-        If ``is_begun`` is true, the earlier polls ``first - step``, ``first - 2·step``, etc. are included. Times are
-        Unix times by the store's clock.
+        If ``is_begun`` is true, earlier polls (``first - step``, ``first - 2·step``, …) are considered as well. Times
+        are Unix times by the store's clock.
         """
         clock, begin_s = self.clock, self._poll_s(first)
         if clock is None:
@@ -159,10 +161,11 @@ def new_schedule(
     *,
     speeds: bytes = b"",
 ) -> PollingSchedule:
-    """Return the first schedule of a channel; its first poll is at most one gap (time between polls) from now.
+    """Return a channel's initial schedule, whose first poll is at most one gap (time between polls) from now.
 
     Args:
-        channel: The id determines the time of the first poll, so that channels are polled one after another.
+        channel: The channel's id, from which the time of the first poll is derived. Different channels are thus polled
+            at different times.
         polls_per_interval: The channel's number of polls per poll interval τ, positive.
         size: Number of nodes that take turns.
         poll_interval_s: τ, in seconds.
@@ -185,7 +188,7 @@ def revised_schedule(
     speeds: bytes = b"",
     can_hand_over: bool = False,
 ) -> PollingSchedule:
-    """Return a schedule with another number of polls or nodes, or another rhythm, that continues ``schedule``.
+    """Return a schedule that continues ``schedule`` with a different number of polls or nodes, or a different rhythm.
 
     Args:
         schedule: The channel's current schedule.
@@ -194,15 +197,15 @@ def revised_schedule(
         poll_interval_s: τ, in seconds.
         now_s: Unix time by the store's clock.
         speeds: The speeds of the clock by which the polls are evenly spaced from now on; empty for real time.
-        can_hand_over: Whether a node that leaves can still make the channel's next poll.
+        can_hand_over: Whether a node that no longer takes turns can still make the channel's next poll.
 
-    The result begins with the channel's next poll. This poll keeps its time, or is moved to an earlier time, between
-    one and two new gaps (times between polls) from now. If the poll keeps its time and its node still takes turns, the
-    same node makes it. Thus no sequence of changes postpones the next poll, and two polls are never closer than the
-    shorter of the gaps before and after.
+    The result begins with the channel's next poll. This poll keeps its time, unless it can be made earlier: one to two
+    new gaps (times between polls) from now. If the poll keeps its time and its node still takes turns, the same node
+    makes it. Repeated changes thus never postpone the next poll, and two polls are never closer together than the
+    shorter of the old and the new gap.
 
-    If the next poll is due within ``HANDOVER_S``, its node leaves, and ``can_hand_over`` is true, the leaving node
-    makes this poll. The result then begins one gap later.
+    There is one exception if ``can_hand_over`` is true. If the next poll is due within ``HANDOVER_S`` and its node no
+    longer takes turns, that node still makes the poll, and the result begins one gap later.
     """
     # A poll that is moved forward is due (1 + f) new gaps from now, where f (at most 1) is the fraction of the current
     # gap that is left. The fraction differs between channels. Without it, all channels that an owner speeds up at once
@@ -224,8 +227,8 @@ def revised_schedule(
 
 
 def _next_multiple_s(phase_s: float, gap_s: float, after_s: float, rounding_s: float = ROUNDING_S) -> float:
-    """Return the first of the times ``phase_s`` + k·``gap_s`` (k is a whole number) after ``after_s``.
+    """Return the first time after ``after_s`` that equals ``phase_s`` + k·``gap_s`` for a whole number k.
 
-    A time that is less than ``rounding_s`` after ``after_s`` counts as equal to it and is skipped.
+    A time that is less than ``rounding_s`` after ``after_s`` counts as equal to ``after_s`` and is skipped.
     """
     return phase_s + (floor((after_s + rounding_s - phase_s) / gap_s) + 1) * gap_s

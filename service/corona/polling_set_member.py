@@ -1,14 +1,14 @@
-"""A node that polls channels as their *owners* (the nodes that plan the polls) instruct it.
+"""A node in its role of polling channels for their *owners*, the nodes that plan the polls.
 
-It sends the changes that a poll finds, a *candidate*, to the channel's owner. A lost candidate loses no entry. Until
-the owner has announced a new version, polls are compared with the former version, and the next poll finds the same
-changes again.
+The changes that a poll finds are called a *candidate*. The node sends each candidate to the channel's owner. If a
+candidate is lost, no entry is lost: until the owner announces a new version, polls are compared with the former
+version, so the next poll finds the same changes again.
 
-Assignments of polls expire unless they are renewed. In each maintenance interval, an owner sends a hash of all its
-assignments to this node (:mod:`service.corona.assignment_digests`), which renews them. If the hash differs, messages
-were lost, repeated or reordered. This node then requests the assignments in the groups of channels that differ,
-provided that both nodes know the same members of the fleet. The present assignments are renewed nevertheless. A
-difference that cannot be repaired therefore does not stop all of an owner's polls.
+Assignments of polls expire unless they are renewed. In each maintenance interval, an owner renews all its assignments
+to this node by sending a hash of them (:mod:`service.corona.assignment_digests`). If this node computes a different
+hash, messages were lost, repeated or reordered. If both nodes have the same list of the fleet's members, this node then
+requests the assignments in the groups of channels whose hashes differ. In the meantime, it renews the assignments that
+it has, so that polls continue even if the difference cannot be repaired.
 """
 
 from collections.abc import Iterable, Iterator
@@ -45,7 +45,7 @@ MAX_SEND_ATTEMPTS = 10
 
 
 class _OwnerRecord(msgspec.Struct, eq=False):
-    """What this node knows of another node that plans polls for it (an owner of channels).
+    """What this node knows about another node that assigns polls to it (an owner of channels).
 
     An owner that leaves the fleet and joins it again gets a new record.
     """
@@ -67,7 +67,7 @@ class _MemberAssignment(msgspec.Struct, gc=False):
     assigned_s: float
     """Monotonic time in seconds at which the owner's last message with this assignment was received."""
     fingerprint: int = 0
-    """The assignment's fingerprint in the owner's digests; 0 while the node only makes its last poll."""
+    """The assignment's fingerprint in the owner's digests; 0 if the node polls the channel only once more."""
     last_poll_s: float = inf
     """Unix time by the store's clock after which this node stops polling; infinite if no end is known."""
 
@@ -83,9 +83,9 @@ class _PendingCandidate(msgspec.Struct):
 
 
 class MemberProtocol:
-    """The half of a node's protocol that polls channels as their owners (the nodes that plan the polls) instruct it.
+    """The half of a node's protocol that polls channels for their owners, the nodes that plan the polls.
 
-    It sends the changes that polls find to the owners. ``now_s`` is monotonic time in seconds.
+    It sends the owners the changes that polls find. In all methods, ``now_s`` is monotonic time in seconds.
     """
 
     def __init__(self, node_id: NodeId, policy: FleetPolicy) -> None:
@@ -96,21 +96,21 @@ class MemberProtocol:
         self._former_owners: list[_OwnerRecord] = []
         """Records of owners that have left the ring or lost channels; their assignments expire unless assigned anew."""
         self._leaving: set[ChannelId] = set()
-        """Channels of which this node only makes its last poll."""
+        """Channels that this node polls only once more."""
         self._assignments: dict[ChannelId, _MemberAssignment] = {}
         self._ahead: set[ChannelId] = set()
         """Channels whose assignments were computed from a newer ring than this node's."""
         self._pending: dict[ChannelId, _PendingCandidate] = {}
 
     def instruction(self, channel: ChannelId) -> StartPolling | None:
-        """Return the instruction by which this node polls ``channel``, or None if this node does not poll it."""
+        """Return the instruction according to which this node polls ``channel``; None if this node does not poll it."""
         assignment = self._assignments.get(channel)
         return assignment.instruction if assignment else None
 
     def find_affected(self, view: RingView) -> list[StartPolling]:
-        """Return the instructions for channels that another node may own or poll once the member nodes are ``view``.
+        """Return the instructions for channels whose owner or polling nodes may change when ``view`` is adopted.
 
-        This node is going to adopt ``view``, the new list of member nodes.
+        ``view`` is the new list of member nodes, which this node is about to adopt.
         """
         change = view.change_since(self._view)
         found = [self._assignments[channel].instruction for channel in self._ahead]
@@ -118,10 +118,10 @@ class MemberProtocol:
         return found + [each for each in instructions if change.concerns(each.channel, each.schedule.size)]
 
     def on_ring_changed(self, view: RingView, affected: Iterable[StartPolling]) -> Iterator[Effect]:
-        """Adopt the member nodes ``view``: stop polls that other nodes make now, and send changes to new owners.
+        """Adopt ``view`` as the ring: stop polls that other nodes take over, and send unanswered changes to new owners.
 
-        ``affected`` is the result of :meth:`find_affected` for ``view``. Changes that a poll has found are sent again
-        if no owner has answered them and another node owns the channel now.
+        ``affected`` is the result of :meth:`find_affected` for ``view``. Unanswered changes are changes that a poll has
+        found, and to which the channel's owner has not replied yet.
         """
         former, self._view = self._view, view
         for node, owner in list(self._owners.items()):
@@ -144,11 +144,11 @@ class MemberProtocol:
                 yield from self._send_pending(channel)
 
     def on_assign(self, sender: NodeId, message: Assign, now_s: float) -> Iterator[Effect]:
-        """Start polling the assigned channels, or poll them by their new schedules.
+        """Start polling the assigned channels, or poll them according to their new schedules.
 
-        ``sender`` is the node that plans their polls. An assignment is ignored if this node knows newer members of the
-        fleet, by which it is not to poll the channel. If the message lists whole groups of channels (buckets), this
-        node stops polling the sender's other channels in these groups.
+        ``sender`` is the node that plans their polls. If this node has a newer list of the fleet's members, it ignores
+        assignments of channels that it does not poll according to that list. If the message lists whole groups of
+        channels (buckets), this node stops polling the sender's other channels in these groups.
         """
         owner, ring_version = self._owner(sender, now_s), message.ring_version
         for assignment in message.assignments:
@@ -180,12 +180,11 @@ class MemberProtocol:
             yield from self._drop_unlisted(owner, message)
 
     def on_digest(self, sender: NodeId, message: AssignmentDigest, now_s: float) -> Iterator[Effect]:
-        """Renew the assignments of polls by ``sender``; if its hash differs from this node's, reply with finer hashes.
+        """Renew the polls that ``sender`` has assigned; reply with more hashes if its hash differs from this node's.
 
-        The reply has one hash for each group of channels.
-
-        ``sender`` then answers with the assignments in the groups that differ. If both nodes know the same members of
-        the fleet, assignments of channels that ``sender`` no longer owns are not renewed.
+        The hashes are compared only if both nodes have the same list of the fleet's members. If the hashes differ,
+        assignments of channels that ``sender`` no longer owns are not renewed. The reply contains one hash for each
+        group of channels. ``sender`` then answers with the assignments in the groups whose hashes differ.
         """
         if sender not in self._view and message.ring_version <= self._view.version:
             return
@@ -204,8 +203,8 @@ class MemberProtocol:
     def on_unassign(self, message: Unassign, fleet_s: float) -> Iterator[Effect]:
         """Stop polling the channel, unless its assignment is newer than the message.
 
-        The assignment is newer if it was computed from a newer list of the fleet's nodes. If the message states a last
-        poll that is still due at ``fleet_s`` (Unix time by the store's clock), polling stops after this poll.
+        The assignment is newer if it was computed from a newer list of the fleet's members. If the message asks for one
+        last poll that is still to come at ``fleet_s`` (Unix time by the store's clock), polling stops after that poll.
         """
         known = self._assignments.get(message.channel)
         if known is not None and message.ring_version >= known.confirmed_ring_version:
@@ -217,9 +216,9 @@ class MemberProtocol:
                 yield from self._stop(message.channel)
 
     def on_candidate(self, candidate: Candidate) -> Iterator[Effect]:
-        """Send the changes that a poll has found to the channel's owner, and store them until they are answered.
+        """Send the changes in ``candidate`` to the channel's owner, and keep them until the owner has answered.
 
-        A notice (a message about the channel itself, not an entry) is sent once and not stored. If it is lost, the next
+        A notice (a message about the channel itself, not an entry) is sent once and not kept. If it is lost, the next
         poll finds it again.
         """
         # It must not replace a candidate with entries.
@@ -233,7 +232,7 @@ class MemberProtocol:
     def on_limit_observed(self, limit: PollingLimit, fleet_s: float) -> Iterator[Effect]:
         """Report ``limit`` to its channel's owner if it differs notably from the limit that the owner knows.
 
-        ``fleet_s`` is Unix time by the store's clock. A limit of a channel that is not assigned to this node is always
+        ``fleet_s`` is Unix time by the store's clock. If the channel is not assigned to this node, the limit is always
         reported.
         """
         # If a report is lost, the assignment does not change, and the limit is reported again after the next poll.
@@ -247,8 +246,8 @@ class MemberProtocol:
     def on_announcement(self, announcement: VersionAnnouncement) -> Iterator[Effect]:
         """Compare polls with the announced version from now on.
 
-        Stored changes of the channel that were compared with an earlier version are dropped, because the announcement
-        answers them, whether or not the owner has accepted them.
+        Changes that this node has found by comparison with an earlier version are dropped, whether or not the owner has
+        accepted them.
         """
         pending = self._pending.get(announcement.channel)
         is_answered = pending is not None and pending.candidate.base_version < announcement.version
@@ -263,9 +262,9 @@ class MemberProtocol:
         )
 
     def expire(self, now_s: float, fleet_s: float) -> Iterator[Effect]:
-        """Stop polling the channels whose assignments were not renewed in time or whose last poll is over.
+        """Stop polling channels whose assignments were not renewed in time, or whose last requested poll is over.
 
-        ``now_s`` is monotonic time, ``fleet_s`` is Unix time by the store's clock.
+        ``now_s`` is monotonic time; ``fleet_s`` is Unix time by the store's clock.
         """
         for channel in [each for each in self._leaving if self._assignments[each].last_poll_s < fleet_s]:
             yield from self._stop(channel)
@@ -283,10 +282,7 @@ class MemberProtocol:
             self._former_owners = [*filter(is_needed, self._former_owners)]
 
     def resend_pending(self) -> Iterator[Effect]:
-        """Send changes again that their channel's owner has not answered.
-
-        Changes that were sent ``MAX_SEND_ATTEMPTS`` times are dropped instead.
-        """
+        """Resend changes that the channels' owners have not answered; drop changes sent ``MAX_SEND_ATTEMPTS`` times."""
         for channel in list(self._pending):
             yield from self._send_pending(channel)
 
@@ -312,7 +308,7 @@ class MemberProtocol:
             yield Send(owner, pending.candidate)
 
     def _owner(self, node: NodeId, now_s: float) -> _OwnerRecord:
-        """Return the record of the node ``node`` as an owner of channels; if there is none, create it.
+        """Return this node's record of ``node`` as an owner of channels; create the record if there is none.
 
         A new record counts as renewed at ``now_s``.
         """
@@ -322,23 +318,23 @@ class MemberProtocol:
         return owner
 
     def _epoch(self, node: NodeId) -> int | None:
-        """Return the number (epoch) under which a node joined the fleet; None if the node is not a known member."""
+        """Return the sequence number (epoch) that ``node`` got when it joined the fleet; None if it is not a member."""
         info = self._view.node(node)
         return info.epoch if info else None
 
     def _set_fingerprint(self, channel: ChannelId, assignment: _MemberAssignment, after: int) -> None:
-        """Set the hash of the channel's assignment to ``after``, and update its owner's hashes accordingly.
+        """Set the hash of the channel's assignment to ``after``, and update the hashes of the owner's assignments.
 
-        If ``after`` is 0, the assignment is not included in the owner's hashes.
+        If ``after`` is 0, the assignment no longer contributes to the owner's hashes.
         """
         assignment.owner.digests.replace(channel, assignment.fingerprint, after)
         assignment.fingerprint = after
 
     def _detach_lost_channels(self, node: NodeId, owner: _OwnerRecord, renewed_s: float) -> None:
-        """Remove from the record ``owner`` the assignments of channels that the node ``node`` no longer owns.
+        """Move assignments of channels that ``node`` no longer owns from ``owner``, the node's record, to a new record.
 
-        These assignments are moved to a new record. They expire three maintenance intervals after ``renewed_s``
-        (monotonic time in seconds) unless the channels' present owners assign these channels.
+        The moved assignments expire three maintenance intervals after ``renewed_s`` (monotonic time in seconds), unless
+        the channels' present owners assign these channels again.
         """
         others = [
             (channel, assignment)
@@ -353,7 +349,7 @@ class MemberProtocol:
                 assignment.owner = former
 
     def _drop_unlisted(self, owner: _OwnerRecord, message: Assign) -> Iterator[Effect]:
-        """Stop polling the owner's channels that are in the groups (buckets) of ``message`` but not assigned by it."""
+        """Stop polling the owner's channels in the groups that ``message`` lists, unless the message assigns them."""
         assigned, buckets = {each.channel for each in message.assignments}, frozenset(message.buckets)
         surplus = [
             channel
@@ -367,10 +363,11 @@ class MemberProtocol:
             yield from self._stop(channel)
 
     def _is_still_inside(self, known: _MemberAssignment, ring_version: int, size: int) -> bool:
-        """Return whether this node is among the ``size`` nodes that are to poll a channel from now on.
+        """Return whether this node remains one of the nodes that poll a channel.
 
-        - ``known``: this node's present assignment.
+        - ``known``: this node's present assignment for the channel.
         - ``ring_version``: the version of the list of member nodes from which the new assignment was computed.
+        - ``size``: the number of nodes that poll the channel from now on.
         """
         known_version = known.confirmed_ring_version
         is_comparable = known_version == ring_version or known_version <= self._view.version
@@ -379,9 +376,10 @@ class MemberProtocol:
         return not self._is_outside(known.instruction.channel, size, ring_version)
 
     def _is_outside(self, channel: ChannelId, size: int, ring_version: int) -> bool:
-        """Return whether this node is not among the ``size`` nodes nearest to the channel, which poll it.
+        """Return whether this node is outside the polling set: the ``size`` nodes that are nearest to the channel.
 
-        The result is False if the channel's owner has a newer list of member nodes, ``ring_version``, than this node.
+        ``ring_version`` is the version of the list of member nodes that the channel's owner used. If it is newer than
+        this node's list, the result is False.
         """
         return ring_version <= self._view.version and not self._view.is_among_nearest(channel, self._node_id, size)
 

@@ -1,17 +1,17 @@
 """How the nodes of a fleet keep the polls of all channels of one site within the site's request budget.
 
-A site's channels are spread over all nodes. Most sites have so few channels that they cannot exceed the budget; nothing
-is exchanged about these. For the others:
+A site's channels are spread over all nodes. Most sites have so few channels that their polls cannot exceed the budget;
+nodes exchange no messages about these sites. For the other sites:
 
-1. Each node sends a summary of its channels of the site, its *share*, to the site's *coordinator*, the node nearest to
-   the site's id.
+1. The site's *coordinator* is the node whose id is nearest to the site's id. Each node sends it a *share*: a summary of
+   the node's own channels on the site.
 2. The coordinator computes the site's *scale* and returns it to the nodes.
 3. The scale limits a channel's polls per poll interval τ to scale·√(weight/cost), so that the site's channels use
    exactly the budget (see ``allocation_solver.apply_site_scales``).
 
 Shares and scales are sent when they have changed, and repeated once per maintenance interval. They are dropped if they
-are not repeated in time, or if their sender has left the fleet. While a scale is unknown or inaccurate, polls wait for
-the site's token bucket, which no schedule can overdraw.
+are not repeated in time, or if their sender has left the fleet. In addition, each poll waits for the site's token
+bucket, so the budget is respected even while a scale is unknown or inaccurate.
 """
 
 from collections.abc import Iterator, Mapping
@@ -47,7 +47,7 @@ Other soft state lives longer, but outdated shares and scales would distort the 
 _CACHED_SOLUTIONS = 4_096
 """Number of cached solutions of :func:`_solve_scale`."""
 _MAX_IMBALANCE = 4
-"""By assumption, no owner has fewer of a site's channels than the mean over all owners divided by this number."""
+"""Each owner is assumed to own at least the mean number of a site's channels per owner, divided by this number."""
 
 
 class _OwnerShare(msgspec.Struct):
@@ -65,8 +65,8 @@ class _KnownScale(msgspec.Struct):
 class SiteBudgets:
     """One node's part in keeping the polls of each site's channels within the site's request budget.
 
-    The node sends summaries of its own channels, and computes limits for the sites that it coordinates. ``now_s`` is
-    monotonic time in seconds.
+    The node sends summaries of its own channels to the nodes that coordinate the sites, and computes limits for the
+    sites that it coordinates itself. In all methods, ``now_s`` is monotonic time in seconds.
     """
 
     def __init__(self, node_id: NodeId, policy: FleetPolicy) -> None:
@@ -79,22 +79,22 @@ class SiteBudgets:
         self._shares: dict[Site, dict[NodeId, _OwnerShare]] = {}
         """Shares received from owners, for the sites that this node coordinates."""
         self._own: dict[Site, bytes] = {}
-        """The clusters of this node's own channels of each site that is exchanged."""
+        """This node's own shares: for each site with a share, the clusters of this node's channels on the site."""
         self._unsent: set[Site] = set()
-        """Sites whose share has changed, or their coordinator, since the share was sent."""
+        """Sites whose share or coordinator has changed since the share was last sent."""
 
     def set_rates(self, rates: Mapping[Site, float]) -> bool:
-        """Set the requests per second that admins allow for single sites; return whether any rate has changed.
+        """Set the requests per second that admins allow for individual sites; return whether any rate has changed.
 
-        Other sites have the policy's rate.
+        For all other sites, the policy's rate applies.
         """
         before, self._rates = self._rates, rates
         return before != rates
 
     def on_ring_changed(self, view: RingView) -> None:
-        """Adopt the member nodes ``view``, and drop outdated summaries of channels.
+        """Adopt ``view`` as the members of the ring, and drop outdated summaries of channels.
 
-        These are the summaries of nodes that have left, and of sites that another node coordinates now.
+        A summary is outdated if its sender has left, or if another node coordinates the site now.
         """
         self._view = view
         self._unsent = set(self._own)
@@ -109,7 +109,7 @@ class SiteBudgets:
     def scale(self, site: Site) -> float:
         """Return a site's scale: its channels have at most scale·√(weight/cost) polls per poll interval τ.
 
-        The result is ``UNBOUNDED_SCALE`` if the site's channels do not exceed its budget, or if its scale is unknown.
+        The result is ``UNBOUNDED_SCALE`` if the site's channels stay within its budget, or if its scale is unknown.
         """
         known = self._scales.get(site)
         return known.scale if known else UNBOUNDED_SCALE
@@ -118,9 +118,9 @@ class SiteBudgets:
         """Return the sites whose request budget may be exceeded by the polls of all nodes.
 
         - ``numbers``: the index of each site in ``own_polls``. Index 0 is for channels without a site.
-        - ``own_polls``: the maximum number of polls per poll interval τ of this node's channels of each site.
+        - ``own_polls``: for each site, the sum of the maximum polls per poll interval τ of this node's channels.
 
-        The polls of other nodes' channels are estimated from those of this node.
+        The other nodes' polls are estimated from those of this node.
         """
         budgets = np.full(len(own_polls), self._budget(""))
         for site in self._rates.keys() & numbers.keys():
@@ -130,10 +130,10 @@ class SiteBudgets:
         return {sites[number] for number in np.flatnonzero(is_crowded) if number}
 
     def set_share(self, site: Site, problem: AllocationProblem | None) -> None:
-        """Set this node's summary of its channels of a site, which is sent to the node that coordinates the site.
+        """Set the summary of this node's channels on a site, which is sent to the node that coordinates the site.
 
-        ``problem`` has these channels, not yet limited by the site's budget. If it is None, nothing is exchanged about
-        the site.
+        ``problem`` describes these channels, with bounds that do not take the site's budget into account. If it is
+        None, this node stops sending a summary for the site.
         """
         if problem is None:
             self._own.pop(site, None)
@@ -144,7 +144,7 @@ class SiteBudgets:
             self._unsent.add(site)
 
     def send_shares(self, *, is_maintenance: bool) -> Iterator[Send]:
-        """Send this node's summaries of its channels of each site to the nodes that coordinate the sites.
+        """Send the summaries of this node's channels, one per site, to the nodes that coordinate the sites.
 
         If ``is_maintenance`` is true, all summaries are sent, otherwise only those that have changed.
         """
@@ -158,9 +158,9 @@ class SiteBudgets:
             yield Send(coordinator, SiteShares(tuple(shares)))
 
     def on_shares(self, sender: NodeId, message: SiteShares, now_s: float) -> None:
-        """Store another node's summaries of its channels by site, which were received at ``now_s``.
+        """Store another node's summaries of its channels, one per site; ``now_s`` is the time of receipt.
 
-        Summaries of sites that this node does not coordinate are ignored.
+        Summaries for sites that this node does not coordinate are ignored.
         """
         if sender not in self._view:
             return
@@ -172,8 +172,8 @@ class SiteBudgets:
     def on_scales(self, sender: NodeId, message: SiteScales, now_s: float) -> list[Site]:
         """Store limits for the channels of some sites; return the sites whose limit has changed.
 
-        ``sender`` is the node that coordinates these sites. ``now_s`` is the time of receipt. A limit that differs only
-        by a negligible amount is not stored, so that schedules do not change.
+        A limit is ignored unless ``sender`` is the node that coordinates the site. A negligible change is ignored too,
+        so that schedules do not change. ``now_s`` is the time of receipt.
         """
         changed = []
         for update in message.scales:
@@ -187,9 +187,9 @@ class SiteBudgets:
         return changed
 
     def expire(self, now_s: float) -> list[Site]:
-        """Drop those limits of sites and those summaries of other nodes that were not repeated in time.
+        """Drop site limits, and summaries from other nodes, that were not repeated in time.
 
-        Return the sites whose limit is unknown from now on.
+        Return the sites whose limit is now unknown.
         """
         expired = [site for site, known in self._scales.items() if not self._is_fresh(known.received_s, now_s)]
         for site in expired:
@@ -202,10 +202,10 @@ class SiteBudgets:
         return expired
 
     def send_scales(self, *, is_maintenance: bool) -> Iterator[Send]:
-        """Send limits for the channels of the sites that this node coordinates to the nodes that own these channels.
+        """Send limits for the sites that this node coordinates to the nodes that own channels on these sites.
 
-        If ``is_maintenance`` is true, all limits are sent, otherwise only those that have changed. Sites whose channels
-        do not exceed the budget have no limit.
+        If ``is_maintenance`` is true, all limits are sent, otherwise only those that have changed. A site has no limit
+        if its channels stay within the budget.
         """
         by_owner: dict[NodeId, list[SiteScale]] = {}
         for site, shares in self._shares.items():
@@ -220,7 +220,7 @@ class SiteBudgets:
             yield Send(node, SiteScales(tuple(scales)))
 
     def _budget(self, site: Site) -> float:
-        """Return the number of polls per poll interval τ that all nodes together plan for a site's channels."""
+        """Return the maximum number of polls of a site's channels per poll interval τ, by all nodes together."""
         return (
             POLL_BUDGET_SHARE * self._rates.get(site, self._policy.site_requests_per_s) * self._policy.poll_interval_s
         )
@@ -237,8 +237,8 @@ def _site_point(site: Site) -> str:
 def _solve_scale(shares: tuple[bytes, ...], budget: float) -> float:
     """Return the highest scale at which a site's channels need at most ``budget`` polls per poll interval τ.
 
-    A channel has scale·√(weight/cost) polls per τ. ``shares`` are encoded summaries of the site's channels. If these
-    never need more than the budget, the result is ``UNBOUNDED_SCALE``.
+    A channel has scale·√(weight/cost) polls per τ. ``shares`` are encoded summaries of the site's channels. If the
+    budget suffices for the maximum polls of all channels, the result is ``UNBOUNDED_SCALE``.
     """
     together = merge([clusters for share in shares if (clusters := decode(share)) is not None])
     return UNBOUNDED_SCALE if float(together.most_cost.sum()) <= budget else together.scale_for_budget(budget)

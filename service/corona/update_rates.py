@@ -1,15 +1,15 @@
-"""Estimates of the time between a channel's updates, from its polls and the numbers of new entries that they found.
+"""Estimates of the time between a channel's updates, based on its polls and on how many new entries each poll found.
 
 A poll without new entries shows that there was no update since the previous poll. A poll with five new entries shows
-that there were five updates in that time. The estimate is the number of updates per time observed, so both kinds of
-polls contribute to it. The estimate is correct for channels that are polled slower or faster than they publish.
+that there were five updates in that time. The estimated rate is the number of updates divided by the time observed, so
+both kinds of polls contribute to it. The estimate is correct whether a channel is polled more often or less often than
+it publishes.
 
-- In statistical terms, it is the rate of a Poisson process with a gamma prior and exponential forgetting.
-- Time is observed by a clock that follows the hours at which the channel usually publishes
-  (:mod:`service.corona.weekly_rhythm`). A silent night is therefore not taken for a sign that the channel has become
-  less active.
+- In statistical terms, the estimate is the rate of a Poisson process with a gamma prior and exponential forgetting.
+- The time observed is measured by a clock that follows the hours at which the channel usually publishes
+  (:mod:`service.corona.weekly_rhythm`). A night without updates therefore does not make the channel look less active.
 
-Deviation from the paper: Corona §3.3 takes the time between detected updates, which is known only within bounds.
+Deviation from the paper: Corona §3.3 uses the time between detected updates, which is known only within bounds.
 """
 
 from collections.abc import Sequence
@@ -33,9 +33,9 @@ MEMORY_UPDATES = 64.0
 """The number of updates, observed or expected, after which the weight of an observation has decayed to 1/e."""
 
 RECENT_UPDATES = 16.0
-"""The number that replaces ``MEMORY_UPDATES`` for recent observations.
+"""Like ``MEMORY_UPDATES``, but for the estimate of the recent update rate.
 
-Recent observations show whether the publisher's rate has changed.
+The recent rate shows whether the publisher has changed its rate.
 """
 
 CHANGE_FACTOR = 4.0
@@ -45,17 +45,18 @@ CHANGE_FACTOR = 4.0
 SILENCE_FACTOR = 6.0
 """A silence of this many update intervals lengthens the estimate at once.
 
-Of a Poisson process, 1 in 400 silences is this long by chance; of a publisher of three entries at a time, 1 in 7.
+By chance, 1 in 400 silences is this long if updates are a Poisson process, and 1 in 7 if a publisher releases three
+entries at a time.
 """
 
 
 class UpdateEstimate(msgspec.Struct, frozen=True, array_like=True):
     """An estimate of the time between a channel's updates.
 
-    - ``updates``, ``watched_s``: the number of updates that were observed in this many seconds. Both decay
-      exponentially, so that recent polls count most.
-    - ``silence_s``: the observed time in seconds since the last update.
-    - ``recent_updates``, ``recent_watched_s``: like ``updates`` and ``watched_s``, with a faster decay.
+    - ``updates``: how many updates were observed. The count decays exponentially, so that recent polls count most.
+    - ``watched_s``: for how many seconds the channel was observed. This time decays exponentially too.
+    - ``silence_s``: the time observed since the last update, in seconds.
+    - ``recent_updates``, ``recent_watched_s``: like ``updates`` and ``watched_s``, but decaying faster.
     """
 
     updates: float = 1.0
@@ -72,15 +73,15 @@ class UpdateEstimate(msgspec.Struct, frozen=True, array_like=True):
 
 
 def initial_estimate(interval_s: float) -> UpdateEstimate:
-    """Return the first estimate for a channel that is expected to publish every ``interval_s`` seconds."""
+    """Return the initial estimate for a channel that is expected to publish every ``interval_s`` seconds."""
     watched_s = _bounded_s(interval_s)
     return UpdateEstimate(watched_s=watched_s, recent_watched_s=watched_s)
 
 
 def estimate_from_dates(published_s: Sequence[float], now_s: float) -> UpdateEstimate:
-    """Return the first estimate of the time between a channel's updates, from the dates of the entries it lists.
+    """Return the initial estimate of the time between a channel's updates, from the dates of its current entries.
 
-    - ``published_s``: the publication dates in Unix seconds. Dates after ``now_s`` are ignored.
+    - ``published_s``: the entries' publication dates, as Unix times. Dates after ``now_s`` are ignored.
     - ``now_s``: the present Unix time.
 
     If fewer than two different dates remain, the result is the default estimate.
@@ -94,13 +95,14 @@ def estimate_from_dates(published_s: Sequence[float], now_s: float) -> UpdateEst
 
 
 def estimate_after_poll(estimate: UpdateEstimate, new_entries: int, elapsed_s: float) -> UpdateEstimate:
-    """Return the estimate of the time between a channel's updates after a poll.
+    """Return the estimate of the time between a channel's updates, brought up to date after a poll.
 
     Args:
-        estimate: The estimate before.
-        new_entries: Number of updates since the last poll of the channel by any node; entries that were published
+        estimate: The previous estimate.
+        new_entries: Number of updates since the channel was last polled by any node; entries that were published
             together may count as one.
-        elapsed_s: The time since that poll in seconds; negative values (a clock was set) count as zero.
+        elapsed_s: The time since that poll in seconds. A negative time, caused by a clock that was set back, counts
+            as zero.
     """
     elapsed_s = max(0.0, elapsed_s)
     expected = max(new_entries, elapsed_s / estimate.interval_s)
@@ -116,11 +118,11 @@ def estimate_after_poll(estimate: UpdateEstimate, new_entries: int, elapsed_s: f
 
 
 class UpdateHistory(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """What is known of the times of a channel's updates.
+    """What is known about when a channel is updated.
 
-    - ``estimate``: the estimated time between updates, as it was at ``since_s``.
-    - ``since_s``: the time of the last detected update (Unix time by the store's clock); 0 if the channel has not been
-      observed yet.
+    - ``estimate``: the estimated time between updates, as of ``since_s``.
+    - ``since_s``: the time of the last detected update (Unix time by the store's clock). Before the first update, it is
+      the time at which the channel was first observed, or 0 if it has not been observed yet.
     - ``rhythm``: the hours of the week at which the channel usually publishes (:mod:`service.corona.weekly_rhythm`);
       empty if they are unknown.
     """
@@ -132,7 +134,8 @@ class UpdateHistory(msgspec.Struct, frozen=True, gc=False, array_like=True):
     def interval_s(self, fleet_s: float) -> float:
         """Return the estimated mean time between the channel's updates at the time ``fleet_s``, in seconds.
 
-        ``fleet_s`` is Unix time by the store's clock. The time without updates until then lengthens the estimate.
+        ``fleet_s`` is Unix time by the store's clock. The estimate grows with the time that has passed since the last
+        update.
         """
         return (
             estimate_after_poll(self.estimate, 0, self.observed_s(fleet_s)).interval_s
@@ -141,19 +144,19 @@ class UpdateHistory(msgspec.Struct, frozen=True, gc=False, array_like=True):
         )
 
     def observed_s(self, fleet_s: float) -> float:
-        """Return the time since the last update, by a clock that follows the hours at which the channel publishes.
+        """Return the time since the last update in seconds, as measured by the channel's publishing clock.
 
-        The result is in seconds. The clock runs faster in the hours of the week in which the channel usually publishes
-        more. ``fleet_s`` is the present Unix time by the store's clock.
+        This clock runs faster in the hours of the week in which the channel usually publishes more. ``fleet_s`` is the
+        present Unix time by the store's clock.
         """
         clock = publishing_clock(self.rhythm)
         return fleet_s - self.since_s if clock is None else clock.shown_s(fleet_s) - clock.shown_s(self.since_s)
 
 
 def history_from_dates(published_s: Sequence[float], now_s: float) -> UpdateHistory:
-    """Return the first update history of a channel, from the publication dates of the entries it lists.
+    """Return a channel's initial update history, from the publication dates of its current entries.
 
-    - ``published_s``: the publication dates in Unix seconds. Dates after ``now_s`` are ignored.
+    - ``published_s``: the publication dates, as Unix times. Dates after ``now_s`` are ignored.
     - ``now_s``: the present Unix time.
     """
     past_s = [at_s for at_s in published_s if at_s <= now_s]
@@ -164,13 +167,13 @@ def history_from_dates(published_s: Sequence[float], now_s: float) -> UpdateHist
 
 
 def history_after_delta(updates: UpdateHistory, delta: Delta, fleet_s: float) -> UpdateHistory:
-    """Return a channel's update history after the changes ``delta`` have been stored.
+    """Return a channel's update history after the changes in ``delta`` have been stored.
 
     Args:
-        updates: The history before.
-        delta: The changes. Each added entry counts as an update, and so does a change of a page, however many lines it
-            touches. A notice (a message about the channel itself) does not. A channel's first content only starts the
-            observation.
+        updates: The previous history.
+        delta: The changes. Each added entry counts as one update. A changed page counts as one update, however many of
+            its lines have changed. A notice (a message about the channel itself) does not count, nor does a channel's
+            first content, which only begins the observation.
         fleet_s: When the changes were stored (Unix time by the store's clock).
     """
     if delta.initial or not updates.since_s:
@@ -186,14 +189,14 @@ def history_after_delta(updates: UpdateHistory, delta: Delta, fleet_s: float) ->
 
 
 def _update_times_s(delta: Delta, since_s: float, fleet_s: float) -> list[float]:
-    """Return the Unix time of each update in a set of changes.
+    """Return the Unix time of each update in ``delta``.
 
-    - ``since_s``: the time of the last changes before.
-    - ``fleet_s``: the time at which these changes were stored.
+    - ``since_s``: the time at which the channel's previous changes were stored.
+    - ``fleet_s``: the time at which the changes in ``delta`` were stored.
 
-    The time of an entry is its publication date if this is plausible: not earlier than an hour before ``since_s``, and
-    not later than the detection. Otherwise, and for a change of a page, it is the time of the detection, limited to the
-    range from ``since_s`` to ``fleet_s``.
+    The time of an entry is its publication date if this is plausible: it includes a time of day, is at most an hour
+    before ``since_s``, and is not later than the detection. Other entries, and a changed page, get the time of the
+    detection, limited to the range from ``since_s`` to ``fleet_s``.
     """
     earliest_s, detected_s = since_s - HOUR_S, min(max(delta.detected_s, since_s), fleet_s)
     times_s = []
@@ -206,7 +209,7 @@ def _update_times_s(delta: Delta, since_s: float, fleet_s: float) -> list[float]
 
 
 def _is_exact(published_s: float) -> bool:
-    """Return whether a publication date includes a time of day; midnight is taken for a date without a time."""
+    """Return whether a publication date includes a time of day; a date at exactly midnight counts as one without."""
     return published_s % DAY_S != 0
 
 

@@ -1,32 +1,36 @@
 """The weekly rhythm of a channel: how often it publishes at each hour of the day and on each day of the week.
 
-The rhythm is learnt from the publication times of entries. Corona §3.2 takes a channel's update rate as constant. Here
-the rate λ(t) is the mean rate times a factor for the hour of the day and one for the day of the week. Two clocks follow
-from these factors:
+The rhythm is learnt from the publication times of entries. Corona §3.2 assumes that a channel's update rate is
+constant. Here the rate λ(t) is the mean rate times two factors: one for the hour of the day, and one for the day of the
+week. Two clocks are derived from these factors:
 
-- The *publishing clock* runs at the rate λ(t). By this clock the channel has no daily or weekly pattern. Estimates of
-  its update interval are therefore not misled by silent nights.
+- The *publishing clock* runs at the rate λ(t). Measured by this clock, the channel has no daily or weekly pattern, so
+  nights without updates do not distort estimates of its update interval.
 - The *polling clock* runs at √λ(t). Polls that are evenly spaced by this clock minimise the mean delay for a given
-  number of polls. This follows from the Cauchy-Schwarz inequality, as does the square root by which polls are divided
-  among channels (``allocation_solver``).
+  number of polls. This follows from the Cauchy-Schwarz inequality, as does the square root in the formula that divides
+  polls among channels (``allocation_solver``).
 
 A clock's speed is the product of its two factors, within a lower and an upper bound. Over a whole week, a clock neither
 gains nor loses time: it shows the real time at the beginning of each week. A week begins on a Thursday (a Unix day
 number divisible by 7).
 
-Effect: with n polls per poll interval τ by the polling clock, updates are detected after τ/(2n)·(mean of √λ)² on
-average, where λ has the mean 1. :func:`weight_factors` returns this square, by which the channel's weight is
-multiplied. The optimum then treats hours and channels by the same rule, and its scale c is constant over the week.
+Effect: n polls per poll interval τ, evenly spaced by the polling clock, detect updates after τ/(2n)·(mean of √λ)² on
+average, where λ is scaled to mean 1. Polls evenly spaced in real time would detect them after τ/(2n). The channel's
+weight is multiplied by the same factor, (mean of √λ)² (:func:`weight_factors`). Polls are thus divided optimally among
+channels as well as hours, and the scale c is constant over the week.
 
 Estimation:
 
-1. Each of the 31 factors is a count of entries divided by the time observed; both decay exponentially.
-2. Prior counts keep the rhythms of channels with few entries close to a typical one.
-3. A publisher is taken to publish either evenly over the day, or by one of 24 typical days with a night, which differ
-   in the hour of the night.
-4. Likewise, it has either no weekend, or a weekend on one of the seven pairs of successive days.
+1. A rhythm has 31 factors, for 24 hours and 7 days. Each factor is the number of entries divided by the time observed;
+   both decay exponentially.
+2. Prior counts keep the rhythms of channels with few entries close to a typical rhythm.
+3. A publisher is assumed to publish either evenly over the day, or according to one of 24 typical days, which differ
+   only in when the night is.
+4. Likewise, a publisher is assumed to have either no weekend, or a weekend on one of the seven pairs of successive
+   days.
 
-A rhythm is stored in ``RHYTHM_BYTES`` bytes; b"" is the even rhythm of a channel of which nothing is known.
+A rhythm is stored in ``RHYTHM_BYTES`` bytes. If nothing is known about a channel, its rhythm is b"", which stands for a
+constant rate.
 """
 
 from array import array
@@ -76,7 +80,7 @@ MEMORY_S = 8 * WEEK_S
 LONGEST_AGE_S = 10 * MEMORY_S
 """Age in seconds at which the weight of an entry, or of observed time, has decayed to almost nothing (e⁻¹⁰)."""
 OVERDISPERSION = 1.5
-"""Assumed mean number of entries that a publisher releases together; so many entries count as one independent event."""
+"""Assumed mean number of entries that a publisher releases together; this many count as one independent event."""
 PRIOR_PER_HOUR = 3.0
 PRIOR_PER_DAY = 36.0
 EVEN_SHARE = 0.3
@@ -95,7 +99,7 @@ MOST_ENTRIES = 1e6
 """Maximum number of entries that is counted for an hour or a day, which keeps the arithmetic finite."""
 
 STEP_TOLERANCE = 2
-"""Difference up to which two numbers of clocks' speeds count as similar; a number n stands for the factor 2^(n/16)."""
+"""Difference up to which two encoded factors count as similar; a value n stands for the factor 2^(n/16)."""
 _LEAST_STEP, _MOST_STEP = -127, 127
 _ROUNDING = 1e-9
 _EXP2 = np.exp2(np.r_[0:128, -128:0] / STEPS_PER_OCTAVE)
@@ -105,9 +109,9 @@ _EXP2 = np.exp2(np.r_[0:128, -128:0] / STEPS_PER_OCTAVE)
 def hourly_speeds(steps: NDArray[np.int8]) -> NDArray[np.float64]:
     """Return the speed of each of M clocks in each hour of the week, relative to its mean speed; shape (M, 168).
 
-    ``steps``, shape (M, 31), has the factors of the 24 hours of the day and of the 7 days of the week. A number n
-    stands for the factor 2^(n/16). Two optional further columns, shape (M, 33), have the lower and the upper bound of
-    the speed.
+    ``steps`` has shape (M, 31) or (M, 33). Its columns are the factors of the 24 hours of the day and of the 7 days of
+    the week. With 33 columns, the last two are the lower and the upper bound of the speed. A value n stands for the
+    factor 2^(n/16).
     """
     factors = _EXP2[steps]
     found = _products(factors)
@@ -119,9 +123,9 @@ def hourly_speeds(steps: NDArray[np.int8]) -> NDArray[np.float64]:
 class WeeklyClock:
     """A clock whose speed depends on the hour of the week.
 
-    ``speeds`` has signed bytes: 24 factors for the hours of the day, 7 for the days of the week and, optionally, the
-    lower and the upper bound of the products of these factors. A byte n stands for the factor 2^(n/16). The clock's
-    time always increases with real time. Both are in seconds since the Unix epoch.
+    ``speeds`` contains signed bytes: 24 factors for the hours of the day, 7 factors for the days of the week and,
+    optionally, the lower and the upper bound of the products of these factors. A byte n stands for the factor 2^(n/16).
+    The clock never stops or runs backwards. Clock time and real time are in seconds since the Unix epoch.
     """
 
     __slots__ = ("_begins_s",)
@@ -129,7 +133,7 @@ class WeeklyClock:
     def __init__(self, speeds: bytes) -> None:
         (hourly,) = hourly_speeds(np.frombuffer(speeds, dtype=np.int8)[None])
         self._begins_s: array[float] = array("d", [0.0, *(hourly.cumsum() * HOUR_S).tolist()])
-        """Clock time since the begin of the week at which each hour begins, and that of its end."""
+        """The clock time since the beginning of the week at which each hour begins and at which the last hour ends."""
         self._begins_s[-1] = WEEK_S
 
     def shown_s(self, at_s: float) -> float:
@@ -154,21 +158,21 @@ class WeeklyClock:
 
 @lru_cache(_CACHED_CLOCKS)
 def weekly_clock(speeds: bytes) -> WeeklyClock:
-    """Return the clock with these speeds (:class:`WeeklyClock`); results are cached."""
+    """Return the :class:`WeeklyClock` that is encoded by ``speeds``; results are cached."""
     return WeeklyClock(speeds)
 
 
 def learn_rhythm(rhythm: bytes, published_s: Sequence[float], since_s: float, now_s: float) -> bytes:
-    """Return the encoded weekly rhythm of a channel after it has published entries.
+    """Return the encoded weekly rhythm of a channel, updated with the entries that it has just published.
 
-    The rhythm is how often the channel publishes at each hour of the week.
+    The rhythm states how often the channel publishes at each hour of the week.
 
     Args:
-        rhythm: The encoded rhythm before, or b"" for a channel without one.
-        published_s: When the new entries were published, in Unix seconds; times after ``now_s`` count as ``now_s``.
-        since_s: The Unix time up to which ``rhythm`` includes all entries, or at which the observation of a channel
-            without a rhythm began.
-        now_s: The present time, in Unix seconds.
+        rhythm: The previous rhythm, encoded; b"" for a channel without one.
+        published_s: When the new entries were published, as Unix times. Times after ``now_s`` count as ``now_s``.
+        since_s: The Unix time at which ``rhythm`` was last updated. If the channel has no rhythm yet, the Unix time at
+            which its observation began.
+        now_s: The present Unix time.
     """
     known = _decode([rhythm])
     if not rhythm:
@@ -182,39 +186,42 @@ def learn_rhythm(rhythm: bytes, published_s: Sequence[float], since_s: float, no
 
 
 def publishing_clock(rhythm: bytes) -> WeeklyClock | None:
-    """Return the clock that runs at the rate at which the channel publishes; None if this rate is always the same."""
+    """Return the clock that runs at the rate at which the channel publishes; None if this rate is constant."""
     rates = rhythm[-FACTORS:] if len(rhythm) == RHYTHM_BYTES else b""
     return weekly_clock(rates) if any(rates) else None
 
 
 def decode_rates(rhythms: Sequence[bytes]) -> Steps:
-    """Return how often M channels publish, by hour of the day and day of the week, shape (M, 31).
+    """Return how often each of M channels publishes, for each hour of the day and day of the week; shape (M, 31).
 
-    ``rhythms`` are the channels' encoded weekly rhythms. A number n in the result stands for the factor 2^(n/16).
+    ``rhythms`` are the channels' encoded weekly rhythms. A value n in the result means 2^(n/16) times the mean rate.
     """
     return np.asarray(_decode(rhythms)["rates"])
 
 
 def weight_factors(rates: Steps) -> Floats:
-    """Return each channel's mean delay with polls that follow its rhythm, divided by its mean delay with even polls.
+    """Return each channel's mean delay if polls follow its weekly rhythm, divided by its mean delay with even polls.
 
-    ``rates`` has how often each of M channels publishes at each hour (:func:`decode_rates`). The result has shape (M,)
-    and is at most 1.
+    ``rates`` states how often each of M channels publishes at each hour of the day and on each day of the week
+    (:func:`decode_rates`). The result has shape (M,) and is at most 1.
     """
     hours, days = _factors(rates)
     return np.asarray(np.sqrt(hours).mean(axis=1) ** 2 * np.sqrt(days).mean(axis=1) ** 2)
 
 
 def polling_speeds(rates: Steps, lowest: Floats, highest: Floats) -> Steps:
-    """Return the speeds of the clock by which each channel's polls are evenly spaced, shape (M, 33).
+    """Return the encoded clocks by which the polls of M channels are evenly spaced, one per row; shape (M, 33).
 
-    The columns are the factors of the 24 hours and the 7 days, and the lower and the upper bound of their products.
-    Where no clock satisfies the limits, the row has zeros only, which stand for real time.
+    A clock runs faster in the hours in which the channel is polled more often. Its row contains the factors of the 24
+    hours and the 7 days, followed by the lower and the upper bound of their products. If no clock satisfies a channel's
+    limits, its row contains only zeros, which stand for real time.
 
     Args:
-        rates: How often each of M channels publishes at each hour (:func:`decode_rates`).
-        lowest: The lower limit of each clock's speed relative to its mean, shape (M,); follows from the longest wait.
-        highest: The upper limit, shape (M,); follows from the limits of publishers.
+        rates: How often each of M channels publishes at each hour and on each day (:func:`decode_rates`).
+        lowest: The lower limit of each clock's speed relative to its mean speed, shape (M,). It follows from the
+            longest time that the channel's updates may wait.
+        highest: The upper limit of each clock's speed relative to its mean speed, shape (M,). It follows from the
+            maximum number of polls of the channel.
     """
     # A clock runs at √λ(t), where λ is the rhythm. Where its speed, relative to the mean, is outside the given bounds,
     # it is clipped. If no clipping satisfies the bounds, the row consists of zeros.
@@ -233,12 +240,12 @@ def polling_speeds(rates: Steps, lowest: Floats, highest: Floats) -> Steps:
 
 
 def are_within(speeds: Steps, lowest: Floats, highest: Floats) -> NDArray[np.bool_]:
-    """Return, for each of M clocks, whether its speed is from ``lowest`` to ``highest`` in every hour; shape (M,)."""
+    """Return, for each of M clocks, whether its speed is between ``lowest`` and ``highest`` in every hour."""
     return _fits(*_extremes(speeds), lowest, highest)
 
 
 def are_similar(speeds: Steps, others: Steps) -> NDArray[np.bool_]:
-    """Return, for each row, whether all numbers of ``speeds`` and ``others`` differ by at most ``STEP_TOLERANCE``."""
+    """Return, for each row, whether ``speeds`` and ``others`` differ by at most ``STEP_TOLERANCE`` in every column."""
     difference = np.abs(speeds.astype(np.int16) - others).max(axis=1, initial=0)
     return np.asarray(difference <= STEP_TOLERANCE)
 
@@ -248,15 +255,15 @@ def _fits(slowest: Floats, fastest: Floats, lowest: Floats, highest: Floats) -> 
 
 
 def _extremes(speeds: Steps) -> tuple[Floats, Floats]:
-    """Return the lowest and the highest speed of each clock, relative to its mean; both have shape (M,)."""
+    """Return (lowest, highest): each clock's extreme speeds, relative to its mean speed; both have shape (M,)."""
     hourly = hourly_speeds(speeds)
     return np.asarray(hourly.min(axis=1)), np.asarray(hourly.max(axis=1))
 
 
 def _bounded(speeds: Steps, lowest: Floats, highest: Floats) -> Steps:
-    """Return speeds with new lower and upper bounds, so that each clock runs between ``lowest`` and ``highest``.
+    """Return ``speeds`` with bounds that keep each clock's speed between ``lowest`` and ``highest``.
 
-    ``lowest`` and ``highest`` are relative to a clock's mean speed.
+    Both are relative to the clock's mean speed. The function does not check whether both can be respected.
     """
     # The bounds that clip the speed affect this mean: a lower upper bound makes the clock slower on average, a higher
     # lower bound makes it faster. First choose the highest upper bound at which no hour is faster than ``highest``,
@@ -286,26 +293,26 @@ def _bounded(speeds: Steps, lowest: Floats, highest: Floats) -> Steps:
 def _products(factors: Floats) -> Floats:
     """Return the speed of each of M clocks in each hour of the week, shape (M, 168).
 
-    It is the hour's factor times the day's factor. ``factors`` has a row for each clock: the factors of the 24 hours of
-    the day, then those of the 7 days of the week.
+    The speed is the factor of the hour times the factor of the day. ``factors`` has one row per clock: the factors of
+    the 24 hours of the day, then those of the 7 days of the week.
     """
     products = factors[:, HOURS:FACTORS, None] * factors[:, None, :HOURS]
     return np.asarray(products.reshape(-1, HOURS_OF_WEEK))
 
 
 def _bounded_mean(products: Floats, least: Floats, most: Floats) -> Floats:
-    """Return the mean of each row of ``products``, with each value limited to the range ``least`` to ``most``.
+    """Return the mean of each row of ``products``, with every value limited to the range from ``least`` to ``most``.
 
-    If ``least`` exceeds ``most``, ``most`` is used.
+    If ``least`` exceeds ``most``, all values count as ``most``.
     """
     return np.asarray(np.minimum(np.maximum(products, least[:, None]), most[:, None]).mean(axis=1))
 
 
 def _last_within(count: int, fits: Callable[[NDArray[np.int64]], NDArray[np.bool_]]) -> NDArray[np.int64]:
-    """Return, for each of ``count`` clocks, the highest number from -127 to 127 for which ``fits`` is true.
+    """Return, for each of ``count`` clocks, the highest integer from -127 to 127 for which ``fits`` is true.
 
-    ``fits`` maps an array with one number per clock to one boolean per clock. For each clock, it must be true up to
-    some number and false for all higher ones.
+    ``fits`` takes an array with one integer per clock, and returns an array with one boolean per clock. It must be
+    monotonic: true up to some integer, and false for all higher ones.
     """
     # The numbers are steps of a clock's speed: n stands for the factor 2^(n/16).
     low, high = np.full(count, _LEAST_STEP), np.full(count, _MOST_STEP)
@@ -317,26 +324,26 @@ def _last_within(count: int, fits: Callable[[NDArray[np.int64]], NDArray[np.bool
 
 
 def decode_speeds(speeds: Sequence[bytes]) -> Steps:
-    """Return the speeds of M clocks, shape (M, 33).
+    """Return the speeds of M clocks that :func:`encode_speeds` has encoded, shape (M, 33).
 
-    Empty or malformed speeds give a row of zeros, which stands for real time.
+    Empty or malformed speeds are decoded as a row of zeros, which stands for real time.
     """
     raw = b"".join(each if len(each) == SPEEDS_BYTES else _REAL_TIME for each in speeds)
     return np.frombuffer(raw, dtype=np.int8).reshape(-1, SPEEDS_BYTES)
 
 
 def encode_speeds(speeds: Steps) -> list[bytes]:
-    """Return the encoded speeds of each of M clocks; b"" for a row of zeros, which stands for real time."""
+    """Encode the speeds of each of M clocks; a row of zeros, which stands for real time, is encoded as b""."""
     return [row.tobytes() if row.any() else b"" for row in speeds]
 
 
 def delay_factors(rhythms: Sequence[bytes], speeds: Sequence[bytes]) -> Floats:
-    """Return each channel's mean delay with polls by its clock, divided by its mean delay with even polls, shape (M,).
+    """Return each channel's mean delay with polls by its clock, divided by its mean delay with even polls; shape (M,).
 
     - ``rhythms``: the encoded rhythms, which state how often each channel publishes at each hour of the week.
-    - ``speeds``: the encoded speeds of the clocks by which the polls are evenly spaced.
+    - ``speeds``: the encoded speeds of each channel's clock, by which its polls are evenly spaced.
 
-    A result below 1 means that the clock is fast in the hours in which the channel publishes.
+    A result below 1 means that polls by the clock detect updates faster than even polls.
     """
     published, polled = hourly_speeds(decode_rates(rhythms)), hourly_speeds(decode_speeds(speeds))
     return np.asarray((published / polled).mean(axis=1))
@@ -345,16 +352,16 @@ def delay_factors(rhythms: Sequence[bytes], speeds: Sequence[bytes]) -> Floats:
 def _factors(steps: Steps) -> tuple[Floats, Floats]:
     """Return the factors of the hours of the day, shape (M, 24), and of the days of the week, shape (M, 7).
 
-    A number n in ``steps`` stands for the factor 2^(n/16). Each row of the results has the mean 1.
+    A value n in ``steps`` stands for the factor 2^(n/16). Each row of the results is scaled to mean 1.
     """
     rates = np.exp2(steps / STEPS_PER_OCTAVE)
     return _normalised(rates[:, :HOURS]), _normalised(rates[:, HOURS:])
 
 
 def _decode(rhythms: Sequence[bytes]) -> NDArray[np.void]:
-    """Return each channel's weekly rhythm as a row of a structured array.
+    """Return the channels' weekly rhythms as a structured array with one row per channel.
 
-    An empty or malformed rhythm gives the row of a channel that always publishes at the same rate.
+    An empty or malformed rhythm is decoded as the rhythm of a channel that always publishes at the same rate.
     """
     # It has no counts.
     raw = b"".join(rhythm if len(rhythm) == RHYTHM_BYTES else _EMPTY for rhythm in rhythms)
@@ -365,12 +372,12 @@ def _decode(rhythms: Sequence[bytes]) -> NDArray[np.void]:
 
 
 def count_entries(row: NDArray[np.int64], published_s: Floats, now_s: float, rows: int) -> Floats:
-    """Return the number of entries of each channel in each hour of the day and on each day of the week.
+    """Count the entries of each channel at each hour of the day and on each day of the week; shape (``rows``, 31).
 
-    - ``row``: for each entry, the number of its channel.
+    - ``row``: for each entry, the index of its channel.
     - ``published_s``: for each entry, the Unix time at which it was published.
     - ``now_s``: the present Unix time. An entry counts as 1 if it was published now, and less the older it is.
-    - ``rows``: the number of channels. The result has the shape (``rows``, 31).
+    - ``rows``: the number of channels.
     """
     counts = np.zeros((rows, FACTORS))
     weight = np.exp((published_s - now_s) / MEMORY_S)
@@ -380,14 +387,15 @@ def count_entries(row: NDArray[np.int64], published_s: Floats, now_s: float, row
 
 
 def estimate_rates(counts: Floats, since_s: Floats, now_s: float) -> Steps:
-    """Return how often M channels publish, by hour of the day and day of the week, shape (M, 31).
+    """Estimate how often each of M channels publishes, for each hour of the day and day of the week; shape (M, 31).
 
-    A number n in the result stands for the factor 2^(n/16).
+    A value n in the result means 2^(n/16) times the mean rate.
 
     Args:
-        counts: Numbers of entries in each hour of the day and day of the week, shape (M, 31); old entries count less.
-        since_s: When the observation of each channel began, shape (M,), in Unix seconds.
-        now_s: The end of the observation, in Unix seconds.
+        counts: For each channel, the number of entries in each hour of the day and on each day of the week, shape
+            (M, 31). Old entries count less than 1.
+        since_s: When the observation of each channel began, shape (M,), as Unix times.
+        now_s: The end of the observation, as a Unix time.
     """
     age_s = np.clip(now_s - since_s, 0.0, LONGEST_AGE_S)
     of_day = _observed_s(age_s, now_s, DAY_S, HOURS)
@@ -401,20 +409,21 @@ def estimate_rates(counts: Floats, since_s: Floats, now_s: float) -> Steps:
 
 
 def _observed_s(age_s: Floats, now_s: float, period_s: float, slots: int) -> Floats:
-    """Return for how many seconds each part of a period was observed, shape (M, ``slots``).
+    """Return for how many seconds each channel was observed in each part of a period, shape (M, ``slots``).
 
-    - ``age_s``: channel i was observed in the last ``age_s[i]`` seconds before ``now_s``.
-    - ``period_s``: the length of the period, a day or a week.
+    - ``age_s``: for how many seconds each channel has been observed up to ``now_s``; shape (M,).
+    - ``now_s``: the present Unix time.
+    - ``period_s``: the length of the period in seconds: a day or a week.
     - ``slots``: the number of equal parts of the period, such as 24 hours.
 
-    A second that was t seconds ago counts as e^(-t/MEMORY_S).
+    Older observations count less: a second that was t seconds ago counts as e^(-t/MEMORY_S) seconds.
     """
     length_s = period_s / slots
     begun_s = np.asarray((now_s % period_s - length_s * np.arange(slots, dtype=np.float64)) % period_s)
     """How long ago each slot began last."""
 
     def within(age_s: Floats) -> Floats:
-        """Return the observed time of each slot for ages of at most one period, shape (M, ``slots``)."""
+        """Return the observed time in each slot for channels observed for at most one period, shape (M, ``slots``)."""
         last = _weight_s(np.maximum(begun_s - length_s, 0.0), np.minimum(begun_s, age_s))
         before = _weight_s(begun_s - length_s + period_s, np.minimum(period_s, age_s))
         return last + np.where(begun_s < length_s, before, 0.0)
@@ -430,13 +439,16 @@ def _weight_s(begin_s: Floats, end_s: Floats) -> Floats:
 
 
 def _posterior_rates(counts: Floats, observed_s: Floats, typical: Floats, prior: float) -> Floats:
-    """Return the estimated rate of each slot (hour or day), shape (M, slots): the mean of the posterior distribution.
+    """Estimate the rate in each slot (hour or day) as the mean of the posterior distribution; shape (M, slots).
+
+    Each row of the result is scaled to mean 1.
 
     - ``counts``: the number of entries in each slot.
     - ``observed_s``: the observed time in each slot in seconds.
-    - ``typical``: the rates of typical publishers, one publisher per row, each with the mean 1. The first row is even
-      and has the prior probability ``EVEN_SHARE``. Each publisher is assumed to follow one of the rows.
-    - ``prior``: the weight of the typical rates, as a number of observed events in each slot.
+    - ``typical``: the rates of typical publishers, one publisher per row, each scaled to mean 1. A real publisher is
+      assumed to follow one of these rows. The first row is constant and has the prior probability ``EVEN_SHARE``.
+    - ``prior``: the weight of the typical rates, as a number of independent events in each slot. Entries that are
+      released together count as one event.
     """
     events = counts / OVERDISPERSION
     total = events.sum(axis=1, keepdims=True)

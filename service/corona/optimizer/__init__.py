@@ -1,12 +1,12 @@
 """Optimisation of polling rates: how often each channel is polled within the fleet's budget (Honeycomb, §3.2).
 
-All functions are pure and process all channels of one node at once. The times of polls, and the nodes that make them,
-are not decided here.
+All functions are pure, and each call processes all channels of one node. The package decides only how often a channel
+is polled; the times of the polls, and the nodes that make them, are decided elsewhere.
 
-- ``objectives``        a goal as one weight per channel (Table 1), and the delay formula
-- ``allocation_solver`` each channel's number n of polls, as a real number; all follow from one number c, the scale
-- ``polling_levels``    the choice of n among given numbers of nodes only (polling levels), and its summaries
+- ``objectives``        the weight of each channel under an optimisation goal (Table 1), and the delay formula
+- ``allocation_solver`` each channel's number of polls n, as a real number that depends on one factor, the scale c
+- ``polling_levels``    how n is chosen if only certain numbers of nodes (polling levels) are allowed
 - ``tradeoff_clusters`` summaries of a node's channels in at most 20 kB
-- ``node_allocation``   a node's own channels as an optimisation problem, and c from the fleet's summary
+- ``node_allocation``   the optimisation problem of one node's channels, and c as computed from the fleet's summary
 - ``poll_explanation``  explanations of channels' polling rates
 """

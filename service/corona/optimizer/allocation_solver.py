@@ -1,18 +1,20 @@
 """The Honeycomb optimiser: the number of polls of each channel, as a real number (Corona §3.2).
 
-A channel's *size* n is the number of its polls per poll interval τ by all nodes together. If n is below 1, one node
-polls every τ/n. A channel has a weight w (its importance), a cost s of one poll, and bounds: ``least`` ≤ n ≤ ``most``.
-The optimiser minimises Σ w/n under an upper bound of the load Σ s·n, or the load under an upper bound of Σ w/n.
+A channel's *size* n is the number of its polls per poll interval τ, made by all nodes together. If n is below 1, one
+node polls the channel every τ/n seconds. A channel has a weight w (its importance), a cost s per poll, and bounds:
+``least`` ≤ n ≤ ``most``. The optimiser either minimises Σ w/n with an upper bound on the load Σ s·n, or minimises the
+load with an upper bound on Σ w/n.
 
-By the method of Lagrange, the optimum is n = clip(c·√(w/s), least, most) with one number c for all channels, the
-*scale*. A fleet only has to agree on c.
+By the method of Lagrange multipliers, the optimum is n = clip(c·√(w/s), least, most), with one factor c for all
+channels, the *scale*. This is why the nodes of a fleet only have to agree on c.
 
 If not all constraints can be satisfied, ``most`` (what a publisher accepts) takes precedence over ``least`` (how long
-subscribers may wait). The budget takes precedence over ``least`` too: it is a promise to publishers, the longest wait a
-preference. A scale may therefore be negative, down to -1: at -0.3, every channel has 70 % of its minimum size, and at
--1 there are no polls. Sizes grow continuously with the scale.
+subscribers may wait). So does the budget, because it is a promise to publishers, while the longest wait is only a
+preference. A scale may therefore be negative: at -0.3, every channel has 70 % of its minimum size, and at -1 there are
+no polls. Sizes grow continuously with the scale.
 
-Deviation from the paper: the paper chooses among the sizes n = N/bˡ of its levels (``simulate.paper_levels``).
+Deviation from the paper: the paper allows only the sizes of its polling levels, n = N/bˡ for N nodes, base b and level
+l (``simulate.paper_levels``).
 """
 
 from bisect import bisect_left
@@ -25,11 +27,11 @@ from numpy.typing import ArrayLike, NDArray
 from service.corona.optimizer.objectives import Floats
 
 UNBOUNDED_SCALE = inf
-"""The scale of a site whose request budget is not reached by the polls of its channels: no channel is limited."""
+"""The scale of a site whose channels stay within its request budget: no channel is limited."""
 
 
 class AllocationProblem(NamedTuple):
-    """The input of the optimiser for M channels; all arrays have shape (M,) and are 64-bit floats.
+    """The input of the optimiser for M channels; all arrays have shape (M,) and contain 64-bit floats.
 
     - ``weights``: the importance of each channel, finite and not negative.
     - ``costs``: the cost of one poll of each channel, positive and in any unit.
@@ -44,10 +46,10 @@ class AllocationProblem(NamedTuple):
 
     @classmethod
     def of(cls, weights: ArrayLike, costs: ArrayLike = 1.0, *, least: ArrayLike = 0.0, most: ArrayLike = inf) -> Self:
-        """Return the problem with these fields; each is an array with one number per channel, or one number for all.
+        """Create a problem; each argument is an array with one value per channel, or one value for all channels.
 
         Raises:
-            ValueError: A number is outside the range that :class:`AllocationProblem` states.
+            ValueError: A value is outside the range that :class:`AllocationProblem` states.
         """
         spread = np.broadcast_arrays(*(np.asarray(given, dtype=np.float64) for given in (weights, costs, least, most)))
         problem = cls(*map(np.ascontiguousarray, spread))
@@ -60,16 +62,16 @@ class AllocationProblem(NamedTuple):
     def slopes(self) -> Floats:
         """Return √(weight/cost) of each channel.
 
-        Between its bounds, a channel's number of polls is proportional to this value.
+        A channel's number of polls is proportional to this value, within the channel's minimum and maximum.
         """
         return np.sqrt(self.weights / self.costs)
 
 
 def sizes(problem: AllocationProblem, scale: float) -> Floats:
-    """Return each channel's number of polls per poll interval τ at this scale, shape (M,).
+    """Return each channel's number of polls per poll interval τ at the scale ``scale``; shape (M,).
 
-    It is ``scale``·√(weight/cost), within the channel's bounds. A negative scale, down to -1, reduces all channels
-    below their minimum: at -0.3, each has 70 % of it.
+    It is ``scale``·√(weight/cost), limited to the channel's bounds. A negative scale, down to -1, reduces all channels
+    below their minimum: at -0.3, each channel has 70 % of its minimum.
     """
     if scale < 0:
         return np.asarray(max(0.0, 1 + scale) * np.minimum(problem.least, problem.most))
@@ -77,9 +79,9 @@ def sizes(problem: AllocationProblem, scale: float) -> Floats:
 
 
 def load(problem: AllocationProblem, size: Floats) -> float:
-    """Return the cost of all polls within one poll interval τ.
+    """Return the total cost of all polls within one poll interval τ.
 
-    ``size`` has the number of polls of each channel of ``problem`` per τ.
+    ``size`` contains the number of polls of each channel of ``problem`` per τ.
     """
     return float((problem.costs * size).sum())
 
@@ -89,12 +91,12 @@ def apply_site_scales(problem: AllocationProblem, scales: Floats) -> AllocationP
 
     Args:
         problem: M channels.
-        scales: For each channel, the scale at which the channels of its site use exactly the site's budget; shape (M,),
-            at least -1. ``UNBOUNDED_SCALE`` stands for no reduction.
+        scales: For each channel, the scale at which the channels of its site use exactly the site's budget; shape
+            (M,), at least -1. ``UNBOUNDED_SCALE`` means that the channel's bounds are not reduced.
 
-    The maximum of a channel becomes at most ``scale``·√(weight/cost). If the budget does not suffice for the minimum
-    sizes of a site's channels, all of them are reduced in proportion. The result is optimal if all polls of a site's
-    channels cost the same.
+    Each channel's maximum is reduced to ``scale``·√(weight/cost) if it is higher. If a site's budget does not suffice
+    for the ``least`` of all its channels, each ``least`` is reduced by the same factor. The result is optimal if all
+    polls of a site's channels cost the same.
 
     Deviation from the paper: the paper bounds only the total.
     """
@@ -118,11 +120,11 @@ def scale_for_budget(problem: AllocationProblem, budget: float) -> float:
 
     Args:
         problem: The channels.
-        budget: Maximum cost of all polls within one τ, in the unit of the costs. It is satisfied up to rounding
-            (10⁻¹²).
+        budget: Maximum total cost of all polls within one τ, in the same unit as ``problem.costs``. The result
+            keeps to it up to rounding errors (10⁻¹²).
 
-    If the budget suffices for all maximum sizes, the result is the lowest scale at which all channels reach these. If
-    it does not suffice for all minimum sizes, the result is negative.
+    If the budget suffices for the maximum size of every channel, the result is the lowest scale at which all channels
+    reach their maximum. If it does not suffice for the minimum sizes, the result is negative.
 
     Raises:
         ValueError: The budget is negative or NaN.
@@ -142,25 +144,23 @@ def scale_for_budget(problem: AllocationProblem, budget: float) -> float:
 def scale_for_delay(
     problem: AllocationProblem, delay_s: float, poll_interval_s: float, *, total_weight: float | None = None
 ) -> float:
-    """Return the scale that minimises the cost of polls within a mean delay (Corona-Fast).
+    """Return the scale that minimises the cost of polls subject to a maximum mean delay (Corona-Fast).
 
-    At this scale, the sizes n (polls per poll interval τ) minimise Σ s·n. Here w is a channel's weight and s the cost
-    of one poll.
+    At this scale, the sizes n (polls per poll interval τ) minimise the cost Σ s·n, while the mean delay Σ w·D/Σ w is at
+    most ``delay_s``. Here w is a channel's weight, s the cost of one poll, and D = τ/(2n) the channel's delay.
 
     Args:
-        problem: The channels; with Fast's weights the delay is that of a subscription.
-        delay_s: The upper limit of the mean delay Σ w·D/Σ w in seconds, with D = τ/(2n). It is satisfied up to rounding
-            (10⁻¹²).
+        problem: The channels. Channels that may not be polled at all are ignored.
+        delay_s: The upper limit of the mean delay in seconds. The result keeps to it up to rounding errors (10⁻¹²).
         poll_interval_s: τ, in seconds.
-        total_weight: Σ w. It is required if the channels of ``problem`` stand for clusters, because their weights are
-            not the sums of the clusters' weights.
+        total_weight: Σ w. It is required if each channel of ``problem`` stands for a cluster of channels, because
+            its weight is then not the sum of the weights in the cluster.
 
-    - If the maximum sizes do not suffice for the delay, the result is the lowest scale at which all channels with a
-      finite maximum reach it.
-    - If the minimum sizes suffice, the result is a scale at which all channels have these.
-    - Channels that may not be polled at all are ignored.
-    - If there is a budget too, use the lower of the two scales. It satisfies the budget, and the delay as far as
-      possible.
+    - If even the maximum sizes do not achieve the delay, the result is the lowest scale at which all channels with a
+      finite maximum reach that maximum.
+    - If the minimum sizes already achieve the delay, the result is a scale at which all channels have their minimum.
+    - If there is a budget too, use the lower of this scale and the result of :func:`scale_for_budget`. The lower scale
+      respects the budget, and comes as close to the delay as the budget allows.
 
     Raises:
         ValueError: The delay or τ is not positive.
@@ -180,9 +180,9 @@ def scale_for_delay(
 
 
 def _clipped_lines(problem: AllocationProblem, chosen: NDArray[np.bool_]) -> tuple[Floats, Floats, Floats]:
-    """Return the arrays (rises, starts, ends) of the channels for which ``chosen`` is true.
+    """Return arrays (rises, starts, ends) that describe the costs of the channels for which ``chosen`` is true.
 
-    At the scale c, the polls of such a channel cost rise·clip(c, start, end) per poll interval τ.
+    At the scale c, all polls of a channel together cost rise·clip(c, start, end) per poll interval τ.
     """
     if not chosen.all():
         problem = AllocationProblem(*(part[chosen] for part in problem))
@@ -197,9 +197,9 @@ def solve_clipped_sum(rises: Floats, starts: Floats, ends: Floats, target: float
     Args:
         rises: Non-negative, finite, shape (K,).
         starts: Non-negative, finite, shape (K,).
-        ends: Shape (K,), may be infinite. If an end is below its start, the term is always rise·end.
-        target: Finite. If the sum at 0 exceeds it, the result is 0. If the sum never reaches it, the result is the
-            lowest x beyond which the sum is constant.
+        ends: Shape (K,), may be infinite. If an end is below its start, the term is rise·end for every x.
+        target: Finite. If the sum at x = 0 already exceeds it, the result is 0. If the sum never reaches it, the
+            result is the lowest x beyond which the sum is constant.
     """
     # Every scale is the solution of an equation of this form. The sum is linear between consecutive starts and ends;
     # the segment on which it reaches the target is found by bisection.

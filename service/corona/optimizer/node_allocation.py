@@ -1,9 +1,9 @@
 """A node's part in the optimisation of polling rates (§3.2).
 
-It describes the node's own channels as an optimisation problem, and computes the *scale* c from a summary of all
-channels of the fleet. All polling rates follow from c: a channel's number of polls depends on c and on the channel's
-own, exact factors, such as its number of subscribers. Nodes therefore have to agree on one number only, and a coarse
-summary causes only small errors.
+This module describes the node's own channels as an optimisation problem, and computes the *scale* c from a summary of
+all channels of the fleet. How often a channel is polled depends on c and on the channel's own properties, such as its
+number of subscribers. The channel's owner knows these properties exactly. Nodes therefore only have to agree on c, for
+which a coarse summary of the channels is sufficient.
 """
 
 from collections.abc import Iterable
@@ -44,7 +44,9 @@ FactorTable = NDArray[Any]
 class ChannelFactors(NamedTuple):
     """The properties of one channel that determine how often it is polled.
 
-    - ``subscribers``: at least 1 if an admin has listed the channel or a subscription is pending.
+    - ``subscribers``: the number of subscribers; at least 1 if an admin has listed the channel or a subscription is
+      pending.
+    - ``update_interval_s``: the estimated mean time between the channel's updates, in seconds.
     - ``private``: whether the channel is exempt from the limit on polls of public channels.
     """
 
@@ -54,12 +56,12 @@ class ChannelFactors(NamedTuple):
     site_scale: float = UNBOUNDED_SCALE
     """The scale of the channel's site. It limits the channel's polls; see ``allocation_solver.apply_site_scales``."""
     longest_wait_s: float = 0.0
-    """The upper bound of the mean wait for an update's detection that admins set for this channel, in seconds.
+    """The upper limit that admins set for this channel's mean time from an update to its detection, in seconds.
 
-    The value 0 means the bound of the objective.
+    The value 0 means the limit of the objective.
     """
     shortest_interval_s: float = 0.0
-    """The shortest interval between polls that admins set for this channel; 0 for none."""
+    """The shortest interval between polls, in seconds, that admins set for this channel; 0 for none."""
     publisher_interval_s: float = 0.0
     """The shortest interval between polls, in seconds, that the publisher or failed polls currently allow; 0 for none.
     """
@@ -68,7 +70,7 @@ class ChannelFactors(NamedTuple):
     present_speed: float = 1.0
     """How often the channel is polled in the present hour, as a multiple of its mean over the week.
 
-    The value 1 ignores the hour.
+    With the value 1, the hour is ignored.
     """
 
 
@@ -79,15 +81,16 @@ FACTORS_ROW = np.dtype(
 
 
 def factor_table(channels: Iterable[ChannelFactors], count: int) -> FactorTable:
-    """Return the factors of ``count`` channels as rows of an array."""
+    """Return the factors of ``count`` channels as an array with one row per channel."""
     # It needs a tenth of the memory of objects.
     return np.fromiter(channels, dtype=FACTORS_ROW, count=count)
 
 
 def allocation_problem(policy: FleetPolicy, nodes: int, channels: FactorTable) -> AllocationProblem:
-    """Return the optimisation problem of these channels on ``nodes`` nodes, within the budgets of their sites.
+    """Return the optimisation problem for ``channels`` in a fleet of ``nodes`` nodes.
 
-    Numbers of polls are averages over the week, per poll interval τ. Costs are those of the present hour.
+    The minimum and maximum of each channel are averages over the week, in polls per poll interval τ. They take the
+    request budgets of sites into account. The costs are those of polls in the present hour.
     """
     # A channel that follows its weekly rhythm is polled ``present_speed`` times as often as on average, so its cost is
     # multiplied by ``present_speed``. Its weight is multiplied by the same factor, so that sizes do not depend on the
@@ -104,11 +107,11 @@ def allocation_problem(policy: FleetPolicy, nodes: int, channels: FactorTable) -
 class UpperBounds(NamedTuple):
     """The upper bounds of each channel's polls per poll interval τ; each array has shape (M,) for M channels.
 
-    - ``channel_interval`` follows from the shortest intervals that admins have set for the channels.
-    - ``publisher`` follows from the present limits of publishers and failed polls.
-    - ``channel_budget`` is the limit on polls of a public channel (:meth:`FleetPolicy.most_polls_per_hour`).
-    - ``nodes`` follows from the number of nodes. A node polls a channel at most ``FleetPolicy.most_polls_per_node``
-      times per τ, unless the longest wait requires more polls.
+    - ``channel_interval``: the bound that follows from the shortest interval that admins have set for the channel.
+    - ``publisher``: the bound that follows from the current limits set by the publisher or by failed polls.
+    - ``channel_budget``: the limit on polls of a public channel (:meth:`FleetPolicy.most_polls_per_hour`).
+    - ``nodes``: the bound that follows from the number of nodes. A node polls a channel at most
+      ``FleetPolicy.most_polls_per_node`` times per τ, unless the longest wait requires more polls.
 
     The request budgets of sites are not included.
     """
@@ -120,7 +123,7 @@ class UpperBounds(NamedTuple):
 
 
 def upper_bounds(policy: FleetPolicy, nodes: int, channels: FactorTable) -> UpperBounds:
-    """Return the upper bounds of each channel's polls per poll interval τ, for a fleet of ``nodes`` nodes."""
+    """Return the upper bounds of each channel's polls per poll interval τ, in a fleet of ``nodes`` nodes."""
     with np.errstate(divide="ignore"):
         return UpperBounds(
             policy.poll_interval_s / channels["shortest_interval_s"],
@@ -133,29 +136,27 @@ def upper_bounds(policy: FleetPolicy, nodes: int, channels: FactorTable) -> Uppe
 def least_sizes(policy: FleetPolicy, channels: FactorTable) -> Floats:
     """Return each channel's minimum number of polls per poll interval τ, shape (M,).
 
-    With this number, the mean time from an update to its detection is the longest that is allowed.
+    With this number of polls, the mean time from an update to its detection equals the longest wait allowed.
     """
     waits_s = channels["longest_wait_s"]
     return size_for_wait(1.0, policy.poll_interval_s) / np.where(waits_s > 0, waits_s, policy.longest_wait_s)
 
 
 def size_bounds(policy: FleetPolicy, nodes: int, channels: FactorTable) -> tuple[Floats, Floats]:
-    """Return the minimum and the maximum of each channel's polls per poll interval τ, two arrays of shape (M,).
+    """Return (minimum, maximum): the bounds of each channel's polls per poll interval τ, as two arrays of shape (M,).
 
-    ``nodes`` is the number of nodes of the fleet. The request budgets of sites are not included.
+    ``nodes`` is the number of nodes in the fleet. The request budgets of sites are not included.
     """
     return least_sizes(policy, channels), np.minimum.reduce(upper_bounds(policy, nodes, channels))
 
 
 def channel_demands(policy: FleetPolicy, nodes: int, channels: FactorTable) -> Floats:
-    """Return the cost per poll interval τ of the polls that each channel's subscribers justify, shape (M,).
+    """Return each channel's *demand*: what the polls that its subscribers justify would cost per poll interval τ.
 
-    Each subscriber justifies one poll per τ, as their own reader would make (§3.2). The result is the channel's
-    *demand*.
+    The result has shape (M,). Each subscriber justifies one poll per τ, as if they used a reader of their own (§3.2).
 
-    - Public channels: at most what politeness (:meth:`FleetPolicy.most_polls_per_hour`) and the number of ``nodes``
-      allow.
-    - Private channels: no upper bound, and at least the number of polls that one node makes per τ.
+    - Public channels: the polls are limited by :meth:`FleetPolicy.most_polls_per_hour` and by the number of ``nodes``.
+    - Private channels: the polls have no upper limit, and are at least as many as one node may make per τ.
     """
     # Sites' budgets and bounds of single channels prevent polls but do not change the demand, so that these polls are
     # spent on other channels.
@@ -171,9 +172,10 @@ def _subscribers(channels: FactorTable) -> Floats:
 
 
 def polite_sizes(policy: FleetPolicy, channels: FactorTable) -> Floats:
-    """Return each channel's maximum number of polls per poll interval τ out of politeness to its publisher, shape (M,).
+    """Return how often each channel may be polled per poll interval τ without burdening its publisher, shape (M,).
 
-    The maximum follows from :meth:`FleetPolicy.most_polls_per_hour`. Private channels are treated as public ones.
+    This is :meth:`FleetPolicy.most_polls_per_hour`, converted to polls per τ. Private channels are treated like public
+    ones.
     """
     growing = policy.polls_per_hour_for_one_subscriber * np.sqrt(_subscribers(channels))
     return np.minimum(growing, policy.max_polls_per_hour) * (policy.poll_interval_s / SECONDS_PER_HOUR)
@@ -182,10 +184,10 @@ def polite_sizes(policy: FleetPolicy, channels: FactorTable) -> Floats:
 def own_aggregate(
     policy: FleetPolicy, nodes: int, channels: FactorTable, choices: LevelChoices | None = None
 ) -> Aggregate:
-    """Return a summary of one node's ``channels``, which can be added to those of other nodes.
+    """Return a summary of one node's ``channels``, which can be added to the summaries of other nodes.
 
-    - ``nodes``: the number of nodes of the fleet.
-    - ``choices``: the numbers of nodes that may poll each channel; None if any number of polls is allowed.
+    - ``nodes``: the number of nodes in the fleet.
+    - ``choices``: how many nodes may poll each channel at each polling level; None if any number of polls is allowed.
     """
     base = aggregate_base(policy.objective.levels)
     if not len(channels):
@@ -198,10 +200,11 @@ def own_aggregate(
 
 
 def affordable_policy(policy: FleetPolicy, channels: int) -> FleetPolicy:
-    """Return the policy with ``affordable_wait_s``, the shortest mean wait of all channels that the budget can pay for.
+    """Return ``policy`` with ``affordable_wait_s`` set to the shortest mean wait that its budget allows.
 
-    ``channels`` is the number of channels in the fleet. The polls that such a wait requires may take at most
-    ``LONGEST_WAIT_SHARE`` of the budget. Longest waits that admins have set for single channels do not change.
+    This is the shortest wait that can be guaranteed for all ``channels`` channels of the fleet, if at most
+    ``LONGEST_WAIT_SHARE`` of the budget is used for this purpose. The longest waits that admins have set for individual
+    channels do not change.
     """
     # affordable_wait_s replaces the objective's longest wait if that is shorter.
     objective = policy.objective
@@ -218,16 +221,16 @@ def aggregate_base(levels: Levels) -> int:
 
 
 def solve_scale(policy: FleetPolicy, nodes: int, fleet: Aggregate) -> float | None:
-    """Return the *scale* c, at which the fleet's polls reach the objective; None if there are no channels.
+    """Return the *scale* c at which the fleet's polls meet the objective; None if there are no channels.
 
     A channel has c·√(weight/cost) polls per poll interval τ, within its bounds.
 
-    - ``nodes``: the number of nodes of the fleet.
-    - ``fleet``: a summary of the channels of ``fleet.nodes`` nodes. If these are fewer than ``nodes``, their channels
-      get a proportionate part of the budget.
+    - ``nodes``: the number of nodes in the fleet.
+    - ``fleet``: a summary of the channels of ``fleet.nodes`` nodes. If it covers fewer than ``nodes`` nodes, its
+      channels get a proportionate part of the budget.
 
-    The polls that longest waits require are made even if the subscribers do not justify them, but not beyond the
-    budget.
+    Polls that the longest wait requires are made even if the subscribers do not justify them, as far as the budget
+    allows.
     """
     clusters, steps = decode(fleet.clusters), decode_steps(fleet.steps)
     if clusters is None or steps is None or not len(clusters.rise):
@@ -255,13 +258,13 @@ def channel_sizes(
 ) -> Floats:
     """Return each channel's number of polls per poll interval τ, within its bounds.
 
-    - ``nodes``: the number of nodes of the fleet.
-    - ``scale``: the number c; a channel has c·√(weight/cost) polls per τ. None if it is unknown.
-    - ``choices``: the numbers of nodes that may poll each channel; None if any number of polls is allowed.
-    - ``owned``: the number of channels of this node; used only while the scale is unknown.
+    - ``nodes``: the number of nodes in the fleet.
+    - ``scale``: the scale c; a channel has c·√(weight/cost) polls per τ. None if c is unknown.
+    - ``choices``: how many nodes may poll each channel at each polling level; None if any number of polls is allowed.
+    - ``owned``: the number of channels that this node owns; used only while c is unknown.
 
-    If the scale is unknown, a channel gets ``demand_factor`` times the polls that its subscribers justify. If the fleet
-    has a budget, it gets at most budget/(``nodes``·``owned``).
+    If c is unknown, a channel gets the polls that its subscribers justify, multiplied by the objective's
+    ``demand_factor``. If the fleet also has a budget, the channel gets at most budget/(``nodes``·``owned``) polls.
     """
     bounds = allocation_problem(policy, nodes, channels)
     share = channel_demands(policy, nodes, channels) * policy.objective.demand_factor

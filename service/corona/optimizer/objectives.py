@@ -1,9 +1,11 @@
-"""Optimisation goals as one weight per channel, and the model of detection delay (Corona §3.2, Table 1).
+"""The weight of each channel under an optimisation goal, and the model of detection delay (Corona §3.2, Table 1).
 
-Every goal but Fast minimises Σ weight/n within a limited load. Fast minimises the load within a bound of this sum. Here
-n is a channel's number of polls per poll interval τ by all nodes. An update is detected after D = τ/(2n) on average, so
-the sum is a weighted mean delay, up to a constant factor. In the weights, q is
-the number of subscribers, and u the mean time between a channel's updates:
+All goals except Fast minimise Σ weight/n while the load stays within a limit. Fast minimises the load while Σ weight/n
+stays within a limit. Here n is the number of polls of a channel per poll interval τ, made by all nodes together. An
+update is detected after D = τ/(2n) on average, so Σ weight/n is proportional to a weighted mean delay.
+
+The table shows each goal's weight, and what the goal minimises or limits. Here q is the number of subscribers, and u
+the mean time between a channel's updates:
 
     Lite       q               the mean delay of a subscription; bounded load
     Fast       q               the same delay as a bound; minimum load
@@ -11,7 +13,7 @@ the number of subscribers, and u the mean time between a channel's updates:
     Fair-Sqrt  q·√(τ/u)        between Fair and Lite
     Fair-Log   q·log τ/log u   nearer to Lite
 
-Logarithms are of seconds.
+The arguments of logarithms are in seconds.
 """
 
 from math import log
@@ -30,13 +32,14 @@ def weights(goal: Goal, subscribers: ArrayLike, update_interval_s: ArrayLike, po
 
     Args:
         goal: The optimisation goal.
-        subscribers: Number of subscribers of each channel, shape (M,). A channel without any has weight 0.
-        update_interval_s: u, the mean time between updates in seconds, shape (M,) or one for all. An unknown value
-            (zero, negative, NaN) counts as τ; the weight is then the number of subscribers under every goal.
+        subscribers: Number of subscribers of each channel, shape (M,). A channel without subscribers has weight 0.
+        update_interval_s: u, the mean time between updates in seconds, shape (M,) or one value for all channels. If
+            u is unknown (zero, negative, NaN), τ is used instead; the weight is then the number of subscribers
+            under every goal.
         poll_interval_s: τ, in seconds.
 
-    Deviation from Table 1: u is taken as at least ``SHORTEST_UPDATE_INTERVAL_S``, because log u has to be positive. In
-    the formula of Fair-Log, τ has the same lower bound.
+    Deviation from Table 1: because log u has to be positive, u is raised to ``SHORTEST_UPDATE_INTERVAL_S`` if it is
+    shorter. In the formula for Fair-Log, τ has the same lower bound.
     """
     counts = np.asarray(subscribers, dtype=np.float64)
     stated_s = np.asarray(update_interval_s, dtype=np.float64)
@@ -53,9 +56,10 @@ def weights(goal: Goal, subscribers: ArrayLike, update_interval_s: ArrayLike, po
 
 
 def size_for_wait(longest_wait_s: float, poll_interval_s: float) -> float:
-    """Return the number n of polls per poll interval τ at which an update waits ``longest_wait_s`` on average.
+    """Return the number of polls per poll interval τ that results in a mean wait of ``longest_wait_s``.
 
-    The mean wait is D = τ/(2n) (Corona §3.1). ``poll_interval_s`` is τ. Both are in seconds.
+    With n polls, an update waits for D = τ/(2n) on average (Corona §3.1). ``poll_interval_s`` is τ. Both times are in
+    seconds.
     """
     return poll_interval_s / (2 * longest_wait_s)
 
@@ -74,8 +78,8 @@ def detection_s(size: ArrayLike, poll_interval_s: float) -> Floats:
 def mean_delay_s(weight: Floats, size: Floats, poll_interval_s: float) -> float:
     """Return the weighted mean delay Σ w·D / Σ w in seconds; zero if all weights are zero.
 
-    - ``weight``: w of each channel. With the number of subscribers, the result is the mean delay of a subscription.
-      With the number of subscribers / update interval, it is the mean delay of a notification.
+    - ``weight``: w of each channel. If it is the number of subscribers, the result is the mean delay of a subscription.
+      If it is the number of subscribers divided by the update interval, the result is the mean delay of a notification.
     - ``size``: n, the number of polls of each channel per τ. The channel's delay is D = τ/(2n).
     - ``poll_interval_s``: τ, in seconds.
 

@@ -1,4 +1,4 @@
-"""Explanations of channels' polling rates, for the console, ``coronet inspect`` and chat."""
+"""Explanations of how often channels are polled, and why, for the console, ``coronet inspect`` and the bot's chats."""
 
 from collections.abc import Callable, Sequence
 from enum import StrEnum
@@ -32,7 +32,7 @@ The scale is inexact, because it is computed from numbers in single precision.
 
 
 class BindingConstraint(StrEnum):
-    """The reason for a channel's number of polls: its importance, or a limit that raises or lowers the number."""
+    """What decides how often a channel is polled: its importance, or a limit that raises or lowers the polling rate."""
 
     NONE = "none"
     LONGEST_WAIT = "longest-wait"
@@ -48,9 +48,9 @@ class BindingConstraint(StrEnum):
     PAUSE = "pause"
     """The number of polls is lowered because the channel is paused, at its publisher's or an admin's request."""
     NODES = "nodes"
-    """The number of polls is lowered to the maximum that the fleet's nodes make of one channel."""
+    """The number of polls is lowered to the maximum that the fleet's nodes together may make of one channel."""
     CHANNEL_BUDGET = "channel-budget"
-    """The number of polls is lowered to the limit for a public channel with this number of subscribers."""
+    """The number of polls is lowered to the limit for public channels, which depends on the number of subscribers."""
     HOST_BUDGET = "host-budget"
     """The number of polls is lowered to the channel's share of its site's request budget."""
     FLEET_BUDGET = "fleet-budget"
@@ -71,9 +71,9 @@ LIMIT_CONSTRAINTS = {
 class PollingTurn(msgspec.Struct, frozen=True):
     """One node's part in a channel's polling schedule.
 
-    - ``rank``: the node's place in the order of turns, from 0.
+    - ``rank``: the node's place in the order in which the nodes take turns, starting from 0.
     - ``phase_s``: the time from the start of the schedule to the node's first poll, in seconds.
-    - ``next_poll_s``: the time of its next poll (Unix time by the store's clock).
+    - ``next_poll_s``: the time of the node's next poll (Unix time by the store's clock).
     """
 
     node: NodeId
@@ -83,39 +83,41 @@ class PollingTurn(msgspec.Struct, frozen=True):
 
 
 class PollExplanation(msgspec.Struct, frozen=True):
-    """An explanation of how often a channel is polled: the inputs, the constraint that decides, and the schedule.
+    """An explanation of how often a channel is polled: the inputs, the decisive constraint, and the schedule.
 
-    Numbers of polls are per poll interval τ, by all nodes together. Times are Unix times by the store's clock.
+    Numbers of polls are per poll interval τ and count the polls of all nodes together. Times are Unix times by the
+    store's clock.
 
     Inputs:
 
     - ``weight``: the channel's importance under the optimisation goal.
     - ``cost``: the cost of one poll.
-    - ``scale``: the factor by which the number of polls of every channel is computed.
+    - ``scale``: the factor from which the number of polls of every channel is computed.
     - ``subscribers``: the channel's number of subscribers.
     - ``update_interval_s``: the estimated mean time between updates in seconds.
-    - ``publisher_interval_s``: the shortest interval in seconds between polls that the publisher or failed polls
-      currently allow, whatever decides the number of polls; 0.0 for none.
-    - ``limit_reason``: the reason for ``publisher_interval_s``; None for none.
-    - ``paused_until_s``: the end of a pause; 0.0 if the channel is not paused.
+    - ``publisher_interval_s``: the minimum time in seconds between polls that the publisher or failed polls currently
+      require; 0.0 if there is no such limit. It is stated even if another constraint is decisive.
+    - ``limit_reason``: the reason for ``publisher_interval_s``; None if there is no such limit.
+    - ``paused_until_s``: the time at which the channel's pause ends; 0.0 if the channel is not paused.
 
     Number of polls:
 
     - ``wanted``: scale·√(weight/cost), the number of polls without limits.
     - ``least``, ``most``: the minimum and the maximum number of polls.
-    - ``size``: the resulting number of polls.
+    - ``size``: the resulting number of polls, as an average over the week.
     - ``bound``: the constraint that decides ``size``.
     - ``wait_s``: the mean time in seconds from an update to its detection.
     - ``present_speed``: how often the channel is polled at this hour, as a multiple of its average over the week
-      (:mod:`service.corona.weekly_rhythm`). ``size`` and ``interval_s`` are averages over the week.
+      (:mod:`service.corona.weekly_rhythm`).
 
     Schedule:
 
-    - ``interval_s``: the time in seconds between two polls of one node.
-    - ``turns``: the nodes' parts in the schedule.
-    - ``nodes``: the number of nodes that poll the channel, of the ``ring_nodes`` nodes of the fleet.
+    - ``interval_s``: the mean time in seconds between two polls by the same node.
+    - ``turns``: each node's part in the schedule, in the order in which the nodes take turns.
+    - ``nodes``: how many nodes poll the channel.
+    - ``ring_nodes``: the number of nodes in the fleet.
     - ``level``: the channel's polling level, from 0 (all nodes poll it) to ``highest_level`` (one node polls it). It is
-      whole if only whole levels are allowed (:mod:`service.corona.optimizer.polling_levels`).
+      a whole number if only whole levels are allowed (:mod:`service.corona.optimizer.polling_levels`).
     """
 
     channel: ChannelId
@@ -143,14 +145,14 @@ class PollExplanation(msgspec.Struct, frozen=True):
 
     @property
     def gap_s(self) -> float:
-        """The time between two polls of the channel by any nodes, in seconds."""
+        """The time in seconds between two successive polls of the channel, whichever nodes make them."""
         return self.interval_s / self.nodes
 
     def next_poll_s(self, earliest_s: float = 0.0) -> float:
         """Return the time of the channel's next poll (Unix time by the store's clock); infinity if no poll is planned.
 
-        There are no polls before the end of a pause. ``earliest_s`` is the end of a pause that this explanation may not
-        include yet.
+        The channel is not polled before the end of a pause. Pass ``earliest_s``, the end of the pause, if the channel
+        may have been paused since this explanation was computed.
         """
         earliest_s = max(earliest_s, self.paused_until_s)
         first_s = min((turn.next_poll_s for turn in self.turns), default=inf)
@@ -171,12 +173,12 @@ def binding_constraints(
 
     Args:
         policy: The fleet's policy.
-        nodes: Number of nodes of the fleet.
+        nodes: Number of nodes in the fleet.
         channels: The channels, one per row.
-        scale: The factor by which the number of polls of every channel is computed.
-        choices: The numbers of nodes that may poll each channel; None if any number of polls is allowed.
-        reason: Function that returns, for a row number of ``channels``, the kind of the publisher's limit: a hint (the
-            interval that the publisher requests), failed polls or a pause. None counts as a hint.
+        scale: The factor from which the number of polls of every channel is computed.
+        choices: How many nodes may poll each channel at each polling level; None if any number of polls is allowed.
+        reason: Function that takes the row index of a channel and returns the kind of its present polling limit:
+            the publisher's hint, failed polls or a pause. If it returns None, the limit counts as a hint.
     """
     if scale < 0:
         return [BindingConstraint.FLEET_BUDGET] * len(channels)
@@ -229,20 +231,20 @@ def explain_polling(
     now_s: float,
     choices: LevelChoices | None = None,
 ) -> PollExplanation:
-    """Return an explanation of how often a channel is polled.
+    """Explain how often a channel is polled, and why.
 
     Args:
         channel: The channel.
         policy: The fleet's policy.
-        nodes: Number of nodes of the fleet.
-        factors: The channel's factors, one row.
-        scale: The factor by which the number of polls of every channel is computed.
+        nodes: Number of nodes in the fleet.
+        factors: The channel's factors, as a table of one row.
+        scale: The factor from which the number of polls of every channel is computed.
         updates: The channel's update history.
         limits: The limits that the publisher and failed polls set for the channel's polls.
         polling_set: The nodes that poll the channel, in the order of their turns.
         schedule: The channel's schedule.
-        now_s: Unix time by the store's clock; the next polls in the result are after it.
-        choices: The numbers of nodes that may poll the channel; None if any number of polls is allowed.
+        now_s: Unix time by the store's clock. The result states the next polls after this time.
+        choices: How many nodes may poll the channel at each polling level; None if any number of polls is allowed.
     """
     problem = allocation_problem(policy, nodes, factors)
     (size,) = channel_sizes(policy, nodes, factors, scale, choices).tolist()

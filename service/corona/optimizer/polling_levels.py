@@ -1,38 +1,38 @@
-"""Polling levels: groups of nodes that may poll a channel together, and the choice among them (Corona §3.1, §3.2).
+"""Polling levels: groups of nodes that may poll a channel together, and the choice of a group (Corona §3.1, §3.2).
 
-The *wedge* of a channel at level l consists of the nodes whose ids begin with the same l digits, of base b, as the
-channel's id. At level 0, it has all N nodes, at level l about N/bˡ. A wedge of n nodes has the n nodes nearest to the
-channel by XOR. If a wedge is empty, the node nearest to the channel polls it instead. A channel that n nodes poll is at
-level log_b(N/n).
+The group of a channel at level l, its *wedge* in the paper, consists of the nodes whose ids begin with the same l
+digits (in base b) as the channel's id. At level 0, it contains all N nodes; at level l, about N/bˡ. If a group is
+empty, the nearest node polls the channel instead. A channel polled by n nodes is at level log_b(N/n).
 
-The choice: a channel's number of polls per poll interval τ is the size of one of its wedges. Without levels, the
-optimiser (``allocation_solver``) would give it the *wanted* number c·√(w/s), where w is its weight, s the cost of one
-poll, and c the number on which the fleet agrees, the *scale*. Of two sizes n < n', the channel takes the larger one if
-the wanted number is at least √(n·n'), the *threshold*. At the threshold, both sizes are equally good, because the
-optimum minimises w/n + λ·s·n with c = 1/√λ. Further rules:
+How a group is chosen: a channel's number of polls per poll interval τ is the size of one of its groups. Without levels,
+the optimiser (``allocation_solver``) would give the channel the *wanted* number of polls, c·√(w/s). Here w is the
+channel's weight, s the cost of one poll, and c the *scale*, a factor on which the fleet agrees. Of two neighbouring
+sizes n < n', the channel takes n' if the wanted number is at least √(n·n'), the *threshold*. At the threshold, both
+sizes are equally good, because the optimum minimises w/n + λ·s·n with c = 1/√λ. Further rules:
 
-- Below one poll per τ, one node polls at the wanted rate. At level 0, all nodes may poll 2, 4, 8, … times per τ, within
-  the channel's maximum (``most``).
-- A channel's minimum (``least``) is an additional size. If it is 1.5, the channel has 1.5 polls per τ, made by the
-  smallest wedge of at least 1.5 nodes, before it takes the next wedge.
-- Each channel's thresholds are multiplied by a factor that follows from its id. The factors are spread over ``SPREAD``
-  of a level. Otherwise all channels of the same weight would take a larger wedge at the same c.
+- If the wanted number is below one poll per τ, one node polls at the wanted rate.
+- At level 0, each of the nodes may poll the channel 2, 4, 8, … times per τ, within the channel's maximum (``most``).
+- A channel's minimum (``least``) is an additional size. For example, if it is 1.5, the channel first has 1.5 polls per
+  τ, made by the smallest group of at least 1.5 nodes, and then takes the next larger group.
+- Each channel's thresholds are multiplied by a factor derived from its id. The factors are spread over ``SPREAD`` of a
+  level. Without them, all channels of the same weight would take a larger group at the same c.
 
-The summary by which nodes compute c:
+Nodes compute c from a summary of the channels:
 
-1. A *step* is a channel's change from one size to the next larger one. Up to the channel's minimum or to 1, its cost is
-   a clipped line (``tradeoff_clusters``). Above this size, its cost rises at the threshold of each step.
-2. A *bin* is a sum of steps with neighbouring thresholds. Each bin adds about the same proportion to the polls of all
+1. Up to one poll per τ, or up to the channel's minimum if that is greater, the cost of a channel's polls grows
+   continuously with c (``tradeoff_clusters``). Beyond this, the cost grows in *steps*: changes from one size to the
+   next larger one, each at its threshold.
+2. A *bin* is a sum of steps with neighbouring thresholds. Each bin adds about the same proportion to the cost of all
    bins before it.
-3. Summaries are merged by concatenation, and reduced to ``MAX_BINS`` bins.
-4. A bin of one step is exact. A larger bin reaches from halfway to the bin before it to halfway to the bin after it.
-   Its steps are taken to be evenly spaced (as in a t-digest; T. Dunning, O. Ertl 2019), with at least one at its start.
-5. ``BUDGET_MARGIN`` of the budget is not used, because of the remaining error.
+3. Summaries are merged by concatenation, and then reduced to ``MAX_BINS`` bins.
+4. A bin of one step is exact. In a larger bin, the steps are assumed to be evenly spaced, from halfway to the previous
+   bin to halfway to the next bin, with at least one step at the start (as in a t-digest; T. Dunning, O. Ertl 2019).
+5. A fraction ``BUDGET_MARGIN`` of the budget is reserved for the remaining error.
 
 Measured with 500 random fleets of 1 to 100 nodes and 10 to 8,000 channels: the load is never more than 0.3 % above the
-budget. With at least 1,000 channels, the load is 99.0 to 100.2 % of what the exact discrete optimum would use, and the
-mean delay is at most 1.8 % longer. In fleets of a few dozen channels, the last step that does not fit can be a large
-share of the budget.
+budget. With at least 1,000 channels, the load is 99.0 to 100.2 % of the load of the exact discrete optimum, and the
+mean delay is at most 1.8 % longer. With a few dozen channels, a single step can cost a large share of the budget. This
+share remains unused if the step does not fit.
 """
 
 from bisect import bisect_left
@@ -66,7 +66,7 @@ _HALVINGS = 50
 _WIRE_ROUNDING = 3e-7
 _HEX_BITS = 4
 _PREFIX_DIGITS = 15
-"""Number of leading hex digits of ids that are compared: whole digits in each base that fit a 64-bit integer."""
+"""Number of leading hex digits of ids that are compared; they fit in a 64-bit integer, and are whole in each base."""
 _PREFIX_BITS = _HEX_BITS * _PREFIX_DIGITS
 _FACTOR_DIGITS = 8
 """Number of trailing hex digits of a channel's id that determine the factor of its thresholds."""
@@ -76,20 +76,18 @@ _ROUNDING = 1e-6
 
 
 def level_of(size: float, nodes: int, base: int) -> float:
-    """Return the polling level of a channel that ``size`` of ``nodes`` nodes poll.
+    """Return the polling level of a channel that is polled by ``size`` of ``nodes`` nodes.
 
-    The level is the logarithm of ``nodes``/``size`` to the base ``base``.
-
-    The level is 0 if all nodes poll the channel, and highest if only one node polls it.
+    It is the logarithm of ``nodes``/``size`` to the base ``base``, so it is 0 if all nodes poll the channel.
     """
     return log(nodes / min(max(size, 1.0), nodes), base)
 
 
 def highest_level(nodes: int, base: int) -> int:
-    """Return the lowest polling level at which at most one node polls a channel, on average.
+    """Return the lowest polling level at which a channel is polled by at most one node on average.
 
-    At level l, a channel is polled by the nodes whose ids begin with the same l digits, of base ``base``, as the
-    channel's id.
+    No higher level is needed. At level l, a channel is polled by the nodes whose ids begin with the same l digits (in
+    base ``base``) as the channel's id.
     """
     level = 0
     while base**level < nodes:
@@ -98,11 +96,11 @@ def highest_level(nodes: int, base: int) -> int:
 
 
 class LevelChoices(NamedTuple):
-    """The numbers of nodes that may poll each of M channels, one for each of L polling levels.
+    """How many nodes may poll each of M channels at each of L polling levels.
 
-    - ``sizes``, shape (M, L): the numbers of nodes. They decrease from the number of all nodes to 1.
-    - ``factors``, shape (M,): a factor for each channel, by which the thresholds for a larger number of nodes are
-      multiplied. The factors differ, so that channels of equal weight do not all get more nodes at once.
+    - ``sizes``, shape (M, L): the numbers of nodes. In each row, they decrease from the number of all nodes to 1.
+    - ``factors``, shape (M,): a factor per channel. All thresholds at which the channel gets more nodes are multiplied
+      by this factor. The factors differ, so that channels of equal weight do not all get more nodes at the same time.
     """
 
     sizes: Floats
@@ -112,9 +110,8 @@ class LevelChoices(NamedTuple):
         """Return each channel's number of polls per poll interval τ, shape (M,).
 
         Args:
-            problem: The minimum and maximum of each channel's polls.
-            wanted: The polls per τ that follow from each channel's weight and cost, without limits; shape (M,), not
-                negative.
+            problem: The channels, with the minimum and maximum of each channel's polls.
+            wanted: The numbers of polls per τ that weights and costs alone would result in; shape (M,), not negative.
         """
         least, top = _line_bounds(problem)
         found = np.minimum(np.maximum(wanted, least), top)
@@ -123,11 +120,14 @@ class LevelChoices(NamedTuple):
         return np.asarray(np.maximum(found, np.where(taken, after, 0.0).max(axis=1)))
 
     def steps(self, problem: AllocationProblem) -> tuple[Floats, Floats, Floats]:
-        """Return (before, after, thresholds) of the steps of each channel to more polls, within the problem's bounds.
+        """Return (before, after, thresholds): the steps by which each channel's number of polls can grow.
 
-        A step changes a channel's polls per poll interval τ from ``before`` to ``after``, when the number that follows
-        from its weight and cost reaches the threshold. Each array has shape (M, K), for M channels with up to K steps.
-        Where a channel has fewer than K steps, before and after are equal.
+        A step raises a channel's polls per poll interval τ from ``before`` to ``after``, within the problem's bounds.
+        The channel takes it once the number of polls that follows from its weight and cost reaches the step's
+        threshold.
+
+        Each array has shape (M, K), for M channels with up to K steps. Where a channel has fewer than K steps,
+        ``before`` and ``after`` are equal.
         """
         _, top = _line_bounds(problem)
         multiples = 2.0 ** np.arange(1, 1 + self._doublings(problem.most))
@@ -137,51 +137,51 @@ class LevelChoices(NamedTuple):
         return before, after, np.sqrt(before * after) * self.factors[:, None]
 
     def _doublings(self, most: Floats) -> int:
-        """Return how many of the rates 2, 4, 8, … at which every node may poll a channel have to be considered.
+        """Return how many of the rates 2, 4, 8, … (polls per node and poll interval τ) at least one channel allows.
 
-        Rates are polls per poll interval τ by each node. The result is the maximum over all channels. ``most`` has each
-        channel's maximum number of polls per τ.
+        ``most`` contains each channel's maximum number of polls per τ, by all nodes together.
         """
         greatest = float((most / self.sizes[:, 0]).max(initial=1.0))
         return int(log2(min(max(greatest * (1 + _ROUNDING), 1.0), _MAX_POLLS_PER_NODE)))
 
     def set_sizes(self, rates: Floats) -> Floats:
-        """Return the number of nodes that poll each channel at these ``rates``, in polls per poll interval τ.
+        """Return how many nodes have to poll each channel to achieve ``rates``, in polls per poll interval τ.
 
-        It is the smallest allowed number at which no node polls more than once per τ, or the number of all nodes.
-        Argument and result have shape (M,).
+        The result is the smallest allowed number of nodes at which no node polls more than once per τ. If no number is
+        large enough, all nodes poll the channel. ``rates`` and the result have shape (M,).
         """
         large_enough = self.sizes >= rates[:, None] * (1 - _ROUNDING)
         return np.asarray(np.where(large_enough, self.sizes, self.sizes[:, :1]).min(axis=1))
 
     def levels(self, set_size: float) -> Floats:
-        """Return the lowest polling level of each channel at which at most ``set_size`` nodes poll it; shape (M,)."""
+        """Return each channel's lowest polling level at which at most ``set_size`` nodes poll it; shape (M,)."""
         return np.asarray(np.argmax(self.sizes <= set_size, axis=1), dtype=np.float64)
 
 
 def below_first_step(problem: AllocationProblem) -> AllocationProblem:
-    """Return the problem in which the maximum of each channel is 1, or its minimum if this is higher.
+    """Return ``problem`` with the maximum of each channel lowered to 1, or to its minimum if that is higher.
 
-    Minimum and maximum are polls per poll interval τ. The numbers of polls may be any real numbers between them.
+    Minimum and maximum are polls per poll interval τ. Up to the lowered maximum, the number of polls may be any real
+    number; beyond it, the number increases in steps.
     """
     least, top = _line_bounds(problem)
     return problem._replace(least=least, most=top)
 
 
 class RingLevels:
-    """The groups of nodes (*wedges*) that may poll channels. There is one for each channel and polling level.
+    """The groups of nodes (*wedges* in the paper) that may poll channels, one for each channel and polling level.
 
-    A channel's wedge at level l consists of the nodes whose ids begin with the same l digits as the channel's id. The
-    base of the digits is ``base``: 2, 4 or 16.
+    The group of a channel at level l consists of the nodes whose ids begin with the same l digits as the channel's id.
+    The base of the digits is ``base``: 2, 4 or 16.
     """
 
     def __init__(self, view: RingView, base: int) -> None:
-        """Prepare the groups of the nodes in ``view``; ``base`` is 2, 4 or 16, the base of the digits of ids."""
+        """Prepare the groups of the nodes in ``view``. ``base`` is the number base of the digits of ids: 2, 4 or 16."""
         self.base = base
         self._prefixes = np.array([point >> BITS - _PREFIX_BITS for point in view.points], np.int64)
 
     def choices(self, channels: Sequence[ChannelId]) -> LevelChoices:
-        """Return the numbers of nodes that may poll each of these channels."""
+        """Return how many nodes may poll each of ``channels`` at each polling level."""
         count, width = len(channels), self.base.bit_length() - 1
         prefixes = np.fromiter((int(channel[:_PREFIX_DIGITS], 16) for channel in channels), np.int64, count)
         sizes = [np.full(count, max(1.0, len(self._prefixes)))]
@@ -198,20 +198,21 @@ class RingLevels:
 
 
 def _line_bounds(problem: AllocationProblem) -> tuple[Floats, Floats]:
-    """Return the minimum and the maximum of each channel's polls while it is not polled by a larger group of nodes.
+    """Return (minimum, maximum): the bounds of each channel's polls before its first step to a larger group of nodes.
 
-    Both arrays have shape (M,) and are polls per poll interval τ. The maximum is 1, or the channel's minimum if this is
-    higher.
+    Both arrays have shape (M,) and contain polls per poll interval τ. The maximum is 1, or the channel's minimum if
+    that is higher, but never more than the maximum in ``problem``.
     """
     least = np.minimum(problem.least, problem.most)
     return least, np.maximum(least, np.minimum(1.0, problem.most))
 
 
 class LevelSteps(NamedTuple):
-    """K sums of steps, ordered by threshold; each array has shape (K,).
+    """A summary of the steps by which channels' polls can grow: K sums of steps, ordered by threshold.
 
-    A *step* is a channel's change from n to n' polls per poll interval τ, made by a larger group of nodes. The channel
-    takes the step at a threshold of the *scale* c, the number that determines all polls.
+    A *step* increases a channel's polls per poll interval τ from n to n'. The channel takes the step when the *scale*
+    c, the factor that determines all polls, reaches the step's threshold. Steps with neighbouring thresholds are added
+    up. Each array has shape (K,).
 
     - ``steps``: the number of steps in the sum.
     - ``threshold``: the mean threshold of the steps, weighted by cost.
@@ -226,9 +227,9 @@ class LevelSteps(NamedTuple):
 
     @classmethod
     def of(cls, problem: AllocationProblem, choices: LevelChoices) -> Self:
-        """Return the changes of these channels from each allowed number of nodes to the next larger one.
+        """Summarise the steps of the channels in ``problem`` from each allowed number of nodes to the next larger one.
 
-        They are summarised as at most ``MAX_BINS`` sums.
+        The result has at most ``MAX_BINS`` entries.
         """
         before, after, thresholds = choices.steps(problem)
         slopes = problem.slopes()[:, None]
@@ -241,7 +242,7 @@ class LevelSteps(NamedTuple):
 
     @classmethod
     def merge(cls, parts: Sequence[Self]) -> Self:
-        """Return the sum of the summaries in ``parts``, with at most ``MAX_BINS`` entries."""
+        """Merge the summaries in ``parts`` into one, with at most ``MAX_BINS`` entries."""
         if not parts:
             return cls(*(np.zeros(0) for _ in cls._fields))
         together = cls(*map(np.concatenate, zip(*parts, strict=True)))
@@ -257,7 +258,7 @@ class LevelSteps(NamedTuple):
         return cls(steps, weighted / total, total, saving)
 
     def encode(self) -> bytes:
-        """Return the wire format that :func:`decode_steps` reads, 16 bytes per entry."""
+        """Encode the summary as bytes, 16 bytes per entry; :func:`decode_steps` decodes them."""
         rows = pack_columns(_STEP_ROW, self)
         rows["threshold"] = np.nextafter(rows["threshold"], np.float32(0))  # not above that of a single step
         return rows.tobytes()
@@ -265,9 +266,9 @@ class LevelSteps(NamedTuple):
     def scale_for_budget(self, lines: TradeoffClusters, budget: float) -> float:
         """Return the highest scale at which all channels together cost at most ``budget`` per poll interval τ.
 
-        The *scale* is the number that determines all polls. ``lines`` summarise the same channels, each polled by one
-        node only. If the budget does not suffice for all minimum numbers of polls, the result is negative, as for
-        :func:`allocation_solver.scale_for_budget`.
+        The *scale* is the factor that determines all polls. ``lines`` summarises the costs of the same channels before
+        their first step. The result is negative if the budget does not suffice for the minimum numbers of polls
+        (:func:`allocation_solver.scale_for_budget`).
         """
         usable = lines.usable_budget(budget * (1 - BUDGET_MARGIN) if self.steps.max(initial=1) > 1 else budget)
         problem = lines.to_problem()
@@ -283,11 +284,11 @@ class LevelSteps(NamedTuple):
     def scale_for_delay(self, lines: TradeoffClusters, delay_s: float, poll_interval_s: float) -> float:
         """Return the lowest scale at which the weighted mean delay of all channels is at most ``delay_s``.
 
-        - The *scale* is the number that determines all polls.
-        - ``lines`` summarise the same channels, each polled by one node only.
+        - The *scale* is the factor that determines all polls.
+        - ``lines`` summarises the polls of the same channels before their first step.
         - ``poll_interval_s`` is the poll interval τ of one node.
 
-        If the delay is unattainable, all channels have their maximum numbers of polls at the resulting scale.
+        If the delay is unattainable, all channels have their maximum number of polls at the resulting scale.
         """
         if not len(self.steps):
             return lines.scale_for_delay(delay_s, poll_interval_s)
@@ -305,12 +306,11 @@ class LevelSteps(NamedTuple):
         return self._find_change(suffices, problem)[1]
 
     def _find_change(self, holds: Callable[[float], bool], lines: AllocationProblem) -> tuple[float, float]:
-        """Return two close scales: ``holds`` is false at the first and true at the second.
+        """Return two scales close together, (low, high), such that ``holds`` is false at ``low`` and true at ``high``.
 
-        A *scale* is a number that determines all polls.
-
-        ``holds`` must be true at all scales above some scale. If it never is, both results are the scale at which all
-        channels have their maximum numbers of polls. ``lines`` are the channels, each polled by one node only.
+        ``holds`` must be monotonic: once true, it is true at all higher scales. If it is false at all scales, both
+        results are the scale at which all channels have their maximum number of polls. ``lines`` describes the channels
+        before their first step.
         """
         # Thresholds are rounded down on the wire.
         points = np.unique(np.concatenate(([0.0], self.threshold * (1 + _WIRE_ROUNDING), lines.least, lines.most)))
@@ -324,9 +324,9 @@ class LevelSteps(NamedTuple):
         return low, high * (1 + _WIRE_ROUNDING)
 
     def _shares_taken(self, scale: float, *, at_most: bool) -> Floats:
-        """Return an estimate of the share of each sum's steps that are taken at this scale, shape (K,).
+        """Estimate the fraction of the steps in each sum that channels have taken at the scale ``scale``; shape (K,).
 
-        If ``at_most`` is true, the estimate is an upper bound, otherwise a lower bound.
+        The estimate is an upper bound if ``at_most`` is true, otherwise a lower bound.
         """
         # All steps of a bin except one are assumed to be evenly spread over the bin's range of scales. For the upper
         # bound, the remaining step is placed at the start of the range, otherwise at its end.
@@ -341,10 +341,10 @@ class LevelSteps(NamedTuple):
 
 
 def decode_steps(raw: bytes) -> LevelSteps | None:
-    """Return the decoded summary of channels' steps; None if ``raw`` is invalid.
+    """Return the summary of channels' steps that :meth:`LevelSteps.encode` has encoded; None if ``raw`` is invalid.
 
-    It is invalid if its length is wrong, if it has too many entries, if a number is negative, infinite or NaN, or if an
-    entry has no steps.
+    ``raw`` is invalid if its length is wrong, if it has too many entries, if a number is negative, infinite or NaN, or
+    if an entry has no steps.
     """
     columns = unpack_columns(_STEP_ROW, raw, MAX_BINS)
     return LevelSteps.merge([LevelSteps(*columns)]) if columns else None

@@ -1,32 +1,30 @@
 """Summaries of a node's channels that are small enough for one message (Corona §3.2).
 
-From the summaries of all nodes, each node computes the *scale* c, which determines all polls. In the formulas, w is a
-channel's weight, s the cost of one poll, n its number of polls per poll interval τ, and least and most are the minimum
-and the maximum of n.
+From the summaries of all nodes, each node computes the *scale* c, the factor that determines all polls. In the
+formulas, w is a channel's weight, s the cost of one poll, and n its number of polls per poll interval τ. The minimum
+and the maximum of n are called least and most.
 
 How channels are summarised:
 
-1. A channel affects c only by its cost at each c: s·n = rise·clip(c, start, end), with rise = √(w·s), start =
-   least·√(s/w), end = most·√(s/w). This is a *clipped line*: constant below the start, then in proportion to c, and
-   constant above the end.
-2. The sum of channels with similar starts and ends is approximately such a line again. A *cluster* is such a sum.
-3. A cluster consists of the number of distinct lines, the weight, the rise, the cost with all minimum n, and the cost
-   with all maximum n.
-4. Summaries of several nodes are merged by concatenation and another reduction.
+1. To compute c, all that matters about a channel is its cost at each c: s·n = rise·clip(c, start, end), with rise =
+   √(w·s), start = least·√(s/w), end = most·√(s/w). This function of c is a *clipped line*: constant below the start,
+   then proportional to c, and constant above the end.
+2. The sum of channels with similar starts and ends is itself approximately a clipped line. A *cluster* is such a sum.
+3. For each cluster, the summary contains five numbers: how many distinct lines it adds up, the total weight, the total
+   rise, the cost if all n are at their minimum, and the cost if all n are at their maximum.
+4. Summaries of several nodes are merged by concatenation, and then reduced again.
 
-A cluster is exact unless c lies between the starts or ends of its own channels. The error therefore comes from a few
-clusters only, each with about a thousandth of the total rise.
+A cluster is exact unless c lies between the starts, or between the ends, of its own channels. Only a few clusters
+therefore cause an error, and each of them has about a thousandth of the total rise.
 
 Deviations from the paper:
 
 - The paper uses 16 bins of equal width in log(w/s) (:func:`summarise` with ``log_bins=16``). This module uses up to
-  1,024 bins of equal total rise among channels with similar ratios of least to most, ordered by their ends. Channels
-  with identical starts and ends always share a cluster: where costs are polls and weights are subscribers, most
-  channels do.
+  1,024 bins of about equal total rise. Channels with identical starts and ends always share a cluster.
 - The paper's nodes send a set of clusters for each level. One set suffices here, because the cost at each level follows
   from w and s.
 - In the paper's bins, channels whose size cannot change (orphans, §4) form one *slack* cluster, which only reduces the
-  budget left for the others.
+  budget left for other channels.
 """
 
 from collections.abc import Sequence
@@ -42,7 +40,7 @@ from service.corona.optimizer.objectives import Floats
 
 MAX_CLUSTERS = 1024
 MAX_SIZE = 1e9
-"""The maximum number of polls of a channel (``most``) that replaces an infinite one in summaries."""
+"""The value that replaces an infinite maximum number of polls (``most``) in summaries."""
 
 BUDGET_MARGIN = 2e-4
 """Share of a budget that is kept in reserve for the approximation error of clusters of several lines.
@@ -74,13 +72,13 @@ _IDLE, _ENDLESS, _SLACK = -(1 << 20), -(1 << 19), -1
 
 
 class TradeoffClusters(NamedTuple):
-    """K *clusters*, sums of similar channels, at most ``MAX_CLUSTERS``; each array has shape (K,).
+    """K *clusters*, each the sum of similar channels; K is at most ``MAX_CLUSTERS``, and each array has shape (K,).
 
-    In the sums, w is a channel's weight, s the cost of one poll, and least and most are the minimum and the maximum of
-    its polls per poll interval τ.
+    In the sums, w is a channel's weight and s the cost of one poll. The minimum and the maximum number of a channel's
+    polls per poll interval τ are called least and most.
 
-    - ``lines``: the number of different functions by which the costs of the cluster's channels follow from the scale.
-      If there is only one, the cluster is exact.
+    - ``lines``: how many distinct cost functions the cluster's channels have. A cost function gives a channel's cost at
+      each scale. If there is only one, the cluster is exact.
     - ``weight``: Σ w over the channels that may be polled.
     - ``rise``: Σ √(w·s) over the channels that may be polled.
     - ``least_cost``: Σ s·least.
@@ -95,46 +93,47 @@ class TradeoffClusters(NamedTuple):
 
     @classmethod
     def empty(cls) -> Self:
-        """Return a summary of no channels."""
+        """Return a summary that covers no channels."""
         return cls(*(np.zeros(0) for _ in cls._fields))
 
     def scale_for_budget(self, budget: float) -> float:
-        """Return the scale c (the number that determines all polls) at which all channels cost at most ``budget``.
+        """Return the scale c (the factor that determines all polls) at which all channels together cost ``budget``.
 
-        The budget is per poll interval τ. At most the share ``BUDGET_MARGIN`` of it is not used, because of the
-        clusters' error. Apart from this, the result is that of :func:`allocation_solver.scale_for_budget`.
+        The budget is per poll interval τ. A small part of it, at most the fraction ``BUDGET_MARGIN``, is reserved for
+        the error of the clusters. See :func:`allocation_solver.scale_for_budget` for budgets that are too small or too
+        large.
         """
         return allocation_solver.scale_for_budget(self.to_problem(), self.usable_budget(budget))
 
     def usable_budget(self, budget: float) -> float:
-        """Return the part of a budget that may be used. The rest is reserved for the error of this summary."""
+        """Return how much of ``budget`` may be used; the rest is a reserve for the error of this summary."""
         held_back = BUDGET_MARGIN if self.lines.max(initial=1) > 1 else _EXACT_MARGIN * sqrt(len(self.lines))
         # What all cost at their least is a sum, and known exactly: it may take the whole budget.
         return max(budget * (1 - held_back), min(budget, float(self.least_cost.sum())))
 
     def scale_for_delay(self, delay_s: float, poll_interval_s: float) -> float:
-        """Return the scale c (the number that determines all polls) at which the weighted mean delay is ``delay_s``.
+        """Return the scale c (the factor that determines all polls) at which the weighted mean delay is ``delay_s``.
 
-        ``poll_interval_s`` is τ, the poll interval of one node. The result is that of
-        :func:`allocation_solver.scale_for_delay`.
+        ``poll_interval_s`` is τ, the poll interval of one node. See :func:`allocation_solver.scale_for_delay` for
+        delays that cannot be reached.
         """
         return allocation_solver.scale_for_delay(
             self.to_problem(), delay_s, poll_interval_s, total_weight=float(self.weight.sum())
         )
 
     def to_level_problem(self) -> AllocationProblem:
-        """Return an optimisation problem with one channel in place of each cluster, for ``simulate.paper_levels``.
+        """Return an optimisation problem for ``simulate.paper_levels`` in which one channel represents each cluster.
 
-        Every summarised channel must have the minimum of one poll per poll interval τ, as in the paper.
+        Every channel in the clusters must have a minimum of one poll per poll interval τ, as in the paper.
         """
         # A cluster's cost at the minimum sizes is then the sum of its channels' costs of one poll.
         costs = np.where(self.least_cost > 0, self.least_cost, 1.0)
         return AllocationProblem(self.weight, costs, np.ones_like(costs), self.most_cost / costs)
 
     def to_problem(self) -> AllocationProblem:
-        """Return an optimisation problem with one channel in place of each cluster.
+        """Return an optimisation problem in which one channel represents each cluster.
 
-        At each scale, this channel costs about as much as all channels of the cluster.
+        At each scale, this channel costs about as much as all channels of the cluster together.
         """
         # Its weight equals the cost of one poll, so that its size is the scale, clipped to the cluster's bounds.
         moving = self.rise > 0
@@ -143,10 +142,10 @@ class TradeoffClusters(NamedTuple):
 
 
 def summarise(problem: AllocationProblem, *, limit: int = MAX_CLUSTERS, log_bins: int = 0) -> TradeoffClusters:
-    """Return sums of similar channels (clusters), which summarise these channels.
+    """Summarise the channels in ``problem`` as sums of similar channels (clusters).
 
     Args:
-        problem: M channels, already limited by the budgets of their sites.
+        problem: M channels, with bounds that take the budgets of their sites into account.
         limit: Maximum number of clusters, at least 4.
         log_bins: Number of bins of equal width in log(weight/cost), as in the paper; 0 for this module's own bins.
     """
@@ -165,9 +164,9 @@ def summarise(problem: AllocationProblem, *, limit: int = MAX_CLUSTERS, log_bins
 
 
 def merge(parts: Sequence[TradeoffClusters], *, limit: int = MAX_CLUSTERS, log_bins: int = 0) -> TradeoffClusters:
-    """Return one summary of all channels that the summaries in ``parts`` describe.
+    """Merge the summaries in ``parts`` into one summary of all their channels.
 
-    ``limit`` and ``log_bins`` are those of :func:`summarise`.
+    For ``limit`` and ``log_bins``, see :func:`summarise`.
     """
     if not parts:
         return TradeoffClusters.empty()
@@ -175,15 +174,15 @@ def merge(parts: Sequence[TradeoffClusters], *, limit: int = MAX_CLUSTERS, log_b
 
 
 def encode(clusters: TradeoffClusters) -> bytes:
-    """Return the wire format that :func:`decode` reads, 20 bytes per cluster."""
+    """Encode the clusters as bytes, 20 bytes per cluster; :func:`decode` decodes them."""
     return pack_columns(_ROW, clusters).tobytes()
 
 
 def decode(raw: bytes) -> TradeoffClusters | None:
-    """Return the clusters, or None if ``raw`` is invalid.
+    """Return the clusters that :func:`encode` has encoded, or None if ``raw`` is invalid.
 
-    It is invalid if its length is wrong, if it has too many clusters, if a number is negative, infinite or NaN, if a
-    cluster has no lines, or if its ``least_cost`` exceeds its ``most_cost``.
+    ``raw`` is invalid if its length is wrong, if it has too many clusters, if a number is negative, infinite or NaN, if
+    a cluster has no lines, or if its ``least_cost`` exceeds its ``most_cost``.
     """
     # The sender of an invalid summary will send another one soon.
     columns = unpack_columns(_ROW, raw, MAX_CLUSTERS)
@@ -194,7 +193,10 @@ def decode(raw: bytes) -> TradeoffClusters | None:
 
 
 def pack_columns(row: np.dtype[np.void], columns: Sequence[Floats]) -> NDArray[np.void]:
-    """Return arrays of the same length in a wire format, as rows of the structured type ``row``."""
+    """Combine equally long arrays into one structured array of the type ``row``, for sending in a message.
+
+    ``columns`` contains one array for each field of ``row``.
+    """
     rows = np.empty(len(columns[0]), dtype=row)
     for name, column in zip(row.names or (), columns, strict=True):
         rows[name] = column
@@ -202,10 +204,12 @@ def pack_columns(row: np.dtype[np.void], columns: Sequence[Floats]) -> NDArray[n
 
 
 def unpack_columns(row: np.dtype[np.void], raw: bytes, most: int) -> list[Floats] | None:
-    """Return the arrays that :func:`pack_columns` has packed with the type ``row``; None if ``raw`` is invalid.
+    """Return the columns of the structured array that ``raw`` encodes; None if ``raw`` is invalid.
 
-    It is invalid if its length is wrong, if it has more than ``most`` rows, if a number is negative, infinite or NaN,
-    or if the first number of a row is zero.
+    This is the inverse of :func:`pack_columns`. ``row`` is the type of the array.
+
+    ``raw`` is invalid if its length is wrong, if it has more than ``most`` rows, if a number is negative, infinite or
+    NaN, or if the first number of a row is zero.
     """
     if len(raw) % row.itemsize or len(raw) > most * row.itemsize:
         return None
@@ -217,10 +221,10 @@ def unpack_columns(row: np.dtype[np.void], raw: bytes, most: int) -> list[Floats
 
 
 def _reduce(clusters: TradeoffClusters, limit: int, log_bins: int) -> TradeoffClusters:
-    """Reduce clusters to at most ``limit`` clusters, each the sum of one or more of ``clusters``.
+    """Merge ``clusters`` into at most ``limit`` clusters.
 
-    If ``log_bins`` is not 0, there is one cluster for each of ``log_bins`` bins of equal width in log(weight/cost), as
-    in the paper. One more cluster has the channels whose number of polls is fixed.
+    If ``log_bins`` is not 0, merge them as in the paper instead. There is then one cluster for each of ``log_bins``
+    bins of equal width in log(weight/cost), and one for the channels whose number of polls is fixed.
     """
     if not len(clusters.rise):
         return clusters
@@ -231,11 +235,11 @@ def _reduce(clusters: TradeoffClusters, limit: int, log_bins: int) -> TradeoffCl
 
 
 def _sum_by_bin(clusters: TradeoffClusters, bins: NDArray[np.intp], lines: np.ufunc = np.add) -> TradeoffClusters:
-    """Return one cluster per bin, the sum of the clusters in the bin, in the order of the bins' numbers.
+    """Return one cluster per bin, ordered by bin index: the sum of the clusters in the bin.
 
-    - ``bins``: the bin number of each of ``clusters``.
-    - ``lines``: the function that combines the field ``lines`` of the clusters of a bin: addition, or the maximum if
-      all of them are the same line.
+    - ``bins``: the bin index of each of ``clusters``.
+    - ``lines``: how the clusters' field ``lines`` is combined: addition, or the maximum if all clusters in a bin
+      describe the same line.
     """
     places, ids = np.unique(bins, return_inverse=True)
     line_counts = np.zeros(len(places))
@@ -248,9 +252,9 @@ def _sum_by_bin(clusters: TradeoffClusters, bins: NDArray[np.intp], lines: np.uf
 
 
 def _group_identical(clusters: TradeoffClusters) -> NDArray[np.intp]:
-    """Return the number of each cluster's bin; clusters with the same start and the same end share a bin.
+    """Assign clusters to the same bin if their costs depend on the scale between the same start and end.
 
-    Start and end are the scales between which the cluster's cost grows.
+    Return the bin index of each cluster.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         bounds = np.log2(np.stack((clusters.least_cost, clusters.most_cost)) / clusters.rise)
@@ -260,10 +264,9 @@ def _group_identical(clusters: TradeoffClusters) -> NDArray[np.intp]:
 
 
 def _group_by_quantile(clusters: TradeoffClusters, limit: int) -> NDArray[np.intp]:
-    """Return the number of each cluster's bin; there are at most ``limit`` bins.
+    """Divide clusters into at most ``limit`` bins of about equal importance; return the bin index of each cluster.
 
-    Each of the most important clusters has a bin of its own, so that it remains exact. The others are divided into bins
-    of about equal importance (:func:`_relative_mass`).
+    Each of the most important clusters gets its own bin, so that it remains exact.
     """
     # They are divided in the order of their ends; a bin contains only clusters with similar ratios of minimum to
     # maximum cost.
@@ -285,7 +288,7 @@ def _group_by_quantile(clusters: TradeoffClusters, limit: int) -> NDArray[np.int
 
 
 def _relative_mass(clusters: TradeoffClusters) -> Floats:
-    """Return each cluster's *mass*: its importance to the accuracy of the summary. The masses add up to 1."""
+    """Return each cluster's *mass*: how much it matters to the accuracy of the summary. The masses add up to 1."""
     # The mass is the mean of the cluster's shares in four sums over all clusters: the rise, the cost with all channels
     # at their maximum sizes, and the delay Σ w/n with all channels at their minimum and at their maximum sizes.
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -304,14 +307,17 @@ def _relative_mass(clusters: TradeoffClusters) -> Floats:
 
 
 def _find_heaviest(mass: Floats, limit: int) -> NDArray[np.bool_]:
-    """Return, for each mass (importance), whether its cluster gets a bin of its own if there are ``limit`` bins."""
+    """Return, for each cluster, whether it is important enough to get its own bin if there are ``limit`` bins.
+
+    ``mass`` contains each cluster's importance.
+    """
     heaviest = np.zeros(len(mass), dtype=bool)
     heaviest[np.argsort(-mass, kind="stable")[: limit // _CLUSTERS_PER_SINGLETON]] = True
     return heaviest & (mass * limit > 1)
 
 
 def _cap_mass(mass: Floats, limit: int) -> Floats:
-    """Return the masses as shares of the total, each reduced to at most 1/``limit``."""
+    """Limit each mass to 1/``limit`` of the total, and return the masses as fractions of the reduced total."""
     # That is the mass of one bin.
     for _ in range(_CAPPING_ROUNDS):
         mass = np.minimum(mass, mass.sum() / limit)
@@ -319,10 +325,10 @@ def _cap_mass(mass: Floats, limit: int) -> Floats:
 
 
 def _ratio_classes(clusters: TradeoffClusters, mass: Floats, limit: int) -> NDArray[np.intp]:
-    """Return the class of each cluster; clusters with similar ratios of minimum to maximum cost are in the same class.
+    """Group clusters with similar ratios of minimum to maximum cost; return the index of each cluster's group.
 
-    ``mass`` has each cluster's importance. If there are more than ``limit`` classes, neighbouring ones are joined.
-    Clusters without weight are a class of their own.
+    ``mass`` contains each cluster's importance. Neighbouring groups are joined until there are at most ``limit``. All
+    clusters without weight form one group.
     """
     # The joined classes have about equal mass.
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -338,7 +344,7 @@ def _ratio_classes(clusters: TradeoffClusters, mass: Floats, limit: int) -> NDAr
 
 
 def _group_by_log_ratio(clusters: TradeoffClusters, bins: int) -> NDArray[np.intp]:
-    """Return the number of each cluster's bin: ``bins`` bins of equal width in log(weight/cost), as in the paper.
+    """Return the bin index of each cluster, for ``bins`` bins of equal width in log(weight/cost), as in the paper.
 
     Clusters whose number of polls is fixed are in the bin ``_SLACK``.
     """
