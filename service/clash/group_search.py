@@ -1,22 +1,23 @@
 """A client's search for the group to which a key belongs, one request at a time (CLASH §V.C, Figure 5).
 
 Keys are divided into groups by their leading bits. The *depth* of a group is the number of these bits; a *leaf group*
-is one that is not split. The client guesses the depth of the key's leaf group, and the guess determines the keyspace
-that it asks (a *probe*). The answer narrows the bounds of the depth, as in the paper's modified binary search:
+is one that is not split. The client guesses the depth of the key's leaf group. The guess determines the keyspace to
+which the client sends a request (a *probe*). Each answer narrows the range of possible depths, as in the paper's
+modified binary search:
 
-- Theorem 1: an answer of p matching bits implies a depth of at least p + 1.
-- Theorem 2: if p is less than the guessed depth, the true depth is less than the guess too.
+- Theorem 1: if the answer reports p matching bits, the depth is at least p + 1.
+- Theorem 2: if p is less than the guessed depth, the true depth is also less than the guess.
 
 While groups move between keyspaces:
 
-- A keyspace that has given the group away redirects the search to the keyspace that receives it.
-- The next probe contains the move as a *proof*, so that the receiving keyspace accepts the group even if it was not
-  informed yet.
-- The answers of two keyspaces can contradict each other. The search then starts again.
+- A keyspace that has given the group away redirects the search to the keyspace that receives the group.
+- The next probe contains the move as a *proof*, so that the receiving keyspace accepts the group even if it has not
+  been informed of the move yet.
+- The answers of two keyspaces can contradict each other. The search then starts again with all depths possible.
 
 Deviation from the paper: the first guess may be the depth of a leaf group found earlier (:class:`DepthCache`, §V.C and
-§VI.A). The next guesses are then the depths near this first guess, at doubling distances, because a group usually
-splits or merges by one or two bits. After that, or without a first guess, the guess is the middle of the bounds.
+§VI.A). The next guesses are close to the first one, at doubling distances, because the depth usually changes by only
+one or two bits. After that, or if there is no first guess, each guess is the middle of the range.
 """
 
 from bisect import bisect_right
@@ -32,7 +33,8 @@ from service.errors import KeyGroupMoving
 class DepthCache:
     """A client's cache of the *leaf groups* (key groups that are not split) that it has found.
 
-    A search takes its first guess of a group's depth from this cache. A new group replaces the groups that it overlaps.
+    The cache provides the first guess of a group's depth for a search. A new group replaces the cached groups that it
+    overlaps.
     """
 
     def __init__(self) -> None:
@@ -43,7 +45,7 @@ class DepthCache:
         return len(self._groups)
 
     def record(self, group: KeyGroup) -> None:
-        """Add ``group``, which is not split, and remove the cached groups that overlap it."""
+        """Add ``group``, a leaf group, and remove the cached groups that overlap it."""
         low = bisect_right(self._starts, group.key)
         if low and group.key in self._groups[low - 1]:
             low -= 1
@@ -74,10 +76,11 @@ MAX_PROBES = 100
 
 
 class Probe(msgspec.Struct, frozen=True):
-    """A client's request to ``keyspace`` to accept ``key`` (ACCEPT_OBJECT).
+    """A client's request that asks ``keyspace`` to accept ``key`` (ACCEPT_OBJECT).
 
-    - ``depth``: the client's guess of the depth (prefix length) of the key's group. ``keyspace`` follows from it.
-    - ``proof``: the move by which another keyspace redirected the client to this one; None if there was no redirection.
+    - ``depth``: the client's guess of the depth (prefix length) of the key's group. It determines ``keyspace``.
+    - ``proof``: the move of the group to ``keyspace``, if the former keyspace has redirected the client; otherwise
+      None.
     """
 
     keyspace: Keyspace
@@ -87,17 +90,17 @@ class Probe(msgspec.Struct, frozen=True):
 
 
 class DepthSearch:
-    """A search for the *leaf group* (the key group that is not split) of one key.
+    """A search for the *leaf group* (a key group that is not split) to which one key belongs.
 
     The caller sends :attr:`probe`, passes the answer to :meth:`on_answer`, and repeats both until :meth:`on_answer`
     returns the group.
     """
 
     def __init__(self, key: int, bits: int, keyspaces: KeyspaceMap, depths: DepthCache) -> None:
-        """Start a search for the group of a key of ``bits`` bits.
+        """Start a search for the group that contains ``key``, a key of ``bits`` bits.
 
         - ``keyspaces``: maps groups to keyspaces.
-        - ``depths``: the client's cache of groups. The first guess is taken from it, and the result is added to it.
+        - ``depths``: the client's cache of groups. It provides the first guess, and the search adds its result.
 
         Raises :class:`BadKey` if ``key`` has more than ``bits`` bits.
         """
@@ -111,9 +114,9 @@ class DepthSearch:
         self.probe = self._probe_at(bits // 2 if hint is None else min(hint, bits))
 
     def on_answer(self, answer: AcceptObjectReply) -> Accepted | None:
-        """Process the answer to :attr:`probe`; return the key's group if the answer contains it.
+        """Process the answer to :attr:`probe`; return the answer if it contains the key's group, otherwise None.
 
-        If the result is None, :attr:`probe` is the next request to send. Raises :class:`KeyGroupMoving` after
+        None means that the search continues with the new :attr:`probe`. Raises :class:`KeyGroupMoving` after
         ``MAX_PROBES`` requests without a result.
         """
         if isinstance(answer, Accepted):
@@ -129,7 +132,7 @@ class DepthSearch:
         return None
 
     def _next_depth(self, min_depth: int) -> int:
-        """Narrow the bounds, because the depth is greater than ``min_depth``; return the next guess of the depth."""
+        """Narrow the range of possible depths, given that the depth exceeds ``min_depth``; return the next guess."""
         guess, step = self.probe.depth, self._step
         self._step *= 2
         self._low = max(self._low, min_depth + 1)

@@ -1,15 +1,15 @@
-"""Keys of subscriptions, groups of keys with a common prefix, and the keyspaces of groups (CLASH §III, §IV).
+"""Keys of subscriptions, groups of keys with a common prefix, and the keyspaces of these groups (CLASH §III, §IV).
 
-A key has three parts: the first bits of a hash of the publisher's registrable domain, of a hash of the channel, and of
-a hash of the subscriber. All subscriptions to one publisher therefore share a prefix, and those to one channel share a
-longer prefix. Because of the last part, the subscriptions to a single channel can be divided too. Two subscriptions
-with the same key differ in their id (:mod:`service.clash.prefix_query`).
+A key consists of the first bits of three hashes: of the publisher's registrable domain, of the channel, and of the
+subscriber, in this order. All subscriptions to one publisher therefore share a prefix, and those to one channel share a
+longer prefix. Because of the last part, even the subscriptions to a single channel can be divided into groups. Two
+subscriptions with the same key differ in their id (:mod:`service.clash.prefix_query`).
 
 A group's *label* is its prefix, followed by ``*`` if it is shorter than a key. Example for keys of 7 bits: ``0110*`` is
-the group of depth 4 and virtual key 0110000.
+the group with the depth 4 and the virtual key 0110000.
 
-A *keyspace* is a partition of the store, a server in the paper. Its name is a hash tag of Redis Cluster, so that a
-client that knows the name reaches it in one hop. No ring of keyspaces is needed.
+A *keyspace* is a partition of the store, called a server in the paper. Its name is a hash tag of Redis Cluster, so that
+a client that knows the name reaches it in one hop. No ring of keyspaces is needed.
 """
 
 from functools import lru_cache
@@ -25,7 +25,7 @@ _CACHED_GROUPS = 20_000
 
 
 def shape(key: int, depth: int, bits: int) -> int:
-    """Return the first ``depth`` of the key's ``bits`` bits, followed by zeros.
+    """Return ``key``, which has ``bits`` bits, with all bits after the first ``depth`` set to zero.
 
     The result is the *virtual key* Shape(key, depth) of §IV.
     """
@@ -34,7 +34,7 @@ def shape(key: int, depth: int, bits: int) -> int:
 
 
 class KeyGroup(msgspec.Struct, frozen=True, order=True, gc=False):
-    """A key group: all keys of ``bits`` bits that begin with the same ``depth`` bits, the prefix.
+    """A key group: all keys of ``bits`` bits that begin with the same prefix of ``depth`` bits.
 
     ``key`` is the prefix followed by zeros, which is called the virtual key.
     """
@@ -45,9 +45,9 @@ class KeyGroup(msgspec.Struct, frozen=True, order=True, gc=False):
 
     @classmethod
     def containing(cls, key: int, depth: int, bits: int) -> "KeyGroup":
-        """Return the group of the keys that have their first ``depth`` bits in common with ``key``.
+        """Return the group of all keys whose first ``depth`` bits are the same as those of ``key``.
 
-        ``bits`` is the number of bits of a key.
+        ``bits`` is the length of a key in bits.
         """
         return cls(shape(key, depth, bits), depth, bits)
 
@@ -65,7 +65,7 @@ class KeyGroup(msgspec.Struct, frozen=True, order=True, gc=False):
 
     @property
     def label(self) -> str:
-        """The group's prefix in binary, followed by ``*`` if it is shorter than a key."""
+        """The group's prefix in binary, followed by ``*`` if the prefix is shorter than a key."""
         digits = f"{self.key:0{self.bits}b}"[: self.depth]
         return digits if self.depth == self.bits else digits + "*"
 
@@ -87,14 +87,14 @@ class KeyGroup(msgspec.Struct, frozen=True, order=True, gc=False):
 
     @property
     def parent(self) -> "KeyGroup":
-        """The group of which this group is the left or the right half."""
+        """The group that contains this group as its left or right half."""
         return KeyGroup.containing(self.key, self.depth - 1, self.bits)
 
     def __contains__(self, key: int) -> bool:
         return shape(key, self.depth, self.bits) == self.key
 
     def intersection(self, other: "KeyGroup") -> "KeyGroup | None":
-        """Return the group of the keys that are in this group and in ``other``; None if the groups are disjoint."""
+        """Return the group of the keys that are in both this group and ``other``; None if the groups are disjoint."""
         inner, outer = sorted((self, other), key=lambda group: -group.depth)
         return inner if inner.key in outer else None
 
@@ -106,7 +106,7 @@ class KeyGroup(msgspec.Struct, frozen=True, order=True, gc=False):
 class KeyLayout(msgspec.Struct, frozen=True):
     """The widths in bits of the three parts of a key: domain, channel and subscriber.
 
-    All keys of a store have the same layout.
+    All keys in a store have the same layout.
     """
 
     domain_bits: int = 8
@@ -119,7 +119,7 @@ class KeyLayout(msgspec.Struct, frozen=True):
         return self.domain_bits + self.channel_bits + self.subscriber_bits
 
     def key(self, domain: str, channel: ChannelId, subscriber: UserId) -> int:
-        """Return the identifier key of the subscription of ``subscriber`` to ``channel``.
+        """Return the key for the subscription of ``subscriber`` to ``channel`` (the *identifier key* of the paper).
 
         ``domain`` is the registrable domain of the channel's URL.
         """
@@ -129,8 +129,8 @@ class KeyLayout(msgspec.Struct, frozen=True):
     def channel_group(self, domain: str, channel: ChannelId) -> KeyGroup:
         """Return the group that contains all subscriptions to a channel.
 
-        The group also contains the subscriptions to other channels whose hashes begin with the same bits. ``domain`` is
-        the registrable domain of the channel's URL.
+        It may also contain subscriptions to other channels, if their hashes begin with the same bits. ``domain`` is the
+        registrable domain of the channel's URL.
         """
         depth = self.domain_bits + self.channel_bits
         own = _first_bits(channel, self.channel_bits) << self.subscriber_bits
@@ -143,7 +143,7 @@ class KeyLayout(msgspec.Struct, frozen=True):
 
 
 def check_key(key: int, bits: int) -> None:
-    """Raise :class:`BadKey` unless ``key`` is a key of ``bits`` bits."""
+    """Raise :class:`BadKey` unless ``key`` fits into ``bits`` bits."""
     if key < 0 or key >> bits:
         raise BadKey(f"{key:#x} is no identifier key of {bits} bits. Make keys with the layout of this store.")
 
@@ -156,39 +156,41 @@ def _first_bits(text: str, count: int) -> int:
 HASH_BITS = 160
 
 Keyspace = int
-"""A keyspace, identified by its number from 0: a part of the store that holds some key groups (a server in the paper).
+"""The number of a keyspace, from 0.
+
+A keyspace is a partition of the store that holds some key groups (a server in the paper).
 """
 
 
 class KeyspaceMap(Protocol):
-    """The map from key groups to keyspaces, the partitions of the store (the function Map of CLASH §IV).
+    """Maps key groups to keyspaces, the partitions of the store (the function Map of CLASH §IV).
 
-    A group's keyspace depends on its prefix, padded with zeros, but not on the length of the prefix.
+    A group's keyspace depends on the group's prefix padded with zeros, but not on the length of the prefix.
     """
 
     def keyspace_of(self, group: KeyGroup) -> Keyspace:
-        """Return the group's keyspace."""
+        """Return the keyspace to which the group is mapped."""
         ...
 
 
 class Keyspaces(msgspec.Struct, frozen=True):
     """All keyspaces (partitions) of a store, numbered from 0 to ``count`` - 1.
 
-    Each has an equal share of the range of hashes. ``count`` must never change: with another count, groups would be
-    read from keyspaces that do not store them.
+    Each keyspace covers an equal share of the range of hashes. ``count`` must never change: otherwise, groups would be
+    looked up in keyspaces that do not store them.
     """
 
     count: int = 256
 
     def keyspace_of(self, group: KeyGroup) -> Keyspace:
-        """Return the group's keyspace."""
+        """Return the keyspace to which the group is mapped."""
         return hash_key(group) * self.count >> HASH_BITS
 
     def point(self, keyspace: Keyspace) -> str:
-        """Return the id, as 40 hex digits, that determines which node balances the load of a keyspace.
+        """Return the id (40 hex digits) that determines which node balances the load of a keyspace.
 
-        It is the lowest hash in the keyspace's share of the hashes. The node whose id is nearest to this hash runs the
-        keyspace's key group balancer.
+        The id is the lowest hash in the keyspace's share of the range of hashes. The node whose own id is nearest to it
+        runs the keyspace's key group balancer.
         """
         return f"{-(-(keyspace << HASH_BITS) // self.count):040x}"
 
@@ -199,9 +201,6 @@ class Keyspaces(msgspec.Struct, frozen=True):
 
 
 def hash_key(group: KeyGroup) -> int:
-    """Return the number of 160 bits that determines a group's keyspace (§IV).
-
-    It is SHA-1 of the group's prefix, padded with zeros.
-    """
+    """Return the 160-bit hash that determines a group's keyspace (§IV): the SHA-1 hash of the zero-padded prefix."""
     size = (group.bits + 7) // 8
     return int.from_bytes(sha1(group.key.to_bytes(size), usedforsecurity=False).digest())

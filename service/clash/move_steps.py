@@ -5,18 +5,18 @@
                               └ declined: Abandon
 
 Each step is one script in one keyspace. A split gives the right half of a group to another keyspace, and a merge takes
-it back. The two keyspaces have several names:
+it back. The two keyspaces are named after their roles:
 
 - The *parent's keyspace* has the undivided group. The *child* is the keyspace of the right half.
-- The *donor* is the keyspace that the records leave. The *taker* is the one that receives them.
+- The *donor* is the keyspace that gives records away. The *taker* is the keyspace that receives them.
 
 ``*`` marks the commit. Before the commit, the donor accepts the keys that move; after the commit, the taker does. The
-balancer informs the taker by its next step. If the balancer fails before this step, a redirected client informs the
-taker by presenting the move.
+balancer informs the taker of the commit with its next step. If the balancer fails before this step, a redirected client
+informs the taker by presenting the move.
 
 After a failure, the next balancer reads the keyspace's table, which contains the whole state of the move, and continues
-with :func:`resume_step`. It may repeat steps. Each step contains the number of its move. A step that is repeated, or
-that arrives late from a former balancer, therefore changes nothing.
+with :func:`resume_step`. This may repeat a step. A step that is repeated, or that arrives late from a former balancer,
+is recognised by the sequence number of its move and changes nothing.
 """
 
 from collections.abc import Callable
@@ -35,16 +35,17 @@ class _FirstStep(msgspec.Struct, frozen=True):
 
 
 class SplitGroup(_FirstStep, frozen=True):
-    """First step of a split, in the keyspace of the group: divide the group into two halves.
+    """The first step of a split, which divides the group into two halves.
 
-    The answer is :class:`MoveStarted`.
+    It is carried out in the group's keyspace. The answer is :class:`MoveStarted`.
     """
 
 
 class MergeGroup(_FirstStep, frozen=True):
-    """First step of a merge, in the keyspace of the undivided group: plan to merge the two halves of the group.
+    """The first step of a merge, which plans to merge the two halves of a group.
 
-    If both halves are in this keyspace, they are merged at once. The answer is :class:`MoveStarted`.
+    It is carried out in the keyspace of the undivided group. If both halves are already in this keyspace, they are
+    merged at once. The answer is :class:`MoveStarted`.
     """
 
 
@@ -53,59 +54,60 @@ class _MoveStep(msgspec.Struct, frozen=True):
 
 
 class AcceptKeyGroup(_MoveStep, frozen=True):
-    """Step of a split, in the right half's keyspace: accept the keys of the right half (ACCEPT_KEYGROUP).
+    """The step of a split in which the right half's new keyspace begins to accept its keys (ACCEPT_KEYGROUP).
 
     The answer is :class:`StepDone`.
     """
 
 
 class Settle(_MoveStep, frozen=True):
-    """Last step of a split in the right half's keyspace: mark the right half as complete.
+    """The step of a split in which the right half's new keyspace marks the right half as complete.
 
-    All records of the right half have arrived. The answer is :class:`StepDone`.
+    It is carried out when all records of the right half have arrived. The answer is :class:`StepDone`.
     """
 
 
 class GiveKeyGroup(_MoveStep, frozen=True):
-    """Step of a merge, in the right half's keyspace: return the right half to the other keyspace, or decline to do so.
+    """The step of a merge in which the right half's keyspace returns the right half, or declines to do so.
 
     The answer is :class:`GiveResult`.
     """
 
 
 class Abandon(_MoveStep, frozen=True):
-    """Step of a merge, in the keyspace that planned it: drop the merge.
+    """The step of a merge in which the keyspace that planned the merge drops it.
 
-    The right half's keyspace has declined the merge. The answer is :class:`StepDone`.
+    It is carried out if the right half's keyspace has declined the merge. The answer is :class:`StepDone`.
     """
 
 
 class TakeBack(_MoveStep, frozen=True):
-    """Step of a merge, in the keyspace that planned it: accept all keys of the group.
+    """The step of a merge in which the keyspace that planned the merge begins to accept all keys of the group.
 
-    The right half has been returned to this keyspace. The answer is :class:`StepDone`.
+    It is carried out when the right half has been returned to this keyspace. The answer is :class:`StepDone`.
     """
 
 
 class Forget(_MoveStep, frozen=True):
-    """Step of a merge, in the right half's former keyspace: remove the right half, whose records have all been fetched.
+    """The step of a merge in which the right half's former keyspace removes the right half from its table.
 
-    The answer is :class:`StepDone`.
+    It is carried out when all records of the right half have been fetched. The answer is :class:`StepDone`.
     """
 
 
 class Finish(_MoveStep, frozen=True):
-    """Last step of a split or merge, in the keyspace that began it: end the move.
+    """The last step of a split or merge, which ends the move in the keyspace that began the move.
 
-    After a merge, records of deleted subscriptions (tombstones) are deleted as well. The answer is :class:`StepDone`.
+    After a merge, this step also removes tombstones (records of deleted subscriptions). The answer is
+    :class:`StepDone`.
     """
 
 
 class Fetch(msgspec.Struct, frozen=True):
-    """Step in the *donor* (the keyspace that the records leave): delete transferred records, and return the next ones.
+    """The step in which the *donor*, the keyspace that gives records away, returns the next records to move.
 
-    ``transferred`` are the records of the previous answer, which the other keyspace has stored. The answer is
-    :class:`FetchedRecords`.
+    ``transferred`` are the records from the answer to the previous Fetch. The receiving keyspace has stored them, so
+    the donor deletes them. The answer is :class:`FetchedRecords`.
     """
 
     # If no records are left, the same script records this in the table (service.clash.table_transitions.mark_emptied).
@@ -115,9 +117,9 @@ class Fetch(msgspec.Struct, frozen=True):
 
 
 class Put(msgspec.Struct, frozen=True):
-    """Step in the keyspace that receives the records: store each of ``records`` unless a newer version is present.
+    """The step in which the receiving keyspace stores ``records``.
 
-    The answer is :class:`PutResult`.
+    Records of which the keyspace already has a newer version are left out. The answer is :class:`PutResult`.
     """
 
     move: Move
@@ -131,25 +133,25 @@ Step = InitialStep | MoveStep | Fetch | Put
 
 
 class MoveStarted(msgspec.Struct, frozen=True):
-    """Answer to the first step of a split or merge: the ``move`` that has begun.
+    """The answer to the first step of a split or merge; ``move`` is the move that has begun.
 
-    ``move`` is None if both halves of a group were in one keyspace. Their merge is then already complete.
+    ``move`` is None if both halves of a group to be merged were in one keyspace, so that the merge is already complete.
     """
 
     move: Move | None
 
 
 class GiveResult(msgspec.Struct, frozen=True):
-    """Answer to :class:`GiveKeyGroup`: ``given`` states whether the keyspace has returned the right half of the group.
+    """The answer to :class:`GiveKeyGroup`; ``given`` states whether the keyspace has returned the right half.
 
-    A repeated step gets the same answer until the merge ends.
+    If the step is repeated before the merge ends, the answer is the same.
     """
 
     given: bool
 
 
 class FetchedRecords(msgspec.Struct, frozen=True):
-    """Answer to :class:`Fetch`: some of the records that are still to be moved.
+    """The answer to :class:`Fetch`, with the next records to move.
 
     ``records`` is empty if none are left, or if the keyspace no longer gives away the records of this move.
     """
@@ -158,13 +160,13 @@ class FetchedRecords(msgspec.Struct, frozen=True):
 
 
 class PutResult(msgspec.Struct, frozen=True):
-    """Answer to :class:`Put`: ``taking`` states whether the keyspace was still receiving the records of this move."""
+    """The answer to :class:`Put`; ``taking`` states whether the keyspace was still receiving records of this move."""
 
     taking: bool
 
 
 class StepDone(msgspec.Struct, frozen=True):
-    """Answer to a step that has no other result: the step has been carried out, now or earlier."""
+    """The answer to a step that has no other result: the step has been carried out, either now or earlier."""
 
 
 Outcome = MoveStarted | GiveResult | FetchedRecords | PutResult | StepDone
@@ -197,9 +199,10 @@ def keyspace_of(step: Step) -> Keyspace:
 
 
 def apply(table: ServerTable, step: Step, keyspaces: KeyspaceMap) -> ServerTable:
-    """Return the table of a keyspace after a step; the same object if the step changes nothing.
+    """Return ``table`` as it is after ``step``; return ``table`` itself if the step changes nothing.
 
-    ``keyspaces`` maps groups to keyspaces. Raises :class:`MoveRefused` if a split or merge is impossible.
+    ``table`` belongs to the keyspace in which the step is carried out; ``keyspaces`` maps groups to keyspaces. Raises
+    :class:`MoveRefused` if a split or merge is impossible.
     """
     match step:
         case SplitGroup():
@@ -213,10 +216,10 @@ def apply(table: ServerTable, step: Step, keyspaces: KeyspaceMap) -> ServerTable
 
 
 def filled_leaf(step: Step, after: ServerTable) -> KeyGroup | None:
-    """Return the group whose last records have arrived by this step; None if the step completes no group.
+    """Return the group that ``step`` marks as complete, because all its records have arrived; None if there is none.
 
-    ``after`` is the table after the step. The caller may then delete the group's tombstones (records of deletions). A
-    repeated step has the same result.
+    ``after`` is the table after the step. The caller may delete the group's tombstones (records of deletions), because
+    they are needed only while records are missing. A repeated step has the same result.
     """
     # The last step of a split completes no leaf in the keyspace that gave the records away: records of another split
     # may still be arriving there.
@@ -227,14 +230,14 @@ def filled_leaf(step: Step, after: ServerTable) -> KeyGroup | None:
 
 
 def resume_step(table: ServerTable) -> Step | None:
-    """Return the step from which the current move in ``table`` continues after a failure; None if there is no move."""
+    """Return the step with which to continue the move in ``table`` after a failure; None if there is no move."""
     if table.move is None:
         return None
     return Fetch(table.move) if table.stage is MoveStage.TAKING else _first_step(table.move)
 
 
 def next_step(step: Step, outcome: Outcome) -> Step | None:
-    """Return the step that follows ``step`` if its answer was ``outcome``.
+    """Return the step that follows ``step``, given that its answer was ``outcome``.
 
     The result is None if the move has ended, or if the answer shows that a later step has already been carried out.
     """

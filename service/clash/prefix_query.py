@@ -1,16 +1,17 @@
 """Subscription records, and queries that return each record under a key prefix exactly once, page by page.
 
-Prefix queries are the paper's future work (§VII). Records are ordered by key and id, so a group of keys is a range of
-records. A query's *position* is the place in this order up to which the query has read. The query searches for the
-group at this position, reads a page there, and moves its position behind the page. Groups may be split, merged and
+The paper leaves prefix queries to future work (§VII). Records are sorted by key and then id, so a group of keys is a
+range of records. A query's *position* is the place in this order up to which the query has read. The query searches for
+the group at its position, reads a page there, and advances its position past the page. Groups may be split, merged and
 moved between two pages, and a reader that has crashed resumes from its saved position.
 
 Why no record is missed or outdated:
 
-- Each record has ``seq``, a number that grows with each change by its subscriber. The version with the greater number
-  is newer, whichever arrives first. Records can therefore be copied, even twice, while they are written.
+- Each record has a sequence number, ``seq``, that grows with each change by its subscriber. The version with the
+  greater number is newer, no matter which arrives first. Records can therefore be copied, even twice, while they are
+  being written.
 - While records of a group are being moved from another keyspace (the *donor*), the donor is read before the group.
-  Records are copied before they are deleted, so a record that the donor no longer has is in the group by then.
+  Records are copied before they are deleted, so a record that the donor no longer has is already in the group.
 - A deletion during a move leaves a *tombstone*, a record that is not ``present``, because an older version may still
   arrive. Tombstones are deleted when all records have arrived.
 """
@@ -29,8 +30,8 @@ Position = tuple[int, str]
 class Record(msgspec.Struct, frozen=True, gc=False):
     """One subscription.
 
-    - ``key``: its key, whose prefix assigns it to a group.
-    - ``id``: made of channel and subscriber; distinguishes records with the same key.
+    - ``key``: the subscription's key, whose prefix assigns it to a group.
+    - ``id``: a combination of channel and subscriber, which distinguishes records with the same key.
     - ``seq``: a number that grows with each change by the subscriber.
     - ``present``: false if the subscription has ended. Such a record is called a tombstone.
     """
@@ -42,12 +43,12 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def position(self) -> Position:
-        """The record's position in the order of records: its key, then its id."""
+        """The record's position in the sort order: its key, then its id."""
         return self.key, self.id
 
 
 class Page(msgspec.Struct, frozen=True):
-    """Successive records of a range of records, in order.
+    """Consecutive records from a range of records, in sort order.
 
     ``complete`` states whether the page ends with the last record of the range.
     """
@@ -59,7 +60,7 @@ class Page(msgspec.Struct, frozen=True):
 def newer(one: Record, other: Record) -> Record:
     """Return the newer of two versions of a record: the one with the higher ``seq``.
 
-    If both have the same ``seq``, the result is the record of a deletion.
+    If both have the same ``seq``, a deletion counts as the newer version.
     """
     return max(one, other, key=lambda record: (record.seq, not record.present))
 
@@ -67,11 +68,11 @@ def newer(one: Record, other: Record) -> Record:
 def merge_pages(earlier: Page, later: Page) -> Page:
     """Merge two pages of a group whose records are being moved from one keyspace to another.
 
-    - ``earlier``: a page of the keyspace that the records leave.
-    - ``later``: a page of the keyspace that receives them, read afterwards.
+    - ``earlier``: a page from the keyspace that gives the records away.
+    - ``later``: a page from the keyspace that receives them, read afterwards.
 
-    A record that is in both pages is returned once. The records after the end of an incomplete page are unknown. The
-    result therefore ends there; if both pages are incomplete, it ends where the first of them ends.
+    The result contains the newer version of each record. If a page is incomplete, the result ends where that page ends,
+    because the records after it are unknown. If both are incomplete, the result ends at the earlier of the two ends.
     """
     end = min((page.records[-1].position for page in (earlier, later) if not page.complete), default=None)
     found: dict[Position, Record] = {}
@@ -82,10 +83,10 @@ def merge_pages(earlier: Page, later: Page) -> Page:
 
 
 class ReadLeaf(msgspec.Struct, frozen=True):
-    """Request to process ``probe`` and, if its key is accepted, to read a page of the records of the key's group.
+    """A request to process ``probe`` and, if its key is accepted, to read a page of records from the key's group.
 
     - ``prefix``: only records with keys in this group are read.
-    - ``after``: the page begins after this position; None means with the first record of the prefix.
+    - ``after``: the position after which the page begins; None to begin with the first record under the prefix.
     - ``count``: the maximum number of records.
 
     One script processes the probe and reads the page, so that the group cannot move to another keyspace in between.
@@ -98,14 +99,14 @@ class ReadLeaf(msgspec.Struct, frozen=True):
 
 
 class ReadDonor(msgspec.Struct, frozen=True):
-    """Request to read a page of records from the *donor* of a move, the keyspace that had the moved records before.
+    """A request to read a page of records from the *donor* of a move, which is the keyspace that gives records away.
 
     - ``move``: the split or merge whose donor is read.
     - ``group``: only records with keys in this group are read.
-    - ``after``: the page begins after this position; None means with the first record.
+    - ``after``: the position after which the page begins; None to begin with the first record.
     - ``count``: the maximum number of records.
 
-    The page is empty once all records have left.
+    The page is empty once all records have left the donor.
     """
 
     move: Move
@@ -115,7 +116,7 @@ class ReadDonor(msgspec.Struct, frozen=True):
 
 
 class PrefixQuery:
-    """A query for all records under a prefix.
+    """A query for all subscription records whose keys have a given prefix.
 
     The caller carries out :attr:`request`, passes its result to :meth:`on_leaf_page` or :meth:`on_donor_page`, and
     repeats this until :attr:`request` is None.
@@ -124,16 +125,15 @@ class PrefixQuery:
     def __init__(
         self, prefix: KeyGroup, keyspaces: KeyspaceMap, depths: DepthCache, count: int, place: Position | None = None
     ) -> None:
-        """Begin a query for the records whose keys are in the group ``prefix``, in pages of ``count`` records.
+        """Begin a query for the records whose keys are in the group ``prefix``, in pages of up to ``count`` records.
 
         - ``keyspaces``: maps groups to keyspaces.
         - ``depths``: the client's cache of groups.
-        - ``place``: the attribute ``position`` of an earlier query that is to be continued; None to begin with the
-          first record.
+        - ``place``: the :attr:`position` from which to continue an earlier query; None to begin with the first record.
         """
         self._prefix, self._keyspaces, self._depths, self._count = prefix, keyspaces, depths, count
         self.position = place
-        """All records before this position have been read."""
+        """All records up to this position have been read; None if none has been read."""
         self.records: tuple[Record, ...] = ()
         """The page that the last result completed; often empty."""
         self.request: ReadLeaf | ReadDonor | None = None
@@ -141,7 +141,7 @@ class PrefixQuery:
         self._start_search(prefix.key if place is None else place[0])
 
     def on_leaf_page(self, answer: AcceptObjectReply, page: Page) -> None:
-        """Process the result of a :class:`ReadLeaf`: the answer and the page.
+        """Process the result of a :class:`ReadLeaf`: the answer to its probe, and the page.
 
         ``page`` is empty if the keyspace did not accept the key. Raises :class:`KeyGroupMoving` if no keyspace accepts
         the key.
@@ -159,7 +159,7 @@ class PrefixQuery:
             self.request = ReadDonor(leaf.move, donor_part, self.position, self._count)
 
     def on_donor_page(self, move: Move, page: Page) -> None:
-        """Process the page that a :class:`ReadDonor` of this move has returned.
+        """Process the page returned by a :class:`ReadDonor` for ``move``.
 
         The next request reads the group in the keyspace that receives the records.
         """

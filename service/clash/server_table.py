@@ -1,8 +1,7 @@
-"""The table of one keyspace (a partition of the store): its groups of keys, and the move that it carries out.
+"""The table of one keyspace (a partition of the store): its groups of keys, and the move in progress.
 
-The table is the ``ServerTable`` of CLASH (§V.B, Figure 3). A *move* is a split or merge of a group between two
-keyspaces: the right half of the group changes its keyspace. A *leaf* is a group that is not split. A group is in one of
-these states:
+The table is the ``ServerTable`` of CLASH (§V.B, Figure 3). A *move* is a split or merge in which the right half of a
+group moves from one keyspace to another. A *leaf* is a group that is not split. A group is in one of these states:
 
     ACTIVE     a leaf, complete: this keyspace accepts its keys
     ARRIVING   a leaf that was split off in another keyspace: some of its records are still in that keyspace
@@ -13,15 +12,15 @@ these states:
 Each leaf is in the keyspace to which its prefix, padded with zeros, is mapped.
 
 A keyspace carries out one move of its own groups at a time, and numbers these moves. The other keyspace of such a move
-is its *child*. A keyspace can be the child in moves of several others at the same time. It remembers the highest number
-that it has seen from each of them, to recognise late and repeated steps.
+is called its *child*. A keyspace can be the child in moves of several other keyspaces at the same time. It remembers
+the highest move number that it has seen from each of them, to recognise steps that are late or repeated.
 
-A table is stored as a Redis hash, one field per entry::
+A table is stored as a Redis hash with these fields::
 
-    bits           N
+    bits           length of a key in bits (N)
     moves          number of moves that this keyspace has begun
-    move           the current one: NUMBER KIND CHILD GROUP STAGE
-    seen:7         the highest number of keyspace 7's moves that was seen here
+    move           the move in progress: NUMBER KIND CHILD GROUP STAGE
+    seen:7         the highest move number of keyspace 7 that this keyspace has seen
     011*           a group: STATE parent=… right=…; absent parts are left out
 """
 
@@ -38,7 +37,7 @@ from service.errors import BadKey
 class GroupState(StrEnum):
     """The state of a group of keys in the table of one keyspace.
 
-    - ``ACTIVE``: a group that is not split, with all its records.
+    - ``ACTIVE``: not split; has all its records.
     - ``ARRIVING``: not split; still receives records after a split.
     - ``RETURNING``: not split; still receives records in a merge.
     - ``SPLIT``: divided into two halves.
@@ -57,10 +56,10 @@ LEAF_STATES = (GroupState.ACTIVE, GroupState.ARRIVING, GroupState.RETURNING)
 
 
 class TableEntry(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One group of a table.
+    """The entry for one group in a keyspace's table.
 
     - ``state``: the state of the group.
-    - ``parent``: the keyspace of the group from which this group was split off; None for the group of all keys.
+    - ``parent``: the keyspace of the parent, the group whose split created this group; None for the group of all keys.
     - ``right_child``: the keyspace of the group's right half if the group is split, otherwise None.
     """
 
@@ -72,7 +71,8 @@ class TableEntry(msgspec.Struct, frozen=True, omit_defaults=True):
 class MoveKind(StrEnum):
     """The direction in which the right half of a group moves.
 
-    A SPLIT moves it to the keyspace that it maps to. A MERGE moves it back to the keyspace of the undivided group.
+    A SPLIT moves it to the keyspace to which it is mapped. A MERGE moves it back to the keyspace of the undivided
+    group.
     """
 
     SPLIT = "split"
@@ -93,11 +93,11 @@ class MoveStage(StrEnum):
 
 
 class Move(msgspec.Struct, frozen=True):
-    """A split or merge in which the right half of a group changes its keyspace.
+    """A split or merge in which the right half of a group moves from one keyspace to another.
 
-    - ``number``: the number of this move among the moves that ``keyspace`` has begun.
+    - ``number``: the sequence number of this move among all moves that ``keyspace`` has begun.
     - ``keyspace``: the keyspace of the undivided group, which carries out the move.
-    - ``child``: the other keyspace.
+    - ``child``: the keyspace of the right half, the other keyspace involved.
     - ``group``: the right half.
 
     A client presents the move as a proof to the keyspace that receives the right half.
@@ -111,7 +111,7 @@ class Move(msgspec.Struct, frozen=True):
 
     @property
     def donor(self) -> Keyspace:
-        """The keyspace that the records leave."""
+        """The keyspace that gives the records away."""
         return self.keyspace if self.kind is MoveKind.SPLIT else self.child
 
     @property
@@ -130,10 +130,9 @@ class ServerTable(msgspec.Struct, frozen=True):
 
     - ``entries``: the keyspace's groups of keys and their states.
     - ``moves``: the number of moves (splits and merges) that the keyspace has begun.
-    - ``move``: its current move; None if there is none.
+    - ``move``: the current move; None if there is none.
     - ``stage``: the progress of the current move; None if there is none.
-    - ``seen``: for each other keyspace, the highest number of a move that the other keyspace has begun and in which
-      this keyspace took part.
+    - ``seen``: for each other keyspace, the highest sequence number of its moves that this keyspace has seen.
     """
 
     keyspace: Keyspace
@@ -159,9 +158,9 @@ class ServerTable(msgspec.Struct, frozen=True):
         return entry.state if entry else None
 
     def with_entries(self, changed: Mapping[KeyGroup, TableEntry | None]) -> "ServerTable":
-        """Return the table with the entries ``changed`` added or replaced.
+        """Return a copy of the table in which the entries in ``changed`` are added or replaced.
 
-        None in place of an entry removes the group.
+        A group that is mapped to None is removed.
         """
         entries = {**self.entries, **changed}
         remaining = {group: entry for group, entry in entries.items() if entry is not None}
@@ -169,12 +168,12 @@ class ServerTable(msgspec.Struct, frozen=True):
 
 
 def empty_table(keyspace: Keyspace, bits: int) -> ServerTable:
-    """Return the table of a keyspace without any groups, for keys of ``bits`` bits."""
+    """Return an empty table for ``keyspace``, whose keys are ``bits`` bits long."""
     return ServerTable(keyspace, bits, {})
 
 
 def root_table(keyspace: Keyspace, bits: int) -> ServerTable:
-    """Return the initial table of the keyspace that has all keys of ``bits`` bits, as one group."""
+    """Return the initial table of ``keyspace``, whose only group contains all keys of ``bits`` bits."""
     return ServerTable(keyspace, bits, {KeyGroup(0, 0, bits): TableEntry(GroupState.ACTIVE)})
 
 
@@ -183,7 +182,7 @@ _MOVE = r"(\d+) (split|merge) (\d+) ([01]*\*?) (giving|emptied|planned|taking)"
 
 
 def to_fields(table: ServerTable) -> dict[str, str]:
-    """Return the table as fields of a Redis hash, which :func:`from_fields` reads."""
+    """Return the table as fields of a Redis hash; :func:`from_fields` is the inverse."""
     fields = {"bits": str(table.bits), "moves": str(table.moves)}
     if table.move is not None:
         move = table.move
@@ -193,10 +192,10 @@ def to_fields(table: ServerTable) -> dict[str, str]:
 
 
 def from_fields(keyspace: Keyspace, fields: Mapping[str, str], keyspaces: Keyspaces, bits: int) -> ServerTable:
-    """Return a keyspace's table from the fields of its Redis hash; keys must have ``bits`` bits.
+    """Return the table of ``keyspace``, read from the fields of its Redis hash; keys must have ``bits`` bits.
 
     Raises :class:`UnknownKeyspace` if the table belongs or refers to a keyspace that does not exist, and
-    :class:`BadKey` if the fields are malformed or the table has keys of another length.
+    :class:`BadKey` if the fields are malformed or the table's keys have another length.
     """
     keyspaces.check(keyspace)
     if _number(fields.get("bits", "")) != bits:

@@ -1,16 +1,16 @@
 """Loads of key groups, in deliveries per second, and the choice of groups to split and merge (CLASH §VI.A).
 
 An overloaded keyspace (a partition of the store) splits its busiest group. A keyspace with spare capacity merges the
-two halves of a group. The keyspace chooses the pair of halves with the lowest load, provided that it has the capacity
-for this load.
+two halves of a group. Of all pairs of halves that it has the capacity to merge, it chooses the pair with the lowest
+load.
 
-A split is due if a keyspace's load exceeds ``overload``. A merge is due only if the load stays below ``merge_limit``
-with the merged group. A load that fluctuates by less than ±x never causes a split after a merge if ``merge_limit <
-overload · (1 - x) / (1 + x)``.
+A split is due if a keyspace's load exceeds ``overload``. A merge is due only if the keyspace's load would stay within
+``merge_limit`` after the merge. To keep a load that fluctuates by up to ±x from causing a split right after a merge,
+choose ``merge_limit < overload · (1 - x) / (1 + x)``.
 
 Deviation from the paper: the paper merges where a server's load is below 54 %. Here the criterion is the load after the
-merge. Two halves of 55 and 30 % do not need two servers, and a server below 54 % may not have the capacity for the
-other half.
+merge. Two halves with loads of 55 % and 30 % do not need two servers; and a server whose load is below 54 % may lack
+the capacity for the other half.
 """
 
 from bisect import bisect_left, bisect_right
@@ -27,11 +27,7 @@ SUBSCRIPTIONS_PER_DELIVERY_S = 1000.0
 
 
 def group_load(deliveries_per_s: float, subscriptions: float) -> float:
-    """Return the load of a group from its deliveries per second and its number of subscriptions.
-
-    The load is in deliveries per second. It grows linearly with the deliveries, because a delivery reads each
-    subscription once. A second, smaller term grows with the number of subscriptions.
-    """
+    """Return a group's load, in deliveries per second: its deliveries, plus a small term for its subscriptions."""
     # The second term splits large groups even while they are quiet. Deviation: the paper's load is logarithmic in the
     # number of stored queries (§VI.A), because its servers match data against an index of queries.
     return deliveries_per_s + subscriptions / SUBSCRIPTIONS_PER_DELIVERY_S
@@ -40,11 +36,11 @@ def group_load(deliveries_per_s: float, subscriptions: float) -> float:
 class HalfLives(msgspec.Struct, frozen=True):
     """Half-lives in seconds of the two delivery rates of a group: the *current* and the *long-term* rate.
 
-    After one half-life without deliveries, a rate has decayed to a half.
+    A rate halves during each half-life without deliveries.
 
-    Deviation from the paper: the paper considers the last interval only. Here a group counts as busy at once, but as
-    quiet only after a while. Updates come in bursts, and a group that has just split would otherwise merge again
-    between two bursts.
+    Deviation from the paper: the paper considers only the rate in the last measuring interval. With two rates, a group
+    counts as busy at once, but as quiet only after a while. Otherwise a group that has just been split would be merged
+    again between two bursts of updates.
     """
 
     current_s: float
@@ -58,15 +54,15 @@ class HalfLives(msgspec.Struct, frozen=True):
         return cls(3 * interval_s, 15 * interval_s)
 
     def remaining_shares(self, age_s: float) -> tuple[float, float]:
-        """Return the shares (0 to 1) of the current and of the long-term rate that remain after ``age_s`` seconds."""
+        """Return the fractions (0 to 1) of the current and the long-term rate that remain after ``age_s`` seconds."""
         age_s = max(age_s, 0.0)
         return 0.5 ** (age_s / self.current_s), 0.5 ** (age_s / self.long_term_s)
 
 
 class DeliveryRate(msgspec.Struct, frozen=True):
-    """Deliveries per second, as two exponentially decaying means with different half-lives (:class:`HalfLives`).
+    """Deliveries per second, as two exponentially decaying averages with different half-lives (:class:`HalfLives`).
 
-    Rates can be added.
+    Rates can be added with ``+``.
     """
 
     current: float = 0.0
@@ -75,16 +71,16 @@ class DeliveryRate(msgspec.Struct, frozen=True):
     def after(self, age_s: float, half_lives: HalfLives) -> "DeliveryRate":
         """Return the rate after ``age_s`` seconds without deliveries.
 
-        If ``age_s`` is negative, it counts as zero.
+        A negative ``age_s`` counts as zero.
         """
         # The age is negative when a clock was set back.
         current, long_term = half_lives.remaining_shares(age_s)
         return DeliveryRate(self.current * current, self.long_term * long_term)
 
     def with_measured(self, per_s: float, elapsed_s: float, half_lives: HalfLives) -> "DeliveryRate":
-        """Return the rate after an interval of ``elapsed_s`` seconds with ``per_s`` deliveries per second.
+        """Return the rate updated with a measurement of ``per_s`` deliveries per second over ``elapsed_s`` seconds.
 
-        This rate must already have decayed by ``elapsed_s`` seconds (:meth:`after`).
+        Call :meth:`after` first, so that this rate has already decayed by ``elapsed_s`` seconds.
         """
         current, long_term = half_lives.remaining_shares(elapsed_s)
         return DeliveryRate(self.current + per_s * (1 - current), self.long_term + per_s * (1 - long_term))
@@ -93,15 +89,13 @@ class DeliveryRate(msgspec.Struct, frozen=True):
 def split_rates(
     rates: Mapping[KeyGroup, float], group: KeyGroup
 ) -> tuple[dict[KeyGroup, float], dict[KeyGroup, float]]:
-    """Divide the delivery rates of a keyspace when ``group`` moves to another keyspace; return (moving, staying).
+    """Divide a keyspace's delivery rates when ``group`` moves to another keyspace; return (moving, staying).
 
-    - ``rates``: the deliveries per second to each prefix in the keyspace.
-    - ``moving``: the rates of the prefixes that move with the group.
-    - ``staying``: the new rates of the other prefixes whose rates change. A prefix with the new rate 0 is to be
-      removed.
+    ``rates`` maps each prefix in the keyspace to its deliveries per second. If a prefix contains the group, its rate is
+    divided: the group's share moves, and the other parts of the prefix share the rest.
 
-    If a prefix contains the group, its rate is divided: the group's share moves, and the rest is divided among the
-    other parts of the prefix.
+    ``moving`` contains the rates of the prefixes that move with the group. ``staying`` contains the changed rates of
+    the prefixes that stay; a rate of 0 means that the prefix is to be removed.
     """
     going: dict[KeyGroup, float] = {}
     staying: dict[KeyGroup, float] = {}
@@ -119,12 +113,13 @@ def split_rates(
 
 
 def leaf_loads(sizes: Mapping[KeyGroup, int], rates: Mapping[KeyGroup, float]) -> dict[KeyGroup, float]:
-    """Return the load of each group of a keyspace in deliveries per second.
+    """Map each unsplit group of a keyspace to its load in deliveries per second.
 
-    - ``sizes``: the number of subscriptions of each group that is not split.
-    - ``rates``: the deliveries per second to each prefix. A prefix may be smaller or larger than a group.
+    - ``sizes``: the number of subscriptions in each unsplit group.
+    - ``rates``: the deliveries per second to each prefix. A prefix may be shorter or longer than a group's prefix.
 
-    The rate of a prefix that contains several groups is divided among them in proportion to their numbers of keys.
+    If several groups share a prefix in ``rates``, its rate is divided among them in proportion to how many keys each
+    group can contain.
     """
     # A prefix is usually a part of a leaf group, such as a channel, so that its rate can still be assigned after the
     # leaf has split.
@@ -146,10 +141,11 @@ LoadsByKeyspace = Mapping[Keyspace, Mapping[KeyGroup, float]]
 
 
 class LoadLimits(msgspec.Struct, frozen=True):
-    """Limits of a keyspace's load, as shares of ``capacity``, which is in deliveries per second.
+    """Limits on a keyspace's load.
 
-    - ``overload``: a keyspace with a higher load splits a group.
-    - ``merge_limit``: a merge must leave the load below this limit.
+    - ``capacity``: the load that a keyspace can carry, in deliveries per second.
+    - ``overload``: a keyspace whose load exceeds this fraction of the capacity splits a group.
+    - ``merge_limit``: the load after a merge must not exceed this fraction of the capacity.
 
     Measured loads fluctuate by about 12 % even if deliveries are steady, because deliveries come in bursts.
     """
@@ -160,8 +156,9 @@ class LoadLimits(msgspec.Struct, frozen=True):
 
 
 class SiblingPair(msgspec.Struct, frozen=True):
-    """A group of keys with two halves, neither of which is split.
+    """The two halves of a group of keys, neither of which is split.
 
+    - ``group``: the undivided group.
     - ``left``, ``right``: the loads of the halves in deliveries per second.
     - ``local``: whether both halves are in the same keyspace.
     """
@@ -175,12 +172,11 @@ class SiblingPair(msgspec.Struct, frozen=True):
 def sibling_pairs(
     table: ServerTable, tables: Mapping[Keyspace, ServerTable] | Sequence[ServerTable], loads: LoadsByKeyspace
 ) -> list[SiblingPair]:
-    """Return the groups of a keyspace whose halves could be merged: neither is split, and both have all their records.
+    """Return the pairs of halves that could be merged: neither half is split, and both have all their records.
 
-    Args:
-        table: The table of the keyspace.
-        tables: The tables of the keyspaces in which the right halves are.
-        loads: The loads of the groups of these keyspaces, including the keyspace of ``table``.
+    - ``table``: the table of the keyspace whose groups are considered.
+    - ``tables``: the tables of the keyspaces that hold the right halves.
+    - ``loads``: the loads of the groups in the keyspaces of ``table`` and ``tables``.
     """
     found = []
     for group, entry in table.entries.items():
@@ -195,9 +191,9 @@ def sibling_pairs(
 
 
 def choose_split(keyspace: Keyspace, leaves: Mapping[KeyGroup, float], limits: LoadLimits) -> SplitGroup | None:
-    """Return the split that a keyspace should begin; None if its load is within ``limits``, or no group can be split.
+    """Return the split that a keyspace should begin; None if the load is within ``limits``, or no group can be split.
 
-    ``leaves`` has the load of each group of the keyspace in deliveries per second.
+    ``leaves`` maps each unsplit group of the keyspace to its load in deliveries per second.
     """
     if sum(leaves.values()) <= limits.overload * limits.capacity:
         return None
@@ -208,9 +204,9 @@ def choose_split(keyspace: Keyspace, leaves: Mapping[KeyGroup, float], limits: L
 def choose_merge(
     keyspace: Keyspace, leaves: Mapping[KeyGroup, float], pairs: Sequence[SiblingPair], limits: LoadLimits
 ) -> MergeGroup | None:
-    """Return the merge that a keyspace should begin; None if every merge would leave its load above the limit.
+    """Return the merge that a keyspace should begin; None if no pair of halves can be merged within ``limits``.
 
-    - ``leaves``: the long-term load of each group of the keyspace.
+    - ``leaves``: maps each unsplit group of the keyspace to its long-term load.
     - ``pairs``: the result of :func:`sibling_pairs` for long-term loads.
     """
     most = limits.merge_limit * limits.capacity - sum(leaves.values())

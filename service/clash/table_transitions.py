@@ -5,14 +5,14 @@ group to another keyspace, and a merge moves it back (CLASH §V.A and §IV.A, bo
 step, in the keyspace of the undivided group or in the keyspace of the right half.
 
 - The commit of a split is :func:`split`: from then on, the right half belongs to its own keyspace.
-- The commit of a merge is :func:`give_key_group`, in the right half's keyspace. Before this commit, the planned merge
-  changes nothing; it only prevents changes of the left half.
+- The commit of a merge is :func:`give_key_group`, in the right half's keyspace. Before the commit, the planned merge
+  has one effect: the undivided group's keyspace begins no other move, so that the left half does not change.
 - All steps except the first may be repeated or arrive late. They then change nothing.
 - A step that is impossible raises :class:`MoveRefused` and changes nothing.
 
 :func:`accept_object` is the reply to a client that has guessed the depth of a key's group (AcceptObject, §V.B, Figure
-4), for reads and writes alike. In the store, one script does both the reply and the write, so that the group that
-accepts a record also stores it. A redirected client presents the :class:`Move` as a proof. If the balancer has not
+4), both for reads and for writes. In the store, one script makes the reply and carries out the write, so that the group
+that accepts a record also stores it. A redirected client presents the :class:`Move` as a proof. If the balancer has not
 informed this keyspace yet, the proof makes the keyspace accept the group.
 """
 
@@ -30,8 +30,9 @@ def split(table: ServerTable, group: KeyGroup, keyspaces: KeyspaceMap) -> Server
     - ``table``: the table of this keyspace.
     - ``keyspaces``: maps groups to keyspaces.
 
-    If the right half maps to this keyspace, it is split too, and so on (§V.A, last sentence). Raises
-    :class:`MoveRefused` if the group is already split or lacks records, or if this keyspace has another move.
+    If the right half is mapped to this same keyspace, the right half is split in turn, until a right half is mapped to
+    another keyspace (§V.A, last sentence). Raises :class:`MoveRefused` if the group is already split or lacks records,
+    or if this keyspace is busy with another move.
     """
     _check_idle(table, group)
     if table.state(group) is not GroupState.ACTIVE:
@@ -50,10 +51,10 @@ def split(table: ServerTable, group: KeyGroup, keyspaces: KeyspaceMap) -> Server
 
 
 def accept_key_group(table: ServerTable, move: Move) -> ServerTable:
-    """Return the new table of the right half's keyspace after it has accepted the right half in a split.
+    """Accept the right half of a group in a split; return the new table of the right half's keyspace.
 
-    ``table`` is the present table. A keyspace never refuses this step (ACCEPT_KEYGROUP, §V.A), and accepts each
-    ``move`` once.
+    ``table`` is this keyspace's current table. A keyspace never declines a group (ACCEPT_KEYGROUP, §V.A). The table
+    does not change if the step is repeated or arrives late.
     """
     if move.number <= table.seen.get(move.keyspace, 0):
         return table
@@ -63,9 +64,10 @@ def accept_key_group(table: ServerTable, move: Move) -> ServerTable:
 
 
 def mark_emptied(table: ServerTable, move: Move) -> ServerTable:
-    """Return the new table of the undivided group's keyspace after all records of the split ``move`` have left it.
+    """Mark the split ``move`` as emptied, because all records of the right half have left; return the new table.
 
-    ``table`` is the present table. This step has to precede :func:`settle` in the right half's keyspace.
+    ``table`` is the current table of the undivided group's keyspace. This step must precede :func:`settle` in the right
+    half's keyspace.
     """
     # After settle, the right child may be split again, and a part of it may be moved to this keyspace. This part must
     # not be transferred back.
@@ -73,9 +75,9 @@ def mark_emptied(table: ServerTable, move: Move) -> ServerTable:
 
 
 def settle(table: ServerTable, move: Move) -> ServerTable:
-    """Return the new table of the right half's keyspace after all records of the split ``move`` have arrived.
+    """Mark the right half as complete, because all records of the split ``move`` have arrived; return the new table.
 
-    ``table`` is the present table. From then on, the right half may be split or merged.
+    ``table`` is the current table of the right half's keyspace. From now on, the right half may be split or merged.
     """
     if not is_taking(table, move):
         return table
@@ -86,8 +88,8 @@ def merge(table: ServerTable, group: KeyGroup) -> ServerTable:
     """Merge the halves of a group if both are in this keyspace; otherwise plan the merge. Return the new table.
 
     ``table`` is the table of the group's keyspace. A planned merge takes place when the right half's keyspace has
-    returned the right half. Raises :class:`MoveRefused` if a half is split or lacks records, or if this keyspace has
-    another move.
+    returned the right half. Raises :class:`MoveRefused` if a half is split or lacks records, or if this keyspace is
+    busy with another move.
     """
     _check_idle(table, group)
     entry = table.entries.get(group)
@@ -102,10 +104,10 @@ def merge(table: ServerTable, group: KeyGroup) -> ServerTable:
 
 
 def give_key_group(table: ServerTable, move: Move) -> ServerTable:
-    """Return the new table of the right half's keyspace after it has decided on the merge ``move``.
+    """Give back the right half for the merge ``move``, or decline; return the new table of the right half's keyspace.
 
-    ``table`` is the present table. The keyspace returns the right half if it is not split and has all its records.
-    Otherwise it declines the merge. Each move is decided only once; :func:`is_giving` returns the decision.
+    ``table`` is this keyspace's current table. The keyspace declines if the right half is split or lacks records. It
+    decides on each move only once; :func:`is_giving` returns the decision.
     """
     if move.number <= table.seen.get(move.keyspace, 0):
         return table
@@ -116,15 +118,15 @@ def give_key_group(table: ServerTable, move: Move) -> ServerTable:
 
 
 def abandon(table: ServerTable, move: Move) -> ServerTable:
-    """Return the table without the planned merge ``move``, which the right half's keyspace has declined."""
+    """Drop the planned merge ``move``, which the right half's keyspace has declined; return the new table."""
     return replace(table, move=None, stage=None) if _is_at(table, move, MoveStage.PLANNED) else table
 
 
 def take_back(table: ServerTable, move: Move) -> ServerTable:
-    """Return the new table of the keyspace that planned the merge ``move`` after the right half was returned to it.
+    """Take back the right half in the keyspace that planned the merge ``move``; return the new table of this keyspace.
 
-    ``table`` is the present table. From now on, the keyspace accepts the keys of the whole group. The records of the
-    right half arrive later.
+    ``table`` is this keyspace's current table. From now on, the keyspace accepts the keys of the whole group, although
+    the records of the right half arrive later.
     """
     if not _is_at(table, move, MoveStage.PLANNED):
         return table
@@ -134,7 +136,7 @@ def take_back(table: ServerTable, move: Move) -> ServerTable:
 
 
 def forget(table: ServerTable, move: Move) -> ServerTable:
-    """Return the table of the right half's keyspace without the right half, after the merge ``move``.
+    """Remove the right half from its keyspace's table after the merge ``move``; return the new table.
 
     All records of the right half must have been fetched.
     """
@@ -142,10 +144,10 @@ def forget(table: ServerTable, move: Move) -> ServerTable:
 
 
 def finish(table: ServerTable, move: Move) -> ServerTable:
-    """Return the new table of the keyspace that began ``move`` after the end of this move.
+    """End ``move`` in the keyspace that began it; return the new table of this keyspace.
 
-    ``table`` is the present table. All records must have arrived. After a merge, the right half's keyspace must also
-    have removed the right half.
+    ``table`` is this keyspace's current table. All records must have arrived. After a merge, the right half's keyspace
+    must also have removed the right half.
     """
     if table.move != move or table.stage is MoveStage.PLANNED:
         return table
@@ -156,14 +158,14 @@ def finish(table: ServerTable, move: Move) -> ServerTable:
 
 
 def is_giving(table: ServerTable, move: Move) -> bool:
-    """Return whether the keyspace of this table is currently giving away the records of this move."""
+    """Return whether the keyspace with this table is currently giving away the records of ``move``."""
     if move.kind is MoveKind.SPLIT:
         return _is_at(table, move, MoveStage.GIVING)
     return table.state(move.group) is GroupState.LEAVING and _is_latest(table, move)
 
 
 def is_taking(table: ServerTable, move: Move) -> bool:
-    """Return whether the keyspace of this table is currently receiving the records of this move."""
+    """Return whether the keyspace with this table is currently receiving the records of ``move``."""
     if move.kind is MoveKind.MERGE:
         return _is_at(table, move, MoveStage.TAKING)
     return table.state(move.group) is GroupState.ARRIVING and _is_latest(table, move)
@@ -183,7 +185,7 @@ def _begin_move(
 
 
 def _is_at(table: ServerTable, move: Move, stage: MoveStage) -> bool:
-    """Return whether ``move`` is the current move in ``table`` and has reached this stage.
+    """Return whether ``move`` is the current move in ``table`` and is at exactly this stage.
 
     ``table`` is the table of the keyspace that began the move.
     """
@@ -191,7 +193,7 @@ def _is_at(table: ServerTable, move: Move, stage: MoveStage) -> bool:
 
 
 def _is_latest(table: ServerTable, move: Move) -> bool:
-    """Return whether the right half's keyspace has seen ``move`` and no later move of the keyspace that began it.
+    """Return whether ``move`` is the last move from ``move.keyspace`` that this table has seen.
 
     ``table`` is the table of the right half's keyspace.
     """
@@ -199,15 +201,15 @@ def _is_latest(table: ServerTable, move: Move) -> bool:
 
 
 NO_PREFIX_MATCH = -1
-"""The prefix match that a keyspace without groups replies: the key's true depth is at least -1 + 1 = 0."""
+"""The prefix match that a keyspace without groups reports. It implies that the true depth is at least -1 + 1 = 0."""
 
 
 class Accepted(msgspec.Struct, frozen=True):
-    """Reply OK to a client: this keyspace accepts the key, whether the client's guess of the depth was right or not.
+    """The reply OK to a client: this keyspace accepts the key, whether or not the client guessed the right depth.
 
-    - ``group``: the group of the key. Its depth is the true depth.
-    - ``move``: the move by which some of the group's records may still have to arrive from another keyspace. Readers
-      have to read that keyspace too. None if the group has all its records.
+    - ``group``: the key's group.
+    - ``move``: the move that is still bringing records of the group from another keyspace; None if the group has all
+      its records. During the move, readers must read the other keyspace too.
     """
 
     group: KeyGroup
@@ -215,7 +217,7 @@ class Accepted(msgspec.Struct, frozen=True):
 
 
 class IncorrectDepth(msgspec.Struct, frozen=True):
-    """Reply INCORRECT_DEPTH to a client: this keyspace does not accept the key.
+    """The reply INCORRECT_DEPTH to a client: this keyspace does not accept the key.
 
     - ``min_depth``: the true depth of the key's group is at least ``min_depth + 1`` (Theorem 1).
     - ``moved``: the move that takes the key's group to another keyspace, which accepts the key; None if there is none.
@@ -229,10 +231,10 @@ AcceptObjectReply = Accepted | IncorrectDepth
 
 
 def apply_proof(table: ServerTable, proof: Move | None) -> ServerTable:
-    """Return the table after this keyspace has accepted the group that a client's proof gives to it.
+    """Accept the group that a client's proof assigns to this keyspace; return the new table.
 
     The proof is the move by which another keyspace has given a group to this keyspace. The table does not change if the
-    proof is None, outdated, or about a move to another keyspace.
+    proof is None, outdated, or names another keyspace as the receiver.
     """
     if proof is None or proof.taker != table.keyspace:
         return table
@@ -242,7 +244,7 @@ def apply_proof(table: ServerTable, proof: Move | None) -> ServerTable:
 def accept_object(table: ServerTable, key: int) -> AcceptObjectReply:
     """Return a keyspace's reply to a client's request to accept ``key``; ``table`` is the keyspace's table.
 
-    Raises :class:`BadKey` if the key does not have the length of the keys in the table.
+    Raises :class:`BadKey` if the key is not as long as the keys in the table.
     """
     # Deviation from Figure 4: the client's guess is not an argument, because the reply does not depend on it.
     check_key(key, table.bits)
@@ -255,7 +257,7 @@ def accept_object(table: ServerTable, key: int) -> AcceptObjectReply:
 
 
 def pending_move(table: ServerTable, leaf: KeyGroup) -> Move | None:
-    """Return the move that still brings records into the group ``leaf``; None if the group has all its records."""
+    """Return the move that is still bringing records into the group ``leaf``; None if all its records have arrived."""
     entry = table.entries[leaf]
     if entry.state is GroupState.RETURNING:
         return table.move
@@ -267,7 +269,7 @@ def pending_move(table: ServerTable, leaf: KeyGroup) -> Move | None:
 def _departing_move(table: ServerTable, key: int) -> Move | None:
     """Return the move that is taking the key's group to another keyspace; None if there is none.
 
-    A client can be redirected to that keyspace at any time.
+    During the move, a client can always be redirected to that other keyspace.
     """
     # The whole group is a leaf there, or becomes one when a client presents the move as a proof. The group cannot be
     # split there before all its records have arrived.
