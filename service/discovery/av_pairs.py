@@ -1,10 +1,10 @@
 """AV-pairs: an attribute with a value, such as ``tag=python`` (Gao & Steenkiste §II.A).
 
-Channels and entries are described by AV-pairs, and queries consist of them. Two pairs are equal if and only if their
-texts are equal.
+AV-pairs describe channels and entries, and queries consist of them. Two pairs are equal if and only if their texts are
+equal.
 
 - An *orthogonal* attribute is meaningful by itself: ``tag=python``.
-- A *dependent* attribute is meaningful only with its parent, and is hashed together with it: ``region=gb of lang=en``.
+- A *dependent* attribute is meaningful only with its parent: ``region=gb of lang=en``. The two are hashed together.
 """
 
 import re
@@ -41,8 +41,8 @@ AGES: Final = ("new",)
 UPDATE_CLASSES: Final = ("hourly", "daily", "weekly", "monthly", "rarely")
 """Classes of update frequency, beginning with the highest frequency.
 
-A channel belongs to the first class that it reaches: ``daily`` means at least one update per day, but less than one per
-hour.
+A channel belongs to the first class whose limit its update interval does not exceed: two hours, two days, two weeks or
+two months. Channels with longer intervals are ``rarely``.
 """
 
 _INVISIBLE = {"Cc", "Cf", "Cs", "Zl", "Zp"}
@@ -54,11 +54,11 @@ _VERSION = re.compile(r"[0-9][0-9a-z.+-]{0,19}")
 class Attribute(msgspec.Struct, frozen=True):
     """An attribute that channels or entries can have, such as ``tag`` or ``lang``.
 
-    - ``meaning``: its description for users.
-    - ``kinds``: the kinds of content (channel, entry) that can have it.
-    - ``parent``: the name of the attribute on which it depends; "" if it depends on none.
-    - ``single``: whether a channel or entry has at most one value of it.
-    - ``normalize``: function that returns the canonical form of a value as people write it, or raises
+    - ``meaning``: a description of the attribute for users.
+    - ``kinds``: the kinds of content (channel, entry) that can have the attribute.
+    - ``parent``: the name of the attribute on which this one depends; "" if it depends on none.
+    - ``single``: whether a channel or entry has at most one value of the attribute.
+    - ``normalize``: function that converts a value written by a person to its canonical form, or raises
       :class:`BadQuery`.
     """
 
@@ -71,11 +71,13 @@ class Attribute(msgspec.Struct, frozen=True):
 
 
 def make_pair(attribute: str, value: str, *, parent: Pair = "") -> Pair:
-    """Return the AV-pair ``attribute=value`` for a value as people write it.
+    """Return the AV-pair ``attribute=value`` for a value that a person has written.
 
-    ``attribute`` is the name of an attribute. If it depends on another one, ``parent`` is the AV-pair of the other.
+    ``attribute`` is the name of an attribute. If it depends on another attribute, ``parent`` is the AV-pair of that
+    attribute.
 
-    Raises :class:`BadQuery` for an unknown attribute or an invalid value. The error's text states the valid values.
+    Raises :class:`BadQuery` for an unknown attribute or an invalid value. The error's text tells the user what is
+    valid.
     """
     known = ATTRIBUTES.get(attribute)
     if known is None:
@@ -90,18 +92,21 @@ def make_pair(attribute: str, value: str, *, parent: Pair = "") -> Pair:
 
 
 def attribute_of(text: Pair) -> str:
-    """Return the name of an AV-pair's attribute: ``region`` for ``region=gb of lang=en``."""
+    """Return the name of the attribute in an AV-pair, such as ``region`` for ``region=gb of lang=en``."""
     return text.partition("=")[0]
 
 
 def printable(text: str, most: int = 40) -> str:
-    """Return a user's text for an error message, cut to ``most`` characters, with "?" for each invisible character."""
+    """Return a user's text for an error message: cut to ``most`` characters, with "?" for invisible characters."""
     visible = "".join("?" if unicodedata.category(each) in _INVISIBLE else each for each in text[:most])
     return f"{visible}…" if len(text) > most else visible
 
 
 def refuse_invisible(text: str) -> None:
-    """Raise :class:`BadQuery` if the text contains a control character or another invisible character."""
+    """Raise :class:`BadQuery` if the text contains a control character or a forbidden invisible character.
+
+    Joiners and soft hyphens are allowed.
+    """
     if not text.isprintable() and any(
         unicodedata.category(each) in _INVISIBLE and ord(each) not in INVISIBLE for each in text
     ):

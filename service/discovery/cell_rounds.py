@@ -1,14 +1,15 @@
 """Protocols that send commands to the cells of a matrix in rounds.
 
 A matrix is a table of cells that stores the channels or entries with one attribute-value pair (AV-pair). A protocol is
-a generator of type ``Rounds``. It yields the commands of one round, and receives their answers in the same order. The
-commands of a round may be sent concurrently. A protocol has no other state, so it may be abandoned at any time.
+a generator of type ``Rounds``. It yields the commands of one round, and the caller sends it the answers to these
+commands in the same order. The commands of one round may be sent concurrently. All state of a protocol is in the
+generator, so a protocol may be abandoned at any time.
 
-This module also has the protocol that finds the size of a matrix:
+This module also contains the protocol that finds the size of a matrix:
 
 1. The size is read from the matrix's *head node*, cell (0,0).
 2. If the head node has lost its record, the size is read from a few other cells, because every cell stores it. Every
-   matrix with more than one cell has at least one of these cells (Gao & Steenkiste §IV.B.1).
+   matrix with more than one cell includes at least one of these cells (Gao & Steenkiste §IV.B.1).
 """
 
 from collections.abc import Generator, Sequence
@@ -33,8 +34,8 @@ Rounds = Generator[Sequence[Command], Sequence[CellAnswer], T]
 def run_together(protocols: Sequence[Rounds[T]]) -> Rounds[list[T]]:
     """Run several protocols concurrently, and return their results in the same order.
 
-    This is a generator: it yields rounds of commands, and the caller sends it the cells' answers. Each round consists
-    of the next commands of all protocols that have not ended.
+    This is a generator: it yields rounds of commands, and the caller sends it the cells' answers. Each round combines
+    the next commands of all protocols that have not finished.
     """
     results: dict[int, T] = {}
     rounds: dict[int, Sequence[Command]] = {}
@@ -57,12 +58,11 @@ def run_together(protocols: Sequence[Rounds[T]]) -> Rounds[list[T]]:
 def find_size(pair: PairKey, limits: MatrixLimits) -> Rounds[MatrixSize | None]:
     """Return the size of an AV-pair's matrix; None if nothing has been registered in it.
 
-    A matrix is the table of cells that stores the names with this pair. The size is read from its head node, cell
-    (0,0). If the head node was lost, the size is read from other cells.
+    The matrix is the table of cells that stores the channels and entries with this pair. Its size is read from its head
+    node, cell (0,0), or from other cells if the head node's record was lost. The maximum matrix size in ``limits``
+    determines which other cells are asked.
 
     This is a generator: it yields the commands of each round, and the caller sends it the cells' answers.
-
-    ``limits`` has the maximum size of a matrix, which bounds the search for other cells.
     """
     (head,) = yield [ReadState(head_address(pair))]
     if head.matrix is not None:
@@ -72,14 +72,12 @@ def find_size(pair: PairKey, limits: MatrixLimits) -> Rounds[MatrixSize | None]:
 
 
 def find_or_create_matrix(pair: PairKey, limits: MatrixLimits) -> Rounds[Matrix]:
-    """Return the record of an AV-pair's matrix from the matrix's head node, cell (0,0).
+    """Return the record of an AV-pair's matrix from the matrix's head node, cell (0,0); create it if there is none.
 
-    If the head node has no record, a new one is stored there (Gao & Steenkiste §IV.C.5). The new record has the size
-    that other cells have stored. If no cell has stored a size, it has a size of one cell.
+    A new record (Gao & Steenkiste §IV.C.5) contains the size that other cells have stored, or the size of a single cell
+    if no other cell has stored one. The maximum matrix size in ``limits`` determines which other cells are asked.
 
     This is a generator: it yields the commands of each round, and the caller sends it the cells' answers.
-
-    ``limits`` has the maximum size of a matrix, which bounds the search for other cells.
     """
     (head,) = yield [ReadState(head_address(pair))]
     while head.matrix is None:
@@ -98,7 +96,7 @@ def _probe_sizes(pair: PairKey, limits: MatrixLimits) -> Rounds[list[MatrixSize]
 def latest_size(size: MatrixSize, *answers: CellAnswer) -> MatrixSize:
     """Return the newest matrix size: ``size``, or a newer one in ``answers``.
 
-    Answers of closed cells are ignored.
+    Answers from closed cells are ignored.
     """
     sizes = [answer.member.size for answer in answers if answer.member and not answer.is_in(CellState.CLOSED)]
     return max([size, *sizes])

@@ -1,4 +1,4 @@
-"""The description of a channel for searches: its attribute-value pairs, and the text that is searched for words."""
+"""Descriptions of channels for searches: their attribute-value pairs, and their searchable text."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -26,8 +26,7 @@ _MAX_FEED_TAGS = MAX_TAGS // 2
 class ChannelDescription(msgspec.Struct, frozen=True):
     """A channel's description for searches.
 
-    It has the channel's attribute-value pairs with their weights, and the text that is searched for the words of
-    queries.
+    ``pairs`` maps the channel's attribute-value pairs to their weights. Queries search ``text`` for their words.
     """
 
     pairs: dict[Pair, int]
@@ -37,13 +36,13 @@ class ChannelDescription(msgspec.Struct, frozen=True):
 def describe_channel(
     channel: Channel, latest: Sequence[Entry], metadata: FeedMetadata, domain: str, interval_s: float, *, now_s: float
 ) -> ChannelDescription:
-    """Return a channel's description for searches, whether or not the channel is public.
+    """Return a channel's description for searches, regardless of whether the channel is public.
 
     - ``latest``: the channel's latest entries.
     - ``metadata``: the metadata of the channel's feed.
     - ``domain``: the registrable domain of the channel's URL.
     - ``interval_s``: the time between the channel's updates in seconds.
-    - ``now_s``: the Unix time.
+    - ``now_s``: the present Unix time.
     """
     often = _most_common((tag for entry in latest for tag in entry.tags), MAX_TAGS)
     traits = DeclaredMetadata(
@@ -67,10 +66,10 @@ def text_of_named_channel(
 ) -> SearchableText:
     """Return the searchable text of a registered channel without reading its entries.
 
-    The text lacks the words of the latest entries.
+    The words of the latest entries are therefore missing from the text.
 
-    - ``pairs``: the attribute-value pairs with which the channel is registered. Its tags and authors are taken from
-      them.
+    - ``pairs``: the attribute-value pairs with which the channel is registered. The channel's tags and authors are
+      taken from these pairs.
     - ``domain_of``: function that returns the registrable domain of a channel's URL.
     """
 

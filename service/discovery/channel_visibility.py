@@ -1,7 +1,7 @@
 """Visibility of channels: whether people who are not subscribed to a channel may find and see it.
 
 A URL can be a secret that grants access. A channel whose URL appears to contain a secret is therefore never listed in
-the search directory. Neither an admin nor a number of subscribers can change this. Hiding a public channel does little
+the search directory, even if it has many subscribers or an admin has listed it. Hiding a public channel does little
 harm, but showing a private one can do much (guarantee I10 in docs/guarantees.md).
 """
 
@@ -66,11 +66,10 @@ def is_public(channel: Channel, subscribers: int, min_subscribers: int) -> bool:
 def public_channels(
     channels: Iterable[Channel | None], counts: Iterable[int], min_subscribers: int
 ) -> dict[ChannelId, Channel]:
-    """Return the public channels among ``channels``, by id; :func:`is_public` states the conditions.
+    """Return the public channels in ``channels``, keyed by id; :func:`is_public` states the conditions.
 
-    Channels that have moved are left out, and so are the elements None, which stand for channels that do not exist.
-
-    ``counts`` has the number of subscribers of each element of ``channels``, in the same order.
+    ``counts`` contains the number of subscribers of each element of ``channels``, in the same order. Channels that have
+    moved are left out. An element is None if the channel does not exist.
     """
     return {
         channel.id: channel
@@ -81,7 +80,10 @@ def public_channels(
 
 @lru_cache(_CACHED_URLS)
 def looks_secret(url: str) -> bool:
-    """Return whether a canonical URL appears to contain a secret: a user name, or a token in its path or query."""
+    """Return whether a canonical URL appears to contain a secret.
+
+    A user name counts as a secret, and so does an access token in the host name, the path or the query.
+    """
     parts = urlsplit(without_selector(url))
     if "@" in parts.netloc or any(_is_token(label) for label in (parts.hostname or "").split(".")):
         return True
@@ -110,7 +112,7 @@ def _field_is_secret(field: str) -> bool:
 
 @lru_cache(_CACHED_URLS)
 def _is_token(text: str) -> bool:
-    """Return whether a text looks random, such as an access token, rather than written by a person."""
+    """Return whether a text looks like a random access token or a mail address, rather than like ordinary words."""
     if len(text) < _MIN_TOKEN_CHARS and "@" not in text:
         return False
     if _UUID.search(text) or _MAILBOX.search(text):

@@ -1,9 +1,10 @@
 """Content names: the attribute-value pairs (AV-pairs) that describe a channel or an entry, with their weights.
 
-Content names are derived from the metadata and texts of the publisher. Invalid values, such as an empty tag, are left
-out. A name has at most ``MAX_PAIRS`` pairs, because each pair costs a registration. A content name depends only on the
-arguments of the function that computes it. The pairs of an earlier version of a channel or entry can therefore be
-computed again, and withdrawn.
+Content names are derived from the publisher's metadata and texts. Invalid values, such as an empty tag, are left out. A
+name has at most ``MAX_PAIRS`` pairs, because each pair has to be registered separately.
+
+All functions are pure. The pairs of an earlier version of a channel or entry can therefore be computed again, in order
+to withdraw them.
 """
 
 import re
@@ -25,7 +26,7 @@ from service.model import Channel, Entry
 
 MAX_PAIRS: Final = 80
 ATTRIBUTE_WEIGHT: Final = 128
-"""Weight of every AV-pair whose attribute is not ``word``."""
+"""Weight of every AV-pair whose attribute is not ``word``; replaced for channels by ``attribute_weights``."""
 MAX_TAGS: Final = 8
 MAX_AUTHORS: Final = 4
 
@@ -52,15 +53,15 @@ def channel_pairs(
 ) -> dict[Pair, int]:
     """Return the attribute-value pairs (AV-pairs) that describe a channel, each with its weight from 1 to 255.
 
-    These are the pairs that :func:`channel_attributes` returns, and a pair for each stem of :func:`channel_text`. The
-    parameters are those of these functions.
+    These are the pairs from :func:`channel_attributes`, and one pair for each word stem in :func:`channel_text`; at
+    most ``MAX_PAIRS``. For the parameters, see these two functions.
     """
     attributes = channel_attributes(channel, metadata, domain, interval_s)
     return _name(attributes, channel_text(channel, metadata, domain, latest_titles))
 
 
 def channel_attributes(channel: Channel, metadata: DeclaredMetadata, domain: str, interval_s: float) -> list[Pair]:
-    """Return the attribute-value pairs that describe a channel, except those of words.
+    """Return the attribute-value pairs that describe a channel, except those for words.
 
     - ``metadata``: the metadata that the channel's documents declare.
     - ``domain``: the registrable domain of the channel's URL.
@@ -91,7 +92,7 @@ def entry_pairs(entry: Entry, channel: Channel, metadata: DeclaredMetadata, doma
 
 
 def entry_attributes(entry: Entry, channel: Channel, metadata: DeclaredMetadata, domain: str) -> list[Pair]:
-    """Return the attribute-value pairs that describe an entry, except those of words.
+    """Return the attribute-value pairs that describe an entry, except those for words.
 
     - ``metadata``: the metadata that the channel's documents declare.
     - ``domain``: the registrable domain of the channel's URL.
@@ -108,11 +109,12 @@ def entry_attributes(entry: Entry, channel: Channel, metadata: DeclaredMetadata,
 def channel_text(
     channel: Channel, metadata: DeclaredMetadata, domain: str, latest_titles: Iterable[str] = ()
 ) -> SearchableText:
-    """Return the text of a channel that is searched for words: its title, site, topics and authors.
+    """Return the searchable text of a channel: its title, site, topics and authors.
 
     - ``metadata``: the metadata that the channel's documents declare.
     - ``domain``: the registrable domain of the channel's URL.
-    - ``latest_titles``: the titles of the channel's latest entries. A word in more than one of them counts as a topic.
+    - ``latest_titles``: the titles of the channel's latest entries. A word that occurs in at least two of them counts
+      as a topic.
     """
 
     def analyse() -> tuple[TextField, ...]:
@@ -130,7 +132,7 @@ def channel_text(
 
 
 def entry_text(entry: Entry, declared_language: str) -> SearchableText:
-    """Return the text of an entry that is searched for words: its title, topics, authors and summary.
+    """Return the searchable text of an entry: its title, topics, authors and summary.
 
     ``declared_language`` is the language tag that the channel's documents declare; "" if they declare none.
     """
@@ -167,7 +169,7 @@ def language_pairs(tag: str) -> list[Pair]:
 
 
 def update_class(interval_s: float) -> str:
-    """Return the class of update frequency, such as ``daily``, for updates every ``interval_s`` seconds on average."""
+    """Return the class of update frequency, such as ``daily``, for a mean time of ``interval_s`` between updates."""
     return next(
         (name for name, most_s in zip(UPDATE_CLASSES, _UPDATE_CLASS_LIMITS_S, strict=False) if interval_s <= most_s),
         UPDATE_CLASSES[-1],
@@ -201,12 +203,12 @@ def _pairs_of(attribute: str, values: Iterable[str], most: int) -> list[Pair]:
 
 
 def _list_field(values: Iterable[str], most: int) -> TextField:
-    """Return a text field with the words of the first ``most`` tags or authors in ``values``."""
+    """Return a text field that contains the words of the first ``most`` tags or authors in ``values``."""
     return text_field(" ".join(value[:MAX_VALUE_CHARS] for value in islice(values, most)), boost=1.5, mean_words=4)
 
 
 def _recurrent_words(titles: Iterable[str]) -> list[str]:
-    """Return the words that at least two of these titles contain, the most frequent first."""
+    """Return the words that occur in at least two of these titles, in descending order of frequency."""
     counts = Counter(word for title in titles for word in set(words(title[:MAX_TITLE_CHARS])))
     return sorted((word for word, count in counts.items() if count > 1), key=lambda word: (-counts[word], word))
 

@@ -1,14 +1,15 @@
 """Browsing without a query: the most popular and the newest public channels, by language and topic.
 
-A listing is a search for one of two attribute-value pairs, ``WORKING`` or ``NEW``. Each channel is registered with a
-weight for each of its pairs. The result is the channels with the greatest weights:
+A listing is a search for the attribute-value pair ``WORKING`` (for popular channels) or ``NEW`` (for new ones). Each
+channel is registered with a weight for each of its pairs, and the search returns the channels with the greatest
+weights:
 
 - Every working channel has the pair ``WORKING`` (``status=ok``). Its weight grows with the number of subscribers.
-- Every channel added within the last ``NEW_S`` seconds has the pair ``NEW`` (``age=new``). Its weight is greater for
-  newer channels.
+- Every channel added within the last ``NEW_S`` seconds has the pair ``NEW`` (``age=new``). The newer the channel, the
+  greater the weight.
 
 Weights are coarse and may be outdated. A listing therefore reads more channels than it shows, checks each of them
-again, and sorts by exact values.
+again, and sorts them by exact values.
 """
 
 from collections import Counter
@@ -32,9 +33,9 @@ NEW: Final[Pair] = "age=new"
 """The AV-pair of channels that were added within the last ``NEW_S`` seconds."""
 NEW_S: Final = 30 * 86_400.0
 MAX_CANDIDATES: Final = 200
-"""Channels that are examined for one listing."""
+"""Number of channels that are examined for one listing."""
 MAX_ATTRIBUTE_WEIGHT: Final = 64
-"""Greatest weight of an attribute's pair; words of a title weigh more."""
+"""Greatest weight of a channel's AV-pair whose attribute is not ``word``; words of a title weigh more."""
 
 _MAX_LANGUAGES: Final = 8
 _MAX_TOPICS: Final = 12
@@ -45,7 +46,7 @@ _WEIGHT_STEPS: Final = 3
 class Facet(msgspec.Struct, frozen=True):
     """A language or topic by which a listing can be narrowed.
 
-    ``channels`` is the number of examined channels that have this language or topic.
+    ``channels`` is the number of examined channels with this language or topic.
     """
 
     value: str
@@ -53,10 +54,11 @@ class Facet(msgspec.Struct, frozen=True):
 
 
 class DiscoverAnswer(msgspec.Struct, frozen=True):
-    """A listing of public channels, with languages and topics by which the listing can be narrowed.
+    """A listing of public channels, with the languages and topics by which it can be narrowed.
 
-    These are the most frequent languages and topics among the examined channels. ``has_more`` states whether there are
-    more channels than the caller requested.
+    - ``hits``: the channels.
+    - ``languages``, ``topics``: the languages and topics that occur most often among the examined channels.
+    - ``has_more``: whether there are more channels than the caller requested.
     """
 
     hits: tuple[SearchHit, ...]
@@ -74,7 +76,7 @@ class DiscoverCandidate(msgspec.Struct, frozen=True):
 
 
 def popularity_weight(subscribers: int) -> int:
-    """Return the weight of the attributes of a channel that has this number of subscribers.
+    """Return the weight of the attribute-value pairs of a channel that has ``subscribers`` subscribers.
 
     The weight is from 1 to ``MAX_ATTRIBUTE_WEIGHT``, and grows with the number of subscribers.
     """
@@ -84,7 +86,8 @@ def popularity_weight(subscribers: int) -> int:
 def novelty_weight(age_s: float) -> int:
     """Return the weight of the attribute-value pair ``NEW`` for a channel that was added ``age_s`` seconds ago.
 
-    The weight is from 1 to ``MAX_ATTRIBUTE_WEIGHT``. It is 0 if the channel is older than ``NEW_S`` seconds.
+    The weight falls from ``MAX_ATTRIBUTE_WEIGHT`` to 1 with the channel's age. At an age of ``NEW_S`` seconds or more,
+    it is 0.
     """
     if age_s >= NEW_S:
         return 0
@@ -94,18 +97,18 @@ def novelty_weight(age_s: float) -> int:
 def attribute_weights(pairs: Iterable[Pair], subscribers: int, age_s: float) -> dict[Pair, int]:
     """Return the weights of a channel's attribute-value pairs, by which listings select and sort channels.
 
-    - ``pairs``: all pairs of the channel. Those of words are left out of the result.
-    - ``subscribers``: the channel's number of subscribers. It determines all weights except that of ``NEW``.
-    - ``age_s``: the seconds since the channel was added. They determine the weight of ``NEW``.
+    - ``pairs``: all pairs of the channel. The result does not contain pairs for words.
+    - ``subscribers``: the channel's number of subscribers. It determines the weights of all pairs except ``NEW``.
+    - ``age_s``: the number of seconds since the channel was added. It determines the weight of ``NEW``.
     """
     popularity, novelty = popularity_weight(subscribers), max(novelty_weight(age_s), 1)
     return {pair: novelty if pair == NEW else popularity for pair in pairs if attribute_of(pair) != "word"}
 
 
 def discover_pairs(order: DiscoverOrder, language: str = "", topic: str = "") -> tuple[Pair, ...]:
-    """Return the attribute-value pairs that a channel must have to be in a listing in this order.
+    """Return the attribute-value pairs that a channel must have to be included in a listing of the kind ``order``.
 
-    If ``language`` or ``topic`` is not empty, the channel must have this language or topic.
+    If ``language`` or ``topic`` is not empty, the listing contains only channels in this language or on this topic.
 
     Raises :class:`service.errors.BadQuery` if the language or the topic is invalid.
     """
@@ -122,10 +125,10 @@ def discover_pairs(order: DiscoverOrder, language: str = "", topic: str = "") ->
 def arrange_listing(
     order: DiscoverOrder, pairs: Iterable[Pair], candidates: Iterable[DiscoverCandidate], limit: int
 ) -> DiscoverAnswer:
-    """Return a listing of up to ``limit`` channels, sorted by ``order``.
+    """Return a listing of at most ``limit`` of those ``candidates`` that have all attribute-value pairs in ``pairs``.
 
-    The channels are those of ``candidates`` that have all attribute-value pairs in ``pairs``. Channels of equal rank
-    are sorted by id.
+    If ``order`` is "new", the newest channels come first, otherwise the channels with the most subscribers. Channels of
+    equal rank are sorted by id.
     """
     required = frozenset(pairs)
     listed = sorted((each for each in candidates if required <= each.pairs), key=lambda each: each.channel.id)

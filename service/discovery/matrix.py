@@ -1,33 +1,34 @@
-"""Matrices of the search directory: their sizes, and the partition of a name (Gao & Steenkiste §IV.A, §IV.C).
+"""Matrices of the search directory: their sizes, and how names map to partitions (Gao & Steenkiste §IV.A, §IV.C).
 
 A matrix is a table of cells with P partitions and R replicas. It stores the names (channels or entries) that have one
-attribute-value pair. Its *head node*, cell (0,0), stores the matrix's record and makes all changes of its size.
+attribute-value pair. Its *head node*, cell (0,0), stores the matrix's record and makes all changes to its size.
 
-*Partition of a name.* The partition p follows from the name's *draw*, a number that is computed from the name. Let 2^k
-be the smallest power of two that is at least P. Then:
+*Partitions.* The partition p of a name is computed from the name's *draw*, an integer derived from the name, such as a
+hash. Let 2^k be the smallest power of two that is at least P. Then:
 
 - p = draw mod 2^k, if this is below P
 - p = (draw mod 2^k) - 2^(k-1) otherwise
 
-This is linear hashing. When the matrix shrinks, partition p is merged into p - 2^(k-1) by the same formula. Whatever
-sizes a matrix has had, a name can be in at most k + 1 partitions.
+This is linear hashing. When the matrix shrinks, the removed partition p is merged into partition p - 2^(k-1), according
+to the same formula. Whatever sizes a matrix has had, a name can be in at most k + 1 partitions.
 
-*Replicas.* A replica is identified by its *row*, the number r of its cell addresses H(pair, p, r). The matrix's size
-lists the rows.
+*Replicas.* A replica is identified by its row number r, which is part of the address H(pair, p, r) of each of its
+cells. The matrix's size lists the row numbers of all replicas.
 
 *Changes of the size:*
 
-1. Each cell measures its number of names, and its registrations and queries per second.
-2. If one of these loads reaches its threshold, the cell requests more partitions or replicas from the head node. If the
-   loads are far below their thresholds, the cell requests fewer.
+1. Each cell counts its names, and measures its rates of registrations and queries.
+2. If one of these loads reaches its threshold, the cell asks the head node for more partitions or replicas. If the
+   loads are far below their thresholds, the cell asks for fewer.
 3. The head node changes its record.
-4. :mod:`service.discovery.matrix_resizing` makes the cells match the record. Until then, the matrix is not *settled*,
-   and the head node ignores requests.
+4. :mod:`service.discovery.matrix_resizing` makes the cells match the record. Until this is complete, the matrix is not
+   *settled*, and the head node ignores requests.
 
 Deviations from the paper:
 
-- The paper draws a random number for each registration. A changed name could then not be found and replaced.
-- Rows need not be consecutive, so that the cells of a new replica can be on other nodes
+- The paper chooses the partition at random for each registration. Here it is computed from the name, so that a changed
+  name can be found and replaced.
+- Row numbers need not be consecutive. The cells of a new replica can therefore be placed on other nodes
   (:mod:`service.discovery.matrix_resize_policy`).
 - Requests are not queued. A cell that is still overloaded repeats its request.
 """
@@ -44,8 +45,9 @@ PairKey = str
 class CellAddress(msgspec.Struct, frozen=True, order=True):
     """The address H(pair, p, r) of one cell in the matrix of an attribute-value pair.
 
-    ``partition`` is p, the number of the cell's partition, from 0. ``replica`` is r, the row number of the cell's
-    replica.
+    - ``pair``: the key of the attribute-value pair.
+    - ``partition``: p, the index of the cell's partition, from 0.
+    - ``replica``: r, the row number of the cell's replica.
     """
 
     pair: PairKey
@@ -56,7 +58,7 @@ class CellAddress(msgspec.Struct, frozen=True, order=True):
 class MatrixSize(msgspec.Struct, frozen=True, order=True):
     """The size of a matrix, a table of cells with partitions and replicas.
 
-    - ``epoch``: the number of changes of the matrix so far. A size with a greater epoch is newer.
+    - ``epoch``: how many times the matrix has changed so far. A size with a greater epoch is newer.
     - ``partitions``: the number of partitions.
     - ``rows``: the row number of each replica, in the order in which the replicas were added. The first is 0.
     """
@@ -72,7 +74,7 @@ class MatrixSize(msgspec.Struct, frozen=True, order=True):
 
 
 def head_address(pair: PairKey) -> CellAddress:
-    """Return the address of the head node of an AV-pair's matrix.
+    """Return the address of the head node of the matrix for the attribute-value pair ``pair``.
 
     The head node is the cell (0,0), which stores the matrix's record.
     """
@@ -82,25 +84,26 @@ def head_address(pair: PairKey) -> CellAddress:
 def merge_target(partition: int) -> int:
     """Return the partition that takes over the names of ``partition`` when ``partition`` is removed (§IV.C.2).
 
-    ``partition`` is at least 1, because partition 0 is never removed.
+    Partitions are identified by their index. ``partition`` must be at least 1, because partition 0 is never removed.
     """
     return partition - (1 << partition.bit_length() - 1)
 
 
 def home_partition(draw: int, partitions: int) -> int:
-    """Return the partition in which a name is registered while its matrix has ``partitions`` partitions.
+    """Return the index of the partition in which a name is registered, if its matrix has ``partitions`` partitions.
 
-    ``draw`` is a number computed from the name, such as a hash.
+    ``draw`` is an integer derived from the name, such as a hash.
     """
     place = draw % (1 << (partitions - 1).bit_length())
     return place if place < partitions else merge_target(place)
 
 
 def possible_partitions(draw: int, partitions: int) -> tuple[int, ...]:
-    """Return all partitions in which a name may be registered, the highest number first.
+    """Return the indices of all partitions in which a name may be registered, in descending order.
 
-    The matrix has ``partitions`` partitions now. It may have had fewer when the name was registered, so partitions for
-    smaller sizes are included. ``draw`` is a number computed from the name, such as a hash.
+    The matrix has ``partitions`` partitions now, but may have had fewer when the name was registered. The result
+    therefore includes the partitions that the name would have had in a smaller matrix. ``draw`` is an integer derived
+    from the name, such as a hash.
     """
     found = [home_partition(draw, partitions)]
     while found[-1]:
@@ -116,15 +119,15 @@ There are few of these rows, so that the second replica can be found by reading 
 
 
 def cell_addresses(pair: PairKey, size: MatrixSize) -> list[CellAddress]:
-    """Return the addresses of all cells of a matrix of this size, sorted by partition."""
+    """Return the addresses of all cells in a matrix of the given size, sorted by partition."""
     return [CellAddress(pair, partition, row) for partition in range(size.partitions) for row in size.rows]
 
 
 def probe_addresses(pair: PairKey, limits: "MatrixLimits") -> tuple[CellAddress, ...]:
     """Return the addresses of cells from which a matrix's size can be read if its head node was lost (§IV.B.1).
 
-    The head node is the cell (0,0). Every matrix of more than one cell has at least one of the returned cells.
-    ``limits`` has the maximum number of partitions.
+    The head node is the cell (0,0). ``limits`` contains the maximum size of a matrix. Every matrix within these limits
+    that has more than one cell contains at least one of the returned cells.
     """
     # Partitions are numbered without gaps, and the second replica is in one of SECOND_ROWS.
     down = (CellAddress(pair, 1 << bit) for bit in range((limits.partitions - 1).bit_length()))
@@ -137,7 +140,7 @@ WINDOW = 20
 
 
 class CellLoad(msgspec.Struct, frozen=True):
-    """The load of one cell: its number of names, and its registrations and queries per second."""
+    """The load of one cell: how many names it stores, and its registrations and queries per second."""
 
     names: int = 0
     registrations_s: float = 0.0
@@ -145,16 +148,16 @@ class CellLoad(msgspec.Struct, frozen=True):
 
 
 class MatrixLimits(msgspec.Struct, frozen=True):
-    """The maximum size of a matrix, and the thresholds of the load of one cell.
+    """The maximum size of a matrix, and the load thresholds of a single cell.
 
-    A cell is overloaded if one of its loads reaches the threshold of this load. A load is low if it is below ``low`` *
-    threshold. Cells with low loads request that the matrix shrinks.
+    A cell is overloaded if any of its loads reaches its threshold. A load is low if it is below ``low`` * threshold.
+    Cells with low loads request that the matrix shrink.
 
-    - ``names``: threshold of the number of names (the paper's T_CN).
-    - ``registrations_s``: threshold of registrations per second (T_reg).
-    - ``queries_s``: threshold of queries per second (T_q).
+    - ``names``: threshold for the number of names (the paper's T_CN).
+    - ``registrations_s``: threshold for registrations per second (T_reg).
+    - ``queries_s``: threshold for queries per second (T_q).
     - ``low``: at most 0.5, so that merging two cells with low loads does not overload the merged cell.
-    - ``partitions``, ``replicas``: maximum numbers of partitions and of replicas.
+    - ``partitions``, ``replicas``: the maximum number of partitions, and of replicas.
     """
 
     names: int = 4000
@@ -166,7 +169,7 @@ class MatrixLimits(msgspec.Struct, frozen=True):
 
 
 class ResizeKind(StrEnum):
-    """The changes of a matrix's size that a cell can request.
+    """A change to a matrix's size that a cell can request.
 
     - INC_P: more partitions
     - DEC_P: fewer partitions
@@ -181,22 +184,23 @@ class ResizeKind(StrEnum):
 
 
 def fill_share(load: CellLoad, limits: MatrixLimits) -> float:
-    """Return how full a cell is; 1 means that its load reaches a threshold in ``limits``.
+    """Return how full a cell is; 1 means that a load has reached its threshold in ``limits``.
 
     The result is the greater of these quotients:
 
-    - names / threshold of names
-    - registrations per second / threshold of registrations per second
+    - number of names / threshold for the number of names
+    - registrations per second / threshold for registrations per second
     """
     return max(load.names / limits.names, load.registrations_s / limits.registrations_s)
 
 
 def resize_requests(load: CellLoad, limits: MatrixLimits) -> tuple[ResizeKind, ...]:
-    """Return the changes of the matrix's size that a cell with this load requests.
+    """Return the changes to the matrix's size that a cell with the given load requests.
 
-    - The cell requests growth if a load reaches its threshold in ``limits``.
-    - The cell requests shrinking if a load is below ``limits.low`` * threshold. Fewer partitions are requested only if
-      both the number of names and the rate of registrations are low.
+    - More partitions: if the number of names or the rate of registrations has reached its threshold in ``limits``.
+    - Fewer partitions: if both of these loads are below ``limits.low`` * threshold.
+    - More replicas: if the rate of queries has reached its threshold.
+    - Fewer replicas: if the rate of queries is below ``limits.low`` * threshold.
     """
     # Deviation: in §IV.C.2, one of these two low values is enough to request fewer partitions. By that rule, a
     # partition full of names that are no longer refreshed would be merged with another full partition.
@@ -213,22 +217,23 @@ def resize_requests(load: CellLoad, limits: MatrixLimits) -> tuple[ResizeKind, .
 
 
 class RemovedPart(StrEnum):
-    """The part that is being removed from a matrix: the last partition, or the last replica of each partition."""
+    """The part of a matrix that is being removed: the last partition, or the last replica of every partition."""
 
     PARTITION = "partition"
     REPLICA = "replica"
 
 
 class Matrix(msgspec.Struct, frozen=True):
-    """The record of a matrix's size and of the change in progress. The matrix's head node, cell (0,0), stores it.
+    """The record of a matrix's size and of the change in progress, stored by the matrix's head node, cell (0,0).
 
-    - ``size``: the matrix's size. It includes the part ``leaving`` until the removal is complete.
-    - ``leaving``: the part (partition or replica) that is being removed, or None.
+    - ``size``: the matrix's size. A part that is being removed still counts.
+    - ``leaving``: the part that is being removed (the last partition or the last replica), or None.
     - ``settled``: whether all cells match the record.
-    - ``new_partitions``: only partitions from this number on may request more partitions.
-    - ``new_replicas``: only replicas from this index of ``size.rows`` on may request more replicas.
+    - ``new_partitions``: the first partition whose cells may request more partitions.
+    - ``new_replicas``: the first replica, as an index in ``size.rows``, whose cells may request more replicas.
 
-    The last two describe the paper's *expansion regions*, the parts that the last growth has added.
+    The partitions from ``new_partitions`` on, and the replicas from ``new_replicas`` on, are the paper's *expansion
+    regions*: the parts that were added when the matrix last grew.
     """
 
     size: MatrixSize = MatrixSize(epoch=1)
@@ -241,10 +246,10 @@ class Matrix(msgspec.Struct, frozen=True):
 class ResizeRequest(msgspec.Struct, frozen=True):
     """A cell's request to change the size of its matrix.
 
-    - ``place``: the address of the cell.
     - ``kind``: the requested change.
-    - ``new_rows``: the row numbers of the replicas to add, only for the kind INC_R. If empty, the number of replicas is
-      doubled with the next row numbers, as in the paper.
+    - ``place``: the address of the cell.
+    - ``new_rows``: the row numbers of the replicas to add, for requests of the kind INC_R. If empty, the number of
+      replicas is doubled by adding the next row numbers, as in the paper.
     """
 
     kind: ResizeKind
@@ -253,11 +258,11 @@ class ResizeRequest(msgspec.Struct, frozen=True):
 
 
 def after_request(matrix: Matrix, request: ResizeRequest, limits: MatrixLimits) -> Matrix:
-    """Return the record that a matrix has after a cell's request to change the size.
+    """Return a matrix's record after processing a cell's request to change the matrix's size.
 
-    - The matrix grows only at the request of a cell in a part that the last growth has added, and only up to
+    - The matrix grows only if the requesting cell is in a part that was added by the last growth, and only up to
       ``limits``.
-    - The matrix shrinks only at the request of a cell in the last partition or the last replica.
+    - The matrix shrinks only if the requesting cell is in the last partition or the last replica.
     - While a change is in progress, requests are ignored.
 
     If the request is ignored, the object ``matrix`` itself is returned.
@@ -291,10 +296,10 @@ def _grow(matrix: Matrix, partitions: int, new_rows: tuple[int, ...]) -> Matrix:
 
 
 def after_removal(matrix: Matrix) -> Matrix:
-    """Return a matrix's record after its part ``leaving`` (a partition or replica) has been removed.
+    """Return a matrix's record after the removal of a partition or replica is complete (Gao & Steenkiste §IV.C.2).
 
-    Only the parts that the last growth has added may request more growth. If no such part is left, the upper half of
-    the remaining partitions or replicas may request it (Gao & Steenkiste §IV.C.2).
+    Growth can be requested only by cells in the parts that the last growth added. If all these parts have been removed,
+    cells in the upper half of the remaining partitions or replicas may request growth.
     """
     size, less_p, less_r = matrix.size, 0, 0
     match matrix.leaving:
@@ -315,10 +320,10 @@ def _region_begin(begin: int, length: int) -> int:
 
 
 def next_epoch(matrix: Matrix) -> Matrix:
-    """Return the matrix's record with the next epoch (change number), and not settled.
+    """Return the matrix's record with the next epoch (change number), marked as not settled.
 
-    No other pass of resizing (:mod:`service.discovery.matrix_resizing`) has used this epoch. Cells can therefore
-    recognise and ignore commands of other passes.
+    :mod:`service.discovery.matrix_resizing` takes a new epoch before it opens cells or corrects the record. Cells can
+    then recognise and ignore late commands that belong to another epoch.
     """
     size = msgspec.structs.replace(matrix.size, epoch=matrix.size.epoch + 1)
     return msgspec.structs.replace(matrix, size=size, settled=False)
@@ -327,7 +332,7 @@ def next_epoch(matrix: Matrix) -> Matrix:
 def recover_matrix(sizes: Iterable[MatrixSize]) -> Matrix:
     """Return a new record for a matrix whose record was lost (Gao & Steenkiste §IV.C.5).
 
-    ``sizes`` are the sizes of the matrix that its cells have stored. Raises ValueError if there are none.
+    ``sizes`` are the sizes of the matrix as stored in its cells. Raises :class:`ValueError` if ``sizes`` is empty.
     """
     latest = max(sizes)
     size = msgspec.structs.replace(latest, epoch=latest.epoch + 1)

@@ -1,23 +1,23 @@
-"""The commands of one cell of a matrix, and their effects.
+"""The commands that a cell of a matrix accepts, and their effects.
 
 A matrix is a table of cells that stores the names (channels or entries) with one attribute-value pair. Each command is
-atomic, because a cell is in one slot of Redis Cluster. Commands may be repeated, arrive late or be lost. The order of
-commands to different cells matters only where a protocol says so.
+atomic, because all of a cell's data is in one slot of Redis Cluster. Commands may be repeated, arrive late or be lost.
 
-A cell stores these data, which expire unless they are refreshed:
+A cell stores the following data, which expires unless it is refreshed:
 
 - *postings*: records of the names with the pair (:mod:`service.discovery.postings`)
 - a *membership*: the cell's state, and the matrix's size as far as the cell knows
 - only in the *head*, cell (0,0): the matrix's record (:class:`service.discovery.matrix.Matrix`)
 
-A cell without membership is *absent*: it never existed or was lost. As an exception, an absent head counts as an open
-cell that is the only one of its matrix. Most matrices are like this, and so need no memory for record and membership.
+A cell without a membership is *absent*: it never existed or was lost. The head is an exception: without a membership,
+it counts as the open and only cell of its matrix. Most matrices have a single cell, and so need no memory for a record
+and a membership.
 
-All writes are merges. Of two postings of a name, the one that expires later is kept. Of two sizes, the one with the
-greater *epoch* (change number) is kept.
+All writes are merges. Of two postings of the same name, the one that expires later is kept. Of two sizes, the one with
+the greater *epoch* (change number) is kept.
 
-The answer to every command is a :class:`CellAnswer`. The field ``done`` states whether the command had its effect, as
-its docstring defines.
+Every command is answered with a :class:`CellAnswer`. Its field ``done`` tells whether the command has succeeded, as
+defined in the command's docstring.
 """
 
 from collections.abc import Mapping
@@ -30,7 +30,12 @@ from service.discovery.postings import NameKey, Posting, unpack
 
 
 class CellState(StrEnum):
-    """The state of a cell in its matrix."""
+    """The state of a cell in its matrix.
+
+    - ``OPEN``: the cell has all names of its partition.
+    - ``FILLING``: the cell accepts names, but may not have all names of its partition yet.
+    - ``CLOSED``: the cell has been removed or is being removed.
+    """
 
     OPEN = "open"
     """The cell has all names of its partition."""
@@ -51,18 +56,18 @@ class Membership(msgspec.Struct, frozen=True):
 
 
 class ReadState(msgspec.Struct, frozen=True):
-    """Command to return the cell's state in its matrix, its load, and the matrix's record if the cell has it.
+    """Command to read the cell's state in its matrix, its load, and the matrix's record if the cell stores the record.
 
-    If the cell has few postings (records of names), they are returned as well.
+    If the cell has few postings (records of names), the answer also contains the postings.
     """
 
     place: CellAddress
 
 
 class ReadPostings(msgspec.Struct, frozen=True):
-    """Command to return the cell's state in its matrix, and its postings (records of names).
+    """Command to read the cell's state in its matrix, and its postings (records of names).
 
-    If ``names`` is None, all postings are returned; otherwise at least those of these names.
+    If ``names`` is None, all postings are returned; otherwise at least the postings of these names.
     """
 
     place: CellAddress
@@ -72,7 +77,8 @@ class ReadPostings(msgspec.Struct, frozen=True):
 class ExpireNames(msgspec.Struct, frozen=True):
     """Command to delete the cell's expired postings (records of names).
 
-    The answer is that of :class:`ReadState`. Expired postings count in the cell's load until they are deleted.
+    Until they are deleted, expired postings count towards the cell's load. The answer has the same content as the
+    answer to :class:`ReadState`.
     """
 
     place: CellAddress
@@ -81,17 +87,17 @@ class ExpireNames(msgspec.Struct, frozen=True):
 class PutPostings(msgspec.Struct, frozen=True):
     """Command to store postings (records of names) in a cell.
 
-    ``postings`` is packed (:func:`service.discovery.postings.pack`). What is stored depends on the state of the cell:
+    ``postings`` is packed (:func:`service.discovery.postings.pack`). The state of the cell determines what is stored:
 
     - An open or filling cell stores all postings.
     - A closed cell stores only postings of names that it already has.
     - An absent cell stores none, unless it is the head, cell (0,0).
 
-    The command is done if the cell then has all of these postings, or newer ones of the same names. Expired postings
-    are dropped, and count as stored.
+    The command is done if the cell then has each of the postings, or a newer posting of the same name. Expired postings
+    are not stored, but count as if they were.
 
-    ``assumed_size`` is the matrix's size from which the sender has chosen the cell. It is None if the postings are
-    copied from another cell. If the cell knows a newer size with more partitions, it stores only postings of names that
+    ``assumed_size`` is the matrix size from which the sender has computed the cell's address, or None if the postings
+    are copied from another cell. A cell that knows a newer size with more partitions stores only postings of names that
     it already has.
     """
 
@@ -103,7 +109,7 @@ class PutPostings(msgspec.Struct, frozen=True):
 class SetSize(msgspec.Struct, frozen=True):
     """Command to record the matrix's size in an open or filling cell.
 
-    The command is done if the cell then has this size or a newer one.
+    The command is done if the cell then stores this size or a newer one.
     """
 
     place: CellAddress
@@ -111,10 +117,10 @@ class SetSize(msgspec.Struct, frozen=True):
 
 
 class OpenCell(msgspec.Struct, frozen=True):
-    """Command to change an absent or closed cell to the state filling, and to record the matrix's ``size`` in it.
+    """Command to put an absent or closed cell into the state "filling", and to record the matrix's ``size`` in it.
 
-    A closed cell is changed only if ``size`` has a greater epoch (change number) than the size in the cell. The cell
-    keeps its postings (records of names).
+    A closed cell is changed only if ``size`` has a greater epoch (change number) than the size stored in the cell. The
+    cell keeps its postings (records of names).
     """
 
     place: CellAddress
@@ -122,10 +128,10 @@ class OpenCell(msgspec.Struct, frozen=True):
 
 
 class MarkFilled(msgspec.Struct, frozen=True):
-    """Command to change a filling cell to open, because it has received all names of its partition.
+    """Command to change a cell's state from "filling" to "open" once it has received all names of its partition.
 
-    ``epoch`` is the number of the matrix's change for which the cell was filled. The command has no effect if the size
-    in the cell has another epoch.
+    ``epoch`` is the epoch (change number) in which the cell was filled. The command has no effect if the size stored in
+    the cell has a different epoch.
     """
 
     place: CellAddress
@@ -135,8 +141,8 @@ class MarkFilled(msgspec.Struct, frozen=True):
 class CloseCell(msgspec.Struct, frozen=True):
     """Command to close an open or filling cell, and to record the matrix's ``size`` in it.
 
-    The command has an effect only if ``size`` has a greater epoch (change number) than the size in the cell. The cell's
-    postings (records of names) are deleted unless ``keep`` is true.
+    The command takes effect only if ``size`` has a greater epoch (change number) than the size stored in the cell. The
+    cell's postings (records of names) are deleted unless ``keep`` is true.
     """
 
     place: CellAddress
@@ -145,9 +151,10 @@ class CloseCell(msgspec.Struct, frozen=True):
 
 
 class FetchPostings(msgspec.Struct, frozen=True):
-    """Command to return one page of the cell's postings (records of names), in ascending order of name keys.
+    """Command to read one page of the cell's postings (records of names), in ascending order of name keys.
 
-    The page has up to ``count`` postings, of names whose keys are greater than ``after``. It includes withdrawals.
+    The page contains up to ``count`` postings, starting with the first name whose key is greater than ``after``.
+    Records of withdrawn names are included.
     """
 
     place: CellAddress
@@ -158,7 +165,7 @@ class FetchPostings(msgspec.Struct, frozen=True):
 class DropPostings(msgspec.Struct, frozen=True):
     """Command to delete ``postings`` (packed records of names) from a closed cell.
 
-    A posting that has been replaced since the caller read it is kept.
+    A posting that has been replaced since the caller read it is not deleted.
     """
 
     place: CellAddress
@@ -166,10 +173,10 @@ class DropPostings(msgspec.Struct, frozen=True):
 
 
 class UpdateMatrix(msgspec.Struct, frozen=True):
-    """Command to the cell (0,0): replace the matrix's record by ``after`` if it still equals ``before``.
+    """Command to the head, cell (0,0), to replace the matrix's record with ``after`` if it still equals ``before``.
 
-    ``before`` is None if there was no record. If the cell is absent, it is created with the state ``state`` and the
-    size of ``after``.
+    ``before`` is None if the sender has found no record. If the cell is absent, it is created with the state ``state``
+    and the size in ``after``.
 
     The command is done if the record then equals ``after``. The answer always contains the record.
     """
@@ -196,36 +203,36 @@ Command = (
 
 
 class CellAnswer(msgspec.Struct, frozen=True):
-    """The answer of a cell to a command.
+    """A cell's answer to a command.
 
-    - ``member``: the cell's state and the matrix's size that it knows; None if the cell is absent.
-    - ``matrix``: the matrix's record, if the cell has it.
-    - ``load``: the cell's load, only after commands that read the state.
-    - ``done``: whether the command had its effect.
-    - ``postings``: packed records of names, or None. :class:`ReadPostings` and :class:`FetchPostings` return them, and
-      :class:`ReadState` does if the cell has few.
+    - ``member``: the cell's state, and the matrix size that the cell knows; None if the cell is absent.
+    - ``matrix``: the matrix's record, if the cell stores it.
+    - ``load``: the cell's load. It is set only in answers to commands that read the state.
+    - ``done``: whether the command has succeeded.
+    - ``postings``: packed records of names, in answers to :class:`ReadPostings` and :class:`FetchPostings`. Answers to
+      :class:`ReadState` contain them if the cell has few. Otherwise None.
     """
 
     member: Membership | None
-    """The cell's membership; None if it is absent."""
+    """The cell's membership; None if the cell is absent."""
     matrix: Matrix | None = None
-    """The head's record, only after :class:`ReadState`, :class:`ExpireNames` and :class:`UpdateMatrix`."""
+    """The matrix's record, in the head's answers to :class:`ReadState`, :class:`ExpireNames`, :class:`UpdateMatrix`."""
     load: CellLoad = CellLoad()
     done: bool = True
     postings: bytes | None = None
 
     def is_in(self, *states: CellState) -> bool:
-        """Return whether the cell is in one of these states."""
+        """Return whether the cell is in one of ``states``; False if the cell is absent."""
         return self.member is not None and self.member.state in states
 
 
 def merge_postings(
     existing: Mapping[NameKey, Posting], command: PutPostings, member: Membership | None, now_s: float
 ) -> tuple[dict[NameKey, Posting], bool]:
-    """Return (the postings to write by name, whether ``command`` is done) for a command to store postings.
+    """Return (the postings to write, whether ``command`` is done) for a command to store postings in a cell.
 
-    A posting is a cell's record of one name. The command is done if the cell then has all of the command's postings, or
-    newer ones of the same names.
+    A posting is a cell's record of one name. The postings to write are returned as a dict from name to posting. The
+    command is done if the cell then has each of the command's postings, or a newer posting of the same name.
 
     - ``existing``: the cell's stored postings, by name.
     - ``member``: the cell's membership, or None if the cell is absent.
@@ -251,9 +258,10 @@ def merge_postings(
 
 
 def transition(member: Membership | None, command: Command) -> Membership | None:
-    """Return a cell's state in its matrix after a command; the same object if the command does not change it.
+    """Return a cell's membership after a command, or the same object if the command does not change it.
 
-    None, as argument or result, means that the cell is absent.
+    A membership is the cell's state together with the matrix's size. None, as argument or result, means that the cell
+    is absent.
     """
     match command:
         case SetSize(size=size) if member and member.state is not CellState.CLOSED and member.size.epoch < size.epoch:

@@ -1,16 +1,18 @@
-"""The protocols that register a name (a channel or entry), and withdraw it (Gao & Steenkiste §IV.B.1).
+"""The protocols that register and withdraw a name, which is a channel or an entry (Gao & Steenkiste §IV.B.1).
 
 Each attribute-value pair has a matrix, a table of cells with partitions and replicas. A name is registered in the
 matrices of all its pairs. In each matrix, it is stored in all replicas of one partition:
 
-1. It is written to all known replicas, and to those that are added during the registration.
-2. If a replica is absent, the write to it is retried once, after the writes to the others. A replica that opens after
-   this retry is filled from the others.
+1. The name is written to all known replicas, and to replicas that are added during the registration.
+2. If a replica is absent, the write to this replica is retried once, after all other writes. A replica that opens
+   after this retry is filled from the other replicas.
 3. A partition that has been removed or is not open yet rejects the name. The name is then stored in the partition's
-   *merge target*, the partition that takes over its names.
+   *merge target*, the partition that takes over the names of a removed partition.
 
-Deviation: the paper draws a partition for each registration. Here the partition follows from the name, so that every
-process refreshes the name in the same partition. Every registration succeeds, even while a matrix changes.
+Deviation: the paper chooses a partition at random for each registration. Here the partition is computed from the name,
+so that every process refreshes the name in the same partition.
+
+Names can be registered even while the matrix is being resized.
 """
 
 import msgspec
@@ -36,13 +38,13 @@ MAX_TRIES = 8
 def register(pair: PairKey, posting: Posting, cached_size: MatrixSize | None = None) -> Rounds[MatrixSize]:
     """Store a name's posting (record) in the matrix of the attribute-value pair ``pair``.
 
-    Return the newest known size of the matrix. Of two postings of the same name, the cells keep the one that expires
-    later.
+    If a cell already has a posting of this name, it keeps the one that expires later. Return the newest known size of
+    the matrix.
 
-    This is a generator: it yields the commands of each round, and the caller sends it the cells' answers.
+    This is a generator: in each round, it yields the commands to run, and the caller sends back the cells' answers.
 
-    ``cached_size`` is a size of the matrix that the caller knows from earlier, or None. Raises
-    :class:`CellsUnavailable` if no cell has stored the name after ``MAX_TRIES`` attempts.
+    ``cached_size`` is the matrix size that the caller has cached, or None. Raises :class:`CellsUnavailable` if no cell
+    has stored the name after ``MAX_TRIES`` attempts.
     """
     size, _ = yield from _register(pair, posting, cached_size)
     return size
@@ -51,13 +53,13 @@ def register(pair: PairKey, posting: Posting, cached_size: MatrixSize | None = N
 def withdraw(pair: PairKey, posting: Posting, cached_size: MatrixSize | None = None) -> Rounds[MatrixSize]:
     """Withdraw a name from the matrix of the attribute-value pair ``pair``.
 
-    Return the newest known size of the matrix. ``posting`` is a record of the name with weight 0. This record is stored
-    in all partitions in which the name may have been registered.
+    ``posting`` is a record of the name with weight 0. It is stored in all partitions in which the name may have been
+    registered. Return the newest known size of the matrix.
 
-    This is a generator: it yields the commands of each round, and the caller sends it the cells' answers.
+    This is a generator: in each round, it yields the commands to run, and the caller sends back the cells' answers.
 
-    ``cached_size`` is a size of the matrix that the caller knows from earlier, or None. Raises
-    :class:`CellsUnavailable` if no cell has stored the withdrawal after ``MAX_TRIES`` attempts.
+    ``cached_size`` is the matrix size that the caller has cached, or None. Raises :class:`CellsUnavailable` if no cell
+    has stored the withdrawal after ``MAX_TRIES`` attempts.
     """
     size, first = yield from _register(pair, posting, cached_size)
     done = {first}
@@ -95,11 +97,11 @@ def _read_size(pair: PairKey) -> Rounds[MatrixSize]:
 def _put_in_replicas(
     address: CellAddress, posting: Posting, size: MatrixSize, assumed_size: MatrixSize
 ) -> Rounds[tuple[MatrixSize, bool]]:
-    """Store a posting (record of a name) in all replicas of the partition at ``address``.
+    """Store a posting (record of a name) in all replicas of the partition that contains the cell ``address``.
 
-    Return (the newest known size of the matrix, whether at least one replica stores the posting).
+    Return (the newest known size of the matrix, whether at least one replica has stored the posting).
 
-    This is a generator: it yields the commands of each round, and the caller sends it the cells' answers.
+    This is a generator: in each round, it yields the commands to run, and the caller sends back the cells' answers.
 
     - ``size``: the newest size that the caller knows.
     - ``assumed_size``: the size from which the caller has computed the partition.

@@ -1,18 +1,18 @@
-"""Decisions to resize a matrix, a table of cells with partitions and replicas (Gao & Steenkiste §IV.C).
+"""The policy for resizing a matrix, a table of cells with partitions and replicas (Gao & Steenkiste §IV.C).
 
-They depend on the loads of the cells, and of the *nodes* that store them. A node is a primary of a Redis Cluster, or
-the standalone Redis. It may store cells of many matrices.
+The decisions depend on the loads of the cells, and on the loads of the *nodes* that store them. A node is a primary of
+a Redis Cluster, or the standalone Redis. It may store cells of many matrices.
 
-- *Thresholds:* a cell that reaches a threshold requests growth. Above a processor utilisation of 50 %, the thresholds
-  of a node's cells fall linearly.
-- *Replicas:* a replica is added only if it reduces the load of the busiest node that has cells of the matrix. The
-  address H(pair, p, r) of a cell determines its node. The row number r of a new replica is therefore chosen such that
-  the load is spread evenly.
-- *Standalone Redis:* a matrix grows only by its number of names. More replicas would only add writes, and more
-  partitions would not reduce the node's registrations.
+- *Thresholds:* a cell that reaches a threshold requests growth. When the processor utilisation of a node rises above
+  50 %, the thresholds of its cells for registrations and queries fall linearly.
+- *Replicas:* a replica is added only if it reduces the load of the busiest node that has cells of the matrix. A cell's
+  address H(pair, p, r) determines its node. The row number r of a new replica is therefore chosen so that the load is
+  spread evenly.
+- *Standalone Redis:* a matrix grows only because of its number of names. More replicas would only add writes, and more
+  partitions would not reduce the number of registrations that the node handles.
 
-Deviation: the paper compares the total load of a node's cells with the thresholds. A Redis node also has other work, so
-its load is measured as processor utilisation, and the thresholds apply to single cells.
+Deviation: the paper compares the total load of a node's cells with the thresholds. A Redis node also has other work.
+Its load is therefore measured as processor utilisation, and the thresholds apply to single cells.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -38,7 +38,7 @@ Node = tuple[str, int] | None
 """A node of Redis: host and port of a primary, or None for a standalone Redis."""
 
 QUERY_COST_S = 50e-6
-"""Processor time of a query or a registration at a node, in seconds."""
+"""Processor time that a node needs for a query or a registration, in seconds."""
 
 _HALF_BUSY = 0.5
 _IDLE_ENOUGH = 0.3
@@ -58,7 +58,7 @@ causes, divided by the new number of replicas.
 class RedisNodes(msgspec.Struct, frozen=True):
     """The nodes of Redis and their processor utilisation.
 
-    - ``node_of``: function that returns the node of a cell's address.
+    - ``node_of``: function that returns the node on which the cell with a given address is stored.
     - ``busy``: the utilisation (0 to 1) of each node.
     """
 
@@ -66,7 +66,7 @@ class RedisNodes(msgspec.Struct, frozen=True):
     busy: Mapping[Node, float]
 
     def busy_of(self, place: CellAddress) -> float:
-        """Return the processor utilisation (0 to 1) of the node of the cell ``place``.
+        """Return the processor utilisation (0 to 1) of the node that stores the cell ``place``.
 
         The result is 1 if the node has not been measured, for example because it is down.
         """
@@ -74,10 +74,10 @@ class RedisNodes(msgspec.Struct, frozen=True):
 
 
 def limits_on_node(limits: MatrixLimits, busy: float) -> MatrixLimits:
-    """Return the thresholds of cell loads on a node with the processor utilisation ``busy`` (0 to 1).
+    """Return the thresholds that apply to cells on a node with the processor utilisation ``busy`` (0 to 1).
 
-    ``limits`` has the thresholds on an idle node. Above a utilisation of 0.5, those of registrations and queries fall
-    linearly. The threshold of names does not change.
+    ``limits`` contains the thresholds for an idle node. Above a utilisation of 0.5, the thresholds for registrations
+    and queries fall linearly, down to a minimum. The threshold for names does not change.
     """
     share = max(_LEAST_THRESHOLD_SHARE, min(1.0, (1 - busy) / (1 - _HALF_BUSY)))
     return msgspec.structs.replace(
@@ -88,8 +88,8 @@ def limits_on_node(limits: MatrixLimits, busy: float) -> MatrixLimits:
 def can_request_growth(load: CellLoad, limits: MatrixLimits, nodes: RedisNodes) -> bool:
     """Return whether a cell with this load would request growth if its node were fully busy.
 
-    Thresholds are lowest on a fully busy node. If the result is False, the cell therefore requests no growth at any
-    utilisation. ``limits`` has the thresholds on an idle node.
+    Thresholds are lowest on a fully busy node. A cell for which the result is False therefore does not request growth
+    at any utilisation. ``limits`` contains the thresholds for an idle node.
     """
     kinds = resize_requests(_spreadable(load, nodes), limits_on_node(limits, 1.0))
     return ResizeKind.INC_P in kinds or ResizeKind.INC_R in kinds
@@ -98,20 +98,26 @@ def can_request_growth(load: CellLoad, limits: MatrixLimits, nodes: RedisNodes) 
 def choose_resize(
     matrix: Matrix, loads: Mapping[CellAddress, CellLoad], nodes: RedisNodes, limits: MatrixLimits
 ) -> ResizeRequest | None:
-    """Return the change of the size that a matrix needs; None if the matrix has the right size.
+    """Return the change of size that a matrix needs, or None if its size is right.
 
     - ``matrix``: the record of the matrix.
-    - ``loads``: the load of each of its cells.
+    - ``loads``: the load of each of the matrix's cells.
     - ``nodes``: the nodes of Redis that store the cells.
-    - ``limits``: the thresholds of cells on an idle node.
+    - ``limits``: the thresholds for cells on an idle node.
 
-    Each cell requests changes by :func:`service.discovery.matrix.resize_requests`, with these differences:
+    Each cell requests the changes that :func:`service.discovery.matrix.resize_requests` returns for its load. There are
+    three exceptions:
 
     - The queries of a partition are counted as if they were spread evenly over its replicas.
     - With a standalone Redis, only the number of names can make a matrix grow.
-    - A part is removed only if the cells that take over its load would have less than half of their limits.
+    - A partition or replica is removed only if the cells that take over its load would not exceed half of their
+      thresholds.
 
-    Growth takes precedence over shrinking. Among equal requests, cells with more load take precedence.
+    One change is chosen, in this order of precedence:
+
+    1. Remove the last replica if it does not reduce the load of the busiest node.
+    2. Grow, preferably as requested by the cell with the highest load.
+    3. Shrink.
     """
     # The queries are spread evenly because a new replica has not measured its load yet.
     placement = _Placement(matrix.size, loads, nodes)
@@ -143,7 +149,8 @@ def choose_resize(
 def _spreadable(load: CellLoad, nodes: RedisNodes) -> CellLoad:
     """Return the part of a cell's load that additional cells could take over.
 
-    With a standalone Redis, this is only the number of names, because registrations and queries stay on the same node.
+    With a standalone Redis, this is only the number of names: registrations and queries would still be handled by the
+    same node.
     """
     return load if len(nodes.busy) > 1 else CellLoad(load.names)
 
@@ -151,7 +158,8 @@ def _spreadable(load: CellLoad, nodes: RedisNodes) -> CellLoad:
 def _is_superfluous(request: ResizeRequest, placement: "_Placement", limits: MatrixLimits) -> bool:
     """Return whether the matrix can do without the part (partition or replica) that ``request`` would remove.
 
-    It can if each cell that takes over load of this part would stay below half of the thresholds in ``limits``.
+    The part is superfluous if the cells that would take over its load would not exceed half of the thresholds in
+    ``limits``.
     """
     if request.kind is ResizeKind.DEC_P:
         last = request.place.partition
@@ -163,9 +171,9 @@ def _is_superfluous(request: ResizeRequest, placement: "_Placement", limits: Mat
 
 
 def _useless_replica(matrix: Matrix, placement: "_Placement", limits: MatrixLimits) -> ResizeRequest | None:
-    """Return the request to remove the last replica if this replica reduces no node's load; otherwise None.
+    """Return a request to remove the last replica if it does not reduce the load of the busiest node; otherwise None.
 
-    A replica becomes useless in this way when its cells are moved to other nodes of Redis.
+    A replica can become useless when its cells are moved to other nodes of Redis.
     """
     rows = matrix.size.rows
     if len(rows) == 1 or placement.busiest(rows[:-1]) > placement.busiest(rows):
@@ -183,9 +191,9 @@ def _sum(loads: Sequence[CellLoad]) -> CellLoad:
 
 
 class _Placement:
-    """The present load of each node of Redis, and the loads if a matrix's replicas had other row numbers.
+    """Computes the load of each node of Redis, for the matrix's current replicas or for others.
 
-    The row number of a replica determines on which nodes its cells are.
+    The row number of a replica determines which nodes store its cells.
     """
 
     def __init__(self, size: MatrixSize, loads: Mapping[CellAddress, CellLoad], nodes: RedisNodes) -> None:
@@ -204,21 +212,22 @@ class _Placement:
         self._nodes_of_rows: dict[int, tuple[Node, ...]] = {}
 
     def load(self, partition: int, row: int) -> CellLoad:
-        """Return the load of the cell in this partition, in the replica with the number ``row``."""
+        """Return the load of the cell in the given partition and in the replica with row number ``row``."""
         return self._loads.get(CellAddress(self.pair, partition, row), CellLoad())
 
     def queries_s_at_replica(self, partition: int) -> float:
-        """Return the queries per second that each replica of a partition gets if they are spread evenly."""
+        """Return how many queries per second each replica of ``partition`` gets, if they are spread evenly."""
         return self._queries_s[partition] / self.size.replicas
 
     def most_queries_s(self) -> float:
-        """Return the queries per second of the partition with the most queries, summed over its replicas."""
+        """Return the queries per second of the busiest partition, summed over its replicas."""
         return max(self._queries_s)
 
     def choose_rows(self, limits: MatrixLimits) -> tuple[int, ...]:
-        """Return the row numbers of the replicas to add; at most as many as there are now.
+        """Return the row numbers of the replicas to add: at most as many as the matrix already has.
 
-        The result is empty if no new replica would reduce the load of the busiest node that has cells of the matrix.
+        The result is empty if no new replica would sufficiently reduce the load of the busiest node that has cells of
+        the matrix.
         """
         rows = self.size.rows
         added: tuple[int, ...] = ()
@@ -237,13 +246,13 @@ class _Placement:
         return added
 
     def busiest(self, rows: Sequence[int]) -> float:
-        """Return the load of the busiest node, in events per second, if the replicas had these row numbers.
+        """Return the load of the busiest node, in events per second, if the replicas had the row numbers ``rows``.
 
-        Only nodes with cells of the matrix count. The load of a node is the sum of:
+        Only nodes that would then store cells of the matrix are considered. The load of a node is the sum of:
 
-        - the node's part of the queries, which are divided among the replicas
-        - the registrations, which every replica receives
-        - the node's other work, converted to a number of events that take the same processor time
+        - the queries to the node's cells, if each partition's queries are divided evenly among its replicas
+        - the registrations in the node's cells; every replica receives all registrations of its partition
+        - the node's other work, converted to the number of events that would take the same processor time
         """
         # The other work is the utilisation above _IDLE_ENOUGH, minus the present load by this matrix.
         return self._busiest(rows)[0]

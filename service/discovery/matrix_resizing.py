@@ -3,15 +3,15 @@
 A matrix is a table of cells with partitions and replicas. A *pass* of the protocol reads all cells and carries out the
 missing steps, in an order that loses no name:
 
-1. *Announce* the size to all cells. Only then are cells opened. New partitions are therefore read, and new replicas are
-   written, before they have any content.
-2. *Open* absent cells, which are new or were lost, for filling.
-3. *Fill* each of these cells from an open replica of its partition, if there is one. Mark it as open.
-4. *Close* the cells that are being removed. Copy their names to all replicas of the *merge target*, the partition that
-   takes over the names. Only then delete the names.
+1. *Announce* the size to all cells before opening any. Every query then reads the new partitions, and every
+   registration writes to the new replicas, even while these are still empty.
+2. *Open* absent cells, which are new or were lost, in the state "filling".
+3. *Fill* each of these cells from an open replica of its partition, if there is one. Mark the cell as open.
+4. *Close* the cells that are being removed. Copy the names of a removed partition to all replicas of its *merge
+   target*, the partition that takes over the names. Then delete the names in the removed partition.
 
 A pass may stop anywhere, and several passes may run concurrently. A pass that opens cells first gives the matrix a new
-*epoch* (change number). These cells ignore commands of passes in other epochs.
+*epoch* (change number). The opened cells ignore commands from passes in other epochs.
 
 Deviations from the paper:
 
@@ -61,13 +61,13 @@ CellAnswers = Mapping[CellAddress, CellAnswer]
 
 
 def reconcile_matrix(pair: PairKey, limits: MatrixLimits, page: int = PAGE) -> Rounds[Matrix | None]:
-    """Run one pass of resizing for the matrix of an attribute-value pair.
+    """Run one pass of the resizing protocol for the matrix of an attribute-value pair.
 
     Return the matrix's record if all cells match it at the end. Return None if another pass is needed.
 
-    This is a generator: it yields the commands of each round, and the caller sends it the cells' answers.
+    This is a generator: in each round, it yields the commands to run, and the caller sends back the cells' answers.
 
-    ``limits`` has the maximum size of a matrix. ``page`` is the maximum number of names that are copied per round.
+    ``limits`` contains the maximum size of a matrix. ``page`` is the maximum number of names that are copied per round.
     """
     matrix = yield from find_or_create_matrix(pair, limits)
     cells = yield from _read_cells(pair, matrix.size, limits)
@@ -104,10 +104,9 @@ def _read_cells(pair: PairKey, size: MatrixSize, limits: MatrixLimits) -> Rounds
 
 
 def _correct_matrix(matrix: Matrix, cells: CellAnswers) -> Matrix:
-    """Return the record of a matrix that fits the sizes in ``cells``.
+    """Return ``matrix``, the stored record, if no cell has stored a newer size.
 
-    This is ``matrix``, the stored record, unless a cell has a newer size. In this case, the record is recovered from
-    all of ``cells``.
+    Otherwise, return a record that is recovered from the sizes in ``cells``.
     """
     # A cell can have a newer size if the head node was lost, and its record was created again from too few cells.
     sizes = [cell.member.size for cell in cells.values() if cell.member and not cell.is_in(CellState.CLOSED)]
@@ -139,7 +138,7 @@ def _missing_cells(pair: PairKey, matrix: Matrix, cells: CellAnswers) -> list[Ce
 def _filling_partitions(pair: PairKey, matrix: Matrix, cells: CellAnswers) -> list[dict[CellAddress, CellAnswer]]:
     """Return the partitions in which at least one cell is being filled, each as a dict of all its cells.
 
-    Partitions that are being removed are left out. Replicas that are being removed are included.
+    Partitions that are being removed are left out.
     """
     staying = {place.partition for place in _remaining_addresses(pair, matrix)}
     columns: dict[int, dict[CellAddress, CellAnswer]] = {}
@@ -149,15 +148,12 @@ def _filling_partitions(pair: PairKey, matrix: Matrix, cells: CellAnswers) -> li
 
 
 def _fill(column: CellAnswers, matrix: Matrix, page: int) -> Rounds[bool]:
-    """Copy names into the cells of a partition that are being filled.
+    """Copy names into those cells of a partition that are in the state "filling".
 
-    Return False if another pass has to continue, otherwise True. ``column`` has the partition's cells. A round copies
-    up to ``page`` names. There are two steps:
+    ``column`` contains the partition's cells. Return True if the filled cells are all open at the end, or False if
+    another pass has to continue. Each round copies up to ``page`` names.
 
-    1. The names of an open cell are copied to the cells that are being filled.
-    2. The names of each cell that is being filled are copied to all other cells.
-
-    This is a generator: it yields the commands of each round, and the caller sends it the cells' answers.
+    This is a generator: in each round, it yields the commands to run, and the caller sends back the cells' answers.
     """
     # Step 2 is for a head cell that was lost: it may have stored names while it counted as the only cell of the matrix.
     filling = [place for place, cell in column.items() if cell.is_in(CellState.FILLING)]
@@ -191,9 +187,10 @@ def _put_in_cells(targets: Sequence[CellAddress], postings: bytes) -> Rounds[boo
 def _move_last_partition(pair: PairKey, matrix: Matrix, page: int) -> Rounds[bool]:
     """Close the last partition of ``matrix``, and move its names to the partition that takes them over.
 
-    A round copies up to ``page`` names. Return False if another pass has to continue, otherwise True.
+    Each round copies up to ``page`` names. Return True if all names have been moved, or False if another pass has to
+    continue.
 
-    This is a generator: it yields the commands of each round, and the caller sends it the cells' answers.
+    This is a generator: in each round, it yields the commands to run, and the caller sends back the cells' answers.
     """
     size, last = matrix.size, matrix.size.partitions - 1
     places = [CellAddress(pair, last, row) for row in size.rows]
@@ -211,10 +208,10 @@ def _move_last_partition(pair: PairKey, matrix: Matrix, page: int) -> Rounds[boo
 def _remove_last_replica(pair: PairKey, matrix: Matrix, _page: int) -> Rounds[bool]:
     """Close the last replica of each partition of ``matrix``, and delete the names in it.
 
-    Return False if another pass has to continue, otherwise True. ``_page`` is unused; it gives this function the same
-    parameters as :func:`_move_last_partition`.
+    Return True if all these cells are closed, or False if another pass has to continue. ``_page`` is unused; it gives
+    this function the same parameters as :func:`_move_last_partition`.
 
-    This is a generator: it yields the commands of each round, and the caller sends it the cells' answers.
+    This is a generator: in each round, it yields the commands to run, and the caller sends back the cells' answers.
     """
     size = matrix.size
     places = [CellAddress(pair, partition, size.rows[-1]) for partition in range(size.partitions)]
@@ -222,12 +219,12 @@ def _remove_last_replica(pair: PairKey, matrix: Matrix, _page: int) -> Rounds[bo
 
 
 def _close(places: Sequence[CellAddress], size: MatrixSize, *, keep: bool) -> Rounds[bool]:
-    """Close the cells at ``places``, and return whether all of them are closed now.
+    """Close the cells at ``places``; return whether all of them are now closed or absent.
 
-    An absent cell counts as closed. The cells are closed in the epoch (change number) after that of ``size``. Their
-    names are deleted unless ``keep`` is true.
+    The cells are closed in the next epoch (change number) after ``size.epoch``. Their names are deleted unless ``keep``
+    is true.
 
-    This is a generator: it yields the commands of each round, and the caller sends it the cells' answers.
+    This is a generator: in each round, it yields the commands to run, and the caller sends back the cells' answers.
     """
     closing = msgspec.structs.replace(size, epoch=size.epoch + 1)
     answers = yield [CloseCell(place, closing, keep) for place in places]

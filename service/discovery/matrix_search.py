@@ -1,14 +1,15 @@
-"""The protocol of queries: which cells are read, and how their records of names are merged (Gao & Steenkiste §IV.B.2).
+"""The protocol of queries: which cells to read, and how to merge their records of names (Gao & Steenkiste §IV.B.2).
 
-A *clause* of a query is a set of alternative attribute-value pairs, of which a name must have one. Each pair has a
-*matrix*, a table of cells that stores the names with this pair. A *posting* is a cell's record of one name.
+A *clause* of a query is a set of alternative attribute-value pairs. A name satisfies the clause if it has at least one
+of them. Each pair has a *matrix*, a table of cells that stores the names with this pair. A *posting* is a cell's record
+of one name.
 
-1. *Estimate.* The query reads the state of one cell of each pair's matrix. From it, the query estimates the number of
-   names with the pair. A cell with few postings returns them, too.
+1. *Estimate.* For each pair, the query reads the state of one cell in the pair's matrix, and estimates from it how many
+   names have the pair. If the cell has few postings, its answer also contains the postings.
 2. *Read the driver.* The *driver* is the clause with the fewest names (the paper's two-pass optimisation). All postings
-   of its pairs are read. If there are many, a part of the partitions is read first, and the rest only if too few names
-   are found.
-3. *Read the other pairs.* Small matrices are read whole. Of large ones, only the postings of the driver's names are
+   of its pairs are read. If there are many, only some of the partitions are read first. The rest are read if too few
+   names are found.
+3. *Read the other pairs.* Small matrices are read whole. From large ones, only the postings of the driver's names are
    read, from the partitions in which these names can be registered.
 
 A matrix may change while it is read:
@@ -16,10 +17,10 @@ A matrix may change while it is read:
 - Cached sizes of matrices may be outdated. The answers of cells correct them.
 - A replica that is not open may lack names. All other replicas of its partition are then read. If none is open, their
   postings are merged.
-- A partition that is being removed moves its names to another one, its merge target. The merge target is then read
-  after it.
+- The names of a partition that is being removed are moved to another partition, its merge target. The query therefore
+  reads the merge target after the partition that is being removed.
 - New partitions stay empty until all cells know of them. A query that reads any cell therefore learns of all partitions
-  that have names.
+  that contain names.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -37,12 +38,12 @@ from service.errors import CellsUnavailable
 
 MAX_ROUNDS = 64
 FIRST_POSTINGS = 20_000
-"""Number of postings of the *driver* that are read first. The driver is the clause whose names are all read.
+"""Number of postings of the *driver* that are read first. The driver is the clause with the fewest names.
 
 More postings of the driver are read if too few of the first ones match.
 """
 MAX_POSTINGS = 250_000
-"""Maximum number of postings read of one AV-pair. When it is reached, no further partitions of its matrix are read."""
+"""Maximum number of postings read for one AV-pair. When it is reached, no further partitions of its matrix are read."""
 FIRST_NAMES = 4
 """Number of names that are looked up first for each requested result, if the query has optional clauses.
 
@@ -59,11 +60,12 @@ _NamesToRead = Mapping[int, "tuple[int, ...] | None"]
 
 
 class PairClause(msgspec.Struct, frozen=True):
-    """A condition of a query: a name satisfies the condition if it has one of several AV-pairs (attribute and value).
+    """A condition of a query, satisfied by names that have at least one of several attribute-value pairs.
 
-    - ``alternatives``: tuples (key of the AV-pair, factor). The factor, in (0, 1], is how well the pair fits the query.
+    - ``alternatives``: tuples (key of the attribute-value pair, factor). The factor, in (0, 1], tells how well the pair
+      fits the query.
     - ``is_optional``: whether the clause is optional. A name must satisfy all clauses that are not optional, and at
-      least one of the optional clauses.
+      least one optional clause if there is any.
     """
 
     alternatives: tuple[tuple[PairKey, float], ...]
@@ -71,17 +73,19 @@ class PairClause(msgspec.Struct, frozen=True):
 
 
 class SearchOutcome(msgspec.Struct, frozen=True):
-    """The names that satisfy a query, as arrays with one row per name, the best first.
+    """The best names that satisfy a query, as arrays with one row per name, sorted from best to worst.
 
-    - ``weights``: one column per clause, with the greatest factor * weight among the alternatives that the name has.
-    - ``choices``: one column per clause, with the index of this best alternative.
-    - ``scores``: the sum over all clauses of importance * the value in ``weights``.
+    - ``names``: the keys of the names.
+    - ``scores``: the sum of importance * weight over all clauses.
+    - ``weights``: one column per clause: the greatest factor * weight among the clause's alternatives that the name
+      has.
+    - ``choices``: one column per clause: the index of the alternative with this greatest product.
     - ``total``, ``complete``, ``frequencies``: as in :class:`service.discovery.search_candidates.Candidates`.
     - ``sizes``: the size of each matrix that was read, by attribute-value pair.
-    - ``cells``: the number of cells that were read, by attribute-value pair.
+    - ``cells``: how many cells were read, by attribute-value pair.
 
-    Names are sorted by coverage, then by score. The coverage is the sum of importance * factor over the optional
-    clauses that a name satisfies.
+    Names are sorted by coverage, then by score. The coverage of a name is the sum of importance * factor over the
+    optional clauses that the name satisfies.
     """
 
     names: NameKeys
@@ -100,9 +104,9 @@ class PairQuery(msgspec.Struct, frozen=True):
 
     - ``clauses``: the conditions, at least one.
     - ``excluded``: attribute-value pairs that no result may have.
-    - ``most``: the maximum number of names.
-    - ``importance``: function that returns the importance of a clause. Its arguments are the index of the clause, and a
-      list with the number of names that have each alternative of the clause.
+    - ``most``: the maximum number of names to return.
+    - ``importance``: function that returns the importance of a clause. Its arguments are the clause's index, and a list
+      with the number of names that have each of the clause's alternatives.
     """
 
     clauses: Sequence[PairClause]
@@ -120,13 +124,13 @@ def search(
 ) -> Rounds[SearchOutcome]:
     """Return the best names that satisfy a query.
 
-    This is a generator: it yields the commands of each round, and the caller sends it the cells' answers.
+    This is a generator: in each round, it yields the commands to run, and the caller sends back the cells' answers.
 
-    - ``draw``: a random number of at least 32 bits, which selects the partitions and replicas to read.
+    - ``draw``: a random integer of at least 32 bits, which selects the partitions and replicas to read.
     - ``now_s``: the Unix time in seconds.
     - ``cached_sizes``: the known sizes of matrices. Sizes may be missing or outdated.
-    - ``known_readers``: the readers of matrices that earlier, similar queries have used. What they have read is not
-      read again. New readers are added to this dict.
+    - ``known_readers``: readers from earlier, similar queries, by attribute-value pair. Their cached content is used
+      instead of reading it again. Readers that this query creates are added to the dict.
 
     Raises :class:`CellsUnavailable` if the cells keep changing while they are read.
     """
@@ -166,10 +170,10 @@ def _collect(
 ) -> Rounds[tuple[NameKeys, bool]]:
     """Return (names that satisfy ``clauses``, whether these are all such names).
 
-    Cells are read until ``query.most`` names are found. ``readers`` has the reader of each pair's matrix.
-    ``importances`` has the importance of each clause.
+    Cells are read until ``query.most`` names are found or nothing is left to read. ``readers`` contains the reader of
+    each pair's matrix. ``importances`` contains the importance of each clause.
 
-    This is a generator: it yields the commands of each round, and the caller sends it the cells' answers.
+    This is a generator: in each round, it yields the commands to run, and the caller sends back the cells' answers.
     """
     # Of optional clauses, those with the rarest pairs are read first, because their names have the best scores.
     first = FIRST_NAMES * query.most
@@ -209,13 +213,13 @@ def _collect(
 def read_matrix(
     pair: PairKey, draw: int, now_s: float, cached_size: MatrixSize | None
 ) -> Rounds[tuple[NameKeys, NDArray[np.uint8], MatrixSize]]:
-    """Return (keys of the names, their weights, matrix size) for the names with an attribute-value pair.
+    """Read all names that have an attribute-value pair; return (name keys, weights, size of the pair's matrix).
 
-    The names are read from the pair's matrix. The keys are sorted, and the weights are in the same order.
+    The keys are sorted, and the weights are in the same order.
 
-    This is a generator: it yields the commands of each round, and the caller sends it the cells' answers.
+    This is a generator: in each round, it yields the commands to run, and the caller sends back the cells' answers.
 
-    - ``draw``: a random number of at least 32 bits, which selects the replicas to read.
+    - ``draw``: a random integer of at least 32 bits, which selects the replicas to read.
     - ``now_s``: the Unix time in seconds.
     - ``cached_size``: a known size of the matrix, or None.
     """
@@ -226,12 +230,12 @@ def read_matrix(
 
 
 class MatrixReader:
-    """A reader of the matrix of one attribute-value pair. It keeps what it has read for similar queries.
+    """A caching reader for the matrix of one attribute-value pair. Similar queries can share a reader.
 
-    - ``frequency``: the approximate number of names with the pair.
+    - ``frequency``: approximately how many names have the pair.
     - ``size``: the newest known size of the matrix.
-    - ``cells``: the number of cells read so far.
-    - ``postings``: the number of records of names read so far.
+    - ``cells``: how many cells have been read so far.
+    - ``postings``: how many records of names have been read so far.
     """
 
     def __init__(self, pair: PairKey, cached_size: MatrixSize | None, draw: int, now_s: float) -> None:
@@ -244,25 +248,25 @@ class MatrixReader:
         self._read: set[int] = set()
         """Partitions that have been read whole."""
         self._looked_up: NameKeys = np.empty(0, np.uint64)
-        """Names of which postings have been read, sorted."""
+        """Names whose postings have been read individually, sorted."""
         self._content: tuple[NameKeys, NDArray[np.uint8]] | None = None
 
     @property
     def is_whole(self) -> bool:
-        """Whether all partitions have been read."""
+        """Whether all partitions of the matrix have been read."""
         return len(self._read) >= self.size.partitions
 
     def content(self) -> tuple[NameKeys, NDArray[np.uint8]]:
-        """Return (sorted keys of the names read so far, weights in the same order)."""
+        """Return (sorted keys of the names read so far, their weights in the same order)."""
         if self._content is None:
             postings = valid_postings(self._parts, self._now_s)
             self._content = postings["name"].astype(np.uint64), postings["weight"]
         return self._content
 
     def read_state(self) -> Rounds[None]:
-        """Read the state of one cell, and estimate ``frequency`` from the cell's number of names.
+        """Read the state of one cell, and estimate ``frequency`` from the number of names in the cell.
 
-        This is a generator: it yields the commands of each round, and the caller sends it the cells' answers.
+        This is a generator: in each round, it yields the commands to run, and the caller sends back the cells' answers.
         """
         partition = self._draw % self.size.partitions
         place = CellAddress(self._pair, partition, self._row(partition))
@@ -285,9 +289,9 @@ class MatrixReader:
             self._read.add(0)
 
     def read_share(self, share: float) -> Rounds[None]:
-        """Read all records of a fraction ``share`` (0 to 1) of the partitions, but at least of one partition.
+        """Read all records in a fraction ``share`` (0 to 1) of the partitions, but at least one partition.
 
-        This is a generator: it yields the commands of each round, and the caller sends it the cells' answers.
+        This is a generator: in each round, it yields the commands to run, and the caller sends back the cells' answers.
         """
 
         def wanted(size: MatrixSize) -> _NamesToRead:
@@ -298,9 +302,9 @@ class MatrixReader:
             yield from self._read_cells(wanted)
 
     def read_names(self, names: NameKeys) -> Rounds[None]:
-        """Read at least the records of ``names``. If the matrix has few names, all its records are read.
+        """Read the records of ``names``. If the matrix has few names, read all its records instead.
 
-        This is a generator: it yields the commands of each round, and the caller sends it the cells' answers.
+        This is a generator: in each round, it yields the commands to run, and the caller sends back the cells' answers.
         """
         if self.is_whole or not len(names) or not self.frequency:
             return
@@ -315,12 +319,12 @@ class MatrixReader:
             self._looked_up = np.union1d(self._looked_up, names)
 
     def _read_cells(self, wanted: Callable[[MatrixSize], _NamesToRead]) -> Rounds[None]:
-        """Read the partitions that ``wanted`` returns.
+        """Read the names that ``wanted`` requests from each partition.
 
-        Of each partition, an open replica is read, or all replicas if none is open. ``wanted`` maps a size of the
-        matrix to the names to read, by partition. ``wanted`` is called again whenever an answer contains a newer size.
+        ``wanted`` is a function of the matrix size. It returns a dict from each partition to the names to read from the
+        partition, or to None for all names. ``wanted`` is called again whenever an answer contains a newer size.
 
-        This is a generator: it yields the commands of each round, and the caller sends it the cells' answers.
+        This is a generator: in each round, it yields the commands to run, and the caller sends back the cells' answers.
         """
         received: dict[int, dict[int, CellAnswer]] = {}
         """The answers of the replicas that have been read, by partition and row."""
@@ -354,10 +358,10 @@ class MatrixReader:
         raise CellsUnavailable(f"The cells of {self._pair} kept changing while they were read. Ask again.")
 
     def _finish_partition(self, number: int, answers: Mapping[int, CellAnswer], finished: set[int]) -> int | None:
-        """Add partition ``number`` to ``finished`` if no other replica of it has to be read.
+        """Add the partition with index ``number`` to ``finished`` if no other replica of it has to be read.
 
-        ``answers`` has the answers of its replicas by row number. If the partition is being removed, return the
-        partition that takes over its names and has to be read as well. Otherwise return None.
+        ``answers`` maps row numbers to the answers received so far. If the partition's names are being moved to another
+        partition, return the index of that partition, which has to be read next. Otherwise return None.
         """
         if not answers:
             return None
@@ -391,7 +395,8 @@ MatrixReaders = dict[PairKey, MatrixReader]
 def _is_open(answer: CellAnswer, place: CellAddress, size: MatrixSize) -> bool:
     """Return whether the cell at ``place`` is open, which means that it has all names of its partition.
 
-    ``answer`` is the cell's answer. If ``size`` is one cell, a head cell without any data counts as open.
+    ``answer`` is the cell's answer. An absent head cell, (0,0), counts as open if ``size`` is the size of a matrix with
+    a single cell.
     """
     if answer.member is None:
         return place == head_address(place.pair) and size.partitions * size.replicas == 1
@@ -403,9 +408,9 @@ def _frequency(clause: PairClause, readers: Mapping[PairKey, MatrixReader]) -> i
 
 
 def _partitions_of(names: NameKeys, partitions: int) -> _NamesToRead:
-    """Return, for each partition, those of ``names`` that can be registered in it and are therefore to be read.
+    """Map each partition to the names in ``names`` that may be registered in it.
 
-    ``partitions`` is the number of partitions.
+    ``partitions`` is the number of partitions. A partition in which none of the names can be registered is left out.
     """
     bits = (partitions - 1).bit_length()
     homes = (names & np.uint64((1 << bits) - 1)).astype(np.int64)
@@ -430,16 +435,17 @@ def _union(parts: Iterable[NameKeys]) -> NameKeys:
 
 
 def _where(names: NameKeys, within: NameKeys) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Find names in the sorted array ``within``; return (index of each name, whether ``within`` contains the name)."""
+    """Find each of ``names`` in the sorted array ``within``; return (the indices, whether each name was found)."""
     places = np.minimum(np.searchsorted(within, names), max(0, len(within) - 1))
     return places, within[places] == names if len(within) else np.zeros(len(names), np.bool_)
 
 
 def _driver(clauses: Sequence[PairClause], readers: "MatrixReaders", most: int | None) -> PairClause:
-    """Return the *driver* of the query: the clause with the fewest names, all of whose names are read.
+    """Return the *driver* of the query: the clause with the fewest names, whose names are read first.
 
-    The optional clauses count together as one clause, because a name needs to satisfy only one of them. Only the rarest
-    optional clauses are taken: as many as together have ``most`` names. If ``most`` is None, all are taken.
+    The optional clauses are united into one clause, because a name needs to satisfy only one of them. The union begins
+    with the rarest clauses and stops when it has at least ``most`` names. If ``most`` is None, it has all optional
+    clauses.
     """
     # The other optional clauses can be left out, because names that satisfy only these come last in the results.
     rarest, count = dict[PairKey, float](), 0
@@ -455,7 +461,8 @@ def _driver(clauses: Sequence[PairClause], readers: "MatrixReaders", most: int |
 def _first_share(driver: PairClause, readers: "MatrixReaders") -> float:
     """Return the fraction (0 to 1) of the driver's partitions to read first.
 
-    The driver is the clause whose names are all read. These partitions have about ``FIRST_POSTINGS`` records of names.
+    The driver is the clause whose names are read first. The fraction is chosen so that about ``FIRST_POSTINGS`` records
+    of names are read.
     """
     return min(1.0, FIRST_POSTINGS / max(1, _frequency(driver, readers)))
 
@@ -465,7 +472,8 @@ def _order(
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]:
     """Return (indices that sort ``names`` from best to worst, scores, weights, choices).
 
-    The last three are the arrays of :class:`SearchOutcome`, in the order of ``names``.
+    :class:`SearchOutcome` describes the arrays ``scores``, ``weights`` and ``choices``. Their rows are here in the
+    order of ``names``.
     """
     weights, choices = _weights(names, clauses, readers)
     scores = weights @ np.array(importances)
@@ -474,7 +482,7 @@ def _order(
 
 
 def _necessary(clauses: Sequence[PairClause]) -> list[PairClause]:
-    """Return the clauses that every result satisfies: the required ones, and a clause that unites all others."""
+    """Return the clauses that every result must satisfy: the required ones, and one that unites all optional ones."""
     optional = dict(each for clause in clauses if clause.is_optional for each in clause.alternatives)
     required = [clause for clause in clauses if not clause.is_optional]
     return [*required, PairClause(tuple(optional.items()))] if optional else required
@@ -488,7 +496,8 @@ def _coverages(
 ) -> NDArray[np.float64]:
     """Return the coverage of each name: the sum of importance * factor over the optional clauses that it satisfies.
 
-    ``weights`` and ``choices`` are those of :class:`SearchOutcome`. ``importances`` has the importance of each clause.
+    ``weights`` and ``choices`` are the arrays described in :class:`SearchOutcome`. ``importances`` contains the
+    importance of each clause.
     """
     found = np.zeros(len(weights))
     for column, clause in enumerate(clauses):
@@ -520,9 +529,9 @@ def _weights(
     """Return (weights, choices), two arrays with a row for each of ``names`` and a column for each clause.
 
     - Weight: the greatest factor * weight among the clause's alternatives that the name has.
-    - Choice: the index of this alternative.
+    - Choice: the index of the alternative with this greatest product.
 
-    Both are 0 if the name has none of the alternatives.
+    If the name has none of the alternatives, the weight and the choice are 0.
     """
     weights = np.zeros((len(names), len(clauses)))
     choices = np.zeros((len(names), len(clauses)), np.int64)

@@ -1,11 +1,11 @@
 """Postings: the records that a cell of the search directory stores about names (channels or entries).
 
-All names in a cell have the same attribute-value pair. The time at which a posting expires is also its version: of two
-postings of a name, the one that expires later is valid. If both expire in the same second, a withdrawal takes
-precedence. Writes may therefore be repeated, and may arrive in any order. A name that changes has to be registered with
-a later expiry than before.
+All names in a cell have the same attribute-value pair. A posting's expiry time is also its version: of two postings of
+the same name, the one that expires later is valid. If both expire in the same second, a withdrawal takes precedence.
+Writes may therefore be repeated, and may arrive in any order. When a name changes, it has to be registered with a later
+expiry time than before.
 
-Packed (big-endian), a posting has 13 bytes:
+A packed posting is 13 bytes long, in big-endian order:
 
 ====  ===================================================================================
 size  content
@@ -44,9 +44,9 @@ _CACHED_NAMES = 20_000
 
 @lru_cache(_CACHED_NAMES)
 def name_key(name: str) -> NameKey:
-    """Return the key of a content name (id of a channel or entry): 64 bits of BLAKE2b.
+    """Return the key of a content name (the id of a channel or entry): 64 bits of its BLAKE2b hash.
 
-    The low bits of the key determine the name's partition.
+    The low bits of the key determine the partition in which the name is stored.
     """
     return int.from_bytes(blake2b(name.encode(), digest_size=8).digest())
 
@@ -54,6 +54,7 @@ def name_key(name: str) -> NameKey:
 class Posting(msgspec.Struct, frozen=True, order=True):
     """A cell's record of one name.
 
+    - ``name``: the key of the name.
     - ``weight``: 1 to 255, or 0 if the name is withdrawn.
     - ``expires_s``: the Unix time in seconds at which the record expires.
     """
@@ -68,28 +69,25 @@ class Posting(msgspec.Struct, frozen=True, order=True):
 
 
 def pack(postings: Iterable[Posting]) -> bytes:
-    """Return postings (records of names) as bytes, the format in which cells store them.
-
-    The module's docstring describes the format.
-    """
+    """Pack postings (records of names) into bytes, in the format that the module's docstring describes."""
     return b"".join(_FORMAT.pack(each.name, each.weight, each.expires_s) for each in postings)
 
 
 def unpack(packed: bytes) -> list[Posting]:
-    """Return the postings that :func:`pack` has packed."""
+    """Unpack the postings that :func:`pack` has packed."""
     return [Posting(*fields) for fields in _FORMAT.iter_unpack(packed)]
 
 
 def parse(packed: bytes) -> PostingArray:
-    """Return packed postings (records of names) as an array, without copying them."""
+    """Return packed postings (records of names) as a NumPy array that shares its memory with ``packed``."""
     return np.frombuffer(packed, POSTING_TYPE)
 
 
 def valid_postings(parts: Sequence[PostingArray], now_s: float) -> PostingArray:
     """Return the valid posting (record) of each name, sorted by name key.
 
-    Postings that are expired or withdrawn are left out. ``parts`` are the postings of several cells, which may have
-    postings of the same names. ``now_s`` is the Unix time in seconds.
+    ``parts`` are the postings of several cells, in which a name may occur several times. Expired postings and withdrawn
+    names are left out. ``now_s`` is the Unix time in seconds.
     """
     if not parts:
         return NO_POSTINGS
@@ -108,5 +106,5 @@ def valid_postings(parts: Sequence[PostingArray], now_s: float) -> PostingArray:
 
 
 def last_name(packed: bytes) -> NameKey:
-    """Return the name key of the last of these packed postings (records of names). There must be at least one."""
+    """Return the name key of the last of the packed postings (records of names). There must be at least one."""
     return int.from_bytes(packed[-POSTING_BYTES : 8 - POSTING_BYTES])

@@ -1,16 +1,16 @@
-"""Requests to a search directory and its answers.
+"""The types of requests to a search directory, and of its answers.
 
-The directory has the names (channels or entries) and their AV-pairs (attribute and value). A query consists of
-*clauses*. A name satisfies a clause if it has one of the clause's *alternatives*: AV-pairs that stand for the same
-word, such as stems in several languages.
+The directory stores names (channels or entries) and their AV-pairs (attribute and value). A query consists of
+*clauses*. A name satisfies a clause if it has at least one of the clause's *alternatives*. These are AV-pairs that
+stand for the same word, such as stems in several languages.
 
-These numbers rank the names:
+Names are ranked by these numbers:
 
-- The *factor* of an alternative, in (0, 1], is how well it fits the text of the query.
-- The *weight* of an AV-pair in a name (1 to 255) is how well it describes the name.
+- The *factor* of an alternative, in (0, 1], states how well the alternative fits the text of the query.
+- The *weight* of an AV-pair in a name (1 to 255) states how well the AV-pair describes the name.
 - The *importance* of a clause is the inverse document frequency of its AV-pairs.
-- The *score* of a name is the sum over all clauses of importance * max(factor * weight). The maximum is over those
-  alternatives of the clause that the name has.
+- The *score* of a name is the sum of importance * (factor * weight) over all clauses. If the name has several
+  alternatives of a clause, the one with the greatest factor * weight counts.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,9 +25,9 @@ MAX_WEIGHT = 255
 
 
 class WeightedPair(msgspec.Struct, frozen=True):
-    """One of the alternatives of a query's clause: an attribute-value pair and its factor.
+    """An attribute-value pair that is one of the alternatives of a query's clause.
 
-    ``factor``, in (0, 1], is how well the pair fits the text of the query.
+    ``factor``, in (0, 1], states how well the pair fits the text of the query.
     """
 
     pair: Pair
@@ -35,10 +35,10 @@ class WeightedPair(msgspec.Struct, frozen=True):
 
 
 class Clause(msgspec.Struct, frozen=True):
-    """A condition of a query: a name satisfies the condition if it has one of the pairs in ``alternatives``.
+    """A condition of a query, satisfied by names that have at least one of the pairs in ``alternatives``.
 
-    ``alternatives`` are attribute-value pairs, at least one. A name matches a query if it satisfies all clauses that
-    are not optional, and at least one of the optional clauses.
+    ``alternatives`` contains at least one attribute-value pair. A name matches a query if it satisfies all clauses that
+    are not optional, and at least one optional clause if there is any.
     """
 
     alternatives: tuple[WeightedPair, ...]
@@ -46,11 +46,12 @@ class Clause(msgspec.Struct, frozen=True):
 
 
 class CandidateName(msgspec.Struct, frozen=True):
-    """A name (channel or entry) that satisfies the clauses of a query.
+    """A name (channel or entry) that satisfies a query.
 
-    - ``pairs``: for each clause, one of the alternatives that the name has: the one whose factor * weight is greatest.
-    - ``weights``: for each clause, this greatest factor * weight, at most 255. It is 0 for an optional clause that the
-      name does not satisfy.
+    - ``pairs``: for each clause, the alternative that the name has; the one with the greatest factor * weight if the
+      name has several.
+    - ``weights``: for each clause, factor * weight of this alternative, at most 255. The weight is 0 if the name does
+      not satisfy the clause, which is then optional.
     """
 
     name: str
@@ -60,9 +61,11 @@ class CandidateName(msgspec.Struct, frozen=True):
 
 
 class QueriedMatrix(msgspec.Struct, frozen=True):
-    """A matrix from which a query has read.
+    """A matrix (table of cells) from which a query has read.
 
-    It has the attribute-value pair of the matrix, its size, and the number of its cells that were read.
+    - ``pair``: the attribute-value pair of the matrix.
+    - ``size``: the size of the matrix.
+    - ``cells``: how many of its cells were read.
     """
 
     pair: Pair
@@ -71,12 +74,12 @@ class QueriedMatrix(msgspec.Struct, frozen=True):
 
 
 class Candidates(msgspec.Struct, frozen=True):
-    """The answer of a directory: the names with the best scores, and how they were found.
+    """A directory's answer to a query: the best names, and how they were found.
 
-    - ``found``: these names, best first.
+    - ``found``: the best names, best first.
     - ``total``: the number of names from which the best were selected.
-    - ``complete``: whether all names that satisfy the query were found. If false, some cells were not read.
-    - ``frequencies``: the approximate number of names that have each attribute-value pair of the query.
+    - ``complete``: whether all names that satisfy the query were considered; False if some cells were not read.
+    - ``frequencies``: approximately how many names have each attribute-value pair of the query.
     - ``queried``: the matrices (tables of cells) that were read.
     - ``elapsed_s``: the duration of the query in seconds.
     """
@@ -90,10 +93,10 @@ class Candidates(msgspec.Struct, frozen=True):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the candidates, best first."""
+        """The names in ``found``, best first."""
         return tuple(candidate.name for candidate in self.found)
 
 
 def require_all(pairs: Iterable[Pair]) -> tuple[Clause, ...]:
-    """Return the clauses of a query for names that have all of these attribute-value pairs."""
+    """Return the clauses of a query for names that have all of the attribute-value pairs in ``pairs``."""
     return tuple(Clause((WeightedPair(pair),)) for pair in dict.fromkeys(pairs))

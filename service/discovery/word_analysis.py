@@ -1,12 +1,12 @@
 """Text analysis for search: the words of a text, their stems, and the language of the text.
 
-Documents and queries are analysed by the same steps:
+Documents and queries are analysed in the same steps:
 
-1. A text is *folded*: case, width, Unicode composition and accents do not matter.
+1. A text is *folded*: differences in case, width, Unicode composition and accents are removed.
 2. It is split into *words*: runs of letters and digits. ``C++``, ``C#``, ``.net`` and ``node.js`` are words, too. In
    scripts without spaces between words, each pair of neighbouring characters counts as a word.
 3. *Common words* (function words such as "the") are left out.
-4. Each word is reduced to its *stem* by the Snowball stemmer of the document's language. The language of a query is
+4. Each word is reduced to its *stem* by the Snowball stemmer for the document's language. The language of a query is
    unknown, so its words get the stems of all product languages.
 
 Folding comes before stemming, so that a query without accents has the same stems as a document with them. At most
@@ -84,16 +84,20 @@ _COMMON_WORDS_LIST: Final = (
 )
 _COMMON_WORDS: Final = frozenset(_COMMON_WORDS_LIST.split())
 _MIN_EVIDENCE = 2
-"""Minimum number of function words by which the language of a text is recognised."""
+"""Minimum number of function words that a text must contain for its language to be recognised by them."""
 _DECISIVE_INTERVAL = 4
-"""If fewer than one word in this many is a function word, the language tag decides, not the function words.
+"""At least one word in this many must be a function word. Otherwise the language tag decides.
 
-This applies only to tags of other languages than the product's.
+This applies only to tags of languages other than the product's.
 """
 
 
 def fold(text: str) -> str:
-    """Return a text for comparisons that ignore case, width, accents, Unicode composition, quotes and white space."""
+    """Return a text in a form for comparisons that ignore case and accents.
+
+    The comparisons also ignore differences in quotation marks, white space, Unicode composition and the width of
+    characters.
+    """
     folded = fold_case(text)
     if folded.isascii():
         return folded
@@ -102,7 +106,11 @@ def fold(text: str) -> str:
 
 
 def fold_case(text: str) -> str:
-    """Return a text for comparisons that ignore case, width, Unicode composition, quotes and white space."""
+    """Return a text in a form for comparisons that ignore case, but not accents.
+
+    The comparisons also ignore differences in quotation marks, white space, Unicode composition and the width of
+    characters.
+    """
     if text.isascii():
         return " ".join(text.lower().split())
     once = unicodedata.normalize("NFKC", text).translate(_EQUIVALENTS).casefold()
@@ -110,7 +118,7 @@ def fold_case(text: str) -> str:
 
 
 def words(text: str, *, include_common: bool = False) -> list[str]:
-    """Return the words of a text in order, folded (without case and accents) but not stemmed.
+    """Return the words of a text in their original order, folded (without case and accents) but not stemmed.
 
     Common words and single ASCII characters are left out unless ``include_common`` is true. Only the first
     ``MAX_TEXT_CHARS`` characters of ``text`` are examined.
@@ -123,7 +131,7 @@ def words(text: str, *, include_common: bool = False) -> list[str]:
 
 
 def word_parts(word: str) -> list[str]:
-    """Return the parts of a word that contains dots, such as ``node`` and ``js``, without common words.
+    """Return the parts of a word that contains dots, such as "node" and "js" for "node.js", without common words.
 
     The result is empty for words without dots.
     """
@@ -143,33 +151,34 @@ def is_function_word(word: str, language: str) -> bool:
 def stem(word: str, language: str) -> str:
     """Return the stem of a folded word in ``language`` (ISO 639-1).
 
-    The result is the word itself in these cases:
-
-    - The word contains anything but letters.
-    - ``language`` is not one of ``LANGUAGES``.
+    The word itself is returned if it contains anything but letters, or if ``language`` is not one of ``LANGUAGES``.
     """
     return _stem(word, language) if language in LANGUAGES else word
 
 
 @lru_cache(_CACHED_WORDS)
 def stem_beginning(stem: str) -> str:
-    """Return a prefix that all words with this stem have in common, without umlauts (:func:`without_umlauts`)."""
+    """Return a prefix that all words with the stem ``stem`` have in common.
+
+    The prefix has no umlauts. Umlauts must also be removed from the words with which it is compared
+    (:func:`without_umlauts`).
+    """
     # Stemmers replace only the end of a word, except that the German stemmer treats "ue" as an umlaut.
     plain = without_umlauts(stem)
     return plain[: max(1, min(_BEGINNING_CHARS, len(plain) - _REPLACED_CHARS))]
 
 
 def without_umlauts(folded: str) -> str:
-    """Return a folded text without each ``e`` after ``a``, ``o`` or ``u``.
+    """Return a folded text without any ``e`` that follows ``a``, ``o`` or ``u``.
 
-    Both spellings of an umlaut become equal: "für" (folded to "fur") and "fuer".
+    Both spellings of an umlaut then become equal: "für" (folded to "fur") and "fuer".
     """
     return _UMLAUT_E.sub("", folded)
 
 
 @lru_cache(_CACHED_WORDS)
 def query_stems(word: str) -> tuple[str, ...]:
-    """Return the stems by which a folded word of a query is searched, without duplicates.
+    """Return the stems under which a folded word of a query is looked up, without duplicates.
 
     These are the word itself and its stems in all product languages.
     """
@@ -181,8 +190,8 @@ def text_language(text_words: Sequence[str], declared: str) -> str:
     """Return the language (ISO 639-1) of a text, recognised by its function words; "" if it is unknown.
 
     - ``text_words``: all words of the text, including function words such as "the".
-    - ``declared``: the language tag that the publisher declares; "" if there is none. It is used if the text has too
-      few function words.
+    - ``declared``: the language tag that the publisher declares; "" if there is none. It is used if the function words
+      are not conclusive.
     """
     primary = re.split("[-_]", declared.strip().lower())[0]
     counts = {language: sum(map(known.__contains__, text_words)) for language, known in _FUNCTION_WORD_SETS.items()}
@@ -208,7 +217,7 @@ _STEMMERS: Final = {language: Stemmer.Stemmer(language) for language in LANGUAGE
 def _split_unspaced(run: str) -> Iterable[str]:
     """Split a run of letters and digits into words.
 
-    In scripts without spaces, each two neighbouring characters count as a word.
+    In scripts without spaces, each pair of neighbouring characters counts as a word.
     """
     end = 0
     for unspaced in _UNSPACED.finditer(run):

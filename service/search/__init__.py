@@ -1,1 +1,1 @@
-"""Search for channels and entries, and the registration of entries in the search directory."""
+"""Searching channels and entries, and registering entries in the search directory."""

@@ -1,15 +1,14 @@
 """Registration of public channels' entries in the search directory.
 
-An entry is registered when it is published, and the registration expires three days later. An edit replaces the
-attribute-value pairs by which searches find the entry. On the entry's second day, the worker that owns the channel
-registers it once more from the channel's log (:meth:`EntryRegistrar.check`). This repairs a registration that a crash
-has prevented, or that Redis has lost.
+An entry is registered when it is published, and the registration expires three days later. If the entry is edited, the
+attribute-value pairs by which searches find it are replaced. On the entry's second day, the worker that owns the
+channel registers it once more from the channel's log (:meth:`EntryRegistrar.check`). This restores a registration that
+was prevented by a crash or lost by Redis.
 
-Every method can be repeated after a crash. Registrations are idempotent, and the table that decides which entries are
-shown (:mod:`service.store.channels.public_entries`) changes last.
+Every method can be repeated after a crash: registrations are idempotent, and the table that decides which entries are
+shown (:mod:`service.store.channels.public_entries`) is changed last.
 
-Cost: if 100,000 channels each publish 9 entries in three days, these are 3.5 first and 3.5 repeated registrations per
-second.
+Cost: 100,000 channels that each publish 9 entries every three days cause 7 registrations per second.
 """
 
 import asyncio
@@ -42,25 +41,26 @@ def pairs_of(channel: Channel, entry: Entry) -> Mapping[Pair, int]:
 class EntryRegistrar:
     """Registers entries of public channels in the search directory, and withdraws them.
 
-    The parameter ``now_s`` of the methods is the Unix time. Each method may raise
-    :class:`service.errors.StoreUnavailable` or :class:`service.errors.CellsUnavailable`, and can then be repeated.
+    The methods' parameter ``now_s`` is the current Unix time. Each method may raise
+    :class:`service.errors.StoreUnavailable` or :class:`service.errors.CellsUnavailable`; the call can then be repeated.
     """
 
     def __init__(self, store: Store) -> None:
-        """Create a registrar for the directory in ``store``."""
+        """Create a registrar for the search directory in ``store``."""
         self._store = store
         self._public = store.public_entries
 
     async def publish(
         self, channel: Channel, delta: Delta, pairs: Mapping[int, Mapping[Pair, int]], now_s: float
     ) -> None:
-        """Register the entries that a new version of a public channel adds, and replace those that it edits.
+        """Register the entries that a new version of a public channel adds, and update those that it edits.
 
-        - ``delta``: the changes of the version.
-        - ``pairs``: the attribute-value pairs of each new or edited entry with their weights, by position in
-          ``delta.changes``.
+        - ``delta``: the changes in the new version.
+        - ``pairs``: maps the index of each new or edited entry in ``delta.changes`` to its attribute-value pairs, with
+          their weights.
 
-        An edited entry is replaced only if it is still registered.
+        An edited entry is updated only if it is still registered. Attribute-value pairs that no longer apply to its new
+        text are withdrawn.
         """
         is_stored = False
         while not is_stored:
@@ -77,15 +77,14 @@ class EntryRegistrar:
             is_stored = after == before or await self._public.replace(channel.id, before, after)
 
     async def check(self, channel: Channel, before: EntryTable | None, now_s: float) -> bool:
-        """Register a public channel's entries once more, from the channel's log. Call this once a day.
+        """Register recent entries of a public channel again, from the channel's log. Call this once a day per channel.
 
-        Only entries in the second of their three days are registered, so this happens once for each entry. If the
-        channel has just become public, or its table of entries was lost, all entries are registered.
+        An entry's registration lasts three days and is repeated once, on the entry's second day. If the channel has
+        just become public, or its table of entries was lost, all entries of the last three days are registered.
 
         ``before`` is the channel's table of entries as the caller has read it, or None if there was none.
 
-        Return whether the new table was stored. It is not stored if another process has changed the table in the
-        meantime.
+        Return True if the new table was stored, or False if another process has changed the table in the meantime.
         """
         after = EntryTable(checked_s=int(now_s))
         deltas = await self._recent_deltas(channel, now_s)
@@ -105,16 +104,16 @@ class EntryRegistrar:
     async def withdraw(self, channel: Channel, before: EntryTable, now_s: float) -> None:
         """Withdraw all entries of a channel that is no longer public.
 
-        ``before`` is the channel's table of entries.
+        ``before`` is the channel's current table of entries.
         """
         for entry, text in (await self._public.texts(channel.id, before.entries)).items():
             await self._withdraw(channel, entry, pairs_of(channel, text.entry), now_s)
         await self._public.replace(channel.id, before, None)
 
     async def _recent_deltas(self, channel: Channel, now_s: float) -> list[Delta]:
-        """Return the deltas (changes between two versions) of the last three days, oldest first.
+        """Return the channel's deltas of the last three days, oldest first.
 
-        Older deltas are left out as soon as the newer ones have ``MAX_ENTRIES`` changes.
+        Older deltas are left out once the newer ones contain at least ``MAX_ENTRIES`` changes.
         """
         recent: list[Delta] = []
         version, count = channel.version, 0
@@ -135,7 +134,7 @@ class EntryRegistrar:
         pairs: Mapping[ListedEntry, Mapping[Pair, int]],
         now_s: float,
     ) -> None:
-        """Register entries in the directory, and their words in the vocabulary that corrects misspelt queries.
+        """Register entries in the directory, and add their words to the vocabulary for correcting misspelt queries.
 
         - ``texts``: the content of each entry.
         - ``pairs``: the attribute-value pairs of each entry, with their weights.
@@ -156,9 +155,9 @@ class EntryRegistrar:
 
 
 async def remove_channel(store: Store, cid: ChannelId) -> None:
-    """Remove a channel with all subscriptions to it, and withdraw it and its entries from the search directory.
+    """Remove a channel and all subscriptions to it, and withdraw the channel and its entries from the search directory.
 
-    After a crash, the call has to be repeated; it is idempotent. Raises :class:`service.errors.StoreUnavailable` if
+    The call is idempotent and has to be repeated after a crash. Raises :class:`service.errors.StoreUnavailable` if
     Redis does not respond.
     """
     with suppress(CellsUnavailable):  # what remains in the directory is not shown, and expires

@@ -2,15 +2,15 @@
 
 A search has these steps:
 
-1. The words of the query are expanded to attribute-value pairs of registered words.
-2. The search directory returns the best candidates.
-3. The documents (channels and entries) of the candidates are read.
-4. Documents that are public and still match are ranked.
-5. The best documents get snippets, one line of text each.
+1. Expand each word of the query to registered attribute-value pairs, if necessary including those of similar words.
+2. Ask the search directory for the best candidates.
+3. Read the candidates' documents, which are channels or entries.
+4. Rank the documents that are public and still match.
+5. Add a snippet (one line of text) to each of the best documents.
 
-The directory may be outdated, because it describes a document at the time of its registration. Each result is therefore
-checked before it is shown: its channel must still exist and be public, and the document must still match the query.
-Other candidates are neither shown nor counted.
+The directory describes a document at the time of its registration and may therefore be outdated. For this reason, each
+result is checked before it is shown: its channel must still exist and be public, and the document must still match the
+query. Candidates that fail this check are neither shown nor counted.
 
 The steps without I/O are in :mod:`service.discovery.text_search`.
 """
@@ -73,28 +73,28 @@ They depend on the channel's documents, or on the time at which it was added.
 
 
 def channel_id_of(name: str) -> ChannelId:
-    """Return the id of the channel to which a registered name belongs.
+    """Return the id of the channel to which ``name`` belongs.
 
-    ``name`` is the registered id of a channel or an entry.
+    ``name`` is the name under which a channel, or an entry of a channel, is registered in the search directory.
     """
     return name.partition("/")[0]
 
 
 def channel_ids_of(names: Iterable[str]) -> list[ChannelId]:
-    """Return the distinct ids of the channels to which registered names belong.
+    """Return the ids of the channels to which ``names`` belong, without duplicates.
 
-    ``names`` are the registered ids of channels or entries.
+    Each name is one under which a channel, or an entry of a channel, is registered in the search directory.
     """
     return list(dict.fromkeys(map(channel_id_of, names)))
 
 
 def can_match(query: Query, channel: Channel, domain: str, interval_s: float) -> bool:
-    """Return False if a channel certainly does not match a query, without reading the channel's entries.
+    """Return False if the channel's record and URL alone show that the channel does not match the query.
 
-    True means only that the channel's content has to be examined.
+    If the result is True, the caller still has to examine the channel's content.
 
     - ``domain``: the registrable domain of the channel's URL.
-    - ``interval_s``: the time between the channel's updates in seconds.
+    - ``interval_s``: the time between updates to the channel in seconds.
     """
     own = channel_attributes(channel, DeclaredMetadata(channel.language), domain, interval_s)
     required = (group[0] for group in query.all_of if len(group) == 1)
@@ -111,7 +111,7 @@ _SNIPPET_ENTRIES = 10
 
 
 class SearchExplanation(msgspec.Struct, frozen=True):
-    """The answer to a query, and the data from which it was computed.
+    """The answer to a query, with the data from which it was computed.
 
     - ``importances``: the importance of each clause of ``expanded``.
     - ``scores``: the score of each hit.
@@ -127,10 +127,10 @@ class SearchExplanation(msgspec.Struct, frozen=True):
 
 
 class _Document(msgspec.Struct, frozen=True):
-    """A candidate of a search, with the present content of its channel or entry.
+    """A candidate of a search, with the current content of its channel or entry.
 
-    - ``name``: the attribute-value pairs with which a channel is registered; empty for entries.
-    - ``time_s``: the Unix time at which an entry was published or detected; 0 for channels.
+    - ``name``: the attribute-value pairs by which the channel is registered; empty for entries.
+    - ``time_s``: the Unix time at which the entry was published or detected; 0 for channels.
     """
 
     candidate: CandidateName
@@ -145,9 +145,9 @@ class _Document(msgspec.Struct, frozen=True):
 class _Match(msgspec.Struct, frozen=True, eq=False):
     """A document (channel or entry) that satisfies the query.
 
-    - ``pairs``: the attribute-value pairs of a channel, or the attributes of an entry. Empty for an entry if the query
-      has no attributes.
-    - ``has_all_words``: whether the document has all words of the query, including the optional ones.
+    - ``pairs``: the attribute-value pairs of the channel or entry. Empty for an entry if the query has no attributes,
+      because the pairs are then not needed.
+    - ``has_all_words``: whether the document contains all words of the query, including the optional ones.
     """
 
     document: _Document
@@ -162,27 +162,28 @@ class _PublicChannel(msgspec.Struct, frozen=True):
 
 
 class Searcher:
-    """Searches channels and entries.
+    """Searches for channels and entries.
 
     Every method raises :class:`service.errors.StoreUnavailable` if Redis does not respond.
     """
 
     def __init__(self, store: Store, min_subscribers: int) -> None:
-        """Create a searcher of ``store``; a channel is public if it has at least ``min_subscribers`` subscribers."""
+        """Create a searcher for ``store``. Channels with at least ``min_subscribers`` subscribers are public."""
         self._store = store
         self._min_subscribers = min_subscribers
 
     async def find(self, query: Query, language: str = "") -> SearchAnswer:
         """Return up to ``query.limit`` public channels or entries that match, best first.
 
-        ``language`` is the user's language (ISO 639-1); "" if it is unknown. Documents in this language are preferred.
+        ``language`` is the user's language (ISO 639-1), or "" if it is unknown. Documents in this language are
+        preferred.
 
         Raises :class:`CellsUnavailable` if cells of the search directory keep changing while they are read.
         """
         return (await self.explain(query, language)).answer
 
     async def explain(self, query: Query, language: str = "") -> SearchExplanation:
-        """Return the answer of :meth:`find`, with the candidates, importances and scores from which it was computed."""
+        """Return the answer that :meth:`find` gives, with the candidates, importances and scores it is based on."""
         vocabulary = await directory_of(self._store, query.about).vocabulary.read()
         expanded, cached = expand(query, vocabulary, language), MatrixReaders()
         found = await self._find_expanded(expanded, language, cached)
@@ -194,10 +195,10 @@ class Searcher:
     async def discover(
         self, order: DiscoverOrder = "popular", language: str = "", topic: str = "", limit: int = DEFAULT_LIMIT
     ) -> DiscoverAnswer:
-        """Return up to ``limit`` public channels that work, sorted by ``order``.
+        """Return up to ``limit`` public channels that can be fetched without errors, sorted by ``order``.
 
-        If ``language`` or ``topic`` is not empty, only channels of this language or topic are returned. About
-        subscriptions, the result reveals only the number of each channel's subscribers.
+        If ``language`` or ``topic`` is not empty, only channels in this language or on this topic are returned. The
+        result shows how many subscribers each channel has, but not who they are.
 
         Raises :class:`service.errors.BadQuery` if the language or the topic is invalid. Raises
         :class:`CellsUnavailable` if cells of the search directory keep changing while they are read.
@@ -253,11 +254,11 @@ class Searcher:
         return hits[: query.limit]
 
     async def filter_public(self, cids: Sequence[ChannelId]) -> dict[ChannelId, Channel]:
-        """Return the public channels among ``cids``, by id."""
+        """Map the id of each public channel in ``cids`` to the channel. Other channels are left out."""
         return {cid: public.channel for cid, public in (await self._read_public(cids)).items()}
 
     async def _read_public(self, cids: Sequence[ChannelId]) -> dict[ChannelId, _PublicChannel]:
-        """Return the public channels among ``cids`` with their numbers of subscribers, by id."""
+        """Map the id of each public channel in ``cids`` to the channel and its subscriber count."""
         channels, counts = await asyncio.gather(
             self._store.channels.get_many(cids), self._store.channel_index.count(list(cids))
         )
@@ -266,9 +267,9 @@ class Searcher:
     async def _read_public_named(
         self, cids: Sequence[ChannelId]
     ) -> tuple[dict[ChannelId, _PublicChannel], dict[ChannelId, frozenset[Pair]]]:
-        """Return (the public channels among ``cids``, attribute-value pairs of channels), both by channel id.
+        """Return (public channels by id, attribute-value pairs by id) for the channels with the ids ``cids``.
 
-        The attribute-value pairs are those of all ``cids``, including channels that are not public.
+        The second dict contains all channels that exist, including those that are not public.
         """
         found = {
             cid: named for cid, named in zip(cids, await self._store.channels.get_named(cids), strict=True) if named
@@ -282,19 +283,19 @@ class Searcher:
     def _select_public(
         self, channels: Iterable[Channel | None], counts: Mapping[ChannelId, int]
     ) -> dict[ChannelId, _PublicChannel]:
-        """Return the public channels among ``channels``, by id.
+        """Map the id of each public channel in ``channels`` to the channel and its subscriber count.
 
-        Elements None are ignored. ``counts`` has the number of subscribers of each channel.
+        Elements that are None are ignored. ``counts`` maps the id of each channel to its subscriber count.
         """
         existing = [channel for channel in channels if channel is not None]
         public = public_channels(existing, [counts[channel.id] for channel in existing], self._min_subscribers)
         return {cid: _PublicChannel(channel, counts[cid]) for cid, channel in public.items()}
 
     async def _find_expanded(self, expanded: ExpandedQuery, language: str, cached: MatrixReaders) -> SearchExplanation:
-        """Return the best results of a query whose words have been expanded.
+        """Return the best results of a query whose words have been expanded to attribute-value pairs.
 
-        - ``language``: the user's language (ISO 639-1); "" if it is unknown.
-        - ``cached``: the readers of matrices that the same query has used before. What is read now is added to them.
+        - ``language``: the user's language (ISO 639-1), or "" if it is unknown.
+        - ``cached``: holds what has been read for this query, so that nothing is read twice.
         """
         limit = expanded.query.limit
         candidates, matching, whole = Candidates((), 0, True, {}, (), 0.0), list[_Match](), True
@@ -331,11 +332,11 @@ class Searcher:
     async def _candidates(
         self, expanded: ExpandedQuery, cached: MatrixReaders, limit: int
     ) -> AsyncIterator[tuple[Candidates, int]]:
-        """Yield (candidates, number of matches needed) several times, each time with more candidates.
+        """Yield (candidates, enough) repeatedly, with more candidates each time.
 
-        The caller stops the iteration as soon as at least the needed number of candidates match the query.
+        The caller can stop when at least ``enough`` of the candidates match.
 
-        - ``cached``: the readers of matrices that the same query has used before. What is read now is added to them.
+        - ``cached``: holds what has been read for this query, so that nothing is read twice.
         - ``limit``: the number of results to show.
         """
         # The first candidates are from a lookup directory in workers' memory, if the query has only attributes and they
@@ -359,10 +360,10 @@ class Searcher:
         max_count: int,
         cached: MatrixReaders,
     ) -> Candidates:
-        """Return the best ``max_count`` names that satisfy ``clauses`` and have no excluded attribute-value pair.
+        """Return the best ``max_count`` channels or entries that satisfy ``clauses`` and have no pair in ``excluded``.
 
-        The names are read from matrices, the tables of cells in Redis. ``cached`` are the readers of matrices that the
-        same query has used before. What is read now is added to them.
+        The matrices are the search directory's tables in Redis. ``cached`` holds what has been read for this query, so
+        that nothing is read twice.
         """
         # A search for attributes of channels is counted, so that popular attributes get a lookup directory.
         candidates = await directory_of(self._store, about).find(clauses, excluded, max_count, cached)
@@ -373,12 +374,12 @@ class Searcher:
     async def _documents(
         self, expanded: ExpandedQuery, candidates: Sequence[CandidateName], importances: Sequence[float], language: str
     ) -> list[_Document]:
-        """Return the documents of the public channels and entries among ``candidates``, best first.
+        """Read the documents (channels or entries) of the ``candidates``; return the public ones, best first.
 
         Entries that were published before ``query.after`` are left out.
 
         - ``importances``: the importance of each clause of the query.
-        - ``language``: the user's language (ISO 639-1); "" if it is unknown.
+        - ``language``: the user's language (ISO 639-1), or "" if it is unknown.
         """
         query = expanded.query
         if query.about == "entry":
@@ -440,7 +441,7 @@ class Searcher:
         return documents
 
     async def _hits(self, expanded: ExpandedQuery, matches: Sequence[_Match]) -> list[SearchHit]:
-        """Return the search hits for these matches, with snippets."""
+        """Convert matches to search hits with snippets."""
         channels = [match.document.channel.id for match in matches if match.document.entry is None]
         latest = await self._store.channels.latest_titles(channels, _SNIPPET_ENTRIES) if channels else []
         titles = dict(zip(channels, latest, strict=True))
@@ -483,14 +484,14 @@ def _is_in_language(channel: Channel, language: str) -> bool:
 
 
 def directory_of(store: Store, about: ContentKind) -> Directory:
-    """Return the search directory of entries if ``about`` is "entry", otherwise that of channels."""
+    """Return the search directory for entries if ``about`` is "entry", otherwise the one for channels."""
     return store.entry_directory if about == "entry" else store.channel_directory
 
 
 async def read_channel_name(store: Store, state: ChannelState, now_s: float) -> ChannelDescription:
-    """Return a channel's attribute-value pairs and its text, whether or not the channel is public.
+    """Return a channel's attribute-value pairs and its searchable text. The channel need not be public.
 
-    ``now_s`` is the Unix time. Raises :class:`service.errors.StoreUnavailable` if Redis does not respond.
+    ``now_s`` is the current Unix time. Raises :class:`service.errors.StoreUnavailable` if Redis does not respond.
     """
     channel = state.channel
     latest, metadata = await asyncio.gather(

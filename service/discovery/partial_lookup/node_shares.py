@@ -1,13 +1,13 @@
 """The shares of directories that one node stores, and the messages that nodes exchange about them.
 
-- A *directory* has the names (channels or entries) with one attribute-value pair. It is divided among servers, one
+- A *directory* lists the names (channels or entries) with one attribute-value pair. It is divided among servers, one
   server per node.
 - A *share* is the part of a directory that one server stores.
-- An *entry* of a directory is a name with its weight for this pair. The name's other pairs are not part of the entry,
-  so the entry does not change when they change.
+- An *entry* of a directory consists of a name, and the weight of the directory's pair in this name. It does not contain
+  the name's other pairs, so it stays the same when they change.
 - A *directory message* is a batch of updates and reports that one process sends to a node.
 
-A lookup for several pairs also needs the other pairs of the names. Each server therefore reads all pairs of the names
+A lookup for several pairs also needs to know the names' other pairs. Each server therefore reads all pairs of the names
 in its share.
 """
 
@@ -32,23 +32,25 @@ _WEIGHT_DIGITS = 2
 
 
 def encode_entry(name: str, weight: int) -> str:
-    """Return a directory entry: a name with a weight from 0 to 255, as one text.
+    """Encode a directory entry, which is a name with a weight from 0 to 255, as a string.
 
-    Entries sort by weight, then by name.
+    Encoded entries sort by weight, then by name.
     """
     return f"{weight:0{_WEIGHT_DIGITS}x}{name}"
 
 
 def entry_name_of(entry: str) -> str:
-    """Return the name in a directory entry that :func:`encode_entry` has returned."""
+    """Return the name in a directory entry that :func:`encode_entry` has encoded."""
     return entry[_WEIGHT_DIGITS:]
 
 
 class PlacementTerm(msgspec.Struct, frozen=True, order=True):
-    """The version of a directory's placement, the distribution of its entries over servers. A greater term is newer.
+    """The version of a directory's placement, which is the distribution of its entries over servers.
+
+    Terms are ordered: a greater term is newer.
 
     - ``ring``: the version of the ring (the list of live nodes).
-    - ``placed``: the number of placements since the ring got this version.
+    - ``placed``: how many times the entries have been placed since the ring got this version.
     """
 
     ring: int
@@ -59,12 +61,12 @@ class ShareUpdate(msgspec.Struct, frozen=True, tag="Told"):
     """An update for one server of a directory, from the directory's coordinator or another server.
 
     - ``pair``: the attribute-value pair of the directory.
-    - ``term``, ``strategy``: the version and the strategy of the placement (distribution over servers) to which the
-      update belongs.
-    - ``messages``: changes of the entries that the server stores. If empty, the update only states that the server's
+    - ``term``: the version of the placement (distribution over servers) to which the update belongs.
+    - ``strategy``: the strategy of this placement.
+    - ``messages``: changes to the entries that the server stores. If empty, the update only confirms that the server's
       entries are still needed.
-    - ``number``: the number of this update in the sequence that the coordinator has sent to this server since the
-      placement. The first is 0. A gap shows that an update is missing. None in updates from other servers.
+    - ``number``: the sequence number of this update, or None if another server has sent it. For each placement and
+      server, the coordinator numbers its updates from 0. A gap shows that an update is missing.
     """
 
     pair: str
@@ -75,12 +77,12 @@ class ShareUpdate(msgspec.Struct, frozen=True, tag="Told"):
 
     @property
     def can_start(self) -> bool:
-        """Whether an empty server can start with this update, because its first message has all entries to store."""
+        """Whether the update contains all entries to store, so that a server without entries can begin with it."""
         return bool(self.messages) and isinstance(self.messages[0], Keep | KeepAt)
 
 
 class ShareLost(msgspec.Struct, frozen=True, tag="Lost"):
-    """A server's report to a directory's coordinator that it has missed an update.
+    """Tells a directory's coordinator that a server has missed an update or could not process it.
 
     The coordinator then sends all entries again.
     """
@@ -90,7 +92,7 @@ class ShareLost(msgspec.Struct, frozen=True, tag="Lost"):
 
 
 class LookupCount(msgspec.Struct, frozen=True, tag="Asked"):
-    """A client's report to a directory's coordinator about its lookups since its last report.
+    """Tells a directory's coordinator how many lookups a client has made since the client's last report.
 
     - ``pair``: the attribute-value pair of the directory.
     - ``lookups``: the number of lookups.
@@ -107,15 +109,15 @@ DirectoryMessage = list[MessagePart]
 
 
 def encode_message(message: Sequence[MessagePart]) -> bytes:
-    """Encode a directory message: all updates and reports that one process sends to a node at one time."""
+    """Encode a directory message: a batch of updates and reports that one process sends to a node."""
     return msgspec.msgpack.encode(message)
 
 
 def decode_message(payload: bytes) -> DirectoryMessage:
-    """Decode a directory message to its updates and reports.
+    """Decode a directory message into its updates and reports.
 
-    The result is empty if the message is malformed or in the format of another version. Nothing is lost then, because
-    senders repeat updates and reports.
+    The result is empty if the message is malformed or was written by a version with another format. Nothing is lost
+    permanently, because senders repeat updates and reports.
     """
     try:
         return msgspec.msgpack.decode(payload, type=DirectoryMessage)
@@ -124,9 +126,9 @@ def decode_message(payload: bytes) -> DirectoryMessage:
 
 
 class NamesOfPair(msgspec.Struct, frozen=True):
-    """The names (channels or entries) of an attribute-value pair: the best of them, and the number of all.
+    """The best names (channels or entries) that have an attribute-value pair, and how many names have it in total.
 
-    - ``best``: tuples (name, weight of the pair in the name), the greatest weight first.
+    - ``best``: tuples (name, weight of the pair in the name), in descending order of weight.
     - ``total``: the number of all names with the attribute-value pair.
     - ``mark``: an opaque value that changes whenever the names change.
     """
@@ -137,12 +139,12 @@ class NamesOfPair(msgspec.Struct, frozen=True):
 
 
 class DirectoryAnnouncement(msgspec.Struct, frozen=True):
-    """A coordinator's announcement to clients that an attribute-value pair has a directory.
+    """Announces to clients that an attribute-value pair has a directory; sent by the directory's coordinator.
 
     - ``pair``: the attribute-value pair.
-    - ``strategy``: how the entries are distributed over servers. The coordinator has chosen this strategy because of
-      the measurements ``measured``.
-    - ``is_complete``: False if the directory has only the best of the names with the pair.
+    - ``strategy``: how the entries are distributed over servers.
+    - ``measured``: the measurements from which the coordinator has chosen the strategy.
+    - ``is_complete``: False if the directory contains only the best names with the pair.
     """
 
     pair: str
@@ -152,10 +154,10 @@ class DirectoryAnnouncement(msgspec.Struct, frozen=True):
 
 
 class ShareMatches(msgspec.Struct, frozen=True):
-    """The answer of a server to a lookup: its best names that match, best first.
+    """A server's answer to a lookup: its best matching names, in descending order of weight.
 
-    ``examined`` is the number of entries that the server has compared with the lookup. If it found fewer names than
-    requested, it has compared all its entries.
+    ``examined`` is the number of entries that the server has compared with the lookup. A server that returns fewer
+    names than requested has compared all its entries.
     """
 
     names: tuple[str, ...] = ()
@@ -193,17 +195,18 @@ class NodeShares:
     def start(self, pair: str, term: PlacementTerm, strategy: Strategy, number: int, servers: int) -> None:
         """Create an empty share: this node's part of the directory of the attribute-value pair ``pair``.
 
-        An earlier share of the directory is replaced. This node is server ``number`` of ``servers``, counted from 0.
-        ``term`` and ``strategy`` are those of the directory's placement (distribution over servers).
+        The new share replaces any earlier share of the same directory. This node is the server with index ``number``
+        (from 0) out of ``servers``. ``term`` and ``strategy`` are the version and the strategy of the directory's
+        placement (distribution over servers).
         """
         former = self._shares.get(pair)
         self._shares[pair] = _Share(term, make_server(strategy, number, servers), pairs=former.pairs if former else {})
 
     def on_requests(self, pair: str, requests: Iterable[Request], draw: float) -> list[SendToServer]:
-        """Process requests of a directory's coordinator that runs on this node; return the messages for other servers.
+        """Process requests from a directory's coordinator on this node; return the messages for other servers.
 
-        The node's share (part) of the directory of ``pair`` must have been started before. ``draw`` is a random number
-        in [0, 1).
+        This node's share of the directory of ``pair`` must already exist (see :meth:`start`). ``draw`` is a random
+        number in [0, 1).
         """
         share = self._shares[pair]
         outgoing: list[SendToServer] = []
@@ -222,10 +225,12 @@ class NodeShares:
     ) -> tuple[list[SendToServer], ShareLost | None]:
         """Process an update from a coordinator or another server; return (messages for other servers, report).
 
-        The report is for the coordinator. It is None unless this server has missed an update or cannot process this
-        one. An update is ignored if its term (version of the placement) is older than that of the stored entries.
+        The report is a message to the coordinator if this server has missed an update or cannot process this one;
+        otherwise None. An update is ignored if its term (version of the placement) is older than the term of the stored
+        entries.
 
-        This node is server ``number`` of ``servers``. ``draw`` is a random number in [0, 1).
+        ``draw`` is a random number in [0, 1). This node is the server with index ``number`` (from 0) out of
+        ``servers``.
         """
         share = self._shares.get(update.pair)
         if share is not None and update.term < share.term:
@@ -249,9 +254,9 @@ class NodeShares:
         return sends, lost if share.next_number is None else None
 
     def _rank(self, share: _Share) -> None:
-        """Sort the names of a share (part of a directory) by weight.
+        """Sort the names of a share (part of a directory) by descending weight.
 
-        The attribute-value pairs of names that the share no longer has are deleted.
+        Also forget the attribute-value pairs of names that are no longer in the share.
         """
         share.ranked = [entry_name_of(entry) for entry in sorted(share.server.entries, reverse=True)]
         present = frozenset(share.ranked)
@@ -260,7 +265,7 @@ class NodeShares:
     def expire(self) -> None:
         """Drop the shares (parts of directories) that are no longer updated.
 
-        These have received no update during the last ``MAX_SILENT_ROUNDS`` calls of this method.
+        A share is dropped if it has received no update for more than ``MAX_SILENT_ROUNDS`` calls of this method.
         """
         for pair, share in list(self._shares.items()):
             share.silent_rounds += 1
@@ -268,10 +273,11 @@ class NodeShares:
                 del self._shares[pair]
 
     def unread_names(self, *, reread: bool) -> list[str]:
-        """Return the names whose attribute-value pairs have to be read.
+        """Return the names whose attribute-value pairs should be read, because they are unknown or may be outdated.
 
-        These are the names whose pairs are unknown. With ``reread``, they are also those names in each share (part of a
-        directory) that were read longest ago: a fraction of ``REREAD_SHARE``, but at least ``MIN_REREAD`` names.
+        If ``reread`` is false, only names whose pairs are unknown are returned. Otherwise the result also includes the
+        names of each share whose pairs were read longest ago: a fraction ``REREAD_SHARE`` of the share's names, but at
+        least ``MIN_REREAD``.
         """
         wanted: dict[str, None] = {}
         for share in self._shares.values():
@@ -282,7 +288,7 @@ class NodeShares:
         return list(wanted)
 
     def set_pairs(self, pairs: Mapping[str, frozenset[str]]) -> None:
-        """Store the attribute-value pairs of names that the caller has just read; ``pairs`` has those of each name."""
+        """Store the attribute-value pairs that the caller has just read; ``pairs`` maps each name to its pairs."""
         for share in self._shares.values():
             for name in share.ranked:
                 if name in pairs:
@@ -290,7 +296,7 @@ class NodeShares:
                     share.pairs[name] = pairs[name]
 
     def server(self, pair: str) -> DirectoryServer | None:
-        """Return this node's server of the directory of an attribute-value pair.
+        """Return this node's server for the directory of the attribute-value pair ``pair``.
 
         The result is None if this node stores no part of the directory.
         """
@@ -298,7 +304,7 @@ class NodeShares:
         return share.server if share else None
 
     def names(self, pair: str) -> tuple[str, ...]:
-        """Return the ids of the names that this node stores of the directory of an attribute-value pair.
+        """Return the ids of the names that this node stores for the directory of ``pair``, by descending weight.
 
         The result is empty if this node stores no part of the directory.
         """
@@ -306,10 +312,10 @@ class NodeShares:
         return tuple(share.ranked) if share else ()
 
     def find(self, pair: str, required: Collection[str], limit: int) -> ShareMatches:
-        """Return up to ``limit`` names that this node stores and that have all ``required`` attribute-value pairs.
+        """Search this node's share of the directory of ``pair`` for names that have all ``required`` pairs.
 
-        Only the directory of ``pair`` is searched. The names with the greatest weights are returned, because a search
-        shows the best results first. Deviation: the paper returns random names.
+        Return at most ``limit`` matching names: those with the greatest weights. Deviation: the paper returns random
+        names. Here the best are needed, because a search shows the best results first.
         """
         share = self._shares.get(pair)
         if share is None:

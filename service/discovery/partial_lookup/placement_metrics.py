@@ -1,10 +1,11 @@
 """Metrics (Sun & Garcia-Molina §4) of a *placement*, the distribution of a directory's entries over servers.
 
-A placement is an array of shape (servers, entries), true where the server stores the entry. The paper's metric of
-update overhead (Sun & Garcia-Molina §6.4) is not computed here. It is a number of messages; the caller that delivers
-the messages counts them.
+A placement is an array of shape (servers, entries), true where the server stores the entry. The update overhead (Sun &
+Garcia-Molina §6.4) is not computed here. It is a number of messages, and the caller that delivers the messages can
+count them.
 
-Deviation: the metrics are exact means over all possible lookups, for up to 14 servers. The paper samples lookups.
+Deviation: the metrics are exact means over all possible lookups, for up to 14 servers. The paper averages over a sample
+of lookups.
 """
 
 from collections.abc import Collection, Sequence
@@ -31,8 +32,11 @@ MAX_SERVERS = 14
 class LookupSteps:
     """All steps that lookups can take. In each step, a client queries one more server.
 
-    ``before``, ``server`` and ``chance`` have one element per step. For each k, the probabilities (``chance``) of all
-    steps that are the k-th query of a lookup add up to 1.
+    - ``sets``: sets of servers, one row per set: 1 for servers in the set, 0 for others.
+    - ``before``: for each step, the index in ``sets`` of the set of servers that were queried before.
+    - ``server``: for each step, the index of the server that is queried.
+    - ``chance``: for each step, the probability that a lookup takes it, given that the lookup still needs entries. For
+      each k, the probabilities of all k-th steps add up to 1.
     """
 
     sets: Floats
@@ -40,14 +44,14 @@ class LookupSteps:
     before: Ints
     """For each step, the set of servers queried before, as an index in ``sets``."""
     server: Ints
-    """For each step, the number of the server that is queried."""
+    """For each step, the index of the server that is queried."""
     chance: Floats
     """For each step, the probability that a lookup takes it, given that the lookup still needs entries."""
 
 
 @cache
 def lookup_steps(strategy: Strategy, servers: int) -> LookupSteps:
-    """Return the steps that lookups can take if the directory uses this strategy.
+    """Return the steps that lookups can take if the directory uses the strategy ``strategy``.
 
     ``servers`` is the number of servers, at most ``MAX_SERVERS``. Clients query servers in the order of
     :func:`service.discovery.partial_lookup.lookup_client.lookup_order`.
@@ -59,7 +63,7 @@ def lookup_steps(strategy: Strategy, servers: int) -> LookupSteps:
 
 @cache
 def subsets(servers: int) -> Floats:
-    """Return all subsets of n servers as an array of shape (2^n, n): 1 for servers in the subset, 0 for others."""
+    """Return all subsets of n = ``servers`` servers as an array of shape (2^n, n): 1 for members, 0 for others."""
     if servers > MAX_SERVERS:
         raise ValueError(f"{servers} servers have too many subsets to go through; {MAX_SERVERS} are the most.")
     numbers = np.arange(1 << servers)[:, None]
@@ -67,10 +71,9 @@ def subsets(servers: int) -> Floats:
 
 
 def _random_order_steps(servers: int) -> LookupSteps:
-    """Return the steps of lookups that query servers in random order.
+    """Return the steps of lookups that query ``servers`` servers in random order.
 
-    All sets of k servers are equally likely to be queried first. Each of the other servers is equally likely to be
-    queried next.
+    All orders of the servers are equally likely.
     """
     sets = subsets(servers)
     before, server = np.nonzero(sets == 0)
@@ -94,8 +97,8 @@ def _steps_of_orders(orders: Sequence[Sequence[int]]) -> LookupSteps:
 def placement(shares: Sequence[Collection[str]], entries: Sequence[str]) -> Bools:
     """Return the placement: an array of shape (servers, entries), true where the server stores the entry.
 
-    ``shares`` has the stored entries of each server. ``entries`` has the entry of each column. Stored entries that are
-    not in ``entries`` are ignored.
+    ``shares`` contains the stored entries of each server. ``entries`` defines the columns of the array. Stored entries
+    that are not in ``entries`` are ignored.
     """
     columns = {entry: column for column, entry in enumerate(entries)}
     found = np.zeros((len(shares), len(entries)), dtype=np.bool_)
@@ -105,7 +108,7 @@ def placement(shares: Sequence[Collection[str]], entries: Sequence[str]) -> Bool
 
 
 def storage(placement: Bools) -> int:
-    """Return the number of entries that all servers store together (Sun & Garcia-Molina §4.1).
+    """Return how many entries the servers store in total (Sun & Garcia-Molina §4.1).
 
     An entry counts once for each server that stores it. ``placement`` is an array of shape (servers, entries), true
     where the server stores the entry.
@@ -114,7 +117,7 @@ def storage(placement: Bools) -> int:
 
 
 def coverage(placement: Bools) -> int:
-    """Return the number of distinct entries on all servers together (Sun & Garcia-Molina §4.3).
+    """Return how many distinct entries the servers store in total (Sun & Garcia-Molina §4.3).
 
     ``placement`` is an array of shape (servers, entries), true where the server stores the entry.
     """
@@ -122,10 +125,10 @@ def coverage(placement: Bools) -> int:
 
 
 def lookup_costs(placement: Bools, steps: LookupSteps) -> Floats:
-    """Return the mean number of servers that a lookup queries (Sun & Garcia-Molina §4.2), as an array.
+    """Return the mean number of servers that a lookup queries (Sun & Garcia-Molina §4.2), for each possible target.
 
-    The index is the *target*, the number of entries that the lookup requests. It goes from 0 to the number of distinct
-    entries on all servers.
+    The *target* is the number of entries that the lookup requests. The returned array is indexed by target, from 0 to
+    the number of distinct entries on all servers.
 
     - ``placement``: array of shape (servers, entries), true where the server stores the entry.
     - ``steps``: the result of :func:`lookup_steps`.
@@ -138,11 +141,11 @@ def lookup_costs(placement: Bools, steps: LookupSteps) -> Floats:
 
 
 def fault_tolerances(placement: Bools) -> Ints:
-    """Return how many servers can fail, whichever they are, without making a lookup fail (§4.4), as an array.
+    """Return, for each possible target, how many arbitrary servers can fail without making a lookup fail (§4.4).
 
-    The index is the *target*, the number of entries that the lookup requests. It goes from 0 to the number of all
-    entries. The value is -1 if the servers have fewer distinct entries than the target, because such a lookup fails
-    anyway.
+    The *target* is the number of entries that the lookup requests. The returned array is indexed by target, from 0 to
+    the number of all entries. The value is -1 if the servers store fewer distinct entries than the target, because such
+    a lookup always fails.
 
     ``placement`` is an array of shape (servers, entries), true where the server stores the entry.
 
@@ -159,9 +162,9 @@ def fault_tolerances(placement: Bools) -> Ints:
 
 
 def retrieval_chances(placement: Bools, target: int, steps: LookupSteps) -> Floats:
-    """Return, for each entry, the probability p_I(j) that a lookup of ``target`` entries returns it (§4.5).
+    """Return, for each entry, the probability p_I(j) that a lookup for ``target`` entries returns it (§4.5).
 
-    A lookup that cannot find ``target`` entries returns all that it finds.
+    A lookup that cannot find ``target`` entries returns all entries that it finds.
 
     - ``placement``: array of shape (servers, entries), true where the server stores the entry.
     - ``steps``: the result of :func:`lookup_steps`.
@@ -176,10 +179,11 @@ def retrieval_chances(placement: Bools, target: int, steps: LookupSteps) -> Floa
 
 
 def unfairness(chances: Floats, target: int) -> float:
-    """Return how much the chances of entries differ: the relative root-mean-square deviation (§4.5, formula 1).
+    """Return how much entries differ in their chance of being returned by a lookup (§4.5, formula 1).
 
-    ``chances`` has, for each of h entries, the probability that a lookup of ``target`` entries returns it. The
-    deviation is from equal chances, ``target`` / h each. The result is 0 if all chances are equal.
+    ``chances`` contains, for each of h entries, the probability that a lookup for ``target`` entries returns it. The
+    result is the root-mean-square deviation from ``target`` / h, relative to ``target`` / h. It is 0 if all chances are
+    equal.
     """
     ideal = target / len(chances)
     return float(np.sqrt(np.mean((chances - ideal) ** 2)) / ideal)

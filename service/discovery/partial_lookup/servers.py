@@ -1,8 +1,10 @@
-"""The servers of a directory, one class per strategy of storing its entries (§3, §5), and the messages between them.
+"""The servers of a directory, one class per strategy for storing its entries, and their messages (§3, §5).
 
-A server is a state machine. Its inputs are requests of clients and messages of other servers; its outputs are messages.
-A client sends each update to one server, the coordinator of the update. For a lookup, a client queries servers one
-after another until it has enough entries.
+A server is a state machine. Its inputs are requests from clients and messages from other servers. Its outputs are
+messages. A client sends each update to one server, the update's *coordinator*. For a lookup, a client queries servers
+one after another until it has enough entries.
+
+The sections are those of Sun & Garcia-Molina's paper on partial lookup.
 """
 
 from abc import ABC, abstractmethod
@@ -19,19 +21,19 @@ from service.errors import BadStrategy
 
 
 class Place(msgspec.Struct, frozen=True, tag=True):
-    """Client request place(v1, …, vh): the directory has exactly these entries from now on."""
+    """Asks a coordinator to replace all entries of the directory with ``entries``: the paper's place(v1, …, vh)."""
 
     entries: tuple[str, ...]
 
 
 class Add(msgspec.Struct, frozen=True, tag=True):
-    """Client request add(v): the directory has one more entry."""
+    """Asks a coordinator to add an entry to the directory: the paper's add(v)."""
 
     entry: str
 
 
 class Delete(msgspec.Struct, frozen=True, tag=True):
-    """Client request delete(v): the entry is removed from the directory."""
+    """Asks a coordinator to delete an entry from the directory: the paper's delete(v)."""
 
     entry: str
 
@@ -40,9 +42,9 @@ Request: TypeAlias = Place | Add | Delete
 
 
 class Keep(msgspec.Struct, frozen=True, tag=True):
-    """Message to a server: replace all stored entries by those of ``entries`` that the server's strategy selects.
+    """Tells a server to replace all stored entries with the entries in ``entries`` that the server's strategy selects.
 
-    ``total`` is 0 if ``entries`` has all entries of the directory. Otherwise it is the number of all entries.
+    ``total`` is the number of all entries of the directory, or 0 if ``entries`` contains all of them.
     """
 
     entries: tuple[str, ...]
@@ -50,41 +52,41 @@ class Keep(msgspec.Struct, frozen=True, tag=True):
 
 
 class StoreEntry(msgspec.Struct, frozen=True, tag="Store"):
-    """Message to a server: an entry has been added to the directory; store it if the server's strategy selects it."""
+    """Tells a server that an entry has been added, so that the server stores it if its strategy selects the entry."""
 
     entry: str
 
 
 class Remove(msgspec.Struct, frozen=True, tag="Drop"):
-    """Message to a server: an entry has been deleted from the directory; remove it if it is stored."""
+    """Tells a server that an entry has been deleted from the directory, so that the server removes it if stored."""
 
     entry: str
 
 
 class KeepAt(msgspec.Struct, frozen=True, tag=True):
-    """Message to a server of the strategy Round-Robin: replace all stored entries.
+    """Tells a Round-Robin server to replace all stored entries with ``entries``.
 
-    ``entries`` are pairs (position, entry). The position is the index of the entry in the sequence of all entries.
+    ``entries`` contains tuples (position, entry). The position is the entry's index in the sequence of all entries.
     """
 
     entries: tuple[tuple[int, str], ...]
 
 
 class StoreAt(msgspec.Struct, frozen=True, tag=True):
-    """Message to a server of Round-Robin: store ``entry``, which has this position in the sequence of all entries."""
+    """Tells a Round-Robin server to store ``entry`` at ``position`` in the sequence of all entries."""
 
     position: int
     entry: str
 
 
 class Hole(msgspec.Struct, frozen=True, tag=True):
-    """Message to the coordinator of Round-Robin: this position in the sequence of all entries has become empty."""
+    """Tells the Round-Robin coordinator that ``position`` in the sequence of all entries has become empty."""
 
     position: int
 
 
 class FillHole(msgspec.Struct, frozen=True, tag="Fetch"):
-    """Message to a server of Round-Robin: move the entry at the position ``first`` to the empty position ``hole``."""
+    """Tells a Round-Robin server to move the entry at position ``first`` to the empty position ``hole``."""
 
     first: int
     hole: int
@@ -94,7 +96,7 @@ Message: TypeAlias = Keep | StoreEntry | Remove | KeepAt | StoreAt | Hole | Fill
 
 
 class SendToServer(msgspec.Struct, frozen=True):
-    """Instruction to the caller: deliver ``message`` to server number ``to``, which may be the sender itself."""
+    """Instruction to the caller: deliver ``message`` to the server with index ``to``, possibly the sender itself."""
 
     to: int
     message: Message
@@ -104,32 +106,31 @@ Sends = list[SendToServer]
 
 
 class DirectoryServer(ABC):
-    """One server of a directory. It stores a part of the directory's entries; at first, it stores none.
+    """One server of a directory, which stores a part of the directory's entries. A new server is empty.
 
-    Each strategy of storing entries has a subclass.
+    There is one subclass per strategy for storing entries.
     """
 
     def __init__(self, number: int, servers: int) -> None:
-        """Create server ``number`` of ``servers``, counted from 0."""
+        """Create the server with index ``number`` (from 0) out of ``servers``."""
         self.number = number
         self.servers = servers
 
     @property
     @abstractmethod
     def entries(self) -> Collection[str]:
-        """The stored entries, without duplicates."""
+        """The entries that this server stores, without duplicates."""
 
     @abstractmethod
     def on_request(self, request: Request) -> Sends:
-        """Process a client's request as the coordinator of the request.
+        """Process a client's request as coordinator; return the messages that make the servers carry it out.
 
-        Clients choose the coordinator by :func:`choose_coordinator`. Return the messages to the servers that have to
-        carry out the request.
+        Clients choose the coordinator with :func:`choose_coordinator`.
         """
 
     @abstractmethod
     def on_message(self, message: Message, draw: float) -> Sends:
-        """Process another server's message; return the messages to send to other servers.
+        """Process a message from another server; return the messages to send to other servers.
 
         ``draw`` is a random number in [0, 1), which only RandomServer-x uses.
         """
@@ -137,8 +138,8 @@ class DirectoryServer(ABC):
     def lookup(self, target: int, excluded: Collection[str], draw: float) -> list[str]:
         """Return up to ``target`` stored entries that the client does not have yet.
 
-        ``excluded`` are the entries that the client has. All others are equally likely to be returned. The random
-        number ``draw`` in [0, 1) selects among them.
+        ``excluded`` contains the entries that the client already has. All other entries are equally likely to be
+        returned. ``draw``, a random number in [0, 1), determines the choice.
         """
         fresh = [entry for entry in self.entries if entry not in excluded] if excluded else list(self.entries)
         begin = int(draw * len(fresh))
@@ -161,12 +162,12 @@ def foreign_message_error(server: DirectoryServer, message: Message) -> BadStrat
 
 
 def random_sort_key(entry: str, salt: float) -> bytes:
-    """Return the sort key of ``entry`` in a pseudo-random order, which ``salt`` in [0, 1) determines."""
+    """Return a sort key that puts entries into a pseudo-random order; ``salt``, in [0, 1), selects the order."""
     return blake2b(entry.encode(), digest_size=8, salt=pack("<d", salt)).digest()
 
 
 class BroadcastServer(DirectoryServer):
-    """A server that, as coordinator, sends every update to all servers."""
+    """Base class of servers that send an update to all servers if they are the update's coordinator."""
 
     def on_request(self, request: Request) -> Sends:  # noqa: D102 - the base class says it
         match request:
@@ -179,7 +180,7 @@ class BroadcastServer(DirectoryServer):
 
 
 class StoringServer(BroadcastServer):
-    """A server that stores every entry that other servers send to it, until the entry is deleted."""
+    """Base class of servers that store every entry that other servers send to them, until it is deleted."""
 
     def __init__(self, number: int, servers: int) -> None:
         super().__init__(number, servers)
@@ -203,16 +204,16 @@ class StoringServer(BroadcastServer):
 
 
 class FullReplicationServer(StoringServer):
-    """A server of the strategy full replication: it stores all entries."""
+    """A server of the strategy "full replication", which stores all entries."""
 
 
 class FixedServer(StoringServer):
-    """A server of the strategy Fixed-x: it stores the same x entries as all other servers.
+    """A server of the strategy Fixed-x, which stores the same x entries as all other servers.
 
-    It forwards only the updates that change these entries.
+    As a coordinator, it forwards only the updates that change these entries.
 
-    As in the paper, there is no concurrency control. If two adds are processed concurrently at servers with x - 1
-    entries, both entries are stored, so that all servers still have the same entries.
+    As in the paper, there is no concurrency control. If two additions are processed concurrently at servers with x - 1
+    entries, both entries are stored. All servers then still have the same entries.
     """
 
     def __init__(self, number: int, servers: int, x: int) -> None:
@@ -231,10 +232,10 @@ class FixedServer(StoringServer):
 
 
 class ReservoirServer(BroadcastServer):
-    """A server of the strategy RandomServer-x: it stores x entries of the directory, drawn at random.
+    """A server of the strategy RandomServer-x, which stores x randomly drawn entries of the directory.
 
-    Without deletes, all subsets of x entries stay equally likely (Vitter's reservoir sampling). A deleted entry is
-    replaced by the next added entry, so newer entries become more likely (Sun & Garcia-Molina §6.3).
+    As long as no entry is deleted, all subsets of x entries are equally likely (Vitter's reservoir sampling). A deleted
+    entry is replaced by the next added entry, so newer entries become more likely (Sun & Garcia-Molina §6.3).
     """
 
     def __init__(self, number: int, servers: int, x: int) -> None:
@@ -242,17 +243,18 @@ class ReservoirServer(BroadcastServer):
         self._x = x
         self._stored: list[str] = []
         self._total = 0
-        """h, the number of entries of the directory, by the messages that this server has received."""
+        """h, the number of entries of the directory, according to the messages that this server has received."""
 
     @property
     def entries(self) -> Collection[str]:  # noqa: D102 - the base class says it
         return self._stored
 
     def on_message(self, message: Message, draw: float) -> Sends:
-        """Process another server's message; return the messages to send to other servers.
+        """Process a message from another server; return the messages to send to other servers.
 
-        For a :class:`Keep` (replace all entries), the random number ``draw`` in [0, 1) determines an order of the
-        entries. The first x are stored.
+        ``draw`` is a random number in [0, 1). For a :class:`Keep` message, it determines which x entries are kept. For
+        a :class:`StoreEntry` message to a full server, it determines whether the new entry is stored, and which stored
+        entry is replaced.
         """
         match message:
             case Keep(entries, total):
@@ -284,10 +286,10 @@ COORDINATOR = 0
 
 
 class RoundRobinServer(DirectoryServer):
-    """A server of the strategy Round-Robin-y: it stores the entries at certain positions.
+    """A server of the strategy Round-Robin-y, which stores the entries at certain positions.
 
     The position of an entry is its index in the sequence of all entries. The entry at position p is on the servers p to
-    p + y - 1, modulo the number of servers. Server 0 is the coordinator.
+    p + y - 1, modulo the number of servers. Server 0 is the coordinator of all updates.
     """
 
     def __init__(self, number: int, servers: int, y: int) -> None:
@@ -297,7 +299,7 @@ class RoundRobinServer(DirectoryServer):
         self._positions: dict[str, set[int]] = {}
         self._first = 0
         self._end = 0
-        """Coordinator only: the sequence occupies the positions from ``_first`` to before this one."""
+        """Coordinator only: the position after the last entry of the sequence, whose first entry is at ``_first``."""
 
     @property
     def entries(self) -> Collection[str]:  # noqa: D102 - the base class says it
@@ -344,8 +346,7 @@ class RoundRobinServer(DirectoryServer):
     def _on_hole(self, hole: int) -> Sends:
         """Return the messages that move the first entry of the sequence to the empty position ``hole``.
 
-        The result is empty if ``hole`` is not after the position of the first entry, because the sequence then has no
-        gap.
+        The result is empty if ``hole`` is not after the first entry, because there is then no gap to fill.
         """
         first = self._first
         self._first = max(first, min(first, hole) + 1)
@@ -374,9 +375,9 @@ _HASHES = 16
 
 
 def hash_servers(entry: str, y: int, servers: int) -> list[int]:
-    """Return the numbers of the servers that store an entry: those that ``y`` hash functions select.
+    """Return the indices of the servers that store an entry, as selected by ``y`` hash functions.
 
-    There are ``servers`` servers, numbered from 0. The result has no duplicates.
+    There are ``servers`` servers, with indices from 0. The result has no duplicates.
     """
     found: dict[int, None] = {}
     for first in range(0, y, _HASHES):
@@ -387,7 +388,7 @@ def hash_servers(entry: str, y: int, servers: int) -> list[int]:
 
 
 class HashServer(StoringServer):
-    """A server of the strategy Hash-y: it stores each entry for which one of y hash functions selects this server."""
+    """A server of the strategy Hash-y, which stores an entry if one of y hash functions selects this server."""
 
     def __init__(self, number: int, servers: int, y: int) -> None:
         super().__init__(number, servers)
@@ -411,9 +412,9 @@ class HashServer(StoringServer):
 
 
 def make_server(strategy: Strategy, number: int, servers: int) -> DirectoryServer:
-    """Return server ``number`` of ``servers`` (counted from 0) for a directory with this strategy.
+    """Return an empty server for a directory with the strategy ``strategy``.
 
-    The server has no entries yet.
+    The server has the index ``number`` (from 0) out of ``servers``.
     """
     match strategy:
         case FullReplication():

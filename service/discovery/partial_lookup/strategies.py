@@ -1,10 +1,11 @@
-"""The five strategies of partial lookup (Sun & Garcia-Molina §3), and the paper's formulas of their costs.
+"""The five strategies of partial lookup (Sun & Garcia-Molina §3), and the paper's formulas for their costs.
 
-Partial lookup is a directory on several servers whose clients need only some of its entries. In the formulas, n is the
-number of servers, h is the number of entries, and t is the *target*, the number of entries that a lookup requests.
+In partial lookup, a directory is stored on several servers, and its clients need only some of its entries. In the
+formulas, n is the number of servers, h is the number of entries, and t is the *target*, the number of entries that a
+lookup requests.
 
-This module also computes the *cushion* (Sun & Garcia-Molina §6.2). It is the number of entries beyond t that a server
-stores, so that deletes do not make lookups fail.
+This module also computes the *cushion* (Sun & Garcia-Molina §6.2). A server stores t entries plus the cushion, so that
+lookups do not fail after a few deletions.
 """
 
 from math import ceil, erf, sqrt
@@ -37,7 +38,7 @@ class _CopiedStrategy(msgspec.Struct, frozen=True, tag=True):
 
 
 class FullReplication(msgspec.Struct, frozen=True, tag=True):
-    """Every server stores every entry."""
+    """Full replication: every server stores every entry."""
 
 
 class Fixed(_SizedStrategy, frozen=True, tag=True):
@@ -45,7 +46,7 @@ class Fixed(_SizedStrategy, frozen=True, tag=True):
 
 
 class RandomServer(_SizedStrategy, frozen=True, tag=True):
-    """RandomServer-x: each server stores x entries, which are drawn at random for each server."""
+    """RandomServer-x: each server stores x entries, drawn at random independently of the other servers."""
 
 
 class RoundRobin(_CopiedStrategy, frozen=True, tag=True):
@@ -53,14 +54,14 @@ class RoundRobin(_CopiedStrategy, frozen=True, tag=True):
 
 
 class Hash(_CopiedStrategy, frozen=True, tag=True):
-    """Hash-y: an entry is on the servers that y hash functions select for it."""
+    """Hash-y: y hash functions select the servers for each entry."""
 
 
 Strategy: TypeAlias = FullReplication | Fixed | RandomServer | RoundRobin | Hash
 
 
 def strategy_name(strategy: Strategy) -> str:
-    """Return the paper's name of a strategy, with its parameter x or y."""
+    """Return a strategy's name as in the paper, including its parameter x or y, such as "Round-Robin-2"."""
     match strategy:
         case FullReplication():
             return "full replication"
@@ -75,9 +76,10 @@ def strategy_name(strategy: Strategy) -> str:
 
 
 def expected_storage(strategy: Strategy, entries: int, servers: int) -> float:
-    """Return the number of entries that all servers store together (Table 1); for Hash-y, the mean of this number.
+    """Return how many entries the servers store in total (Table 1); for Hash-y, the expected value.
 
-    An entry counts once for each server that stores it. ``entries`` is the number of entries in the directory.
+    An entry counts once for each server that stores it. ``entries`` is the number of entries in the directory, and
+    ``servers`` is the number of servers.
     """
     match strategy:
         case FullReplication():
@@ -91,9 +93,9 @@ def expected_storage(strategy: Strategy, entries: int, servers: int) -> float:
 
 
 def expected_coverage(strategy: Strategy, entries: int, servers: int) -> float:
-    """Return the number of distinct entries on all servers together (§4.3); for RandomServer-x, the mean.
+    """Return how many distinct entries the servers store in total (§4.3); for RandomServer-x, the expected value.
 
-    ``entries`` is the number of entries in the directory.
+    ``entries`` is the number of entries in the directory, and ``servers`` is the number of servers.
     """
     match strategy:
         case Fixed(x):
@@ -105,13 +107,13 @@ def expected_coverage(strategy: Strategy, entries: int, servers: int) -> float:
 
 
 def expected_lookup_cost(strategy: Strategy, target: int, entries: int, servers: int) -> float:
-    """Return the mean number of servers that a lookup of ``target`` entries contacts (Sun & Garcia-Molina §4.2).
+    """Return the mean number of servers that a lookup for ``target`` entries contacts (Sun & Garcia-Molina §4.2).
 
     Let t be ``target``, n ``servers``, and h ``entries`` (the number of entries in the directory). A lookup that cannot
     find t entries contacts all servers.
 
     - Full replication and Fixed-x: 1.
-    - Round-Robin-y: ceil(t·n/(h·y)), as the paper derives.
+    - Round-Robin-y: ceil(t·n/(h·y)), as derived in the paper.
     - RandomServer-x and Hash-y: 1 + P(1) + … + P(n-1). P(k) is the probability that k servers together store fewer than
       t distinct entries. This formula is ours; the paper measures these costs.
     """
@@ -134,11 +136,11 @@ def expected_lookup_cost(strategy: Strategy, target: int, entries: int, servers:
 
 
 def _chance_of_fewer(target: int, entries: int, missed: float, both_missed: float) -> float:
-    """Return the probability that a set of servers stores fewer than ``target`` distinct entries.
+    """Return the approximate probability that a set of servers stores fewer than ``target`` distinct entries.
 
     - ``entries``: the number of entries in the directory.
-    - ``missed``: the probability that a given entry is on none of the servers.
-    - ``both_missed``: the probability that two given entries are on none of them.
+    - ``missed``: the probability that a given entry is on none of these servers.
+    - ``both_missed``: the probability that neither of two given entries is on any of these servers.
     """
     mean = entries * (1 - missed)
     variance = entries * missed * (1 - missed) + entries * (entries - 1) * (both_missed - missed**2)
@@ -150,15 +152,16 @@ def _chance_of_fewer(target: int, entries: int, missed: float, both_missed: floa
 def round_robin_tolerance(y: int, target: int, entries: int, servers: int) -> int:
     """Return how many servers can fail without making a lookup fail, with the strategy Round-Robin-``y`` (§4.4).
 
-    The lookup requests ``target`` entries. This is at most ``entries``, the number of entries in the directory.
+    The lookup requests ``target`` entries. The directory has ``entries`` entries, at least ``target``.
     """
     return min(servers - 1, servers + y - 1 - ceil(target * servers / entries))
 
 
 def copies_needed(target: int, entries: int, servers: int) -> int:
-    """Return on how many servers each entry must be, so that a server has ``target`` entries on average (§6.4).
+    """Return how many servers must store each entry so that a server has ``target`` entries on average (§6.4).
 
-    It is max(1, ceil(t·n/h)), where t is ``target``, n is ``servers``, and h is ``entries``.
+    The result is max(1, ceil(t·n/h)), where t is ``target``, n is ``servers``, and h is ``entries``, the number of
+    entries in the directory.
     """
     return max(ceil(target * servers / max(entries, 1)), 1)
 
@@ -167,13 +170,8 @@ def expected_overhead(strategy: Strategy, entries: int, servers: int) -> float:
     """Return the mean number of messages per add or delete, including the client's request (Sun & Garcia-Molina §6.4).
 
     The directory has ``entries`` entries on ``servers`` servers. Adds and deletes are assumed to be equally frequent.
-    For Fixed-x and Hash-y, the paper derives the number. For the others, the messages of this implementation are
-    counted:
-
-    - Full replication and RandomServer-x send every update to all servers.
-    - Round-Robin-y sends y messages for an add.
-    - For a delete, Round-Robin-y sends one message to each server and one report of the empty position. It then sends y
-      messages to fetch an entry for this position, and y messages to store the entry there.
+    The formulas for Fixed-x and Hash-y are derived in the paper. For the other strategies, the result is the number of
+    messages that this implementation sends.
     """
     match strategy:
         case FullReplication() | RandomServer():
@@ -188,16 +186,16 @@ def expected_overhead(strategy: Strategy, entries: int, servers: int) -> float:
 
 
 FAILING = 0.001
-"""Fraction of the time in which a server may have fewer entries than a lookup requests."""
+"""Fraction of the time during which a server may have fewer entries than a lookup requests."""
 
 
 def failing_share(target: int, cushion: int, entries: int) -> float:
-    """Return the fraction of the time in which a server has fewer than ``target`` entries (Sun & Garcia-Molina §6.2).
+    """Return the fraction of the time during which a server has fewer than ``target`` entries (§6.2).
 
-    A lookup requests ``target`` entries. The server stores at most ``target + cushion`` of the directory's ``entries``
-    entries. The cushion makes up for deletes.
+    During this time, a lookup for ``target`` entries would fail. The directory has ``entries`` entries. The server
+    stores at most ``target + cushion`` of them. The ``cushion`` compensates for deleted entries.
 
-    The paper measures this fraction; the formula is ours.
+    The paper (Sun & Garcia-Molina) measures this fraction; the formula is ours.
     """
     # Model: the directory's size h is constant on average, and entries may have any distribution of lifetimes. A server
     # that is not full stores each entry that is added. A server with k entries loses one k/h times as often as the
@@ -212,10 +210,10 @@ def failing_share(target: int, cushion: int, entries: int) -> float:
 
 
 def cushion_needed(target: int, entries: int) -> int:
-    """Return the smallest cushion with which lookups fail at most during the fraction ``FAILING`` of the time (§6.2).
+    """Return the smallest cushion with which lookups fail for at most the fraction ``FAILING`` of the time (§6.2).
 
-    The cushion is the number of entries that a server stores beyond ``target``, the number that a lookup requests.
-    ``entries`` is the size of the directory; the cushion is at most ``entries - target``.
+    A lookup requests ``target`` entries. A server stores ``target`` entries plus the cushion. The directory has
+    ``entries`` entries, so the cushion is at most ``entries - target``.
     """
     cushion = 0
     while target + cushion < entries and failing_share(target, cushion, entries) > FAILING:

@@ -1,13 +1,14 @@
-"""The choice of how a directory's entries are stored on servers, and the coordinator that updates these servers.
+"""The choice of a strategy for storing a directory on servers, and the coordinator that updates these servers.
 
-A *strategy* is one of the paper's ways to distribute the entries. It is chosen by the paper's rules of thumb (Sun &
-Garcia-Molina §4.2-4.5, §6.3, §6.4), which are applied in order and recorded as reasons.
+A *strategy* is one of the paper's ways of distributing the entries. It is chosen by the paper's rules of thumb (Sun &
+Garcia-Molina §4.2-4.5, §6.3, §6.4). The rules are applied one after another, and recorded as the reasons for the
+choice.
 
-A *coordinator* works as follows:
+A directory's *coordinator* works as follows:
 
-1. It periodically reads all names with its attribute-value pair; these are the directory's entries.
-2. It sends the servers the changes since the last time. It therefore adds only absent entries and deletes only present
-   ones, as all strategies require. Each added or deleted entry counts as one update, as in the paper.
+1. It periodically reads all names with the directory's attribute-value pair. These names are the directory's entries.
+2. It sends the servers the changes since the previous reading. It therefore adds only absent entries and deletes only
+   present ones, as all strategies require. Each added or deleted entry counts as one update, as in the paper.
 3. If another strategy is needed or a server has lost its entries, it *places* the directory: it sends all entries
    again.
 """
@@ -31,7 +32,7 @@ from service.discovery.partial_lookup.strategies import (
 )
 
 MIN_ENTRIES = 500
-"""Minimum number of names of an AV-pair that has a directory; fewer names are found in its matrix at less cost."""
+"""Minimum number of names for an AV-pair to get a directory. Fewer names are found at less cost in its matrix."""
 MANY_UPDATES = 0.1
 """Number of updates per lookup up to which a strategy is chosen by the quality of its answers.
 
@@ -42,10 +43,10 @@ MAX_SHARE_ENTRIES = 1000
 
 
 class DirectoryMeasurements(msgspec.Struct, frozen=True):
-    """Measurements of a directory, from which its strategy (the distribution of entries over servers) is chosen.
+    """Measurements of a directory, from which the strategy for distributing its entries over servers is chosen.
 
     - ``target``: the number of entries that a lookup requests.
-    - ``entries``: the number of entries.
+    - ``entries``: the number of entries in the directory.
     - ``servers``: the number of servers.
     - ``updates_per_lookup``: the number of adds and deletes divided by the number of lookups.
     """
@@ -60,7 +61,7 @@ class DirectoryMeasurements(msgspec.Struct, frozen=True):
 
 
 class Rule(StrEnum):
-    """The paper's rules of thumb for the choice of a strategy."""
+    """A rule of thumb from the paper for choosing a strategy."""
 
     ALL_NEEDED = "all-needed"
     """Full replication is chosen, because lookups request so many entries that each server must store all of them."""
@@ -81,7 +82,7 @@ class Rule(StrEnum):
 
 
 class ChoiceReason(msgspec.Struct, frozen=True):
-    """A rule of thumb that has decided the choice of a strategy.
+    """A rule of thumb that contributed to the choice of a strategy.
 
     ``value`` and ``bound`` are the two numbers that the rule compares, such as the updates per lookup and their limit.
     """
@@ -92,14 +93,14 @@ class ChoiceReason(msgspec.Struct, frozen=True):
 
 
 class StrategyChoice(msgspec.Struct, frozen=True):
-    """A strategy and the reasons for it."""
+    """A strategy, together with the reasons for choosing it."""
 
     strategy: Strategy
     reasons: tuple[ChoiceReason, ...]
 
 
 class DirectoryChoice(msgspec.Struct, frozen=True):
-    """The measurements of a directory, and the strategy that its coordinator has chosen.
+    """The measurements of a directory, and the strategy that its coordinator has chosen from them.
 
     ``pair`` is the attribute-value pair whose names are the directory's entries.
     """
@@ -110,7 +111,7 @@ class DirectoryChoice(msgspec.Struct, frozen=True):
 
 
 def choose(measured: DirectoryMeasurements) -> StrategyChoice:
-    """Return the strategy for a directory with the measurements ``measured``, and the reasons for it."""
+    """Choose a strategy for a directory from its measurements; return the strategy with the reasons."""
     copies = copies_needed(measured.target, measured.entries, measured.servers)
     if copies >= measured.servers:
         return StrategyChoice(FullReplication(), (ChoiceReason(Rule.ALL_NEEDED, copies, measured.servers),))
@@ -154,13 +155,13 @@ Above this ratio, all entries are sent to the servers again, with the required v
 
 
 class Coordinator:
-    """The coordinator of one directory: it chooses the strategy of storage, and computes the updates of the servers.
+    """The coordinator of one directory, which chooses the strategy and computes the updates to send to the servers.
 
-    It runs on one node. When the set of servers changes, another coordinator takes its place.
+    It runs on one node. When the set of servers changes, a new coordinator replaces it.
     """
 
     def __init__(self, servers: int) -> None:
-        """Create the coordinator of ``servers`` servers, which store nothing yet."""
+        """Create a coordinator for ``servers`` servers, which store nothing yet."""
         self.choice: StrategyChoice | None = None
         """The current strategy and its reasons; None before the first reading."""
         self.measured: DirectoryMeasurements | None = None
@@ -174,22 +175,22 @@ class Coordinator:
         self._lookups = 0.0
         self._updates = 0.0
         self._other_choices = 0
-        """Successive readings that have chosen another kind of strategy."""
+        """Number of successive readings that have chosen another kind of strategy than the one in use."""
 
     @property
     def entries(self) -> Collection[str]:
-        """The entries at the last update, in the order that the caller of :meth:`update` gave."""
+        """The entries that were passed to the latest call of :meth:`update`, in the same order."""
         return self._entries.keys()
 
     def update(self, entries: Collection[str], lookups: float, target: int) -> tuple[StrategyChoice, list[Request]]:
-        """Return (the strategy, the requests that change the servers' entries to exactly ``entries``).
+        """Return (the strategy, the requests that make the servers store exactly ``entries``).
 
-        - ``entries``: the new entries, in the order in which the strategy Fixed-x prefers them.
-        - ``lookups``: the number of lookups since the last call.
+        - ``entries``: the new entries, in descending order of preference for the strategy Fixed-x.
+        - ``lookups``: the number of lookups since the previous call.
         - ``target``: the largest number of entries that one of these lookups requested.
 
-        If one of the requests is a :class:`Place` (store exactly these entries), it is the only one. The caller then
-        starts new servers with the strategy.
+        The requests either add and delete single entries, or are a single :class:`Place` (store exactly these entries).
+        Before sending a :class:`Place`, the caller must start new servers with the returned strategy.
         """
         present = dict.fromkeys(entries)
         deleted = [entry for entry in self._entries if entry not in present]
@@ -210,13 +211,13 @@ class Coordinator:
     def _decide_placement(self, present: Strategy, wanted: Strategy) -> bool:
         """Return whether all entries have to be sent to the servers again.
 
-        ``present`` is the strategy in use, and ``wanted`` is the one that follows from the latest measurements. Entries
-        are sent again in each of these cases:
+        ``present`` is the strategy in use. ``wanted`` is the strategy that follows from the latest measurements.
+        Entries are sent again in each of these cases:
 
         - A server has lost its entries.
-        - ``wanted`` was of another kind than ``present`` at ``STEADY_READINGS`` successive readings.
-        - The parameter x or y of ``present`` is lower than that of ``wanted``.
-        - The parameter of ``present`` is more than ``MAX_EXCESS`` times as high.
+        - In each of the last ``STEADY_READINGS`` calls of this method, ``wanted`` was of another kind than ``present``.
+        - The parameter x or y of ``present`` is lower than that of ``wanted``, or more than ``MAX_EXCESS`` times as
+          high.
         """
         if type(present) is not type(wanted):
             self._other_choices += 1
@@ -227,7 +228,7 @@ class Coordinator:
 
 
 def _parameter(strategy: Strategy) -> int:
-    """Return the parameter x or y of a strategy; 1 for full replication, which has neither."""
+    """Return the parameter x or y of a strategy, or 1 for full replication, which has no parameter."""
     match strategy:
         case Fixed(x) | RandomServer(x):
             return x

@@ -1,12 +1,12 @@
 """The types of parsed search queries and their answers.
 
 A query such as "(rust or go) and async and not ads" consists of *groups* and of excluded conditions. A group is a set
-of alternative conditions, of which a result must satisfy one. A condition is a word, a phrase, or an attribute-value
-pair.
+of alternative conditions. A result must satisfy at least one condition of each group. A condition is a word, a phrase,
+or an attribute-value pair.
 
-:func:`service.discovery.queries.query_parser.parse_query` makes a query of a text. Words and phrases are as the user
-wrote them, folded (without case and accents) but not stemmed. :mod:`service.discovery.text_search.query_expansion`
-finds the stems.
+:func:`service.discovery.queries.query_parser.parse_query` parses a text into a query. Words and phrases are kept as the
+user wrote them, except that they are folded (case and accents are removed). They are not stemmed.
+:mod:`service.discovery.text_search.query_expansion` finds the stems.
 """
 
 from datetime import date
@@ -22,10 +22,10 @@ MAX_LIMIT: Final = 50
 
 
 class WordCondition(msgspec.Struct, frozen=True, tag="word"):
-    """A condition that a word occurs in the title or the text.
+    """The condition that a word occurs in the title or the text.
 
-    - ``in_title``: the word must occur in the title.
-    - ``is_prefix``: any word that begins with ``word`` satisfies the condition.
+    - ``is_prefix``: whether any word that begins with ``word`` satisfies the condition.
+    - ``in_title``: whether the word must occur in the title.
     """
 
     word: str
@@ -34,9 +34,9 @@ class WordCondition(msgspec.Struct, frozen=True, tag="word"):
 
 
 class PhraseCondition(msgspec.Struct, frozen=True, tag="phrase"):
-    """A condition that ``words`` occur in the title or the text, one directly after the other.
+    """The condition that ``words`` occur in the title or the text, one directly after another.
 
-    With ``in_title``, they must occur in the title.
+    If ``in_title`` is true, the words must occur in the title.
     """
 
     words: tuple[str, ...]
@@ -44,7 +44,10 @@ class PhraseCondition(msgspec.Struct, frozen=True, tag="phrase"):
 
 
 class PairCondition(msgspec.Struct, frozen=True, tag="pair"):
-    """An attribute-value pair other than a word: ``tag=python``."""
+    """The condition that a result has a certain attribute-value pair, such as ``tag=python``.
+
+    For words, use :class:`WordCondition` instead.
+    """
 
     pair: Pair
 
@@ -55,11 +58,11 @@ Condition = WordCondition | PhraseCondition | PairCondition
 class Query(msgspec.Struct, frozen=True):
     """A query for channels or entries, with at most ``limit`` results.
 
-    - ``about``: the kind of content that is searched.
-    - ``all_of``: groups of alternative conditions. A result satisfies at least one condition of each group. No group is
-      empty.
-    - ``none_of``: conditions that no result satisfies.
-    - ``after``: a day (UTC) or None. A result was published on that day or later.
+    - ``about``: the kind of content to search.
+    - ``all_of``: groups of alternative conditions. A result must satisfy at least one condition of each group. No group
+      is empty.
+    - ``none_of``: conditions that a result must not satisfy.
+    - ``after``: if not None, results must have been published on this day (UTC) or later.
     """
 
     about: ContentKind
@@ -70,7 +73,7 @@ class Query(msgspec.Struct, frozen=True):
 
     @property
     def attributes(self) -> tuple[Pair, ...]:
-        """The attribute-value pairs of a query that has no other conditions; empty for all other queries."""
+        """The attribute-value pairs of a query that consists only of required pairs; otherwise empty."""
         pairs = tuple(group[0].pair for group in self.all_of if len(group) == 1 and isinstance(group[0], PairCondition))
         return pairs if len(pairs) == len(self.all_of) and not self.none_of else ()
 
@@ -78,8 +81,11 @@ class Query(msgspec.Struct, frozen=True):
 class SearchHit(msgspec.Struct, frozen=True):
     """A search result: a channel, or an entry with its channel.
 
+    - ``own``: whether the channel is private and shown only because the user is subscribed to it.
+    - ``subscribers``: the number of the channel's subscribers, or 0 if the search did not read it.
     - ``snippet``: one line from the entry's text, or from the titles of the channel's latest entries.
     - ``hits``: the character ranges (start, end) in ``snippet`` where words of the query occur.
+    - ``lacks_words``: whether the result lacks some of the query's words.
     """
 
     channel: Channel
@@ -98,7 +104,7 @@ class SearchHit(msgspec.Struct, frozen=True):
 
 
 class Correction(msgspec.Struct, frozen=True):
-    """A correction of a query: a word that no result contains as written, and a similar word that results contain."""
+    """A correction to a query: a word that occurs in no result, and the similar word that replaces it."""
 
     word: str
     replacement: str
@@ -107,9 +113,9 @@ class Correction(msgspec.Struct, frozen=True):
 class SearchAnswer(msgspec.Struct, frozen=True):
     """The results of a query, best first, up to the query's limit.
 
-    - ``corrections``: the words of the query that were replaced by similar ones.
+    - ``corrections``: the words of the query that were replaced with similar ones.
     - ``has_more``: whether a higher limit would give more results.
-    - ``total``: the number of all results; None if it is unknown, because not all matching documents were examined.
+    - ``total``: the number of all results, or None if not all matching documents were examined.
     """
 
     hits: tuple[SearchHit, ...]

@@ -1,4 +1,4 @@
-"""The parser of search queries, which people write for ``find`` and ``watch``.
+"""The parser for the search queries that people write with the commands ``find`` and ``watch``.
 
 ========================================  =============================================================================
 ``rust async``                            both words, in any form (stem), in the title or the text
@@ -7,8 +7,8 @@
 ``rust OR go async``, ``rust | go``       (rust or go) and async: ``OR`` binds more strongly than spaces
 ``-ads``, ``-"press release"``            without this word, phrase or field (``-tag:sport``)
 ``#rust``                                 the tag or the word
-``example.org``                           the words, or anything of this site
-``title:rust``, ``title:"in rust"``       a word, the beginning of a word, or a phrase of the title
+``example.org``                           the words, or anything from this site
+``title:rust``, ``title:"in rust"``       a word, the beginning of a word, or a phrase in the title
 ``lang:en``, ``lang:german``              the language; ``lang:en-GB`` with a region
 ``site:example.org``, ``site:.org``       the publisher's domain or host name, or a top-level domain
 ``author:jane``, ``tag:"machine learning"``  and the other attributes (``service.discovery.av_pairs.ATTRIBUTES``)
@@ -16,14 +16,16 @@
                                           years (y) ago; ``today``, ``yesterday``
 ``type:entry``, ``type:feed``             entries instead of channels; feeds only, or pages only (``type:page``)
 ``limit 5``                               at most 5 results at once, at the end of the query
-``/expression/``                          a regular expression (RE2), only for ``watch``, and alone
+``/expression/``                          a regular expression (RE2), only with ``watch``, and as the whole query
 ========================================  =============================================================================
 
-``=`` may stand in place of the colon. Names of fields, ``OR`` and days are also known in German, French and Spanish.
-Common words ("the") are left out unless they are part of a phrase. A word with punctuation in it (``e-mail``,
-``10:30``, ``std::vector``) is a phrase; ``C++``, ``C#``, ``.net`` and ``node.js`` are words. For an unsupported
-operator, the error message names the operator (:mod:`service.discovery.queries.query_tokens`). Only punctuation is
-ignored silently.
+- An equals sign may be used instead of the colon.
+- The names of fields, ``OR`` and the names of days may also be written in German, French and Spanish.
+- Common words ("the") are left out unless they are part of a phrase.
+- A word that contains punctuation (``e-mail``, ``10:30``, ``std::vector``) is a phrase, except for words such as
+  ``C++``, ``C#``, ``.net`` and ``node.js``.
+- For an unsupported operator, the error message names the operator (:mod:`service.discovery.queries.query_tokens`).
+  Only punctuation is ignored silently.
 """
 
 import re
@@ -95,10 +97,9 @@ _HOST_LIKE = re.compile(r"(?:[^\W_][\w-]*\.)+[^\W\d_]{2,}")
 
 
 def parse_query(text: str, today: date, limit: int = DEFAULT_LIMIT) -> Query:
-    """Return the query for ``text``, the argument of a ``find`` command.
+    """Parse ``text``, the argument of a ``find`` command, into a query.
 
-    ``today`` is the date to which days such as ``after:yesterday`` refer. ``limit`` is used if ``text`` has no
-    ``limit``.
+    Days such as ``after:yesterday`` are relative to ``today``. ``limit`` is used if ``text`` does not contain a limit.
 
     Raises :class:`BadQuery` for invalid syntax.
     """
@@ -115,10 +116,10 @@ def parse_query(text: str, today: date, limit: int = DEFAULT_LIMIT) -> Query:
 
 
 def parse_watch(text: str) -> SearchCondition:
-    """Return the condition of a ``watch`` command: a query for entries, or ``/a regular expression/``.
+    """Parse the argument of a ``watch`` command into a condition: a query for entries, or a regular expression.
 
-    ``text`` is the command's argument. The result does not depend on the order of the conditions in ``text``. Raises
-    :class:`BadQuery` for invalid syntax.
+    A regular expression is written between slashes. Queries that differ only in the order of their conditions give
+    equal results. Raises :class:`BadQuery` for invalid syntax.
     """
     expression = _expression(text)
     if expression:
@@ -137,9 +138,9 @@ def parse_watch(text: str) -> SearchCondition:
 
 
 def saved_search_text(text: str) -> str:
-    """Return the text of a query as it is stored in a saved search: without ``limit``, ``after`` and ``type:entry``.
+    """Return the text of a query in the form in which it is saved: without ``limit``, ``after`` and ``type:entry``.
 
-    ``text`` is valid for :func:`parse_query` or :func:`parse_watch`. The result is one line.
+    ``text`` must be valid for :func:`parse_query` or :func:`parse_watch`. The result is a single line.
     """
     if _expression(text):
         return text.strip()
@@ -148,13 +149,13 @@ def saved_search_text(text: str) -> str:
 
 
 def _expression(text: str) -> str:
-    """Return the regular expression in ``text`` if ``text`` is written between slashes; otherwise ""."""
+    """Return the regular expression in ``text`` if ``text`` is enclosed in slashes; otherwise ""."""
     text = text.strip()
     return text[1:-1] if len(text) > len("//") and text.startswith("/") and text.endswith("/") else ""
 
 
 def _take_limit(tokens: list[Token]) -> tuple[list[Token], int]:
-    """Return (the tokens without the limit, the limit); the limit is 0 if the query has none."""
+    """Return (the tokens without the limit, the limit); the limit is 0 if the query does not state one."""
     limits = [token for token in tokens if token.name == "limit"]
     others = [token for token in tokens if token.name != "limit"]
     last = others[-2:]
@@ -174,9 +175,9 @@ def _limit(text: str) -> int:
 
 
 def _take_kind(tokens: list[Token]) -> tuple[list[Token], ContentKind | None]:
-    """Return (the tokens without ``type:entry`` and ``type:channel``, the kind of content that they request).
+    """Return (the other tokens, the kind of content that ``type:entry`` or ``type:channel`` requests).
 
-    The kind is None if the query has neither token.
+    The kind is None if the query contains neither of these tokens.
     """
     kinds: list[ContentKind] = []
     others = []
@@ -193,9 +194,9 @@ def _take_kind(tokens: list[Token]) -> tuple[list[Token], ContentKind | None]:
 
 
 def _take_after(tokens: list[Token], today: date) -> tuple[list[Token], date | None]:
-    """Return (the tokens without ``after:``, the day that ``after:`` states); the day is None if it is missing.
+    """Return (the other tokens, the day that ``after:`` states); the day is None if there is no ``after:``.
 
-    Relative days are counted from ``today``.
+    Days such as ``3d`` and ``yesterday`` are relative to ``today``.
     """
     days = [token for token in tokens if token.name == "after"]
     for token in days:
@@ -207,7 +208,7 @@ def _take_after(tokens: list[Token], today: date) -> tuple[list[Token], date | N
 
 
 def _refuse_as_part(token: Token, tokens: list[Token]) -> None:
-    """Raise :class:`BadQuery` if ``token`` is excluded by a minus or joined with another one by ``OR``.
+    """Raise :class:`BadQuery` if ``token`` is excluded with a minus or joined to another token with ``OR``.
 
     ``token`` is a field that applies to the whole query, such as ``after:``. ``tokens`` are all tokens of the query.
     """
@@ -243,7 +244,8 @@ def _day(text: str, today: date) -> date:
 def _date(value: str) -> date | None:
     """Parse a date such as 2026-11-01 or 1.11.2026; return None for other texts.
 
-    In the first form, the day, or month and day, may be missing. Raises :class:`ValueError` if there is no such day.
+    The day, or both month and day, may be missing in the first form (2026-11). Raises :class:`ValueError` if the date
+    does not exist.
     """
     if iso := _ISO_DATE.fullmatch(value):
         return date(int(iso[1]), int(iso[2] or 1), int(iso[3] or 1))
@@ -256,8 +258,8 @@ def _conditions(
 ) -> tuple[tuple[tuple[Condition, ...], ...], tuple[Condition, ...]]:
     """Convert tokens to conditions: return (groups of alternative conditions, excluded conditions).
 
-    A result satisfies at least one condition of each group, and no excluded condition. ``about`` is the kind of content
-    that is searched.
+    A result must satisfy at least one condition in each group, and must not satisfy any excluded condition. ``about``
+    is the kind of content to search.
     """
     meant = [token for token in tokens if token.kind != "word" or words(token.value, include_common=True)]
     count = sum(token.kind != "or" and (token.kind != "word" or bool(words(token.value))) for token in meant)
@@ -297,9 +299,9 @@ def _conditions(
 
 
 def _split_at_or(tokens: list[Token]) -> list[list[Token]]:
-    """Return the tokens in groups of alternatives.
+    """Split the tokens into groups of alternatives.
 
-    ``OR`` puts the tokens before and after it into one group. Any other token is a group of its own.
+    ``OR`` puts the tokens before and after it into the same group. Any other token forms a group of its own.
     """
     groups: list[list[Token]] = []
     joins = False
@@ -346,10 +348,10 @@ def _is_single(name: str) -> bool:
 
 
 def _parents(tokens: Iterable[Token]) -> dict[str, Pair]:
-    """Return, by attribute, the attribute-value pairs on which other pairs of the query can depend.
+    """Return the query's pairs for the language and for the generator, by attribute.
 
-    These pairs are the query's language and generator (the software that made a feed). Regions depend on the language
-    (``region=gb of lang=en``), and versions on the generator.
+    Other pairs depend on these: a region depends on the language (``region=gb of lang=en``). A version depends on the
+    generator, the software that made a feed. Excluded tokens are ignored.
     """
     found = {}
     for token in tokens:
@@ -363,15 +365,15 @@ def _parents(tokens: Iterable[Token]) -> dict[str, Pair]:
 
 
 def _language(value: str) -> str:
-    """Return the language code for a language's name, such as "german"; other values are returned as they are."""
+    """Return the language code for a language name such as "german"; other values are returned unchanged."""
     return _LANGUAGE_CODES.get(fold(value), value)
 
 
 def _alternatives(token: Token, about: ContentKind, parents: dict[str, Pair]) -> tuple[Condition, ...]:
-    """Return the alternative conditions of a token; empty if it consists of common words such as "the".
+    """Return the alternative conditions that a token stands for.
 
-    ``about`` is the kind of content that is searched. ``parents`` has, by attribute, the pairs of the query on which
-    other pairs depend, such as the language of a region.
+    The result is empty if the token consists of common words such as "the". ``about`` is the kind of content to search.
+    ``parents`` is the result of :func:`_parents`.
     """
     match token.kind, token.name:
         case "field", "title" | "word":
@@ -460,10 +462,9 @@ def _plain(text: str, *, in_title: bool = False) -> tuple[Condition, ...]:
 
 
 def _field_pairs(name: str, value: str, about: ContentKind, parents: dict[str, Pair]) -> list[Pair]:
-    """Return the alternative attribute-value pairs of the field ``name:value``.
+    """Return the alternative attribute-value pairs that the field ``name:value`` stands for.
 
-    ``about`` is the kind of content that is searched. ``parents`` has, by attribute, the pairs of the query on which
-    other pairs depend, such as the language of a region.
+    ``about`` is the kind of content to search. ``parents`` is the result of :func:`_parents`.
     """
     if name == "site":
         return _site_pairs(value)

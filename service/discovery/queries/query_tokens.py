@@ -1,8 +1,9 @@
-"""Tokens of a search query, and errors for operators that the query language does not have.
+"""Splits a search query into tokens, and rejects operators that the query language does not have.
 
-Text is split at white space, quotation marks and ``|``. An operator of other search engines is never ignored: the error
-:class:`BadQuery` names it, and suggests what to write instead. Punctuation that people paste with titles does not count
-as an operator. Examples are a single ``-``, a colon before a space, and parentheses around words.
+Text is split at white space, quotation marks and ``|``. Operators of other search engines are never silently ignored:
+they raise :class:`BadQuery` with a message that names the operator and suggests what to write instead. Punctuation that
+people paste with titles does not count as an operator. Examples are a single ``-``, a colon before a space, and
+parentheses around words.
 """
 
 import re
@@ -77,12 +78,12 @@ class Token(msgspec.Struct, frozen=True):
 
     - ``kind``: "field" for ``name:value``, "phrase" for a text in quotation marks, "prefix" for ``pyth*``, "or" for
       ``OR`` and ``|``, "word" for everything else, including punctuation.
-    - ``value``: the essential part of the token, as the user wrote it: the field's value, the text without quotation
-      marks, the prefix without ``*``, or the word.
-    - ``name``: the name of the field in lower-case English; "" for other tokens.
+    - ``value``: as the user wrote it: the field's value, the text without quotation marks, the prefix without ``*``, or
+      the word.
+    - ``source``: the text of the whole token.
+    - ``name``: the English name of the field in lower case; "" for other tokens.
     - ``is_excluded``: whether a minus precedes the token.
     - ``is_quoted``: whether the value is in quotation marks.
-    - ``source``: the text of the whole token.
     """
 
     kind: TokenKind
@@ -94,7 +95,7 @@ class Token(msgspec.Struct, frozen=True):
 
 
 def tokenize(text: str) -> list[Token]:
-    """Return the tokens of a query's text. Raises :class:`BadQuery` for an operator that is not supported."""
+    """Split a query's text into tokens. Raises :class:`BadQuery` for an operator that is not supported."""
     if len(text) > MAX_QUERY_CHARS:
         raise BadQuery(
             "That's longer than {most} characters, the maximum. Please leave something out.", most=MAX_QUERY_CHARS
@@ -121,7 +122,7 @@ def tokenize(text: str) -> list[Token]:
 
 
 def is_field(name: str) -> bool:
-    """Return whether a word before a colon is a field's name or a synonym of it, such as ``tag`` or ``Sprache``."""
+    """Return whether ``name`` is the name of a field or a synonym of it, such as ``tag`` or ``Sprache``."""
     folded = fold(name)
     return folded in _FIELDS or folded in FIELD_SYNONYMS
 
@@ -131,9 +132,9 @@ def _is_lowercase_or(token: Token) -> bool:
 
 
 def _is_main_field(name: str) -> bool:
-    """Return whether ``name:`` before a space is a field whose value is missing.
+    """Return whether ``name:`` before a space is probably a field whose value is missing.
 
-    This is so for common fields only. Other words before a colon and a space are probably part of a pasted title.
+    This is assumed only for common fields. Other words before a colon and a space are probably part of a pasted title.
     """
     folded = fold(name)
     return FIELD_SYNONYMS.get(folded, folded) in ("title", "tag", "author", "lang", "site", "type", "after", "limit")
@@ -194,7 +195,7 @@ def _unescape(text: str) -> str:
 
 
 def _refuse_unknown_field(name: str, source: str) -> None:
-    """Raise :class:`BadQuery` if ``name`` looks like an unknown field.
+    """Raise :class:`BadQuery` if ``name`` looks like the name of a field but is unknown.
 
     ``source`` is the token that begins with ``name``.
     """
@@ -214,7 +215,7 @@ def _refuse_unknown_field(name: str, source: str) -> None:
 
 
 def _refuse_operator(word: str) -> None:
-    """Raise :class:`BadQuery` if a word without quotation marks is an operator that is not supported."""
+    """Raise :class:`BadQuery` if ``word``, which is not in quotation marks, is an unsupported operator."""
     for pattern, error in _UNSUPPORTED:
         if pattern.search(word):
             raise error(word)
@@ -233,9 +234,9 @@ def _refuse_wildcards(word: str) -> None:
 
 
 def _refuse_around_phrase(before: str, behind: str) -> None:
-    """Raise :class:`BadQuery` if there is an operator directly before or after the quotation marks of a phrase.
+    """Raise :class:`BadQuery` if there is an operator directly before or after a phrase in quotation marks.
 
-    ``before`` and ``behind`` are the texts in these places.
+    ``before`` and ``behind`` are the texts directly before and after the quotation marks.
     """
     if behind[:1] == "*":
         raise _phrase_prefix_error()
@@ -246,9 +247,9 @@ def _refuse_around_phrase(before: str, behind: str) -> None:
 
 
 def _refuse_grouping(tokens: list[Token]) -> None:
-    """Raise :class:`BadQuery` for ranges, and for parentheses and ``AND`` that would change the query's meaning.
+    """Raise :class:`BadQuery` for ranges, and for parentheses and ``AND`` if ignoring them would change the meaning.
 
-    In a query without ``OR``, parentheses count as punctuation, and ``AND`` is redundant.
+    In a query without ``OR``, ``AND`` is redundant, and parentheses are usually just punctuation.
     """
     words = [token for token in tokens if token.kind in ("word", "prefix")]
     has_or = any(token.kind == "or" for token in tokens)
@@ -321,7 +322,7 @@ def _pattern_error(_word: str) -> BadQuery:
 
 
 def pattern_error() -> BadQuery:
-    """Return the error for a regular expression in a search that takes none."""
+    """Return the error for a regular expression in a search that does not accept one."""
     return BadQuery(
         "Regular expressions only work with `filter` and, on their own, with `watch /…/`. Here you can search for "
         "the beginning of a word: `pyth*`."

@@ -1,24 +1,25 @@
 """An in-memory index of saved searches (``watch``), which finds the searches that a new entry matches.
 
-The searches are stored, and the *keys* of each new entry are looked up among them. The keys of an entry are:
+The index maps *keys*, which are strings, to searches. For each new entry, these keys are looked up:
 
-- its attribute-value pairs
-- ``word=`` and ``title=`` with the stem of each word of its text and of its title
-- ``text=`` and ``title-text=`` with each word as written and each two consecutive words, for phrases
+- the entry's attribute-value pairs
+- ``word=`` and ``title=`` with the stem of each word in the text and in the title
+- ``text=`` and ``title-text=`` with each word as written and each pair of consecutive words, for phrases
 - ``begins=`` and ``title-begins=`` with a prefix of a word, only for prefixes that some search contains
 
-A condition of a search has keys, too. An entry satisfies the condition if it has one of them. For a phrase of more than
-two words, the phrase must also occur in the text. The keys of a word are its stems in all product languages.
+The conditions of a search have keys, too. For example, the keys of a word are its stems in all product languages. An
+entry satisfies a condition if the entry has one of the condition's keys. A phrase of more than two words must also
+occur in the text.
 
 The index has two levels:
 
 1. A search is stored under the keys of its rarest condition.
 2. Below each of these keys, it is stored under the keys of its next rarest condition.
 
-An entry that has a key of both levels is compared with the other conditions of the search. Rare keys make comparisons
-without success rare.
+If an entry has a key of both conditions, it is compared with the other conditions of the search. Since rare keys are
+used, few of these comparisons fail.
 
-Regular expressions have no key. RE2 compares each of them with each entry, in time linear in the text.
+Regular expressions have no keys. RE2 matches each of them against each entry, in time linear in the length of the text.
 """
 
 from collections import Counter
@@ -39,7 +40,7 @@ from service.model import Entry
 MAX_PATTERN_CHARS: Final = 200
 MAX_PHRASE_WORDS: Final = 16
 _PATTERN_BYTES = 1 << 16
-"""Maximum memory of one compiled expression, including its automaton; RE2 refuses larger ones."""
+"""Maximum memory of one compiled expression in bytes, including its automaton; RE2 rejects larger ones."""
 _MAX_COMPILED = 2_000
 
 SavedSearchId = str
@@ -48,7 +49,7 @@ SavedSearchId = str
 class QueryCondition(msgspec.Struct, frozen=True, tag="query"):
     """The condition of a saved search that is a query.
 
-    - ``all_of``: groups of alternative conditions. An entry must satisfy one condition of each group.
+    - ``all_of``: groups of alternative conditions. An entry must satisfy at least one condition of each group.
     - ``none_of``: conditions that an entry must not satisfy.
     """
 
@@ -71,8 +72,9 @@ SearchCondition = QueryCondition | PatternCondition
 class SavedSearch(msgspec.Struct, frozen=True):
     """A user's saved search.
 
-    - ``id``: unique among all saved searches.
-    - ``number``: the number that users see, unique among the searches of one user.
+    - ``id``: the id of the search, unique among all saved searches.
+    - ``condition``: what entries must satisfy to match.
+    - ``number``: the number by which the user refers to the search, unique among this user's searches.
     - ``text``: the search as the user wrote it.
     """
 
@@ -85,13 +87,13 @@ class SavedSearch(msgspec.Struct, frozen=True):
 class SearchableEntry:
     """An entry prepared for matching with saved searches.
 
-    It has the entry's words, its attribute-value pairs, and the keys that are looked up in the index of searches.
+    It provides the entry's words, its attribute-value pairs, and the keys that are looked up in the index of searches.
     """
 
     def __init__(self, entry: Entry, pairs: Iterable[Pair] = (), language: str = "") -> None:
         """Prepare ``entry`` for matching.
 
-        - ``pairs``: the attribute-value pairs of the entry; those of words are not needed.
+        - ``pairs``: the attribute-value pairs of the entry. Pairs for words may be left out.
         - ``language``: the language tag that the publisher declares; "" if there is none.
         """
         self.text = f"{entry.title}\n{entry.summary}"
@@ -107,19 +109,19 @@ class SearchableEntry:
 
     @cached_property
     def sequences(self) -> tuple[str, str]:
-        """Texts for phrase search, with a space around each word: (the words of the title, the words of all fields)."""
+        """Texts for phrase search, with a space around each word: (words of the title, words of all fields)."""
         # A phrase does not extend from one field into the next.
         title, *others = (f" {' '.join(field)} " for field in (self.title_words, *self._other_fields))
         return title, "\n".join((title, *others))
 
     @cached_property
     def pairs(self) -> frozenset[Pair]:
-        """The entry's attribute-value pairs: those of its attributes, and one for the stem of each word."""
+        """The entry's attribute-value pairs, including one for the stem of each word."""
         return frozenset((*self._pairs, *(f"word={each}" for stems, _ in self._field_keys for each in stems)))
 
     @cached_property
     def keys(self) -> frozenset[str]:
-        """The keys that are looked up in the index of saved searches, except those for prefixes of words."""
+        """The keys to look up in the index of saved searches, except the keys for prefixes of words."""
         title_stems, title_texts = self._field_keys[0]
         return self.pairs.union(
             (f"text={text}" for _, texts in self._field_keys for text in texts),
@@ -129,7 +131,7 @@ class SearchableEntry:
 
     @cached_property
     def _field_keys(self) -> list[tuple[set[str], set[str]]]:
-        """For each field of the entry, the title first: (its stems, its words and word pairs as written).
+        """One tuple per field, title first: (the stems of its words, its words and word pairs as written).
 
         A word pair is two consecutive words, joined by a space.
         """
@@ -141,14 +143,15 @@ class SearchableEntry:
 def _keys_of_words(found: Sequence[str], language: str) -> tuple[set[str], set[str]]:
     """Return (the stems of ``found`` in ``language``, the words and word pairs as written).
 
-    ``found`` are the words of a text, in order. A word pair is two consecutive words, joined by a space.
+    ``found`` contains the words of a text in their original order. A word pair is two consecutive words, joined by a
+    space.
     """
     parts = (part for word in found if "." in word for part in word_parts(word))
     return {stem(word, language) for word in (*found, *parts)}, {*found, *map(" ".join, pairwise(found))}
 
 
 def validate_pattern(condition: PatternCondition) -> PatternCondition:
-    """Return the condition if its expression can be used. Raises :class:`BadQuery` otherwise."""
+    """Return ``condition`` unchanged if its expression can be used; raise :class:`BadQuery` otherwise."""
     if len(condition.expression) > MAX_PATTERN_CHARS:
         raise BadQuery("That expression is longer than {most} characters.", most=MAX_PATTERN_CHARS)
     refuse_invisible(condition.expression)
@@ -179,10 +182,10 @@ def _is_in_sequence(phrase: Sequence[str], subject: SearchableEntry, *, in_title
 
 
 def _keys_of(condition: Condition) -> tuple[str, ...]:
-    """Return the keys of a condition: every entry that satisfies the condition has at least one of them.
+    """Return the keys of a condition, such that every entry that satisfies it has at least one of the keys.
 
-    An entry with one of these keys satisfies the condition, except that a phrase of more than two words must be
-    compared with the text.
+    Conversely, an entry with one of the keys satisfies the condition. The only exception is a phrase of more than two
+    words, which must also be compared with the text.
     """
     match condition:
         case PairCondition(pair):
@@ -196,10 +199,10 @@ def _keys_of(condition: Condition) -> tuple[str, ...]:
 
 
 def _rarest_part(phrase: Sequence[str]) -> str:
-    """Return the two consecutive words of a phrase that are presumably the rarest.
+    """Return the two consecutive words of a phrase that are presumably the rarest, joined by a space.
 
-    These are the longest word and a neighbour of it. The index of saved searches stores the phrase under these two
-    words. A phrase of one word is returned unchanged.
+    These are the longest word and a neighbour. The index stores the phrase under them. A phrase of one word is returned
+    unchanged.
     """
     word = max(phrase, key=lambda word: (len(word), word))
     at = max(min(phrase.index(word), len(phrase) - 2), 0)
@@ -208,7 +211,7 @@ def _rarest_part(phrase: Sequence[str]) -> str:
 
 @lru_cache(_MAX_COMPILED)
 def compile_pattern(expression: str) -> Any:
-    """Return the compiled RE2 expression. Raises :class:`BadQuery` with RE2's reason if RE2 rejects it."""
+    """Compile a regular expression with RE2. Raises :class:`BadQuery` with RE2's reason if RE2 rejects it."""
     options = re2.Options()
     options.max_mem = _PATTERN_BYTES
     options.case_sensitive = False
@@ -255,9 +258,9 @@ _PRIOR_WEIGHT = 200
 
 
 class KeyFrequencies:
-    """Estimates of the frequencies of keys among recent entries.
+    """Estimates of how frequent keys are among recent entries.
 
-    A key is a text by which saved searches are found, such as ``word=rust``. Until enough entries have been counted,
+    A key is a string by which saved searches are found, such as ``word=rust``. Until enough entries have been counted,
     the usual frequency of each kind of key is used.
     """
 
@@ -276,7 +279,7 @@ class KeyFrequencies:
             self._seen = Counter({each: count // 2 for each, count in self._seen.items() if count > 1})
 
     def share(self, key: str) -> float:
-        """Return the estimated share of entries that have this key, between 0 and 1."""
+        """Return the estimated fraction (0 to 1) of entries that have this key."""
         guess = _USUAL_SHARE[attribute_of(key)] / 1000
         return (self._seen[key] + guess * _PRIOR_WEIGHT) / (self._entries + _PRIOR_WEIGHT)
 
@@ -297,12 +300,12 @@ class _IndexedCondition:
 
     - ``groups``: the keys of each required group of alternatives.
     - ``none_of``: the keys of all excluded conditions.
-    - ``places``: the positions in the two-level index. These are pairs of a key of the rarest group and a key of the
-      next rarest.
+    - ``places``: where the two-level index stores the condition: tuples (key of the rarest group, key of the next
+      rarest group). Both keys are the same if the condition has only one group, or would have too many places.
     - ``others``: the remaining groups, which are compared with each entry that is found at one of ``places``.
     - ``has_long_phrases``: whether the condition has phrases of more than two words, which are compared with the text.
     - ``is_decided``: whether every entry found at one of ``places`` satisfies the condition without any comparison.
-    - ``unsatisfied``: the number of entries that were found at one of ``places`` but did not satisfy the condition.
+    - ``unsatisfied``: how many entries were found at one of ``places`` but did not satisfy the condition.
     """
 
     __slots__ = (
@@ -323,7 +326,7 @@ class _IndexedCondition:
         self.choose_places(share)
 
     def choose_places(self, share: Callable[[str], float]) -> None:
-        """Choose ``places``, the keys under which the index stores the condition: those of its rarest groups.
+        """Choose ``places``, where the index stores the condition: under the keys of the condition's rarest groups.
 
         ``share`` returns the estimated fraction of entries that have a given key.
         """
@@ -335,13 +338,13 @@ class _IndexedCondition:
         self.is_decided = not (self.others or self.none_of or self.has_long_phrases)
 
     def keys(self) -> frozenset[str]:
-        """Return all keys of the condition's parts, including excluded parts."""
+        """Return the keys of all parts of the condition, including excluded parts."""
         return self.none_of.union(*self.groups)
 
     def is_satisfied(self, keys: frozenset[str], subject: SearchableEntry) -> bool:
-        """Return whether an entry that was found at one of ``places`` in the index satisfies the condition.
+        """Return whether an entry that was found at one of ``places`` in the index satisfies the whole condition.
 
-        ``keys`` are the keys of the entry ``subject``, including those for prefixes of words.
+        ``keys`` are the keys of the entry ``subject``, including the keys for prefixes of words.
         """
         for group in self.others:
             if keys.isdisjoint(group):
@@ -352,13 +355,13 @@ class _IndexedCondition:
 
 
 class _Beginnings:
-    """The prefixes of words that searches contain, indexed by their first characters."""
+    """The word prefixes that searches contain, indexed by their first characters."""
 
     _HEAD_CHARS: Final = 3
 
     def __init__(self) -> None:
         self._by_head: dict[str, Counter[str]] = {}
-        """Prefixes with the number of conditions that contain them, by their first characters."""
+        """By first characters: the prefixes that begin with them, and how many conditions contain each prefix."""
 
     def add(self, keys: Iterable[str]) -> None:
         for beginning in _beginnings_in(keys):
@@ -373,7 +376,7 @@ class _Beginnings:
                 del self._by_head[head]
 
     def keys_of(self, subject: SearchableEntry) -> set[str]:
-        """Return the keys for all prefixes in this index with which a word of the entry ``subject`` begins."""
+        """Return the keys for those prefixes in this index with which a word of the entry ``subject`` begins."""
         if not self._by_head:
             return set()
         own = {f"begins={each}" for each in self._of(subject.words)}
@@ -394,7 +397,7 @@ def _beginnings_in(keys: Iterable[str]) -> Iterator[str]:
 class SavedSearchIndex:
     """An in-memory index of saved searches.
 
-    Searches with the same condition are compared with an entry only once.
+    An entry is compared only once with a condition that several searches share.
     """
 
     def __init__(self) -> None:
@@ -409,7 +412,7 @@ class SavedSearchIndex:
         return len(self._conditions)
 
     def put(self, search_id: SavedSearchId, condition: SearchCondition) -> None:
-        """Add a saved search with this condition, or replace the condition of the search with this id."""
+        """Add a saved search, or replace its condition if a search with this id is already present."""
         self.remove(search_id)
         self._conditions[search_id] = condition
         if isinstance(condition, PatternCondition):
@@ -441,8 +444,8 @@ class SavedSearchIndex:
     def match(self, subject: SearchableEntry) -> set[SavedSearchId]:
         """Return the ids of the saved searches whose conditions the entry ``subject`` satisfies.
 
-        The entry's attribute-value pairs are also counted, to estimate the frequencies of keys. If the keys of a
-        condition turn out to be more frequent than estimated, the condition is stored under rarer keys.
+        Also count the entry's attribute-value pairs, to estimate how frequent keys are. If too many entries were found
+        under a condition's keys but did not satisfy the condition, store the condition under rarer keys.
         """
         self._frequencies.count(subject.pairs)
         misplaced: list[_IndexedCondition] = []
@@ -454,10 +457,9 @@ class SavedSearchIndex:
         return found
 
     def _hits(self, subject: SearchableEntry, misplaced: list[_IndexedCondition]) -> Iterator[set[SavedSearchId]]:
-        """For each condition that the entry ``subject`` satisfies, yield the ids of the searches with this condition.
+        """Yield, for each condition that the entry ``subject`` satisfies, the ids of the searches with this condition.
 
-        The list ``misplaced`` receives the conditions that were compared with too many entries without success. The
-        keys of these conditions in the index are more frequent than estimated.
+        A condition is appended to ``misplaced`` if too many entries were found under its keys but did not satisfy it.
         """
         # Estimates are poor when searches are loaded, before any entries have been counted.
         keys = subject.keys
@@ -481,7 +483,7 @@ class SavedSearchIndex:
             self._places.setdefault(upper, {}).setdefault(lower, []).append(indexed)
 
     def _remove_places(self, indexed: _IndexedCondition) -> None:
-        """Remove a condition from its positions in the index, and delete positions that become empty."""
+        """Remove a condition from all its positions in the index, and delete positions that become empty."""
         for upper, lower in indexed.places:
             group = self._places[upper]
             group[lower].remove(indexed)

@@ -1,20 +1,20 @@
-"""Query expansion: from the words of a query to the registered words of documents (channels and entries).
+"""Query expansion: finds the registered words of documents that correspond to the words of a query.
 
-A document is registered with the stems of its words in its own language, as attribute-value pairs. A word of a query is
-expanded to several stems:
+A document (channel or entry) is registered with the stems of its words in its own language, as attribute-value pairs. A
+word of a query is expanded to several stems:
 
 - Each word gets its stems in all product languages, because the language of a query is unknown.
 - A prefix gets the stems of registered words that begin with it.
-- A word that no document has, and which may be misspelt, gets the stems of similar words, with less weight.
+- A word that no document contains may be misspelt. It gets the stems of similar words, with less weight.
 
 If a search has no results, it is repeated with a *tolerant* expansion, which adds similar words for all words.
 
-If a query has several words, they are *optional*: a result needs only one of them, and results with more of them come
-first.
+If a query has several words, the words are *optional*: a result needs only one of them, and results with more of them
+come first.
 
-Each group of alternatives of the query becomes a *clause*: a set of attribute-value pairs, of which a document needs
-one. A phrase becomes one clause for each of its words. The clauses do not express the order of its words, so
-:meth:`ExpandedQuery.is_satisfied_by` compares the phrase with the text.
+Each group of alternatives of the query becomes a *clause*: a set of attribute-value pairs, at least one of which a
+document must have. A phrase becomes one clause for each of its words. The clauses ignore the order of the phrase's
+words, so :meth:`ExpandedQuery.is_satisfied_by` compares the phrase with the text.
 """
 
 from collections.abc import Iterator, Sequence
@@ -46,7 +46,7 @@ MAX_PREFIX_STEMS: Final = 16
 """Maximum number of stems to which a prefix is expanded."""
 
 _FOREIGN_FACTOR = 0.8
-"""Factor of a stem in another language than the user's: how well the stem fits the query.
+"""Factor of a stem in a language other than the user's: how well the stem fits the query.
 
 It is less than 1, because most users search in their own language.
 """
@@ -59,34 +59,40 @@ With two wrong letters, the factor is 0.5².
 
 
 class QueryWords(msgspec.Struct, frozen=True, dict=True):
-    """The words of a query: their stems in all product languages, and the prefixes that the query contains."""
+    """The words of a query, for finding them in a text.
+
+    - ``stems``: the stems of the words, and of similar words, in all product languages.
+    - ``prefixes``: the prefixes that the query contains.
+    """
 
     stems: frozenset[str]
     prefixes: tuple[str, ...]
 
     def has(self, word: str) -> bool:
-        """Return whether the folded ``word`` of a text is one of the query's words, or an inflected form of one."""
+        """Return whether a folded word of a text is one of the query's words.
+
+        Inflected forms of the query's words count, as do words that begin with one of the prefixes.
+        """
         return without_umlauts(word).startswith(self.beginnings) and (
             not self.stems.isdisjoint(query_stems(word)) or word.startswith(self.prefixes)
         )
 
     @cached_property
     def beginnings(self) -> tuple[str, ...]:
-        """Prefixes for a fast test: a text that contains none of these strings has no word of the query.
+        """Strings for a fast test: a text that contains none of these strings contains no word of the query.
 
-        The text must have been folded (without case and accents) and passed to :func:`without_umlauts`.
+        Before the test, the text must be folded (without case and accents) and passed to :func:`without_umlauts`.
         """
         return (*dict.fromkeys(map(stem_beginning, self.stems)), *map(without_umlauts, self.prefixes))
 
 
 class ExpandedQuery(msgspec.Struct, frozen=True):
-    """A query, and the attribute-value pairs by which its results are found.
+    """A query, together with the attribute-value pairs for finding its results.
 
     - ``clauses``: conditions on the attribute-value pairs of results.
-    - ``excluded``: attribute-value pairs that no result has.
+    - ``excluded``: attribute-value pairs that results must not have.
     - ``similar``: for each word of the query that may be misspelt, the similar registered words.
-    - ``optional``: the optional groups of the query's conditions, of which a result satisfies at least one. Empty if
-      all groups are required.
+    - ``optional``: groups of conditions. A result must satisfy at least one group. Empty if all groups are required.
     """
 
     query: Query
@@ -98,7 +104,8 @@ class ExpandedQuery(msgspec.Struct, frozen=True):
     def is_satisfied_by(self, text: SearchableText, pairs: AbstractSet[Pair]) -> bool:
         """Return whether a document with this text and these attribute-value pairs matches the query.
 
-        A similar word counts as the word itself. If words are optional, the document needs one of them.
+        A registered word that is similar to a word of the query counts as that word. If words are optional, the
+        document needs at least one of them.
         """
         return (
             all(self._has_one(group, text, pairs) for group in self.query.all_of if group not in self.optional)
@@ -107,11 +114,14 @@ class ExpandedQuery(msgspec.Struct, frozen=True):
         )
 
     def has_all_words(self, text: SearchableText, pairs: AbstractSet[Pair]) -> bool:
-        """Return whether a document that matches the query satisfies all optional groups of it, not only one."""
+        """Return whether a document that matches the query satisfies all optional groups, not only some."""
         return all(self._has_one(group, text, pairs) for group in self.optional)
 
     def share_as_written(self, text: str) -> float:
-        """Return the share (0 to 1) of the query's words that ``text`` contains as written; case is ignored."""
+        """Return the fraction (0 to 1) of the query's words that occur in ``text`` as written.
+
+        Case and accents are ignored. The result is 0 if the query has no words.
+        """
         own = [word for condition in self._conditions() for word in _words_of(condition)]
         folded = fold(text)
         return sum(word in folded for word in own) / len(own) if own else 0.0
@@ -119,8 +129,9 @@ class ExpandedQuery(msgspec.Struct, frozen=True):
     def corrections(self, documents: Sequence[tuple[SearchableText, AbstractSet[Pair]]]) -> Iterator[Correction]:
         """Yield a correction for each word of the query that none of the documents contains as written.
 
-        The replacement is a similar word that one of the documents contains. ``documents`` are the text and the
-        attribute-value pairs of each matching document, the best first.
+        ``documents`` contains a tuple (text, attribute-value pairs) for each matching document, best first. The
+        replacement is a similar word from one of the documents. If there is none, no correction is yielded for the
+        word.
         """
         for word, candidates in self.similar.items():
             if not any(_holds_as_written(WordCondition(word), *document) for document in documents):
@@ -128,7 +139,7 @@ class ExpandedQuery(msgspec.Struct, frozen=True):
                 yield from (Correction(word, replacement) for replacement in islice(found, 1))
 
     def query_words(self) -> QueryWords:
-        """Return the words of the query and words similar to them, to be marked in texts of results."""
+        """Return the words of the query and the words similar to them, for marking them in the texts of results."""
         own = [word for condition in self._conditions() for word in _words_of(condition)]
         stems = {stemmed for word in own for stemmed in query_stems(word)}
         stems.update(each.stem for candidates in self.similar.values() for each in candidates)
@@ -153,14 +164,13 @@ class ExpandedQuery(msgspec.Struct, frozen=True):
 
 
 def expand(query: Query, vocabulary: Vocabulary, language: str = "", *, tolerant: bool = False) -> ExpandedQuery:
-    """Return a query with the attribute-value pairs by which its results are found.
+    """Find the attribute-value pairs by which a query's results can be found; return them together with the query.
 
     - ``vocabulary``: the registered words.
     - ``language``: the user's language (ISO 639-1); "" if unknown. Stems in other languages get lower factors.
-    - ``tolerant``: whether registered words, too, are expanded to similar words.
+    - ``tolerant``: whether to add similar words even for words that are registered.
 
-    If the query has several words, these are optional: a result needs one of them. Phrases and fields are never
-    optional.
+    If the query has several words, a result needs only one of them. Phrases and fields are always required.
     """
     similar: dict[str, tuple[SimilarWord, ...]] = {}
     for condition in (condition for group in query.all_of for condition in group):
@@ -189,11 +199,11 @@ def _clauses(
 ) -> Iterator[Clause]:
     """Yield the clauses for a group of alternative conditions of the query.
 
-    A clause is a set of attribute-value pairs, of which a result needs one. A single phrase gives one clause for each
-    word; any other group gives one clause.
+    A clause is a set of attribute-value pairs, at least one of which a result must have. If the group is a single
+    phrase, one clause is yielded for each distinctive word of the phrase. For any other group, one clause is yielded.
 
-    - ``vocabulary``: the registered words, in which words with a prefix are found.
-    - ``similar``: the similar words of each misspelt word.
+    - ``vocabulary``: the registered words, in which words are looked up by prefix.
+    - ``similar``: for each word that may be misspelt, the similar registered words.
     - ``language``: the user's language.
     """
     if len(group) == 1 and isinstance(group[0], PhraseCondition):
@@ -237,9 +247,9 @@ def _word_pairs(
 
 
 def _excluded_pairs(condition: Condition) -> Iterator[Pair]:
-    """Yield the attribute-value pairs that no result may have, because the query excludes ``condition``.
+    """Yield the attribute-value pairs that results must not have, because the query excludes ``condition``.
 
-    Nothing is yielded for phrases, prefixes and words of the title, which are compared with the text instead.
+    Phrases, prefixes and words in the title yield no pairs, because they are compared with the text instead.
     """
     if isinstance(condition, PairCondition):
         yield condition.pair
@@ -248,7 +258,7 @@ def _excluded_pairs(condition: Condition) -> Iterator[Pair]:
 
 
 def word_pair(stem: str) -> Pair:
-    """Return the attribute-value pair ``word=stem``, with which documents are registered that have this stem."""
+    """Return the attribute-value pair ``word=stem``, under which documents with this stem are registered."""
     return f"word={stem}"
 
 

@@ -1,9 +1,9 @@
 """Ranking of search results: relevance first, then words as written, language, subscribers and recency.
 
-The relevance of a document (channel or entry) is BM25F: the sum over the parts of the query of importance * weight. The
-weight states how well the word describes the document (``searchable_text``).
+The relevance of a document (channel or entry) is its BM25F score: the sum of importance * weight over the parts of the
+query. The weight states how well a word describes the document (see ``searchable_text``).
 
-Four other signals raise the score by at most a fixed fraction each, so they decide between documents of similar
+Four other signals raise the score, each by at most a fixed fraction. They therefore decide between documents of similar
 relevance:
 
 - the fraction of the query's words that the document contains as written rather than inflected
@@ -39,12 +39,12 @@ _MAX_RECENCY: Final = 0.05
 
 
 class RankingSignals(msgspec.Struct, frozen=True):
-    """The signals besides relevance by which a document (channel or entry) is ranked.
+    """The signals other than relevance by which a document (channel or entry) is ranked.
 
     - ``as_written``: the fraction of the query's words that the document contains as written.
     - ``is_in_askers_language``: whether the document is in the language of the user who searches.
     - ``subscribers``: the number of subscribers of the document's channel.
-    - ``age_s``: the time in seconds since the document's publication; None for channels.
+    - ``age_s``: how many seconds ago the document was published; None for channels.
     """
 
     as_written: float
@@ -54,9 +54,10 @@ class RankingSignals(msgspec.Struct, frozen=True):
 
 
 class ScoreParts(msgspec.Struct, frozen=True):
-    """The score of a document, ``total``, and its parts.
+    """The score of a document, ``total``, and the parts from which it is computed.
 
-    ``clauses`` has the relevance for each clause (word, phrase or attribute) of the query. The other parts are bonuses:
+    ``clauses`` contains the relevance for each clause (word, phrase or attribute) of the query. The other parts are
+    bonuses:
 
     ``total`` = sum(``clauses``) * (1 + ``as_written`` + ``language`` + ``subscribers`` + ``recency``)
     """
@@ -70,10 +71,11 @@ class ScoreParts(msgspec.Struct, frozen=True):
 
 
 def clause_importance(clause: Clause, frequencies: Mapping[Pair, int]) -> float:
-    """Return the importance of a clause, a set of alternative attribute-value pairs of a query.
+    """Return the importance of a clause, which is a set of alternative attribute-value pairs of a query.
 
-    It is the inverse document frequency of the clause's best alternatives. ``frequencies`` has the number of documents
-    that have each pair. Of the alternatives that at least one document has, the best are those with the highest factor.
+    The importance is the inverse document frequency of the clause's best alternatives. These are the alternatives with
+    the highest factor among those that at least one document has. ``frequencies`` maps each pair to the number of
+    documents that have it.
     """
     # A rare similar word therefore does not outweigh the word itself.
     best = max((each.factor for each in clause.alternatives if frequencies.get(each.pair, 0)), default=0.0)
@@ -82,10 +84,9 @@ def clause_importance(clause: Clause, frequencies: Mapping[Pair, int]) -> float:
 
 
 def coverage(clauses: Sequence[Clause], candidate: CandidateName, importances: Sequence[float]) -> float:
-    """Return how much of the query's optional clauses a candidate satisfies.
+    """Return the sum of importance * factor over the optional clauses that a candidate satisfies.
 
-    It is the sum of importance * factor over the optional clauses that the candidate satisfies. ``importances`` has the
-    importance of each clause. Results are sorted by coverage first.
+    Results are sorted by this sum before any other criterion. ``importances`` contains the importance of each clause.
     """
     return sum(
         importance * next(each.factor for each in clause.alternatives if each.pair == pair)
@@ -97,9 +98,9 @@ def coverage(clauses: Sequence[Clause], candidate: CandidateName, importances: S
 
 
 def score(candidate: CandidateName, importances: Sequence[float], signals: RankingSignals) -> ScoreParts:
-    """Return the score of a candidate by its relevance and ``signals``.
+    """Compute the score of a candidate from its relevance and from ``signals``.
 
-    ``importances`` has the importance of each clause of the query.
+    ``importances`` contains the importance of each clause of the query.
     """
     clauses = tuple(
         importance * weight / MAX_WEIGHT for importance, weight in zip(importances, candidate.weights, strict=True)

@@ -1,12 +1,12 @@
 """Searchable text: the analysed text of a channel or entry, by which searches find it.
 
-The text has *fields*, such as a title and a summary. A word of a short field, or of a field that names the topic,
-describes the document better than a word of a long text.
+The text has *fields*, such as a title and a summary. A word in a short field, or in a field that names the topic,
+describes the document better than a word in a long text.
 
 The weight of a stem follows BM25F (Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond",
 2009, §3.4):
 
-- The frequency f of the stem is the sum over all fields of boost * occurrences / (1 - b + b * length / mean length).
+- The frequency f of the stem is the sum of boost * occurrences / (1 - b + b * length / mean length) over all fields.
 - The weight is f / (k1 + f) * the greatest possible weight.
 
 Deviation: the mean length of a field is a constant, because no process reads all documents.
@@ -45,9 +45,11 @@ _LENGTH_SHARE = 0.75
 
 
 class TextField(msgspec.Struct, frozen=True):
-    """One field of a document: its words in order, folded (without case and accents), common words included.
+    """One field of a document: its words in their original order, folded (without case and accents).
 
-    - ``boost``: the importance of one occurrence of a word.
+    Common words such as "the" are included.
+
+    - ``boost``: how much one occurrence of a word counts.
     - ``mean_words``: the usual length of such a field, in words.
     - ``is_title``: whether conditions on the title apply to the field.
     """
@@ -59,16 +61,17 @@ class TextField(msgspec.Struct, frozen=True):
 
 
 class SearchableText:
-    """The text of one channel or entry, by which searches find it. It is analysed when it is first needed."""
+    """The text of one channel or entry, by which searches find the document; analysed only when needed."""
 
     def __init__(
         self, analyse: Callable[[], Sequence[TextField]], declared_language: str, source: Iterable[str] = ()
     ) -> None:
         """Create the text of a document.
 
-        - ``analyse``: function that returns the document's fields. It is called when they are first needed.
+        - ``analyse``: function that returns the document's fields. It is called when the fields are first needed.
         - ``declared_language``: the language tag that the publisher declares; "" if there is none.
-        - ``source``: the plain texts of the fields. Most words can be found in them without calling ``analyse``.
+        - ``source``: the plain texts of the fields. In most cases, they are enough to decide whether the document
+          contains a word, without calling ``analyse``.
         """
         self._analyse = analyse
         self._declared_language = declared_language
@@ -86,16 +89,16 @@ class SearchableText:
 
     @cached_property
     def stems(self) -> frozenset[str]:
-        """The stems of the document's words, except those of common words such as "the"."""
+        """The stems of the document's words, without common words such as "the"."""
         return frozenset(self._stems_of(self.fields))
 
     @cached_property
     def title_stems(self) -> frozenset[str]:
-        """The stems of the words in the document's titles, except those of common words such as "the"."""
+        """The stems of the words in the document's titles, without common words such as "the"."""
         return frozenset(self._stems_of(field for field in self.fields if field.is_title))
 
     def satisfies(self, condition: WordCondition | PhraseCondition) -> bool:
-        """Return whether the text contains the word or the phrase of ``condition``.
+        """Return whether the text contains the word or phrase of ``condition``.
 
         A word may be inflected, in any of the product's languages. A phrase must occur as written, except for case and
         accents.
@@ -115,7 +118,7 @@ class SearchableText:
     def _is_in_source(self, word: str) -> bool | None:
         """Return whether the plain texts of the fields contain ``word`` or an inflected form of it.
 
-        None means that the fields have to be analysed to find out.
+        The result is None if the fields must be analysed to decide this.
         """
         if not self._folded_source:
             return None
@@ -130,9 +133,9 @@ class SearchableText:
 
     @cached_property
     def _folded_source(self) -> str:
-        """The plain texts of all fields as one folded text, with a space at each end.
+        """The plain texts of all fields, folded and joined into one string with a space at each end.
 
-        It is "" if there are no plain texts, or if they are too long.
+        The string is empty if there are no plain texts, or if they are too long.
         """
         folded = fold(" ".join(self._source))
         return f" {folded} " if folded and len(folded) <= MAX_TEXT_CHARS else ""
@@ -143,7 +146,7 @@ class SearchableText:
 
     @cached_property
     def _source_words(self) -> frozenset[str]:
-        """The distinctive words of the plain texts of all fields, and the parts of words with dots."""
+        """The distinctive words in the plain texts of all fields, including the parts of words with dots."""
         return frozenset((*words(self._folded_source), *words(self._folded_source.replace(".", " "))))
 
     def stem(self, word: str) -> str:
@@ -151,10 +154,10 @@ class SearchableText:
         return stem(word, self.language)
 
     def weights(self) -> dict[str, int]:
-        """Return the stems with which the document is registered, each with its weight (1 to 255).
+        """Return the stems under which the document is registered, each with its weight (1 to 255).
 
-        These are up to ``MAX_TITLE_STEMS`` stems of the titles, and up to ``MAX_TEXT_STEMS`` stems of the other fields.
-        Of the latter, those with the greatest weights are chosen.
+        The stems that describe the document best are registered: up to ``MAX_TITLE_STEMS`` stems from the titles, and
+        up to ``MAX_TEXT_STEMS`` other stems.
         """
         # Among equal weights, the longest are chosen, which are usually the rarest. Function words of the language are
         # chosen last.
@@ -172,15 +175,15 @@ class SearchableText:
         }
 
     def registered_words(self) -> dict[str, str]:
-        """Return the words of the document whose stems are registered (:meth:`weights`), each with its stem."""
+        """Map each word of the document to its stem, for the stems that are registered (see :meth:`weights`)."""
         weights = self.weights()
         found = {word: self.stem(word) for word in _distinctive(self.fields)}
         return {word: stemmed for word, stemmed in found.items() if stemmed in weights}
 
     def _place(self, stemmed: str, frequency: float) -> tuple[bool, float, int, str]:
-        """Return the sort key of a stem: stems that should be registered come first.
+        """Return a sort key for choosing the stems to register; frequent stems come first, function words last.
 
-        ``frequency`` is the frequency of the stem in the document.
+        ``frequency`` is the frequency of the stem ``stemmed`` in the document.
         """
         return is_function_word(stemmed, self.language), -frequency, -len(stemmed), stemmed
 
@@ -189,14 +192,14 @@ class SearchableText:
 
 
 def text_field(text: str, *, boost: float, mean_words: float, is_title: bool = False) -> TextField:
-    """Return the field with the words of ``text``. The other parameters are those of :class:`TextField`."""
+    """Return a field with the words of ``text``; the other parameters are as in :class:`TextField`."""
     return TextField(words(text, include_common=True), boost, mean_words, is_title)
 
 
 def _distinctive(fields: Iterable[TextField]) -> Iterator[str]:
     """Yield the distinctive words of ``fields``, and the parts of words with dots.
 
-    A document can be found by distinctive words, but not by common words such as "the".
+    Distinctive words are those by which a document can be found, unlike common words such as "the".
     """
     for field in fields:
         for word in field.words:

@@ -1,4 +1,4 @@
-"""Snippets: one line of a text around the words of a query, with the positions of these words."""
+"""Snippets: one line from a text, around words of the query, with the positions of these words."""
 
 import re
 from bisect import bisect_left
@@ -19,9 +19,10 @@ _ELLIPSIS = "…"
 
 
 class Snippet(msgspec.Struct, frozen=True):
-    """A part of a text in one line of at most ``MAX_SNIPPET_CHARS`` characters.
+    """A part of a text as one line of at most ``MAX_SNIPPET_CHARS`` characters.
 
-    ``hits`` are the character ranges (start, end) of words of the query in ``text``, in order, without overlap.
+    ``hits`` are the character ranges (start, end) in ``text`` where words of the query occur. They are sorted and do
+    not overlap.
     """
 
     text: str
@@ -29,14 +30,13 @@ class Snippet(msgspec.Struct, frozen=True):
 
 
 def best_snippet(texts: Sequence[str], is_hit: Callable[[str], bool], beginnings: Collection[str]) -> Snippet:
-    """Return a snippet of the text in which words of the query occur most often.
+    """Return a snippet from the text in which words of the query occur most often.
 
-    If the words occur equally often in several texts, the first of these texts is used. The snippet is empty if
-    ``texts`` is empty.
+    If several texts are equally good, the first is used. The snippet is empty if ``texts`` is empty.
 
     - ``is_hit``: function that returns whether a folded word is one of the query's words.
     - ``beginnings``: prefixes without umlauts (:func:`without_umlauts`) for a fast test. A text that contains none of
-      these prefixes has no word of the query.
+      these prefixes does not contain any word of the query.
     """
 
     def count(text: str) -> int:
@@ -52,11 +52,12 @@ def best_snippet(texts: Sequence[str], is_hit: Callable[[str], bool], beginnings
 
 
 def make_snippet(text: str, is_hit: Callable[[str], bool] | None = None) -> Snippet:
-    """Return the snippet of a text with the most different words of the query.
+    """Return a snippet of ``text``: the part that contains the most distinct words of the query.
 
-    If the text has no such words, the snippet is the text's beginning.
+    If the text contains no such words, the snippet is the beginning of the text.
 
-    ``is_hit`` returns whether a folded word is one of the query's words. It is None if the text is known to have none.
+    ``is_hit`` is a function that returns whether a folded word is one of the query's words. It is None if the text is
+    known to contain none.
     """
     line = " ".join(text[:MAX_TEXT_CHARS].split())
     hits: list[tuple[int, int, str]] = []
@@ -74,9 +75,10 @@ def make_snippet(text: str, is_hit: Callable[[str], bool] | None = None) -> Snip
 
 
 def _window(line: str, hits: list[tuple[int, int, str]]) -> tuple[int, int]:
-    """Return the range (start, end) of ``line`` to show: the part with the most different words of the query.
+    """Return the range (start, end) of ``line`` to show: the part with the most distinct words of the query.
 
-    ``hits`` has (start, end, folded word) for each occurrence of a word of the query. All ends are exclusive.
+    ``hits`` contains a tuple (start, end, folded word) for each occurrence of a word of the query. The end of a range
+    is exclusive.
     """
     if len(line) <= MAX_SNIPPET_CHARS:
         return 0, len(line)
@@ -100,9 +102,10 @@ def _window(line: str, hits: list[tuple[int, int, str]]) -> tuple[int, int]:
 
 
 def _trim(line: str, start: int, end: int) -> tuple[int, int]:
-    """Shorten the range (start, end) of ``line`` so that it has no punctuation at its ends.
+    """Shorten the range (start, end) of ``line`` so that it does not begin or end with punctuation.
 
-    ``+`` and ``#`` at the end of a word do not count as punctuation (``C++``, ``C#``).
+    There are exceptions: ``+`` and ``#`` are kept at the end of a word (``C++``, ``C#``), and a dot is kept at the
+    start (``.net``).
     """
     while start < end and not (line[start].isalnum() or line[start] == "."):
         start += 1

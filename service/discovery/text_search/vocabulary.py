@@ -1,9 +1,9 @@
-"""The vocabulary: all words by which documents can be found, in memory, for prefixes and misspelt words.
+"""The vocabulary: all words by which documents can be found, kept in memory to look up prefixes and misspelt words.
 
-A word is stored as documents contain it, but folded (without case and accents), together with its stem.
+A word is stored as it occurs in documents, but folded (without case and accents), together with its stem.
 
-The distance of two words is the number of wrong letters: letters that are inserted, deleted, replaced, or swapped with
-their neighbour (optimal string alignment distance).
+The distance between two words is the number of wrong letters (the optimal string alignment distance). A wrong letter is
+inserted, deleted, replaced, or swapped with its neighbour.
 """
 
 from bisect import bisect_left, insort
@@ -28,8 +28,9 @@ _NO_LETTERS: Final = np.empty(0, np.uint64)
 class SimilarWord(msgspec.Struct, frozen=True):
     """A word of the vocabulary that is similar to a word of a query.
 
-    It has the word, its stem, and its distance from the word of the query: the number of wrong letters. The distance is
-    0 if the query has a prefix of the word.
+    - ``word``: the word of the vocabulary.
+    - ``stem``: the stem of ``word``.
+    - ``distance``: the number of wrong letters in the word of the query; 0 if ``word`` was found by a prefix.
     """
 
     word: str
@@ -38,10 +39,10 @@ class SimilarWord(msgspec.Struct, frozen=True):
 
 
 class Vocabulary:
-    """A set of words with their stems; a word has several stems if it occurs in documents in several languages."""
+    """A set of words with their stems. A word has several stems if documents in several languages contain the word."""
 
     def __init__(self, words: Iterable[tuple[str, str]] = ()) -> None:
-        """Create a vocabulary of pairs (folded word, stem)."""
+        """Create a vocabulary from tuples (folded word, stem of the word)."""
         self._stems: dict[str, tuple[str, ...]] = {}
         self._known_stems: set[str] = set()
         for word, stem in words:
@@ -49,7 +50,7 @@ class Vocabulary:
         self._sorted = sorted(self._stems)
         self._by_length: dict[int, list[str]] = {}
         self._letters: dict[int, NDArray[np.uint64]] = {}
-        """The set of letters of each word as a bit mask, by length, in the order of ``_by_length``; made on demand."""
+        """By length: the set of letters of each word in ``_by_length`` as a bit mask; computed when needed."""
         for word in self._sorted:
             self._by_length.setdefault(len(word), []).append(word)
 
@@ -57,7 +58,7 @@ class Vocabulary:
         return len(self._sorted)
 
     def add(self, words: Iterable[tuple[str, str]]) -> None:
-        """Add pairs (folded word, stem); pairs that are present change nothing."""
+        """Add words, given as tuples (folded word, stem). Tuples that are already present are ignored."""
         for word, stem in words:
             if self._add_stem(word, stem):
                 insort(self._sorted, word)
@@ -70,16 +71,16 @@ class Vocabulary:
     def with_prefix(self, prefix: str, most: int) -> list[SimilarWord]:
         """Return words that begin with ``prefix``, shortest first.
 
-        At most ``most`` words are returned, all with different stems.
+        At most ``most`` words are returned, each with a different stem.
         """
         first, last = bisect_left(self._sorted, prefix), bisect_left(self._sorted, prefix + _END)
         return self._first_stems(((word, 0) for word in sorted(self._sorted[first:last], key=len)), most)
 
     def similar(self, word: str, most: int) -> list[SimilarWord]:
-        """Return corrections of the misspelt ``word``, those with the fewest wrong letters first.
+        """Return corrections for the misspelt ``word``, beginning with those that differ from it in the fewest letters.
 
-        At most ``most`` words are returned, all with different stems. The result is empty for short words, and for
-        words that contain other characters than letters.
+        At most ``most`` corrections are returned, each with a different stem. The result is empty if ``word`` is short
+        or contains characters other than letters.
         """
         # A number with another digit is no misspelling.
         tolerated = 0 if len(word) < MIN_TYPO_CHARS or not word.isalpha() else 1 + (len(word) >= MIN_TWO_TYPOS_CHARS)
@@ -95,11 +96,10 @@ class Vocabulary:
         return self._first_stems(found, most)
 
     def _with_similar_letters(self, word: str, length: int, most: int) -> Sequence[str]:
-        """Return the words of this length that may be similar to ``word``, by a fast test.
+        """Return the words with ``length`` letters that may be similar to ``word``, by a fast test.
 
-        Words are compared as sets of letters. A word is returned if its set differs from that of ``word`` in at most
-        ``most`` letters. A wrong letter changes at most two letters of the set, so ``most`` should be twice the number
-        of wrong letters.
+        A word is returned if its set of letters differs from that of ``word`` by at most ``most`` letters. One wrong
+        letter can change the set by two letters, so ``most`` should be twice the number of tolerated wrong letters.
         """
         # Letters whose code points are equal modulo 64 count as equal.
         words = self._by_length.get(length, [])
@@ -111,7 +111,7 @@ class Vocabulary:
         return [words[place] for place in near.tolist()]
 
     def _add_stem(self, word: str, stem: str) -> bool:
-        """Add a word or another stem of a word; return whether the word is new."""
+        """Add a new word, or another stem for a known word; return whether the word is new."""
         before = self._stems.get(word, ())
         if stem not in before:
             self._stems[word] = (*before, stem)
