@@ -1,8 +1,9 @@
 """Bloom filters (sets with false positives) as Python integers (Rhea and Kubiatowicz §II, §III.C).
 
-Bit ``p`` of a filter is the bit ``1 << p`` of the integer. Row i of an *attenuated* filter contains the documents at a
-distance of i hops. The width of filters and the number of hashes follow the measured number of documents. :class:`Link`
-has the attenuated filters of one neighbour, in both directions (§II.B, §II.D).
+Bit ``p`` of a filter is the bit ``1 << p`` of the integer. An *attenuated* filter has several rows; row i contains the
+documents at a distance of i hops. The width of filters and the number of hashes depend on the measured number of
+documents. A :class:`Link` holds the two attenuated filters exchanged with one neighbour, one for each direction (§II.B,
+§II.D).
 """
 
 from collections import Counter
@@ -21,12 +22,12 @@ MAX_DEPTH = 8
 
 
 class FilterShape(msgspec.Struct, frozen=True, order=True):
-    """The parameters of a Bloom filter; only filters with the same parameters can be combined.
+    """The parameters of a Bloom filter. Only filters with the same parameters can be combined.
 
-    - ``generation``: grows with each change of the parameters.
+    - ``generation``: a counter that increases with each change of the parameters.
     - ``width``: the number of bits of a filter.
     - ``hashes``: the number of bits that each document sets.
-    - ``depth``: the number of rows of an attenuated filter (one filter for each distance in hops).
+    - ``depth``: the number of rows of an attenuated filter (one row for each distance in hops).
 
     Shapes are ordered by ``generation`` first. If two neighbouring nodes have different shapes, both adopt the greater
     one.
@@ -38,7 +39,7 @@ class FilterShape(msgspec.Struct, frozen=True, order=True):
     depth: int
 
     def __post_init__(self) -> None:
-        """Raise :class:`ValueError` for values out of range."""
+        """Raise :class:`ValueError` if a value is out of range."""
         most = {"generation": 2**32 - 1, "width": MAX_WIDTH, "hashes": MAX_HASHES, "depth": MAX_DEPTH}
         for name, limit in most.items():
             if not (name != "generation") <= getattr(self, name) <= limit:
@@ -53,9 +54,9 @@ def positions(document: str, shape: FilterShape) -> list[int]:
 
 
 def document_mask(document: str, shape: FilterShape) -> int:
-    """Return the Bloom filter that contains only this document, as an integer.
+    """Return the Bloom filter that contains only the document ``document``, as an integer.
 
-    A filter of the same shape in which all these bits are set may contain the document.
+    Another filter of the same shape can contain the document only if it has all the bits of this one.
     """
     bits = 0
     for position in positions(document, shape):
@@ -69,17 +70,18 @@ MIN_WIDTH = 64
 
 
 def false_positive_rate(width: int, hashes: int, documents: float) -> float:
-    """Return the probability that a filter with ``documents`` documents seems to contain another document.
+    """Return the probability that a filter seems to contain a document that it does not contain.
 
-    It is (1 - e^(-k·n/m))^k, where k is ``hashes``, n is ``documents``, and m is ``width`` in bits.
+    It is (1 - e^(-k·n/m))^k, where k is ``hashes``, n is ``documents`` (the number of documents in the filter), and m
+    is ``width`` in bits.
     """
     return (1 - exp(-hashes * documents / width)) ** hashes
 
 
 def estimate_documents(shape: FilterShape, bits_set: int) -> float:
-    """Return the most likely number of documents in a filter in which ``bits_set`` bits are set.
+    """Return the most likely number of documents in a filter of which ``bits_set`` bits are set.
 
-    It is infinite if all bits are set.
+    The result is infinite if all bits are set.
     """
     if bits_set >= shape.width:
         return inf
@@ -87,7 +89,7 @@ def estimate_documents(shape: FilterShape, bits_set: int) -> float:
 
 
 def best_hashes(width: int, documents: Sequence[float]) -> int:
-    """Return the number of hashes that minimises the sum of the false-positive rates of several filters.
+    """Return the number of hashes per document that minimises the sum of the filters' false-positive rates.
 
     - ``width``: the width of each filter in bits.
     - ``documents``: the expected number of documents in each filter.
@@ -102,7 +104,7 @@ def best_hashes(width: int, documents: Sequence[float]) -> int:
 def width_for(documents: float, max_rate: float, max_width: int = MAX_WIDTH) -> int:
     """Return the width in bits at which a filter with ``documents`` documents has the false-positive rate ``max_rate``.
 
-    The width is at least ``MIN_WIDTH`` and at most ``max_width``. The rate must be between 0 and 1.
+    The width is at least ``MIN_WIDTH`` and at most ``max_width``. ``max_rate`` must be between 0 and 1.
     """
     # -n·ln(p)/ln(2)² for n documents and the rate p.
     if documents == inf:
@@ -111,11 +113,11 @@ def width_for(documents: float, max_rate: float, max_width: int = MAX_WIDTH) -> 
 
 
 def next_shape(shape: FilterShape, documents: float, max_rate: float, max_width: int = MAX_WIDTH) -> FilterShape:
-    """Return the parameters that filters should have next; ``shape`` itself if its width is suitable.
+    """Return the shape to which the filters should change, or ``shape`` itself if its width is still suitable.
 
-    ``documents`` is the number of documents in the fullest filter. Filters grow, up to ``max_width`` bits, when
-    the false-positive rate of this filter exceeds ``max_rate``. They shrink when a quarter of their width suffices. A
-    new width begins a new generation.
+    ``documents`` is the number of documents in the fullest filter. If the false-positive rate of this filter exceeds
+    ``max_rate``, the width grows, up to ``max_width`` bits. If a quarter of the width would suffice, the width shrinks.
+    A new width begins a new generation.
     """
     needed = width_for(documents, max_rate)
     if shape.width >= max_width if needed > shape.width else 4 * HEADROOM * needed > shape.width:
@@ -127,18 +129,18 @@ def next_shape(shape: FilterShape, documents: float, max_rate: float, max_width:
 
 
 class LocalFilter:
-    """A node's own documents, and their Bloom filter ``bits``.
+    """The documents of a node, and ``bits``, the Bloom filter that contains them.
 
-    It counts the documents that set each bit, so that documents can be removed.
+    The class counts how many documents set each bit, so that documents can be removed.
     """
 
     def __init__(self, shape: FilterShape, documents: Iterable[str] = ()) -> None:
-        """Create the filter of the given documents, with the given shape."""
+        """Create a filter of the given shape that contains ``documents``."""
         self.shape = shape
         self.bits = 0
         self._documents: set[str] = set()
         self._extra_counts: Counter[int] = Counter()
-        """By position of a bit, the number of documents that set it besides the first."""
+        """Maps the position of each bit to the number of documents, beyond the first, that set the bit."""
         self.change(documents, ())
 
     @property
@@ -147,9 +149,9 @@ class LocalFilter:
         return self._documents
 
     def change(self, added: Iterable[str], removed: Iterable[str]) -> tuple[int, int]:
-        """Add and remove documents. Return (bits that became set, bits that became clear) as two integers.
+        """Add and remove documents; return (bits that became set, bits that became clear) as two integers.
 
-        Documents to add that are already present are ignored, and so are documents to remove that are absent.
+        Documents in ``added`` that are already present, and documents in ``removed`` that are absent, are ignored.
         """
         before, shape = self.bits, self.shape
         field = bytearray(before.to_bytes((shape.width + 7) // 8, "little"))
@@ -175,29 +177,29 @@ class LocalFilter:
 
 
 class Link:
-    """A link to a neighbour, with the filters of both directions.
+    """A link to a neighbour, with the attenuated Bloom filters of both directions.
 
-    A filter has several rows, numbered from 1: row i contains the documents at a distance of i hops.
+    An attenuated filter has several rows, numbered from 1: row i contains the documents at a distance of i hops.
 
     - ``rtt_s``: the round-trip time in seconds.
     - ``received``: the filter that the neighbour has sent.
     - ``sent``: the filter that this node has sent, including bits that the neighbour dropped as redundant.
-    - ``ignored_from_row``: for each node about whose documents the neighbour has refused updates, the first row to
-      which the refusal applies.
+    - ``ignored_from_row``: maps a node to a row. The neighbour wants no updates about the node's documents for this row
+      and deeper rows.
     - ``is_open``: whether both ends have filters of the same shape.
     """
 
     __slots__ = ("ignored_from_row", "is_open", "received", "rtt_s", "sent")
 
     def __init__(self, rtt_s: float, shape: FilterShape) -> None:
-        """Create a link that is not open yet; ``rtt_s`` is its round-trip time in seconds."""
+        """Create a link that is not open yet. ``rtt_s`` is its round-trip time in seconds."""
         self.rtt_s = rtt_s
         self.reset(shape)
 
     def reset(self, shape: FilterShape) -> None:
-        """Discard the filters of both directions, and wait for the neighbour's :class:`Hello`.
+        """Discard the filters of both directions. The link is closed until the neighbour sends a :class:`Hello`.
 
-        ``shape`` has the parameters of the new filters.
+        ``shape`` contains the parameters of the new filters.
         """
         self.received = [0] * (shape.depth + 1)
         self.sent = [0] * (shape.depth + 1)
@@ -206,7 +208,7 @@ class Link:
 
 
 def union_of_received(links: Iterable[Link], row: int) -> int:
-    """Return the union of the rows with the number ``row`` in the filters that the neighbours have sent."""
+    """Return the union of row ``row`` of all filters that the neighbours have sent."""
     bits = 0
     for link in links:
         bits |= link.received[row]

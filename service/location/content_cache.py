@@ -1,8 +1,9 @@
-"""Contents of channels, and a worker's cache of them.
+"""The contents of channels, and a worker's cache of them.
 
-Each content is identified by its *digest*, a hash. A client gets the digest from a trusted place (the channel's owner
-or the store), so that it can verify a copy from any other worker. A version of a channel that only adds a notice (a
-message about the channel itself) has the same content as the version before.
+Each content is identified by its *digest*, a hash. A client gets the digest from a trusted source: the channel's owner
+or the store. Therefore it can verify a copy received from any other worker.
+
+A notice is a message about the channel itself. If a new version only adds a notice, the content does not change.
 """
 
 import zlib
@@ -17,13 +18,13 @@ from service.errors import PeerProtocolError
 from service.model import Change, ChannelId, Entry
 
 Digest = bytes
-"""A digest: a BLAKE2b hash of 16 bytes that identifies a content; empty if unknown."""
+"""A digest: a BLAKE2b hash of 16 bytes that identifies a channel's content; empty if unknown."""
 
 DIGEST_BYTES = 16
 MAX_LATEST_ENTRIES = 10
-"""Maximum number of latest entries in a content."""
+"""Maximum number of entries in ``Content.latest``."""
 MAX_CONTENT_BYTES = 4 * 1024 * 1024
-"""Maximum size of a content that is exchanged."""
+"""Maximum size of a channel's content that workers send to each other."""
 _LENGTH_BYTES = 4
 _MAX_LATEST_BYTES = 1024 * 1024
 
@@ -31,8 +32,8 @@ _MAX_LATEST_BYTES = 1024 * 1024
 class Content(msgspec.Struct, frozen=True, gc=False):
     """The content of one version of a channel.
 
-    - ``memory``: encoded state with which the next poll finds the changes of the channel's document.
-    - ``latest``: the channel's latest entries in the format of :func:`pack_entries`.
+    - ``memory``: the encoded state by which the next poll detects changes to the channel's document.
+    - ``latest``: the channel's latest entries, encoded by :func:`pack_entries`.
     """
 
     memory: bytes
@@ -45,7 +46,10 @@ class Content(msgspec.Struct, frozen=True, gc=False):
 
 
 def digest_of(content: Content) -> Digest:
-    """Return the hash that identifies a content (BLAKE2b, 16 bytes). It is the same in every process."""
+    """Return the digest that identifies ``content`` (BLAKE2b, 16 bytes).
+
+    Equal contents have the same digest in every process.
+    """
     digest = blake2b(len(content.memory).to_bytes(_LENGTH_BYTES, "big"), digest_size=DIGEST_BYTES)
     digest.update(content.memory)
     digest.update(content.latest)
@@ -53,15 +57,18 @@ def digest_of(content: Content) -> Digest:
 
 
 def encode(content: Content) -> tuple[bytes, bytes, bytes]:
-    """Return a content as three buffers: the length of ``memory``, ``memory``, and ``latest``.
+    """Encode ``content`` as three buffers: the length of ``memory``, ``memory`` itself, and ``latest``.
 
-    The content is not copied.
+    The bytes of ``content`` are not copied.
     """
     return len(content.memory).to_bytes(_LENGTH_BYTES, "big"), content.memory, content.latest
 
 
 def decode(data: memoryview) -> Content:
-    """Return the decoded content. Raises :class:`PeerProtocolError` for malformed data."""
+    """Decode ``data``, the concatenation of the buffers that :func:`encode` returned.
+
+    Raises :class:`PeerProtocolError` for malformed data.
+    """
     end = _LENGTH_BYTES + int.from_bytes(data[:_LENGTH_BYTES], "big")
     if not _LENGTH_BYTES <= end <= len(data):
         raise PeerProtocolError("A content says that it is longer than it is.", reason="malformed")
@@ -69,10 +76,10 @@ def decode(data: memoryview) -> Content:
 
 
 def merge_latest(changes: Sequence[Change], before: Sequence[Entry]) -> tuple[Entry, ...]:
-    """Return a channel's latest entries after ``changes``: the newest first, at most ``MAX_LATEST_ENTRIES``.
+    """Return a channel's latest entries after ``changes``, newest first. There are at most ``MAX_LATEST_ENTRIES``.
 
-    - ``changes``: the changes in order of time, the oldest first.
-    - ``before``: the channel's latest entries before these changes, the newest first.
+    - ``changes``: the changes, oldest first.
+    - ``before``: the channel's latest entries before these changes, newest first.
     """
     found: dict[str, Entry] = {}
     changed = (change.entry for change in reversed(changes) if change.kind != "omission")
@@ -82,12 +89,15 @@ def merge_latest(changes: Sequence[Change], before: Sequence[Entry]) -> tuple[En
 
 
 def pack_entries(latest: Sequence[Entry]) -> bytes:
-    """Encode entries in the format of ``Content.latest``; the result is empty if there are no entries."""
+    """Encode entries in the format of ``Content.latest``. The result is empty if there are no entries."""
     return zlib.compress(msgspec.msgpack.encode(tuple(latest))) if latest else b""
 
 
 def unpack_entries(latest: bytes) -> tuple[Entry, ...]:
-    """Return the entries in ``Content.latest``. Raises :class:`PeerProtocolError` for malformed data."""
+    """Decode the entries in ``latest``, which must be in the format of ``Content.latest``.
+
+    Raises :class:`PeerProtocolError` for malformed data.
+    """
     if not latest:
         return ()
     try:
@@ -99,7 +109,7 @@ def unpack_entries(latest: bytes) -> tuple[Entry, ...]:
 
 
 _OVERHEAD_BYTES = 400
-"""Memory that Python objects need for one content besides its bytes."""
+"""How much memory the Python objects of one cached content need in addition to its bytes."""
 
 
 class _CachedContent(msgspec.Struct, gc=False):
@@ -109,15 +119,16 @@ class _CachedContent(msgspec.Struct, gc=False):
 
 
 class ContentCache:
-    """An in-memory cache of contents by digest (hash), with at most one content for each channel.
+    """An in-memory cache of channel contents, which are looked up by digest (hash).
 
-    The least recently used contents are removed first. ``now_s`` is monotonic time in seconds.
+    The cache holds at most one content per channel. If it is full, the least recently used contents are removed first.
+    In all methods, ``now_s`` is the current monotonic time in seconds.
     """
 
     def __init__(self, max_bytes: int, ttl_s: float) -> None:
-        """Create an empty cache for at most ``max_bytes`` bytes.
+        """Create an empty cache of at most ``max_bytes`` bytes.
 
-        A content expires ``ttl_s`` seconds after its last use.
+        A cached content expires ``ttl_s`` seconds after its last use.
         """
         self._max_bytes = max_bytes
         self._ttl_s = ttl_s
@@ -132,11 +143,11 @@ class ContentCache:
 
     @property
     def digests(self) -> KeysView[Digest]:
-        """The digests (hashes) of all contents."""
+        """The digests (hashes) of all contents in the cache."""
         return self._channels.keys()
 
     def get(self, digest: Digest, now_s: float) -> Content | None:
-        """Return the content with this digest (hash) and mark it as used; None if it is absent or expired."""
+        """Return the content with this digest (hash), and record that it was used; None if it is absent or expired."""
         cid = self._channels.get(digest)
         if cid is None:
             return None
@@ -149,10 +160,10 @@ class ContentCache:
         return cached.content
 
     def put(self, cid: ChannelId, digest: Digest, content: Content, now_s: float) -> None:
-        """Store the content of the channel ``cid`` under its digest (hash), in place of the channel's previous content.
+        """Store the content of the channel ``cid`` under its digest (hash), replacing the channel's previous content.
 
-        If another channel has a content with the same digest, that content is removed. If the cache exceeds its size,
-        the least recently used contents are removed.
+        If another channel's content has the same digest, that content is removed. If the cache then exceeds its maximum
+        size, the least recently used contents are removed.
         """
         self.remove(cid)
         if (same := self._channels.get(digest)) is not None:

@@ -1,24 +1,26 @@
-"""One node's part in the search for documents by Bloom filters (Rhea and Kubiatowicz §II.C, §II.D, appendix).
+"""One node's part in the search for documents with Bloom filters (Rhea and Kubiatowicz §II.C, §II.D, appendix).
 
-Its inputs are messages and changes of documents and links. Its outputs are messages. Each neighbour has sent a filter
-with several rows; row i contains the documents at a distance of i hops. The *source* of an update is the node whose
-documents have changed.
+The inputs of a node are messages, and changes to its documents and links. Its outputs are messages. Each neighbour has
+sent a filter with several rows; row i contains the documents at a distance of i hops. The *source* of an update is the
+node whose documents have changed.
 
-Invariant (of the appendix): a bit is set in row r + 1 of the filter sent to a neighbour only while it is set in row r
-of *another* neighbour's filter. In row 1, it is set only while this node's own filter has it. A bit is cleared when its
-condition ceases.
+Invariant (from the appendix): a bit is set in row r + 1 of the filter sent to a neighbour only while it is set in row r
+of *another* neighbour's filter. A bit is set in row 1 only while it is set in this node's own filter. A bit is cleared
+as soon as its condition no longer holds.
 
-Deviations from the paper, which put a document at distance i into row i, whatever the order of messages:
+The node deviates from the paper in several ways, to ensure that a document at distance i is in row i regardless of the
+order in which messages arrive:
 
-- A node accepts a source's bits from one neighbour only, the source's *parent*. Only a neighbour with a shorter path to
-  the source replaces the parent. In the paper, a node drops each update whose number it knows, so that two neighbours
-  can each conclude that the other's path suffices.
-- Bits from a parent are forwarded even if the same bits have been sent before. The paper forwards changes only. A bit
-  of two sources is then missing at nodes that dropped or ignore the update of one source.
+- A node accepts a source's bits from only one neighbour, the source's *parent*. The parent is replaced only by a
+  neighbour with a shorter path to the source. In the paper, a node instead drops each update whose sequence number it
+  already knows. Two neighbours can then each rely on the path through the other.
+- Bits from a parent are forwarded even if the same bits have been sent before. In the paper, only changes are
+  forwarded. If two sources share a bit, a node that drops or ignores the updates of one of them may then miss the bit.
 - Paths are not discarded periodically but corrected when they become invalid. A node that loses a parent sends
   ``SourcesLost``. A neighbour that has another path sends ``RefreshRequest`` along it to the source, which sends all
-  its bits once more (:meth:`LocationNode.refresh`). After a new link, both ends request all sources that they know.
-- A bit of row r + 1 is cleared by row r, which supports it. Line 11 of the appendix consults row r + 1.
+  its bits once more (:meth:`LocationNode.refresh`). After a new link is added, both ends request the bits of all
+  sources that they know.
+- Row r determines whether a bit of row r + 1 is cleared. Line 11 of the appendix consults row r + 1 instead.
 """
 
 from collections.abc import Iterable
@@ -39,14 +41,19 @@ from service.model import NodeId
 
 NO_ROW = 1 << 30
 MAX_SOURCES = 4096
-"""Maximum number of sources (nodes whose documents cause updates) that a node stores; messages about more are refused.
-"""
+"""Maximum number of sources (nodes whose documents cause updates) that a node stores. Messages about further sources
+are rejected."""
 
 
 class Filtering(StrEnum):
-    """Where redundant updates are dropped (§II.D): nowhere, at the node that receives them, or before they are sent.
+    """Where redundant updates are dropped (§II.D).
 
-    An update about a node's documents is redundant if the receiver has another path to that node which is not longer.
+    - ``NONE``: nowhere.
+    - ``DESTINATION``: at the node that receives them.
+    - ``SOURCE``: at the node that would send them.
+
+    An update about a node's documents is redundant if the receiver has another path to the node that is no longer than
+    the path through the sender.
     """
 
     NONE = "none"
@@ -55,13 +62,13 @@ class Filtering(StrEnum):
 
 
 class LocationNode:
-    """One node of the search for documents, whose methods return the messages to send to its neighbours.
+    """A node that takes part in the search for documents. Its methods return the messages to send to its neighbours.
 
-    A message that raises :class:`PeerProtocolError` changes nothing.
+    If a message is rejected with :class:`PeerProtocolError`, the node's state does not change.
     """
 
     def __init__(self, node_id: NodeId, shape: FilterShape, filtering: Filtering = Filtering.SOURCE) -> None:
-        """Create a node without documents and neighbours.
+        """Create a node without documents or neighbours.
 
         - ``shape``: the parameters of its Bloom filters.
         - ``filtering``: where redundant updates are dropped.
@@ -81,13 +88,13 @@ class LocationNode:
 
     @property
     def links(self) -> dict[NodeId, Link]:
-        """The links of this node by neighbour, the nearest neighbour first."""
+        """Maps each neighbour to its link. The nearest neighbour comes first."""
         return self._links
 
     def fullest_row(self) -> float:
-        """Return the estimated number of documents in the fullest of this node's Bloom filters.
+        """Return the estimated number of documents in the fullest row of this node's Bloom filters.
 
-        The size of filters is chosen by this number.
+        The caller uses it to choose the width of the filters.
         """
         rows = [self.own.bits, *(row for link in self._links.values() for row in link.received)]
         return estimate_documents(self.shape, max(row.bit_count() for row in rows))
@@ -95,14 +102,15 @@ class LocationNode:
     # Local events
 
     def change(self, added: Iterable[str] = (), removed: Iterable[str] = ()) -> list[SendToNeighbour]:
-        """Add the documents ``added`` to this node and remove ``removed``; return the updates for its neighbours."""
+        """Add documents to this node and remove documents from it; return the updates to send to its neighbours."""
         sets, clears = self.own.change(added, removed)
         return self._pass_on(self.node_id, 0, self.node_id, sets, clears) if sets or clears else []
 
     def add_link(self, neighbour: NodeId, rtt_s: float) -> list[SendToNeighbour]:
-        """Add a neighbour whose round-trip time is ``rtt_s`` seconds; return the messages to send to it.
+        """Add a link to ``neighbour``; return the messages to send to it.
 
-        If it is a neighbour already, only its round-trip time is updated, and nothing is sent.
+        ``rtt_s`` is the round-trip time in seconds. If there is a link already, only its round-trip time is updated,
+        and no messages are returned.
         """
         if neighbour in self._links:
             self._links[neighbour].rtt_s = rtt_s
@@ -114,17 +122,18 @@ class LocationNode:
         return sends
 
     def remove_link(self, neighbour: NodeId) -> list[SendToNeighbour]:
-        """Remove a neighbour, if present; return messages to the other neighbours.
+        """Remove a neighbour, if present; return the messages to send to the other neighbours.
 
-        These messages state which documents can no longer be reached through this node.
+        These messages tell them which documents can no longer be reached through this node.
         """
         link = self._links.pop(neighbour, None)
         return [] if link is None else self._retract(neighbour, link.received)
 
     def reshape(self, shape: FilterShape) -> list[SendToNeighbour]:
-        """Adopt ``shape`` for all Bloom filters, and announce it to all neighbours, if it is greater than before.
+        """Adopt ``shape`` for all Bloom filters; return the messages that announce it to all neighbours.
 
-        Shapes are ordered by their generation first. A shape that is not greater is ignored.
+        If the shape is not greater than the current one, it is ignored and no messages are returned. Shapes are ordered
+        by their generation first.
         """
         if shape <= self.shape:
             return []
@@ -135,9 +144,10 @@ class LocationNode:
         return [SendToNeighbour(neighbour, Hello(shape)) for neighbour in self._links]
 
     def refresh(self) -> list[SendToNeighbour]:
-        """Return messages with all bits of this node's own filter, if they were requested since the last call.
+        """Return messages that send all bits of this node's own filter to the node's neighbours again.
 
-        The caller calls this method periodically.
+        The result is empty if no node has requested these bits since the last call. The caller must call this method
+        periodically.
         """
         if not self._refresh_due:
             return []
@@ -147,7 +157,7 @@ class LocationNode:
     # Messages of neighbours
 
     def on_message(self, neighbour: NodeId, message: Message) -> list[SendToNeighbour]:
-        """Process a neighbour's message; return the messages to send.
+        """Process a neighbour's message; return the messages to send in response.
 
         Raises :class:`PeerProtocolError` if the message is invalid or unexpected.
         """
@@ -170,9 +180,9 @@ class LocationNode:
         return self._on_refresh_request(neighbour, message)
 
     def next_hop(self, query: LocationQuery) -> tuple[NodeId, LocationQuery] | None:
-        """Return the neighbour to which a query goes next, and the query to send to it.
+        """Return (neighbour, query): the neighbour to which a query goes next, and the query to send to it.
 
-        The result is None if the query fails at this node. The node's own documents are not searched.
+        The result is None if the query fails at this node. The caller must search the node's own documents first.
         """
         found = next_hop(query, document_mask(query.document, self.shape), self._links.items())
         if found is None:
@@ -181,7 +191,7 @@ class LocationNode:
         return neighbour, LocationQuery(query.document, (*query.visited, neighbour), row - 1)
 
     def start_query(self, document: str) -> LocationQuery:
-        """Return a query for a node with a copy of this document, which starts at this node."""
+        """Return a new query that searches for a node with a copy of ``document``. The query starts at this node."""
         return LocationQuery(document, (self.node_id,), self.shape.depth)
 
     # Implementation
@@ -230,8 +240,8 @@ class LocationNode:
         """Decide whether ``neighbour`` becomes the *parent* of ``source``; return the resulting messages.
 
         The parent is the only neighbour from which this node accepts updates about the documents of ``source``. ``row``
-        is the number of hops of the path through ``neighbour``. The result may contain a request to the neighbour with
-        the longer path to send no more updates.
+        is the length in hops of the path to ``source`` through ``neighbour``. The messages may ask a neighbour whose
+        updates are redundant to stop sending them.
         """
         parent, shortest = (
             (self.node_id, 0) if source == self.node_id else self._parents.get(source, (neighbour, NO_ROW))
@@ -252,10 +262,10 @@ class LocationNode:
         return [SendToNeighbour(redundant, Ignore(source, row))]
 
     def _pass_on(self, origin: NodeId, row: int, source: NodeId, sets: int, clears: int) -> list[SendToNeighbour]:
-        """Forward a neighbour's changes of one filter row to all other neighbours, as changes of the next row.
+        """Return messages that forward changes of one filter row to all other neighbours, as changes of the next row.
 
-        - ``origin``: the neighbour that has sent the changes.
-        - ``row``: the row of its filter that has changed.
+        - ``origin``: the neighbour that sent the changes, or this node for changes of its own filter.
+        - ``row``: the row that has changed; 0 for this node's own filter.
         - ``source``: the node whose documents caused the changes.
         - ``sets``, ``clears``: the bits to set and to clear.
         """
@@ -289,9 +299,9 @@ class LocationNode:
         ]
 
     def _retract(self, neighbour: NodeId, received: list[int]) -> list[SendToNeighbour]:
-        """Return messages to the other neighbours, after which these clear the bits of a removed neighbour's filter.
+        """Return messages that tell the other neighbours what can no longer be reached through a removed neighbour.
 
-        ``received`` has the rows of this filter.
+        ``received`` are the rows of the filter that the removed ``neighbour`` had sent.
         """
         sends: list[SendToNeighbour] = []
         for row in range(1, self.shape.depth):
@@ -302,11 +312,11 @@ class LocationNode:
         )
 
     def _on_sources_lost(self, neighbour: NodeId, link: Link, sources: Iterable[NodeId]) -> list[SendToNeighbour]:
-        """Process a neighbour's message that it no longer receives updates about the documents of ``sources``.
+        """Process a neighbour's :class:`SourcesLost` message; return the messages to send.
 
-        ``sources`` are nodes. The neighbour's former requests to ignore these nodes no longer apply. If this node has
-        another path to such a node, this node requests all bits of that node's filter along this path. The bits then
-        reach the neighbour.
+        The neighbour no longer gets updates about the documents of the nodes in ``sources``. If this node still has a
+        path to such a node, the node is asked to send all its bits again, so that they reach the neighbour too. If the
+        only path led through the neighbour, this node announces the loss to all its neighbours.
         """
         lost: list[NodeId] = []
         sends: list[SendToNeighbour] = []

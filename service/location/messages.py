@@ -1,12 +1,14 @@
 """Messages between neighbouring nodes, their binary encoding, and ordered streams of message batches.
 
-The encoding begins with the version and the kind of message, one byte each. Integers are big-endian. A set of bits is
-encoded as the number of its bits, followed by their positions or by the whole filter, whichever is shorter (the paper's
-*diff compression*). Malformed data, and filters beyond the maximum size, raise :class:`PeerProtocolError`.
+The encoding begins with the version and the kind of the message, one byte each. Integers are big-endian. A set of bits
+is encoded as the number of bits that are set, followed by either their positions or the whole filter, whichever is
+shorter (the paper's *diff compression*). :class:`PeerProtocolError` is raised for malformed data and for filters beyond
+the maximum size.
 
-Requests may be lost, repeated, or reach a restarted worker. The messages from one worker to another are therefore a
-*stream* of numbered batches. A worker that begins a new stream has discarded what it knew of the other worker. A batch
-of an earlier stream is refused. Its sender then begins a new stream and discards its own state too.
+Requests may be lost or repeated, or may reach a worker that has been restarted. Therefore the messages from one worker
+to another form a *stream* of numbered batches. A worker that begins a new stream has discarded what it knew about the
+other worker. A worker rejects a batch that belongs to an earlier stream. The sender of the batch then begins a new
+stream and discards its own state too.
 """
 
 import struct
@@ -22,20 +24,21 @@ from service.model import NodeId
 class Hello(msgspec.Struct, frozen=True):
     """The first message on a link, with the parameters of the sender's Bloom filters.
 
-    The message is repeated when these parameters change. It also states that the sender does not have the receiver's
-    filters yet.
+    It is sent again when these parameters change. It also tells the receiver that the sender does not have the
+    receiver's filters yet.
     """
 
     shape: FilterShape
 
 
 class FilterUpdate(msgspec.Struct, frozen=True, gc=False):
-    """Message with bits to set and bits to clear in one row of the Bloom filter that the sender has sent before.
+    """Tells the receiver which bits to set and to clear in one row of the Bloom filter that the sender has sent to it.
 
     - ``shape``: the parameters of the filter.
     - ``source``: the node whose documents caused the update.
-    - ``row``: the row. Row 1 contains the sender's own documents, row i those at i - 1 hops from the sender.
-    - ``sets``, ``clears``: integers in which each bit that is 1 is to be set, or to be cleared.
+    - ``row``: the number of the row. Row 1 contains the sender's own documents; row i contains the documents that are i
+      hops away from the receiver through the sender.
+    - ``sets``, ``clears``: integers whose 1 bits are the bits to set and to clear.
     """
 
     shape: FilterShape
@@ -46,10 +49,10 @@ class FilterUpdate(msgspec.Struct, frozen=True, gc=False):
 
 
 class Ignore(msgspec.Struct, frozen=True, gc=False):
-    """Request to send no more updates about the documents of ``source`` for the row ``row`` and all deeper rows.
+    """Asks the receiver to send no more updates about the documents of ``source`` for ``row`` and all deeper rows.
 
-    The rows are those of the filter that the receiver has sent. The sender of this request gets these updates by
-    another path that is not longer.
+    ``row`` is a row of the filter that the receiver has sent. The sender of this message gets the same updates by
+    another path, which is not longer.
     """
 
     source: NodeId
@@ -57,17 +60,17 @@ class Ignore(msgspec.Struct, frozen=True, gc=False):
 
 
 class SourcesLost(msgspec.Struct, frozen=True):
-    """Message that the sender no longer receives updates about the documents of the nodes ``sources``.
+    """Announces that the sender no longer gets updates about the documents of the nodes in ``sources``.
 
-    The receiver drops its paths to these nodes through the sender, and sends updates about their documents to the
-    sender again.
+    The receiver discards its paths to these nodes through the sender. It also resumes sending updates about these
+    nodes' documents to the sender.
     """
 
     sources: tuple[NodeId, ...]
 
 
 class RefreshRequest(msgspec.Struct, frozen=True):
-    """Request to the node ``source`` to send all bits of its own Bloom filter to all its neighbours again.
+    """Asks the node ``source`` to send all bits of its own Bloom filter to all its neighbours again.
 
     The request is forwarded from node to node until it reaches ``source``.
     """
@@ -79,7 +82,7 @@ Message = Hello | FilterUpdate | Ignore | SourcesLost | RefreshRequest
 
 
 class SendToNeighbour(msgspec.Struct, frozen=True, gc=False):
-    """Instruction to the caller: send ``message`` to the neighbour ``to``."""
+    """An instruction to the caller to send ``message`` to the neighbour ``to``."""
 
     to: NodeId
     message: Message
@@ -97,7 +100,7 @@ _COUNT = struct.Struct(">I")
 
 
 def encode(message: Message) -> bytes:
-    """Return the encoded message; node ids are 40 hex digits."""
+    """Return the encoded message. The node ids in the message must be 40 hex digits."""
     head = bytes((VERSION, _KINDS.index(type(message))))
     match message:
         case Hello(shape):
@@ -230,12 +233,12 @@ MAX_FRAMES = 4096
 
 
 class StreamBatch(msgspec.Struct, frozen=True, array_like=True):
-    """One batch of a stream, the ordered messages from one worker to another.
+    """One batch of a stream. A stream is the ordered sequence of messages from one worker to another.
 
     - ``sender_stream``: the id of this stream.
     - ``receiver_stream``: the id of the stream in the opposite direction; None if the sender has received no batch
       since its last restart.
-    - ``number``: the number of the batch in its stream, from 0.
+    - ``number``: the sequence number of the batch in its stream, from 0.
     - ``frames``: the encoded messages.
     """
 
@@ -246,14 +249,20 @@ class StreamBatch(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Stream:
-    """One worker's end of the ordered exchange of messages with one other worker, a stream in each direction."""
+    """One worker's end of the exchange of messages with one other worker.
+
+    There are two ordered streams, one in each direction: this worker's stream and the other worker's stream.
+    """
 
     def __init__(self, sender_stream: StreamId) -> None:
-        """Begin a stream with the id ``sender_stream``, which was never used before."""
+        """Begin this worker's stream with the id ``sender_stream``, which must never have been used before."""
         self.restart(sender_stream)
 
     def restart(self, sender_stream: StreamId) -> None:
-        """Discard all state, and begin a new stream with the id ``sender_stream``, which was never used before."""
+        """Discard all state, and begin a new stream of this worker with the id ``sender_stream``.
+
+        The id must never have been used before.
+        """
         self._own_stream = sender_stream
         self._peer_stream: StreamId | None = None
         self._sent_count = 0
@@ -262,23 +271,23 @@ class Stream:
     def next_batch(self, frames: tuple[bytes, ...]) -> StreamBatch:
         """Return the next batch of this worker's stream, with the encoded messages ``frames``.
 
-        The caller sends the batch repeatedly until it has been delivered.
+        The caller must send the batch repeatedly until it has been delivered.
         """
         return StreamBatch(self._own_stream, self._peer_stream, self._sent_count, frames)
 
     def is_current(self, batch: StreamBatch) -> bool:
-        """Return whether ``batch``, which this worker has sent, belongs to its current stream."""
+        """Return whether ``batch``, which this worker created, belongs to the current stream of this worker."""
         return batch.sender_stream == self._own_stream
 
     def on_delivered(self, batch: StreamBatch) -> None:
-        """Record that the other worker has received ``batch``, so that the next batch gets the next number."""
+        """Record that the other worker has received ``batch``, so that the next batch gets the next sequence number."""
         if self.is_current(batch):
             self._sent_count = batch.number + 1
 
     def is_restart(self, batch: StreamBatch) -> bool:
         """Return whether the received ``batch`` begins a new stream of the other worker.
 
-        If it does, this worker has to restart its own stream too.
+        If it does, the caller must restart this worker's own stream too.
         """
         return (
             self._peer_stream not in {None, batch.sender_stream}
@@ -287,10 +296,10 @@ class Stream:
         )
 
     def receive(self, batch: StreamBatch) -> tuple[bytes, ...]:
-        """Return the encoded messages of a received batch; empty if the batch was received before.
+        """Return the encoded messages in the received ``batch``; an empty tuple if the batch was already received.
 
-        Raises :class:`PeerProtocolError` with the reason ``stream`` if the batch belongs to an earlier stream, or if
-        batches before it are missing.
+        Raises :class:`PeerProtocolError` with the reason ``stream`` if the batch belongs to an earlier stream, or if a
+        preceding batch is missing.
         """
         if batch.receiver_stream not in {None, self._own_stream} or self._peer_stream not in {
             None,

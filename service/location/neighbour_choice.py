@@ -1,23 +1,28 @@
 """Choice of neighbours: nodes build and repair a network by round-trip times (Rhea and Kubiatowicz §V, future work).
 
-A peer is *near* or *far*, by one limit of the round-trip time for all nodes. Every node seeks links to the nearest of
-its near peers. In each group of nodes that are near each other, only the few with the lowest ids are *gateways*, which
-also seek links to far peers. Few links are therefore expensive, and information about a group crosses them once. This
-is the paper's restricted overlay, in which source filtering pays off, without global knowledge.
+A peer is *near* if its round-trip time is within a limit that is the same for all nodes; otherwise it is *far*. Every
+node seeks links to the nearest of its near peers. In each group of nodes that are near each other, only the few nodes
+with the lowest ids also seek links to far peers. These nodes are called *gateways*. Therefore few links have a long
+round-trip time, and information about a group crosses them only once.
 
-How links are agreed:
+This is the paper's restricted overlay, in which dropping updates at the source pays off. In contrast to the paper, no
+node needs to know the whole network.
+
+Links are agreed as follows:
 
 1. A link needs the agreement of both ends.
-2. A node that finds a nearer neighbour drops its farthest one. If both ends measure similar times, the result is a
-   stable matching.
-3. A node whose request was declined does not repeat it until :meth:`Neighbourhood.reset_declined`. The negotiation
-   therefore always ends.
+2. A node that finds a nearer neighbour drops its farthest one. If both ends of each link measure similar times, the
+   result is a stable matching.
+3. A node whose request was declined does not repeat it until :meth:`Neighbourhood.reset_declined` is called. Therefore
+   the negotiation always ends.
 
-These links alone may leave the network in separate parts. Every node therefore also links to its *anchor*, its nearest
-peer with a lower id, which must accept the link. From any node, a chain of anchors leads to the lowest id. The network
-is therefore connected, whichever nodes leave, as soon as every other node knows a peer with a lower id. The cost is
-small: only one node of a group has a far anchor. A node is the anchor of about as many nodes as the logarithm of its
-group's size, because ids are hashes.
+With these links alone, the network could consist of separate parts. Every node therefore also links to its *anchor*,
+its nearest peer with a lower id. The anchor must accept the link. From any node, a chain of anchors leads to the node
+with the lowest id. The network is therefore connected as soon as every other node knows a peer with a lower id, no
+matter which nodes have left.
+
+The cost is small. Only one node of a group has a far anchor. Because ids are hashes, a node in a group of n nodes is
+the anchor of about log n nodes at most.
 """
 
 from collections.abc import Iterable
@@ -31,12 +36,14 @@ from service.model import NodeId
 
 
 class Offer(Enum):
-    """Kinds of messages by which nodes negotiate links.
+    """The kinds of messages with which nodes negotiate links.
 
     - ``REQUEST`` requests a link. It also states that the receiver is not, or no longer, the sender's anchor (its
       nearest peer with a lower id).
-    - ``ANCHOR`` requests a link to the receiver as the sender's anchor. The receiver must accept it.
-    - ``DECLINE`` refuses or ends a link.
+    - ``ANCHOR`` requests a link to the receiver, because the receiver is the sender's anchor. The receiver must accept
+      it.
+    - ``ACCEPT`` accepts a requested link.
+    - ``DECLINE`` declines a requested link or ends an existing one.
     """
 
     REQUEST = 1
@@ -46,11 +53,11 @@ class Offer(Enum):
 
 
 class NeighbourLimits(msgspec.Struct, frozen=True):
-    """The limits by which a node chooses neighbours.
+    """The limits within which a node chooses its neighbours.
 
-    - ``near_s``: the maximum round-trip time in seconds of a peer that counts as near.
-    - ``near``, ``far``: the maximum numbers of near and far neighbours of a node.
-    - ``gateways``: the number of nodes that seek far neighbours in each group of nodes that are near each other.
+    - ``near_s``: the maximum round-trip time of a near peer, in seconds. All other peers are far.
+    - ``near``, ``far``: the maximum number of near neighbours and of far neighbours.
+    - ``gateways``: how many nodes in each group of nearby nodes seek far neighbours.
     """
 
     near_s: float
@@ -60,14 +67,14 @@ class NeighbourLimits(msgspec.Struct, frozen=True):
 
 
 class SendOffer(msgspec.Struct, frozen=True):
-    """Instruction to the caller: send ``offer`` to the peer ``to``."""
+    """An instruction to the caller to send ``offer`` to the peer ``to``."""
 
     to: NodeId
     offer: Offer
 
 
 class LinkAdded(msgspec.Struct, frozen=True):
-    """Notice to the caller: ``neighbour`` is a neighbour of this node from now on.
+    """A notice to the caller that this node now has a link to ``neighbour``.
 
     ``rtt_s`` is the round-trip time in seconds.
     """
@@ -77,7 +84,7 @@ class LinkAdded(msgspec.Struct, frozen=True):
 
 
 class LinkRemoved(msgspec.Struct, frozen=True):
-    """Notice to the caller: ``neighbour`` is no longer a neighbour of this node."""
+    """A notice to the caller that this node no longer has a link to ``neighbour``."""
 
     neighbour: NodeId
 
@@ -88,17 +95,20 @@ Effect = SendOffer | LinkAdded | LinkRemoved
 class Neighbourhood:
     """One node's side of the negotiation of links to other nodes.
 
-    Each method returns instructions and notices (type ``Effect``), which the caller carries out in order.
+    The methods return instructions and notices (type ``Effect``), which the caller must process in the given order.
     """
 
     def __init__(self, node_id: NodeId, limits: NeighbourLimits) -> None:
-        """Create the neighbourhood of the node ``node_id`` without peers; ``limits`` bound its choice of neighbours."""
+        """Create the neighbourhood of the node ``node_id``, which has no peers yet.
+
+        ``limits`` restricts the node's choice of neighbours.
+        """
         self.node_id = node_id
         self.links: set[NodeId] = set()
         self._limits = limits
         self._rtt_s: dict[NodeId, float] = {}
         self._order: dict[bool, list[NodeId]] = {True: [], False: []}
-        """The near peers (True) and the far peers (False), each the nearest first."""
+        """Maps True to the near peers and False to the far peers. Both lists begin with the nearest peer."""
         self._requested: set[NodeId] = set()
         """Peers that have not answered this node's request for a link."""
         self._declined: set[NodeId] = set()
@@ -112,9 +122,9 @@ class Neighbourhood:
         return sum(peer < self.node_id for peer in self._order[True]) < self._limits.gateways
 
     def on_measurements(self, rtts_s: Iterable[tuple[NodeId, float]]) -> list[Effect]:
-        """Record measured round-trip times; return the resulting changes of links and messages to peers.
+        """Record measured round-trip times; return the resulting link changes and the messages to send to peers.
 
-        ``rtts_s`` are pairs (peer, seconds).
+        ``rtts_s`` are pairs (peer, round-trip time in seconds).
         """
         self._rtt_s.update((peer, rtt_s) for peer, rtt_s in rtts_s if peer != self.node_id)
         self._sort_peers()
@@ -124,7 +134,7 @@ class Neighbourhood:
         return self._update_links(effects)
 
     def on_peer_left(self, peer: NodeId) -> list[Effect]:
-        """Remove ``peer``, which has left or does not respond; return the resulting changes of links and messages."""
+        """Remove ``peer``, which has left or does not respond; return the link changes and messages."""
         self._rtt_s.pop(peer, None)
         self._sort_peers()
         self._requested.discard(peer)
@@ -133,9 +143,9 @@ class Neighbourhood:
         return self._update_links(self._remove_link(peer))
 
     def reset_declined(self) -> list[Effect]:
-        """Forget refused and unanswered requests for links, and return new requests.
+        """Forget which link requests were declined or not answered; return new requests.
 
-        The caller calls this method periodically.
+        The caller must call this method periodically.
         """
         self._declined.clear()
         self._requested.clear()
@@ -143,10 +153,10 @@ class Neighbourhood:
         return self._update_links([])
 
     def on_offer(self, peer: NodeId, offer: Offer) -> list[Effect]:
-        """Process a request for a link, or a refusal of one, from ``peer``; return the reply and other effects.
+        """Process a message from ``peer`` in the negotiation of links; return the reply and the link changes.
 
-        A request from a peer whose round-trip time is unknown is declined. A request ``ANCHOR`` is not declined: the
-        link is added as soon as the round-trip time has been measured.
+        A ``REQUEST`` from a peer whose round-trip time is unknown is declined. An ``ANCHOR`` request is never declined:
+        the link is added as soon as the round-trip time has been measured.
         """
         if offer is Offer.DECLINE:
             return self._update_links(self._on_decline(peer))
@@ -164,10 +174,10 @@ class Neighbourhood:
         return self._update_links([] if peer in self._dependents else [SendOffer(peer, Offer.DECLINE)])
 
     def _on_decline(self, peer: NodeId) -> list[Effect]:
-        """Process a peer's refusal: remove the link to this peer, and send it no further requests.
+        """Process a ``DECLINE`` from ``peer``: remove the link to it, and send it no further ``REQUEST`` for now.
 
-        The *anchor* (the nearest peer with a lower id) is an exception: this node sends it a request ``ANCHOR``, which
-        it has to accept.
+        If the peer is this node's *anchor* (its nearest peer with a lower id), this node will send it an ``ANCHOR``
+        request instead, which the peer must accept.
         """
         # The anchor has refused a REQUEST that was sent before it became the anchor. It has to accept the request
         # ANCHOR, which is sent next.
@@ -202,7 +212,7 @@ class Neighbourhood:
         return next((peer for near in (True, False) for peer in self._order[near] if peer < self.node_id), None)
 
     def _nearest(self, peers: AbstractSet[NodeId], *, near: bool) -> list[NodeId]:
-        """Return those of ``peers`` that are near (far if ``near`` is false), sorted by round-trip time.
+        """Return the near peers in ``peers``, or the far ones if ``near`` is false, sorted by round-trip time.
 
         The nearest peer comes first. If there are more peers than the limits allow, the farthest ones are left out.
         """
@@ -210,14 +220,14 @@ class Neighbourhood:
         return list(islice((peer for peer in self._order[near] if peer in peers), most))
 
     def _links_to_keep(self, peers: AbstractSet[NodeId]) -> AbstractSet[NodeId]:
-        """Return the peers among ``peers`` to which this node seeks or keeps a link."""
+        """Return the peers in ``peers`` to which this node wants to have a link."""
         nearest = {*self._nearest(peers, near=True), *self._nearest(peers, near=False)}
         return nearest | (peers & (self._dependents | {self._nearest_with_lesser_id()}))
 
     def _update_links(self, effects: list[Effect]) -> list[Effect]:
         """Drop superfluous links, update the *anchor* (the nearest peer with a lower id), and request missing links.
 
-        Return ``effects`` with the effects of these changes appended.
+        The resulting instructions and notices are appended to ``effects``, which is returned.
         """
         for peer in sorted(self.links - self._links_to_keep(self.links)):
             self._declined.add(peer)

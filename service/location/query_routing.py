@@ -1,4 +1,4 @@
-"""Routing of queries for documents: the neighbour to which a query goes next (Rhea and Kubiatowicz §II.C)."""
+"""Routing of queries for documents: which neighbour a query goes to next (Rhea and Kubiatowicz §II.C)."""
 
 from collections.abc import Iterable
 
@@ -9,15 +9,15 @@ from service.model import NodeId
 
 
 class LocationQuery(msgspec.Struct, frozen=True):
-    """A query in transit, which searches for a node that has a copy of ``document``.
+    """A query in transit that searches for a node with a copy of ``document``.
 
     - ``visited``: the nodes on the query's path, beginning with the node that started the query.
-    - ``max_row``: the deepest row of filters that the next node searches. Row i contains the documents at i hops.
+    - ``max_row``: the deepest filter row that the next node searches. Row i contains the documents at a distance of i
+      hops.
 
-    Deviation from the paper: a node that received the query because of a match in row i searches only the rows with
-    lower numbers than i, not all d rows. If none of them matches, the earlier match was false or is outdated. The query
-    then fails at once instead of after d hops. Likewise, a query never follows a row whose number is greater than the
-    number of hops that the query has left.
+    Deviation from the paper: a node that received the query because of a match in row i searches only the rows before
+    row i. If none of these rows matches, the earlier match was a false positive or is outdated. The query then fails at
+    once, instead of after as many hops as there are rows.
     """
 
     document: str
@@ -26,9 +26,9 @@ class LocationQuery(msgspec.Struct, frozen=True):
 
 
 def first_row(received: list[int], mask: int, deepest: int) -> int | None:
-    """Return the number of the first row of a filter that has all bits of ``mask``; None if no row has.
+    """Return the number of the first row in which all bits of ``mask`` are set; None if there is no such row.
 
-    - ``received``: the rows of the filter, which a neighbour has sent.
+    - ``received``: the rows of a filter that a neighbour has sent.
     - ``deepest``: the number of the last row to search.
     """
     for row in range(1, deepest + 1):
@@ -38,12 +38,13 @@ def first_row(received: list[int], mask: int, deepest: int) -> int | None:
 
 
 def next_hop(query: LocationQuery, mask: int, links: Iterable[tuple[NodeId, Link]]) -> tuple[NodeId, int] | None:
-    """Return the neighbour to which a query goes next, and the number of the filter row that matched.
+    """Return (neighbour, row): the neighbour to which a query goes next, and the filter row that matched.
 
     - ``mask``: the bits that the query's document sets in a filter (:func:`document_mask`).
     - ``links``: pairs (neighbour, link), the nearest neighbour first.
 
-    Each row is searched in all links before the next row. The result is None if the query fails.
+    The query goes to a neighbour that it has not visited yet. The neighbour whose filter matches in the lowest row is
+    chosen; if there are several, the nearest of them. The result is None if no filter matches; the query then fails.
     """
     best: tuple[NodeId, int] | None = None
     deepest = query.max_row

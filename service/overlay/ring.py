@@ -1,16 +1,16 @@
-"""The members of the fleet as one node sees them (the *ring*), and the nodes that are nearest to an id.
+"""The members of the fleet as one node sees them (the *ring*), and how to find the nodes that are nearest to an id.
 
-Ids have 160 bits (Corona §4). In memory, they are integers, also called points; elsewhere, they are 40 hex digits.
-Functions that count digits accept the bases 2, 4, 16, 32 and 256, because a whole number of digits must fill 160 bits.
-The most significant digit comes first.
+Ids have 160 bits (Corona §4). In memory, they are integers, also called points; elsewhere, they are strings of 40 hex
+digits. Ids can be divided into digits in the bases 2, 4, 16, 32 and 256, because such digits fill 160 bits exactly. The
+most significant digit comes first.
 
-How the nearest nodes are found: the sorted ids are a flattened binary trie, because ids with a common prefix are
-adjacent in the list. A query descends the trie from its root, always first to the side that is nearer to the target.
-The descent skips bits that all ids of a range share, so it takes about log2 N steps for N evenly distributed ids.
+Ids with a common prefix are adjacent in the sorted list of ids, so the list is a flattened binary trie. To find the
+nearest nodes, a query descends this trie from its root and always visits the side nearer to the target first. It skips
+the bits that all ids in a range share. If N ids are evenly distributed, a query takes about log2 N steps.
 
-Deviation from the paper: in Corona §4, an id is a hash of the node's address. Here a joining node takes an id such that
-all nodes own about the same share of the channels (:func:`balanced_id`). The store accepts this id only if no other
-node has joined or left since it was computed. Otherwise the id is computed again.
+Deviation from the paper: in Corona §4, an id is a hash of the node's address. Here, the id of a joining node is chosen
+such that all nodes own about the same share of the channels (:func:`balanced_id`). The store accepts this id only if no
+other node has joined or left since it was computed. Otherwise the id is computed again.
 """
 
 from bisect import bisect_left
@@ -25,26 +25,23 @@ BITS = 160
 
 
 def from_hex(text: str) -> int:
-    """Return the point (id as an integer) with these 40 hex digits."""
+    """Convert an id of 40 hex digits to an integer (a point)."""
     return int(text, 16)
 
 
 def to_hex(point: int) -> str:
-    """Return the 40 lower-case hex digits of a point (id as an integer)."""
+    """Convert an id from an integer (a point) to 40 lower-case hex digits."""
     return f"{point:040x}"
 
 
 def digit(point: int, index: int, base: int) -> int:
-    """Return one digit of ``point`` in the number system with the base ``base``.
-
-    ``index`` 0 is the most significant digit.
-    """
+    """Return the digit of ``point`` at position ``index`` in base ``base``. Index 0 is the most significant digit."""
     width = _digit_bits(base)
     return point >> (BITS - width * (index + 1)) & (base - 1)
 
 
 def shared_digits(a: int, b: int, base: int) -> int:
-    """Return the number of leading digits, in the number system with this base, that two points have in common."""
+    """Return how many leading digits two points have in common when they are written in base ``base``."""
     return (BITS - (a ^ b).bit_length()) // _digit_bits(base)
 
 
@@ -53,20 +50,20 @@ def _digit_bits(base: int) -> int:
 
 
 _MAX_COMPARED_NODES = 8
-"""Number of joined and departed nodes above which :meth:`RingChange.concerns` does not compare single nodes."""
+"""Maximum number of joined and departed nodes that :meth:`RingChange.concerns` compares one by one."""
 
 
 @dataclass(frozen=True)
 class RingView:
-    """The members of the fleet at one time, sorted by id. ``version`` grows whenever a node joins or leaves."""
+    """The members of the fleet at one point in time, sorted by id. ``version`` grows with each join or leave."""
 
     version: int
     nodes: tuple[NodeInfo, ...]
 
     def with_changes(self, version: int, present: Iterable[NodeInfo], left: Iterable[NodeId]) -> "RingView":
-        """Return the members at the later ``version``: the nodes ``present`` are added, the ids ``left`` are removed.
+        """Return a new view at ``version``, with the nodes in ``present`` added and the nodes in ``left`` removed.
 
-        A node in ``present`` replaces a member with the same id.
+        ``version`` is later than the version of this view. A node in ``present`` replaces a member with the same id.
         """
         members = {**self._members}
         for node in left:
@@ -75,7 +72,7 @@ class RingView:
         return RingView(version, tuple(members[node] for node in sorted(members)))
 
     def change_since(self, former: "RingView") -> "RingChange":
-        """Return the difference between the earlier members ``former`` and these members."""
+        """Return what has changed between ``former``, an earlier view of the ring, and this view."""
         before, after = former._members.keys(), self._members.keys()  # noqa: SLF001 - of the same class
         return RingChange(former, self, frozenset(after - before), frozenset(before - after))
 
@@ -93,15 +90,18 @@ class RingView:
         return node in self._members
 
     def node(self, node: NodeId) -> NodeInfo | None:
-        """Return the description of the node with this id, or None if it is not a member."""
+        """Return the description of the node with the id ``node``, or None if it is not a member."""
         return self._members.get(node)
 
     def owner(self, point: ChannelId | NodeId) -> NodeId | None:
-        """Return the node nearest to ``point`` by XOR, or None if the ring is empty."""
+        """Return the id of the node nearest to ``point`` by XOR, or None if the ring is empty."""
         return next(self._by_distance(point), None)
 
     def nearest(self, point: ChannelId | NodeId, count: int) -> tuple[NodeId, ...]:
-        """Return the ``count`` nodes nearest to ``point`` by XOR, nearest first; all nodes if there are fewer."""
+        """Return the ids of the ``count`` nodes nearest to ``point`` by XOR, nearest first.
+
+        If the ring has fewer than ``count`` nodes, return the ids of all nodes.
+        """
         return tuple(islice(self._by_distance(point), count))
 
     def is_among_nearest(self, point: ChannelId | NodeId, node: NodeId, count: int) -> bool:
@@ -121,7 +121,7 @@ class RingView:
         return nearer < count
 
     def nodes_with_bits(self, mask: int, bits: int) -> Iterator[NodeId]:
-        """Yield the nodes whose ids equal ``bits`` in all bits that are 1 in ``mask``, in the order of ``ids``."""
+        """Yield, in ascending order, the node ids that agree with ``bits`` in every bit that is set in ``mask``."""
         points = self.points
         ranges = [(0, len(points))] if points else []
         while ranges:
@@ -141,10 +141,10 @@ class RingView:
                 ranges.append((low, middle))
 
     def branchings(self, node: NodeId) -> int | None:
-        """Return a mask of the bits that decide to which points ``node`` is the nearest node.
+        """Return a mask of the bits that determine whether ``node`` is the node nearest to a point.
 
-        The node is nearest to exactly those points that equal its id in all bits of the mask. The result is None if the
-        node is not a member.
+        ``node`` is nearest if and only if the point agrees with the node's id in every bit of the mask. The result is
+        None if ``node`` is not a member.
         """
         # These are the bits at which the binary trie of ids branches on the path from its root to the node.
         return sum(bit for bit, _, _ in self._path(node)) if node in self else None
@@ -154,13 +154,10 @@ class RingView:
         return {}
 
     def _path(self, node: NodeId) -> list[tuple[int, int, int]]:
-        """Return the branchings on the path from the root of the binary trie of ids to ``node``.
+        """List the branches of the binary trie of ids that lie on the path from its root to ``node``.
 
-        Each branching is a tuple of three numbers:
-
-        - A mask with one bit, the bit at which the trie branches.
-        - The value of this bit in the node's id: 0 or the mask.
-        - The number of nodes on the other side of the branching.
+        Each element is a tuple (mask of the bit that decides the branch, the node's id masked with it, number of nodes
+        in the other branch).
         """
         if known := self._paths.get(node):
             return known
@@ -196,9 +193,10 @@ class RingView:
 
 @dataclass(frozen=True)
 class RingChange:
-    """The difference between two sets of members, ``former`` and ``present``.
+    """The difference between an earlier view of the ring, ``former``, and a later one, ``present``.
 
-    ``joined`` has the ids of the nodes that only ``present`` has, ``left`` the ids of those that only ``former`` has.
+    - ``joined``: the ids of the nodes that are only in ``present``.
+    - ``left``: the ids of the nodes that are only in ``former``.
     """
 
     former: RingView
@@ -207,9 +205,9 @@ class RingChange:
     left: frozenset[NodeId]
 
     def concerns(self, point: ChannelId | NodeId, count: int) -> bool:
-        """Return whether the change may affect the ``count`` + 1 nodes nearest to ``point``.
+        """Return whether the change may affect the ``count`` nodes nearest to ``point``.
 
-        The result is always True if many nodes have joined or left, even if the change does not affect these nodes.
+        False means that these nodes are certainly the same as before. True can be a false alarm.
         """
         return (
             len(self.joined) + len(self.left) > _MAX_COMPARED_NODES
@@ -219,9 +217,9 @@ class RingChange:
 
 
 def owned_prefixes(view: RingView, node_id: NodeId, digits: int = 2) -> tuple[str, ...]:
-    """Return the prefixes with which the ids of channels that the node ``node_id`` owns can begin.
+    """Return the prefixes with which the id of a channel can begin if the node ``node_id`` owns the channel.
 
-    Each prefix has ``digits`` hex digits. A node owns the ids to which it is the nearest member of ``view``.
+    Each prefix is ``digits`` hex digits long. The result is empty if the node is not a member of ``view``.
     """
     shift = BITS - 4 * digits
     own, branchings = from_hex(node_id) >> shift, view.branchings(node_id)
@@ -232,10 +230,10 @@ def owned_prefixes(view: RingView, node_id: NodeId, digits: int = 2) -> tuple[st
 
 
 def balanced_id(existing: Sequence[NodeId]) -> NodeId:
-    """Return an id that is not in ``existing`` and splits the emptiest part of the id space.
+    """Return a new id, not in ``existing``, that splits the emptiest part of the id space.
 
-    If all ids are chosen by this function, beginning with no nodes, the nodes' shares of the id space differ at most by
-    a factor of 2. They are equal if the number of nodes is a power of two.
+    If all ids in a fleet come from this function, the nodes' shares of the id space differ by at most a factor of 2.
+    The shares are equal if the number of nodes is a power of two.
     """
     # Descend the binary trie of ids, always to the side with fewer nodes (the zeros if both sides have equally many),
     # until a side is empty: its first id is the result.
