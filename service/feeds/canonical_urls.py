@@ -1,18 +1,18 @@
-r"""Canonical URLs. A channel (a watched feed or page) is identified by its canonical URL.
+r"""Canonical URLs, which identify channels (watched feeds and pages).
 
 In a canonical URL:
 
 - Scheme and host are in lower case.
 - The host is in IDNA's ASCII form.
-- An IPv4 host is in dotted decimal, also if it was written as ``0x7f.1`` or ``2130706433``.
+- An IPv4 host is in dotted decimal form, even if it was written as ``0x7f.1`` or ``2130706433``.
 - The default port, the fragment, an empty query and tracking parameters are removed.
-- Non-ASCII characters of the path are percent-encoded; otherwise the path is unchanged.
+- Non-ASCII characters in the path are percent-encoded; otherwise the path is unchanged.
 
-A channel can watch a part of a page. The URL of such a channel has a fragment: the percent-encoded CSS selector of the
-part. The fragment is removed before the page is fetched; :func:`canonical_url` removes it, too.
+A channel can watch a part of a page. The URL of such a channel has a fragment: the part's CSS selector,
+percent-encoded. The fragment is removed before the page is fetched. :func:`canonical_url` removes it, too.
 
 URL parsers interpret some characters differently: user information, backslashes, control characters, and percent signs
-in hosts. A URL with any of these is rejected before it is parsed.
+in hosts. A URL with any of these is therefore rejected before it is parsed.
 """
 
 import functools
@@ -58,10 +58,10 @@ _TRACKING = frozenset({
 
 
 def canonical_url(text: str) -> str:
-    """Return the canonical form of a URL that a person typed or pasted. The function is idempotent.
+    """Return the canonical form of a URL that a person has typed or pasted. The function is idempotent.
 
-    Surrounding ``<>``, white space and the prefix ``feed:`` are removed, and a missing scheme means https. Raises
-    :class:`BadUrl` with the reason in plain words.
+    Surrounding ``<>``, white space and the prefix ``feed:`` are removed. If the scheme is missing, https is assumed.
+    Raises :class:`BadUrl` with the reason in plain words.
     """
     if len(text) < MAX_URL_CHARS and (found := _CANONICAL.fullmatch(text)):
         return text if found[1] else f"{text}/"
@@ -69,9 +69,10 @@ def canonical_url(text: str) -> str:
 
 
 def redirect_target(base: str, location: str) -> str:
-    """Return the absolute, validated target of a redirect from ``base`` with the Location header ``location``.
+    """Return the absolute, validated target of a redirect from the URL ``base``.
 
-    Tracking parameters are kept. Raises :class:`BadUrl` if the target is not a valid http or https URL.
+    ``location`` is the value of the Location header. Tracking parameters are kept. Raises :class:`BadUrl` if the target
+    is not a valid http or https URL.
     """
     # Some publishers redirect each URL without tracking parameters to one with them. Removing them would cause an
     # endless loop.
@@ -84,7 +85,7 @@ def redirect_target(base: str, location: str) -> str:
 
 
 def web_link(link: str) -> str:
-    """Return an entry's link in canonical form with its fragment; "" if it is not a valid http or https URL."""
+    """Return an entry's link in canonical form, including its fragment; "" if it is not a valid http or https URL."""
     head, _, fragment = link.strip().partition("#")
     if not head.lower().startswith(("http://", "https://")):
         return ""
@@ -98,9 +99,8 @@ def web_link(link: str) -> str:
 def page_url(url: str, selector: str) -> str:
     """Return the URL of the channel that watches a part of the page ``url``.
 
-    ``selector`` is the CSS selector of the part; "" means the whole page. The syntax of the selector is not checked
-    here. Raises :class:`BadUrl` if ``url`` is invalid, or if the selector is too long or contains an invisible
-    character.
+    ``selector`` is the CSS selector of the part; "" means the whole page. The selector's syntax is not checked.
+    Raises :class:`BadUrl` if ``url`` is invalid, or if the selector is too long or contains an invisible character.
     """
     selector = " ".join(selector.split())
     if len(selector) > MAX_SELECTOR_CHARS:
@@ -117,12 +117,12 @@ def selector_of(channel_url: str) -> str:
 
 
 def without_selector(channel_url: str) -> str:
-    """Return the URL from which a channel is fetched: its URL without the selector."""
+    """Return the URL from which a channel is fetched: the channel's URL without the selector."""
     return channel_url.partition("#")[0]
 
 
 def channel_id(canonical: str) -> ChannelId:
-    """Return the id of the channel with the URL ``canonical``: the SHA-1 of the URL in hex."""
+    """Return the id of the channel with the URL ``canonical``: the URL's SHA-1 hash in hexadecimal."""
     # The id determines which nodes poll the channel.
     return hashlib.sha1(canonical.encode(), usedforsecurity=False).hexdigest()
 
@@ -144,13 +144,13 @@ def is_loopback(host: str) -> bool:
 
 
 def https_variant(url: str) -> str:
-    """Return the canonical URL with https instead of http; "" if it has https already or contains a port."""
+    """Return ``url``, an http URL, with the scheme https; "" if it already has this scheme or contains a port."""
     parts = urlsplit(url)
     return f"https{url.removeprefix('http')}" if parts.scheme == "http" and parts.port is None else ""
 
 
 def looks_like_url(text: str) -> bool:
-    """Return whether a message that consists of ``text`` alone is meant as a URL; the URL may still be invalid."""
+    """Return whether a message that consists only of ``text`` is probably meant as a URL, even an invalid one."""
     text = text.strip().removeprefix("<").removesuffix(">")
     if any(character.isspace() for character in text):
         return False
@@ -252,10 +252,10 @@ def _ipv6(literal: str) -> str:
 
 
 def _ipv4(labels: list[str]) -> str:
-    """Return the dotted decimal form of an IPv4 host.
+    """Return the dotted decimal form of an IPv4 host with the 1 to 4 ``labels``.
 
-    The host consists of 1 to 4 ``labels``, each of which is a decimal, octal or hexadecimal number. The labels are read
-    in the same way as by browsers (WHATWG URL, "IPv4 parser"). Raises :class:`BadUrl` if they are not an IPv4 address.
+    Each label is a decimal, octal or hexadecimal number, interpreted as browsers do (WHATWG URL, "IPv4 parser"). Raises
+    :class:`BadUrl` if the labels are not an IPv4 address.
     """
     shown = _excerpt(".".join(labels))
     if len(labels) > _IPV4_BYTES or not all(_NUMBER.fullmatch(label) for label in labels):

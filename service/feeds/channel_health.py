@@ -2,13 +2,12 @@
 
 - The *symptom* of a poll is the class of its result, such as healthy or failing.
 - *Evidence* is a series of polls with the same symptom. The store keeps it with the channel.
-- A *diagnosis*, for example that a channel is dead, needs evidence from several nodes over some time. One node's
-  network or one bad day is not enough.
-- The *back-off* is the minimum interval between polls of a failing channel.
+- A *diagnosis*, for example that a channel is dead, needs evidence from several nodes over some time. A problem in one
+  node's network, or a publisher's problem on a single day, is not enough.
+- The *back-off* is the minimum interval between polls of a failing channel. It equals the time for which the channel
+  has been failing, up to ``LONGEST_BACKOFF_S``.
 
-The back-off equals the time for which the channel has failed so far, up to ``LONGEST_BACKOFF_S``. The next poll thus
-takes place before the failure has lasted twice as long, and detects a recovery. Failures that this node's own network
-may have caused do not count (see ``network_outage_detector``).
+Failures that may be due to this node's own network do not count (see ``network_outage_detector``).
 """
 
 # The store's script ``channel_record_poll`` adds up the time f for which a channel has failed, because several nodes
@@ -57,12 +56,13 @@ _BUSY_STATUSES = frozenset({429, 503})
 class Evidence(msgspec.Struct, frozen=True, rename={"symptom": "charge"}):
     """A series of polls with the same symptom, which is the class of a poll's result.
 
-    - ``polls`` is the number of these polls.
-    - ``nodes`` are the nodes that made them.
-    - ``first_s`` and ``last_s`` are the Unix times of the first and the last poll.
+    - ``symptom``: the symptom of these polls.
+    - ``first_s``, ``last_s``: the Unix times of the first and the last poll in seconds.
+    - ``polls``: the number of polls.
+    - ``nodes``: the nodes that made the polls.
 
-    Polls with the symptom ``BUSY`` (status 429 or 503: the publisher requests a pause) are not counted. They do not end
-    the series.
+    Polls with the symptom ``BUSY`` are not counted, and do not end the series. In such a poll, the publisher requests a
+    pause (status 429 or 503).
     """
 
     symptom: str
@@ -75,10 +75,10 @@ class Evidence(msgspec.Struct, frozen=True, rename={"symptom": "charge"}):
 class ChannelHealth(msgspec.Struct, frozen=True):
     """The health of a channel (a feed or page) after a poll.
 
-    - ``symptom`` is the class of the poll's result, for example healthy or failing.
-    - ``condition`` is the kind of the last notice that was sent to subscribers.
-    - ``backoff_s`` is the minimum interval in seconds between polls of a failing channel.
-    - ``evidence`` is the latest series of polls with the same symptom; None if there is none.
+    - ``symptom``: the class of the poll's result, for example healthy or failing.
+    - ``condition``: the problem about which subscribers have been told: "dead" or "quarantined"; "" if there is none.
+    - ``backoff_s``: the minimum interval in seconds between polls of a failing channel.
+    - ``evidence``: the latest series of polls with the same symptom; None if there is none.
     """
 
     symptom: str
@@ -88,10 +88,13 @@ class ChannelHealth(msgspec.Struct, frozen=True):
 
 
 class PollReport(msgspec.Struct, frozen=True):
-    """A report to the store about one poll: its result and symptom (the class of the result, :func:`symptom_of`).
+    """A report to the store about one poll.
 
-    ``symptom`` is None while this node's own network may have caused the failure. If the publisher turns out to be the
-    cause, the result is reported again, with its symptom and with ``is_repeat``.
+    - ``result``: the result of the poll.
+    - ``symptom``: the class of the result (:func:`symptom_of`); None for a failure that this node's own network may
+      have caused.
+    - ``is_repeat``: whether this failure has already been reported with the symptom None. It is reported again when the
+      publisher turns out to be the cause.
     """
 
     result: PollResult
@@ -100,13 +103,13 @@ class PollReport(msgspec.Struct, frozen=True):
 
 
 def symptom_of(url: str, result: PollResult, permanent_url: str = "") -> str:
-    """Return the symptom, the class of a poll's ``result``, of the channel ``url``.
-
-    ``permanent_url`` is the canonical URL that the poll reached by permanent redirects alone, before any other
-    redirect; "" if there were no such redirects.
+    """Return the symptom (class of the result) of a poll of the channel ``url``.
 
     The symptom is ``HEALTHY``, ``GONE``, ``FAILING``, ``BUSY``, ``PARSER_KILLED``, or ``MOVED_PREFIX`` + the new URL.
-    The new URL is ``permanent_url``, with the CSS selector of ``url`` if there is one.
+
+    ``permanent_url`` is the canonical URL that the poll reached by permanent redirects, before any redirect of another
+    kind; "" if there were no permanent redirects. The new URL is ``permanent_url``, with the CSS selector of ``url`` if
+    there is one.
     """
     if is_success(result):
         page, mark, selector = url.partition("#")
@@ -119,23 +122,23 @@ def symptom_of(url: str, result: PollResult, permanent_url: str = "") -> str:
 
 
 def is_success(result: PollResult) -> bool:
-    """Return whether a poll has fetched and parsed the channel's document, or found that it has not changed."""
+    """Return whether a poll has fetched and parsed the channel's document, or has found it unchanged."""
     return result.outcome in _SUCCESSFUL_OUTCOMES
 
 
 def is_healthy(symptom: str) -> bool:
-    """Return whether ``symptom``, the class of a poll's result, is that of a successful poll, redirected or not."""
+    """Return whether ``symptom`` means that the poll was successful, with or without a permanent redirect."""
     return symptom == HEALTHY or symptom.startswith(MOVED_PREFIX)
 
 
 def diagnose(health: ChannelHealth, pollers: int, reason: str) -> Notice | None:
-    """Return the notice to send to a channel's subscribers, for example that it is dead; None if no notice is due.
+    """Return the notice to send to a channel's subscribers, for example that it is dead; None if none is due.
 
-    A notice is due if enough polls in succession have failed or were redirected permanently, or if a channel has
-    recovered. A notice that was sent already is not due again.
+    A notice is due if enough consecutive polls have failed or were redirected permanently, or if a channel has
+    recovered. Subscribers are not told again that a channel is dead or quarantined (``health.condition``).
 
-    - ``pollers`` is the number of nodes that poll the channel.
-    - ``reason`` describes the last poll's result in a sentence.
+    - ``pollers``: the number of nodes that poll the channel.
+    - ``reason``: a sentence that describes the result of the latest poll.
     """
     if health.condition and is_healthy(health.symptom):
         return Notice("back")

@@ -1,8 +1,8 @@
-"""The detector of outages of a node's own network. Failed polls during an outage are not blamed on publishers.
+"""Detects outages of a node's own network, so that publishers are not blamed for polls that fail during an outage.
 
 An outage is assumed if several hosts begin to fail in succession and no host responds in between. A failure that an
-outage may have caused is kept back, unreported, until another poll gets a response. If none of the failing hosts has
-ever responded to this node, the hosts may be dead instead. In this case an outage is assumed for at most an hour.
+outage may have caused is not reported until another poll gets a response. If none of the failing hosts has ever
+responded to this node, the hosts themselves may be down. In this case an outage is assumed for at most an hour.
 """
 
 from collections import deque
@@ -15,10 +15,11 @@ from service.feeds.canonical_urls import host_of
 from service.model import Channel, PollResult
 
 OUTAGE_HOSTS = 3
-"""Number of hosts that must begin to fail in succession for an outage. No host may respond in between."""
+"""How many hosts must begin to fail in succession, without a response from any host in between, for an outage to be
+assumed."""
 ATTRIBUTION_TIMEOUT_S = 600.0
-"""Maximum time for which a failure is kept back while an outage is possible. Then the failure is attributed to the
-publisher."""
+"""Maximum time for which a failure is held back while an outage is possible. After this time, the failure is attributed
+to the publisher."""
 
 UNCONFIRMED_OUTAGE_S = 3_600.0
 """Maximum time for which an outage is assumed if none of the failing hosts has ever responded to this node."""
@@ -31,7 +32,10 @@ _AMBIGUOUS_OUTCOMES = frozenset({HostNotFound.code, Unreachable.code, TlsFailed.
 
 
 class NetworkOutageDetector:
-    """Detects outages of one node's network from the results of its polls, in the order in which polls end."""
+    """Detects outages of a node's network from the results of its polls.
+
+    The results must be passed in the order in which the polls end.
+    """
 
     def __init__(self) -> None:
         self._pending: deque[tuple[Channel, PollResult]] = deque()
@@ -47,11 +51,12 @@ class NetworkOutageDetector:
         self._recovered_s = float("-inf")
 
     def attribute(self, channel: Channel, result: PollResult) -> Iterator[tuple[Channel, PollResult]]:
-        """Record the ``result`` of a poll of ``channel``; yield the results that the publishers are responsible for.
+        """Record the ``result`` of a poll of ``channel``; yield the results for which publishers are responsible.
 
-        This is a generator of pairs (channel, result); the caller iterates over all of them. The pairs are this poll,
-        and earlier failures that were kept back because of a possible outage. Failures during an outage of this node's
-        network are never yielded.
+        The results are yielded as pairs (channel, result). The caller must exhaust this generator.
+
+        A failure that may be due to an outage of this node's network is held back. It is yielded by a later call, after
+        another poll has got a response or after a timeout. Failures during an outage are never yielded.
         """
         if result.outcome in _AMBIGUOUS_OUTCOMES:
             yield from self.expire(result.at_s)
@@ -69,9 +74,10 @@ class NetworkOutageDetector:
         yield channel, result
 
     def expire(self, now_s: float) -> Iterator[tuple[Channel, PollResult]]:
-        """Remove and yield the failures that were kept back for ``ATTRIBUTION_TIMEOUT_S`` because of a possible outage.
+        """Yield, as pairs (channel, result), the failures held back for more than ``ATTRIBUTION_TIMEOUT_S``.
 
-        ``now_s`` is the Unix time.
+        A failure is held back while it may be due to a network outage. Each failure is yielded only once. ``now_s`` is
+        the current Unix time.
         """
         while self._pending and not 0 <= now_s - self._pending[0][1].at_s < ATTRIBUTION_TIMEOUT_S:
             yield self._pending.popleft()

@@ -1,11 +1,11 @@
 """A tolerant parser of OPML files (subscription lists), which runs in the ``sandbox``.
 
 Folders become tags, and each feed is returned once. The parser reads as much as possible of files with stray
-ampersands, wrong encodings or invalid URLs. It reports each problem with its line. It does not follow entities, DTDs
-and inclusions.
+ampersands, wrong encodings or invalid URLs. It reports each problem with its line number. It does not resolve entities,
+DTDs or inclusions.
 
-The file is passed to lxml in pieces, and no tree is built. The numbers of outlines and tags, the depth, and the size of
-the result are limited.
+The file is passed to lxml in pieces, without building a tree. There are limits on the number of outlines, the number of
+tags, the depth, and the size of the result.
 """
 
 import re
@@ -36,11 +36,14 @@ _PIECE = re.compile(r"[<>][^\n]*\n?|[^<>]+")
 
 
 class _LimitReached(Exception):
-    """Raised if a file has more outlines, tags or text than are read."""
+    """Raised if a file exceeds the limit on the number of outlines, the number of tags or the size of the result."""
 
 
 def parse(body: bytes) -> OpmlDocument:
-    """Parse an OPML file; return its feeds and its problems. Raises :class:`UserError` for a file that is not OPML."""
+    """Parse an OPML file; return its feeds and its problems.
+
+    Raises :class:`UserError` if the file is not OPML or declares entities.
+    """
     text = decode_document(body, "")
     if _ENTITY.search(text):
         raise UserError("The file declares entities of its own, which OPML has no use for. It is not read.")
@@ -50,7 +53,7 @@ def parse(body: bytes) -> OpmlDocument:
 
 
 class _OutlineCollector:
-    """Collects the feeds and the problems of one OPML file; lxml's parser calls its methods for each tag."""
+    """Collects the feeds and the problems of one OPML file. lxml's parser calls its methods."""
 
     def __init__(self) -> None:
         self.feeds: dict[str, OpmlSubscription] = {}
@@ -63,7 +66,7 @@ class _OutlineCollector:
         self._folders: list[str] = []
 
     def collect(self, text: str) -> None:
-        """Collect the feeds and the problems of the OPML file ``text``, which declares no entities.
+        """Collect the feeds and the problems of the OPML file ``text``, which must not declare entities.
 
         Raises :class:`UserError` if the file is not OPML.
         """
@@ -97,7 +100,7 @@ class _OutlineCollector:
             self._add_problem(f"not well-formed: {one_line(error.message, _SHOWN_CHARS)}", error.line)
 
     def start(self, tag: str, attributes: Mapping[str, str]) -> None:
-        """Handle a start tag (called by lxml)."""
+        """Handle a start tag (called by lxml's parser)."""
         name = one_line(tag.rpartition("}")[2].lower(), _SHOWN_CHARS)
         self._root = self._root or name
         self._tags += 1
@@ -108,12 +111,12 @@ class _OutlineCollector:
             self._add_outline({name.lower(): value for name, value in attributes.items()})
 
     def end(self, tag: str) -> None:
-        """Handle an end tag (called by lxml)."""
+        """Handle an end tag (called by lxml's parser)."""
         if tag.rpartition("}")[2].lower() == "outline":
             self._folders.pop()
 
     def close(self) -> None:
-        """Handle the end of the file (called by lxml)."""
+        """Do nothing at the end of the file (called by lxml's parser)."""
 
     def _add_outline(self, attributes: Mapping[str, str]) -> None:
         title = one_line(attributes.get("title") or attributes.get("text", ""), FIELD_CHARS)
@@ -144,8 +147,8 @@ class _OutlineCollector:
 
 
 def _categories(category: str) -> Sequence[str]:
-    """Return the tags in an OPML 2.0 ``category``, which is a comma-separated list of paths.
+    """Return the tags in ``category``, the value of an OPML 2.0 attribute.
 
-    Slashes divide a path into parts, and each part is a tag.
+    The value is a comma-separated list of slash-separated paths. Each part of a path becomes a tag.
     """
     return [word for path in category[:FIELD_CHARS].split(",") for word in path.split("/")]

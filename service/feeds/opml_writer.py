@@ -1,4 +1,4 @@
-"""Subscription lists in OPML 2.0: their data types, and the writer. ``opml_parser`` is the parser."""
+"""Data types for subscription lists, and a writer for lists in OPML 2.0. The parser is in ``opml_parser``."""
 
 from collections.abc import Iterable, Iterator
 from xml.sax.saxutils import escape, quoteattr
@@ -10,16 +10,16 @@ from service.feeds.parsing.html_text import one_line
 
 MAX_OPML_BYTES = 5 * 1024 * 1024
 PAGE = "page"
-"""The ``type`` of an outline that is a page instead of a feed; other programs ignore it."""
+"""The ``type`` of an outline that describes a page instead of a feed. Other programs ignore such outlines."""
 
 
 class OpmlSubscription(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One subscription in a list.
+    """One subscription in a subscription list.
 
     - ``url`` is the canonical URL.
     - ``title`` is the user's title for the feed or page.
     - ``tags`` are the names of the folders that contain the subscription.
-    - ``page`` states that the subscription is to a page, or to a part of a page, instead of a feed.
+    - ``page`` is true for a subscription to a page or a part of a page, and false for one to a feed.
     """
 
     url: str
@@ -29,7 +29,7 @@ class OpmlSubscription(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class OpmlDocument(msgspec.Struct, frozen=True):
-    """The content of an OPML file: its distinct subscriptions in document order, and its ``problems``.
+    """The content of an OPML file: its distinct subscriptions in document order, and the problems found in the file.
 
     Each problem is a sentence that contains a line number.
     """
@@ -39,10 +39,10 @@ class OpmlDocument(msgspec.Struct, frozen=True):
 
 
 def write(title: str, feeds: Iterable[OpmlSubscription]) -> bytes:
-    """Return the subscriptions ``feeds`` as an OPML 2.0 document with the title ``title``.
+    """Return the subscriptions ``feeds`` as an OPML 2.0 document with the given ``title``.
 
-    The subscriptions without a tag are first. One folder for each tag follows. A subscription with several tags is in
-    several folders.
+    Subscriptions without a tag come first, followed by one folder for each tag. A subscription with several tags
+    appears in several folders.
     """
     # The parser merges a subscription that is in several folders.
     folders: dict[str, list[OpmlSubscription]] = {}

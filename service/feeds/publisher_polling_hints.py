@@ -1,13 +1,13 @@
-"""The earliest next poll of a feed or page, by the hints in its publisher's responses and documents.
+"""Determines the earliest next poll of a feed or page from its publisher's hints in responses and documents.
 
-Hints can only delay a poll. A hint of up to a day is followed; a longer one is ignored, because it was probably copied
-from a template. There are five kinds of hints:
+Hints can only delay a poll. A requested delay of up to a day is followed; a longer one is ignored, because it was
+probably copied from a template. There are five kinds of hints:
 
 - HTTP freshness (RFC 9111 §4.2)
 - ``Retry-After`` (RFC 9110 §10.2.3)
-- RSS's ``ttl``
+- ``ttl`` in RSS
 - the update period of the RSS 1.0 syndication module
-- RSS's ``skipHours`` and ``skipDays``, in which the publisher wants no polls
+- ``skipHours`` and ``skipDays`` in RSS, the hours and days on which the publisher wants no polls
 """
 
 import datetime as dt
@@ -34,10 +34,12 @@ _UNITS = (("year", 365 * DAY_S), ("day", DAY_S), ("hour", 3_600.0), ("minute", 6
 
 
 class EarliestPoll(msgspec.Struct, frozen=True):
-    """The Unix time before which a feed or page is not polled.
+    """The earliest time at which a feed or page may be polled next.
 
-    - ``reasons`` are the publisher's hints that resulted in this time, as short English sentences.
-    - ``is_skipping`` states that hours or days in which the publisher wants no polls end at that time.
+    - ``not_before_s`` is the earliest time, as a Unix time.
+    - ``reasons`` are the publisher's hints that were considered, as short English sentences.
+    - ``is_skipping`` is true if the earliest time is the end of a period in which the publisher wants no polls
+      (``skipHours`` or ``skipDays``).
     """
 
     not_before_s: float
@@ -46,13 +48,14 @@ class EarliestPoll(msgspec.Struct, frozen=True):
 
 
 def find_earliest_poll(headers: Mapping[str, str], hints: PollingHints, now_s: float) -> EarliestPoll:
-    """Return the earliest next poll of a feed or page at the Unix time ``now_s``.
+    """Return the earliest time at which a feed or page may be polled next.
 
-    - ``headers`` are those of a response with the status 200 or 304; their names are in lower case.
-    - ``hints`` are those of the last document.
+    - ``headers`` are the headers of a response with the status 200 or 304. Their names are in lower case.
+    - ``hints`` are the publisher's hints in the last document.
+    - ``now_s`` is the current Unix time.
 
-    A requested delay is followed if it is at most a day, and ignored otherwise. If the resulting time is in an hour or
-    on a day that the publisher skips, the result is the end of the skipped hours and days.
+    A requested delay is followed if it is at most a day, and ignored otherwise. If the resulting time falls into hours
+    or days on which the publisher wants no polls, the time is moved to the end of these hours or days.
     """
     not_before_s, reasons = now_s, []
     for source, wait_s in _requested_waits(headers, hints, now_s):
@@ -72,18 +75,19 @@ def find_earliest_poll(headers: Mapping[str, str], hints: PollingHints, now_s: f
 
 
 def shortest_interval_s(hints: PollingHints) -> float:
-    """Return the minimum interval in seconds between polls that the hints request; 0.0 if they request none.
+    """Return the minimum interval between polls that ``hints`` request, in seconds; 0.0 if they request none.
 
-    An interval that is longer than a day is ignored, as in :func:`find_earliest_poll`.
+    A requested interval of more than a day is ignored, as in :func:`find_earliest_poll`.
     """
     stated_s = (hints.ttl_s, hints.update_period_s, hints.max_age_s)
     return max((wait_s for wait_s in stated_s if wait_s is not None and 0 < wait_s <= DAY_S), default=0.0)
 
 
 def skipped_s(hints: PollingHints, now_s: float) -> float:
-    """Return the seconds from ``now_s`` (Unix s) until the end of the skipped hours and days in ``hints``.
+    """Return for how many seconds after ``now_s`` (Unix time) the publisher wants no polls.
 
-    These are the hours and days of the week at which the publisher wants no polls. The result is 0.0 outside of them.
+    ``hints`` contain the hours and days on which the publisher wants no polls. The result is 0.0 if ``now_s`` is
+    outside these hours and days.
     """
     return _end_of_skips(now_s, hints) - now_s
 
@@ -91,24 +95,25 @@ def skipped_s(hints: PollingHints, now_s: float) -> float:
 def with_freshness(hints: PollingHints, headers: Mapping[str, str], now_s: float) -> PollingHints:
     """Return ``hints`` with ``max_age_s`` set to the freshness lifetime in a response's ``headers`` (RFC 9111 §4.2).
 
-    Header names are in lower case, and ``now_s`` is the Unix time. If the headers state no lifetime, ``max_age_s``
-    stays the same, as in a cache (RFC 9111 §4.3.4).
+    - If the headers state no lifetime, ``max_age_s`` keeps its previous value, as in a cache (RFC 9111 §4.3.4).
+    - Header names must be in lower case.
+    - ``now_s`` is the current Unix time.
     """
     lifetime = _lifetime(headers, now_s)
     return hints if lifetime is None else replace(hints, max_age_s=lifetime[1] if lifetime[1] > 0 else None)
 
 
 def parse_retry_after(value: str, now_s: float) -> float | None:
-    """Return the delay in seconds that a ``Retry-After`` header requests, at most a week; None if it is invalid.
+    """Return the delay in seconds that a ``Retry-After`` header requests (RFC 9110 §10.2.3), at most a week.
 
-    The header is defined in RFC 9110 §10.2.3. ``now_s`` is the Unix time.
+    ``value`` is the header's value. The result is None if it is invalid. ``now_s`` is the current Unix time.
     """
     wait_s = _retry_after_s(value, now_s)
     return None if wait_s is None else min(wait_s, _MAX_RETRY_AFTER_S)
 
 
 def _requested_waits(headers: Mapping[str, str], hints: PollingHints, now_s: float) -> Iterator[tuple[str, float]]:
-    """Yield the delays that headers and hints request, as pairs (name of the source, delay in seconds)."""
+    """Yield the delays requested by headers and hints, as pairs (name of the header or hint, delay in seconds)."""
     if (lifetime := _lifetime(headers, now_s)) is not None:
         # The age is taken from the Age header alone (RFC 9111 §4.2.3), because publishers' clocks are wrong.
         yield lifetime[0], lifetime[1] - (_parse_seconds(headers.get("age", "")) or 0.0)
@@ -126,9 +131,10 @@ def _retry_after_s(retry_after: str, now_s: float) -> float | None:
 
 
 def _lifetime(headers: Mapping[str, str], now_s: float) -> tuple[str, float] | None:
-    """Return a response's freshness lifetime (RFC 9111 §4.2.1) as (header name, seconds); None if it has none.
+    """Return the freshness lifetime of a response (RFC 9111 §4.2.1) as the pair (header name, seconds).
 
-    ``max-age`` overrides ``Expires``. Of several ``max-age`` directives, the first is used.
+    The result is None if the headers state no lifetime or forbid caching. ``max-age`` overrides ``Expires``. If there
+    are several ``max-age`` directives, the first is used.
     """
     # ``s-maxage`` is ignored, because it is for shared caches.
     directives = [directive.strip() for directive in headers.get("cache-control", "").lower().split(",")]
@@ -145,13 +151,16 @@ def _lifetime(headers: Mapping[str, str], now_s: float) -> tuple[str, float] | N
 
 
 def _parse_seconds(value: str) -> float | None:
-    """Return a header's number of seconds (RFC 9111 §1.2.2), or None if the value is not a number."""
+    """Return the value of a header that states a number of seconds (RFC 9111 §1.2.2); None if it is not a number."""
     value = value.strip()
     return float(value[:_MAX_DIGITS]) if value.isascii() and value.isdigit() else None
 
 
 def _parse_http_date(value: str) -> float | None:
-    """Return the Unix time of an HTTP date (RFC 9110 §5.6.7), in UTC if it has no zone; None if it is invalid."""
+    """Return the Unix time of an HTTP date (RFC 9110 §5.6.7); None if it is invalid.
+
+    A date without a time zone is taken as UTC.
+    """
     try:
         date = parsedate_to_datetime(value)
         return (date if date.tzinfo else date.replace(tzinfo=dt.UTC)).timestamp()
@@ -160,9 +169,10 @@ def _parse_http_date(value: str) -> float | None:
 
 
 def _end_of_skips(at_s: float, hints: PollingHints) -> float:
-    """Return the first Unix time from ``at_s`` on that is not in a skipped hour or on a skipped day (in UTC).
+    """Return the first Unix time, at or after ``at_s``, that is not in a skipped hour or on a skipped day (in UTC).
 
-    Hints that skip the whole day or the whole week are ignored.
+    The skipped hours and days are listed in ``hints``. If all 24 hours are listed, the hours are ignored; if all 7 days
+    of the week are listed, the days are ignored.
     """
     hours = hints.skip_hours if len(hints.skip_hours) < _HOURS else ()
     days = hints.skip_days if len(hints.skip_days) < _DAYS else ()

@@ -1,10 +1,9 @@
 """The state machine of a feed's subscription at a hub, a server that pushes changes (W3C WebSub, subscriber's side).
 
-A request to the hub counts as failed until the hub verifies it (:func:`verify_intent`). A failed request is sent again
-when the next one is due. Therefore no request is lost if a process dies. In all states, the feed is polled as if it had
-no hub.
+A request to the hub counts as failed until the hub verifies it (:func:`verify_intent`). A failed request is repeated
+later. Therefore no request is lost if a process dies. In all states, the feed is also polled as if it had no hub.
 
-The states and their transitions are below. A hub is *listed* if the feed's last document links to it.
+The diagram below shows the states and their transitions. A hub is *listed* if the feed's last document links to it.
 
 ::
 
@@ -14,8 +13,8 @@ The states and their transitions are below. A hub is *listed* if the feed's last
            any of these ──hub denies──▶ refused ──request, a day later──▶ pending
            any of these ──no longer listed──▶ leaving ──hub verifies, or three requests fail──▶ (none)
 
-The subscription at one hub is ended before another hub is requested. While hubs do not respond, the interval between
-requests for a feed grows from 10 minutes to a day, even if the feed lists other hubs in the meantime.
+The subscription at the current hub is ended before a subscription at another hub is requested. While hubs do not
+respond, the interval between requests for a feed grows from 10 minutes to a day, even if the feed changes its hubs.
 """
 
 import hmac
@@ -27,7 +26,7 @@ import msgspec
 from service.feeds.canonical_urls import web_link
 
 LEASE_S = 10 * 86_400
-"""The length of a subscription in seconds that is requested from the hub; the hub may grant another length."""
+"""The duration in seconds for which a subscription is requested from the hub. The hub may grant another duration."""
 
 _DAY_S = 86_400.0
 _MIN_LEASE_S = 600.0
@@ -43,7 +42,7 @@ Status = Literal["wanted", "pending", "verified", "refused", "leaving"]
 
 
 class HubTopic(msgspec.Struct, frozen=True):
-    """The URL of a hub, and the topic: the URL by which the hub identifies the feed."""
+    """The URL of a hub, and the topic, which is the URL by which the hub identifies the feed."""
 
     hub: str
     topic: str
@@ -52,14 +51,14 @@ class HubTopic(msgspec.Struct, frozen=True):
 class HubState(msgspec.Struct, frozen=True, omit_defaults=True, rename={"target": "named", "next_target": "then"}):
     """A feed's subscription at a hub. Times are Unix seconds.
 
-    - ``target`` is the hub and the topic, the URL by which the hub identifies the feed.
-    - ``secret`` is the key with which the hub signs its requests. Only this service and the hub know it.
+    - ``target`` is the hub, and the topic (the URL by which the hub identifies the feed).
+    - ``secret`` is the key with which the hub signs its requests. It is known only to this service and the hub.
     - ``token`` is the secret part of the callback URL to which the hub sends its requests.
     - ``status`` is the state in the diagram of this module.
-    - ``since_s`` is the time at which the status changed or the last request was sent, whichever is later.
-    - ``lease_until_s`` is the end of the subscription that the hub has granted; 0 means that there is none.
-    - ``failures`` is the number of requests that the hub did not verify.
-    - ``next_target`` is the hub at which a new subscription begins after this one has ended.
+    - ``since_s`` is the time at which the status last changed or the last request was sent, whichever is later.
+    - ``lease_until_s`` is the time at which the subscription granted by the hub ends; 0 if the hub has granted none.
+    - ``failures`` is the number of successive requests that the hub has not verified.
+    - ``next_target`` is the hub and topic of the subscription that is to begin after this one has ended, if any.
     """
 
     target: HubTopic
@@ -73,21 +72,18 @@ class HubState(msgspec.Struct, frozen=True, omit_defaults=True, rename={"target"
 
 
 class HubCredentials(NamedTuple):
-    """The random secret and token of a new subscription, which nobody can guess.
-
-    Each is at most 199 bytes long (WebSub §5.1).
-    """
+    """The secret and the token of a new subscription: random texts of at most 199 bytes each (WebSub §5.1)."""
 
     secret: str
     token: str
 
 
 class IntentVerification(NamedTuple):
-    """A hub's request to confirm that this service wants a subscription (WebSub §5.3), or its denial (§5.2).
+    """A hub's request to confirm that a subscription should begin or end (WebSub §5.3), or the hub's denial (§5.2).
 
-    - ``mode`` is what is confirmed or denied, for example ``subscribe``.
+    - ``mode`` is ``subscribe``, ``unsubscribe`` or ``denied``.
     - ``topic`` is the URL by which the hub identifies the feed.
-    - ``lease_seconds`` is the length of the subscription, as the text that the hub has sent.
+    - ``lease_seconds`` is the duration of the subscription, as the text that the hub sent.
     """
 
     mode: str
@@ -98,8 +94,8 @@ class IntentVerification(NamedTuple):
 class VerificationResult(NamedTuple):
     """The response to a hub's verification request, and the state of the subscription afterwards.
 
-    - ``is_confirmed`` states whether this service confirms the request.
-    - ``state`` is None if there is no subscription afterwards.
+    - ``is_confirmed`` is true if this service confirms the request.
+    - ``state`` is None if the subscription has ended.
     """
 
     is_confirmed: bool
@@ -107,12 +103,13 @@ class VerificationResult(NamedTuple):
 
 
 def update_hub(state: HubState | None, hubs: Sequence[str], topic: str, credentials: HubCredentials) -> HubState | None:
-    """Return the state of a feed's subscription after a document has listed ``hubs`` and ``topic``.
+    """Return the state of a feed's subscription after reading a document that lists ``hubs`` and ``topic``.
 
-    The topic is the URL by which the hubs identify the feed. If ``hubs`` or ``topic`` is empty, the feed has no hub.
-
-    - ``state`` and the result are None if there is no subscription.
+    - ``state`` is the previous state; None if there was no subscription.
+    - ``topic`` is the URL by which the hubs identify the feed. If ``topic`` or ``hubs`` is empty, the feed has no hub.
     - ``credentials`` are used if a new subscription begins.
+
+    The result is None if there is no subscription.
     """
     choice = _choose_hub(state, hubs, topic)
     if state is None:
@@ -141,7 +138,7 @@ def next_request_s(state: HubState) -> float:
 
 
 def record_request(state: HubState, now_s: float) -> HubState:
-    """Return the state after a request was sent to the hub at ``now_s``."""
+    """Return the state after a request was sent to the hub at the Unix time ``now_s``."""
     status: Status = "leaving" if state.status == "leaving" else "pending"
     return msgspec.structs.replace(state, status=status, since_s=now_s, failures=state.failures + 1)
 
@@ -149,27 +146,27 @@ def record_request(state: HubState, now_s: float) -> HubState:
 def is_unresponsive(state: HubState) -> bool:
     """Return whether the hub has ignored so many requests to unsubscribe that the subscription counts as ended.
 
-    :func:`leave_hub` then returns the next state.
+    If so, the caller should replace the state with the result of :func:`leave_hub`.
     """
     return state.status == "leaving" and state.failures >= _MAX_UNSUBSCRIBE_REQUESTS
 
 
 def leave_hub(state: HubState, credentials: HubCredentials) -> HubState | None:
-    """Return the state after the subscription has ended: a new subscription at the next hub, or None.
+    """Return the state that replaces ``state`` after its subscription has ended.
 
-    The new subscription uses ``credentials``. None means that there is no next hub.
+    It is a new subscription at the next hub, with ``credentials``; None if there is no next hub.
     """
     return _start(state.next_target, credentials)
 
 
 def request_form(state: HubState, callback: str) -> dict[str, str]:
-    """Return the form fields of the request to the hub (WebSub §5.1).
+    """Return the form fields of the next request to the hub (WebSub §5.1).
 
-    ``callback`` is the URL that the hub calls back. In the state ``leaving`` the request is to unsubscribe, otherwise
-    to subscribe.
+    ``callback`` is the URL that the hub will call. The request is to unsubscribe in the state ``leaving``, and to
+    subscribe in all other states.
 
-    Deviation from WebSub: the secret is also sent to hubs without TLS. It then still protects against senders who
-    cannot read the request.
+    Deviation from WebSub: the secret is also sent to hubs without TLS. It still protects against messages that are
+    forged by anyone who cannot read the request.
     """
     about = {"hub.callback": callback, "hub.topic": state.target.topic}
     if state.status == "leaving":
@@ -180,10 +177,10 @@ def request_form(state: HubState, callback: str) -> dict[str, str]:
 def verify_intent(
     state: HubState, intent: IntentVerification, now_s: float, credentials: HubCredentials
 ) -> VerificationResult:
-    """Return the response and the next state after a hub's verification of intent (WebSub §5.3) or denial (§5.2).
+    """Process a hub's verification of intent (WebSub §5.3) or denial (§5.2); return the response and the next state.
 
-    Only an intent that matches the state is confirmed. ``now_s`` is the Unix time. ``credentials`` are used if a new
-    subscription begins.
+    The service confirms the hub's request only if it matches ``state``. ``now_s`` is the current Unix time.
+    ``credentials`` are used if a new subscription begins.
     """
     # So nobody else can subscribe or unsubscribe in this service's name.
     if intent.topic != state.target.topic:
@@ -206,7 +203,7 @@ def verify_intent(
 
 
 def is_signature_valid(secret: str, signature: str, body: bytes) -> bool:
-    """Return whether ``signature`` is valid for ``body``.
+    """Return whether ``signature`` is a valid signature of ``body`` with the key ``secret``.
 
     ``signature`` is the value of the ``X-Hub-Signature`` header, which has the form ``METHOD=HEX`` (WebSub §7).
     """
@@ -222,9 +219,9 @@ def _start(choice: HubTopic | None, credentials: HubCredentials, since_s: float 
 
 
 def _choose_hub(state: HubState | None, hubs: Sequence[str], topic: str) -> HubTopic | None:
-    """Return the hub at which the feed should be subscribed; None if the feed has no hub.
+    """Return the hub and topic to which the feed should be subscribed; None if the feed has no hub.
 
-    ``topic`` is the URL by which the hubs identify the feed.
+    ``hubs`` and ``topic`` come from the feed's last document. The topic is the URL by which the hubs identify the feed.
     """
     # The current hub is kept while ``hubs`` contains it, unless it has refused and ``hubs`` contains another hub.
     # Otherwise the result is the first hub of ``hubs`` that is not the current hub.
@@ -237,9 +234,10 @@ def _choose_hub(state: HubState | None, hubs: Sequence[str], topic: str) -> HubT
 
 
 def _lease_s(lease_seconds: str) -> float:
-    """Return the length in seconds of the subscription that the hub has granted, from 10 minutes to 30 days.
+    """Return the duration of the subscription that the hub has granted, in seconds.
 
-    If ``lease_seconds`` is invalid, the requested length is assumed.
+    Durations below 10 minutes are raised to 10 minutes, and those above 30 days are reduced to 30 days. If
+    ``lease_seconds`` is invalid, the requested duration is assumed.
     """
     asked_for = lease_seconds if lease_seconds.isascii() and lease_seconds.isdigit() else str(LEASE_S)
     return min(max(float(asked_for[:12]), _MIN_LEASE_S), _MAX_LEASE_S)

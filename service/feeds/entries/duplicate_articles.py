@@ -1,11 +1,11 @@
-"""Article hashes, by which an article in several feeds of a user is recognised, so that it is delivered only once.
+"""Article hashes, which recognise the same article in several of a user's feeds so that it is delivered only once.
 
 Two entries are the same article if they share an article hash. Each article hash covers two fields, for example link
-and title. One field is not enough: podcast episodes or comments may share a link without being the same, and losing an
+and title. One field would not be enough: different podcast episodes or comments may have the same link, and losing an
 entry is worse than repeating one. Links to a site's front page and short texts are not hashed.
 
-Article hashes are computed for each version, the set of changes that one poll has found. On delivery, articles that the
-user has received from another feed are left out.
+Article hashes are computed for each version, which is the set of changes that one poll has found. On delivery, articles
+that the user has already received from another feed are left out.
 """
 
 import hashlib
@@ -27,7 +27,10 @@ _MIN_DISTINCTIVE_CHARS = 100
 
 
 def hash_version(delta: Delta) -> VersionParts:
-    """Return the article hashes of the new and the edited entries in ``delta``, the changes that one poll has found."""
+    """Return the article hashes of the new and of the edited entries in ``delta``, the changes found by one poll.
+
+    The result is empty if ``delta`` is a notice or describes changes to a page.
+    """
     if delta.notice is not None or any(change.line for change in delta.changes):
         return VersionParts(news=())
     changes = list(enumerate(delta.changes))
@@ -37,10 +40,10 @@ def hash_version(delta: Delta) -> VersionParts:
 
 
 def article_hashes(entry: Entry) -> tuple[bytes, ...]:
-    """Return up to three hashes of 8 bytes by which the same article is recognised in several channels.
+    """Return up to three hashes of 8 bytes each, by which the same article is recognised in several channels.
 
-    They cover link and title, link and text, and title and long text. A hash is omitted if one of its two fields is
-    missing or not distinctive enough.
+    The hashes cover link and title, link and text, and title and long text. A hash is omitted if one of its two fields
+    is missing or not distinctive enough.
     """
     link, title, text = _distinctive_link(entry.link), _words(entry.title), _words(entry.summary)
     pairs = (
@@ -52,9 +55,9 @@ def article_hashes(entry: Entry) -> tuple[bytes, ...]:
 
 
 def _distinctive_link(link: str) -> str:
-    """Return the link without scheme, ``www.`` and trailing slash, or "" for a link to a site's front page.
+    """Return the link without scheme, ``www.`` and trailing slash; "" if it leads to a site's front page.
 
-    The fragment is kept.
+    The fragment is kept. A link with a fragment does not count as a link to a front page.
     """
     without_fragment, _, fragment = link.partition("#")
     normalized = normalize_link(without_fragment)

@@ -1,8 +1,9 @@
-"""The decision about which edits of entries are reported: only those that a person has probably made.
+"""Selection of the edits of entries to report: the edits that a person has probably made.
 
-Some texts change by themselves, such as relative dates, counters and advertisements. Reports of all these changes would
-flood subscribers. Therefore at most three edits of each entry are reported. If many entries change at once or often, no
-edits of the feed are reported for 30 days, the *quiet period*. Titles and texts are judged separately.
+Some texts change by themselves, such as relative dates, counters and advertisements. Reporting all these changes would
+flood subscribers. Therefore at most three edits of each entry are reported. If many entries of a feed change at once,
+or its entries change often, no edits in the feed are reported for 30 days, the *quiet period*. Titles and texts are
+judged separately.
 """
 
 from collections.abc import Sequence
@@ -18,11 +19,12 @@ _MIN_EVIDENCE = 3
 
 
 class EditDecision(NamedTuple):
-    """The decision about which edits of a document's entries are reported.
+    """The decision about which edits of a document's entries to report.
 
-    - ``is_reported`` states for each entry, in document order, whether its edit is reported.
-    - ``edit_counts`` has the number of edits of each entry so far, in the same order.
-    - ``quiet_until`` is a day, as a number of days since 1970. No edits are reported until the end of this day.
+    - ``is_reported``: for each known entry of the document, whether an edit of the entry is reported.
+    - ``edit_counts``: for each known entry of the document, how many edits have been counted so far (up to
+      ``MAX_CORRECTIONS``).
+    - ``quiet_until``: the last day on which no edits are reported, as a number of days since 1970.
     """
 
     is_reported: Sequence[bool]
@@ -33,15 +35,15 @@ class EditDecision(NamedTuple):
 def select_edits(
     is_edited: Sequence[bool], counts_before: Sequence[int], last_seen_days: Sequence[int], quiet_until: int, today: int
 ) -> EditDecision:
-    """Decide which edits of a document's entries are reported. Days are counted from 1970.
+    """Decide which edits of a document's entries to report. Days are given as numbers of days since 1970.
 
-    - ``is_edited`` states for each known entry of the document whether it has changed since the last poll.
-    - ``counts_before`` are the numbers of edits of these entries so far. At the end of the sequence are the numbers of
-      edits of recent entries that the document no longer lists.
-    - ``last_seen_days`` has, for each entry in ``counts_before``, the day on which the entry was last seen.
-    - ``quiet_until`` is the last day of the quiet period, in which no edits are reported. It comes from the previous
-      decision.
-    - ``today`` is the current day.
+    - ``is_edited``: for each known entry of the document, whether it has changed since the previous poll.
+    - ``counts_before``: how many edits of each entry had been counted before. The document's known entries come first,
+      followed by recent entries that the document no longer lists.
+    - ``last_seen_days``: for each entry in ``counts_before``, the day on which the entry was last seen.
+    - ``quiet_until``: the last day of the quiet period, in which no edits are reported, as returned by the previous
+      call.
+    - ``today``: the current day.
     """
     # After the end of a quiet period, the counts of entries that were last seen before its end restart at zero.
     pairs = zip(counts_before, last_seen_days, strict=True)
@@ -62,8 +64,9 @@ def select_edits(
 def _is_automatic(is_edited: Sequence[bool], counts: Sequence[int]) -> bool:
     """Return whether software has probably made the edits, because many entries change at once or have changed often.
 
-    - ``is_edited`` states for each entry of the document whether it has changed.
-    - ``counts`` are the numbers of edits of these entries, and of recent entries that are no longer listed.
+    - ``is_edited``: for each known entry of the document, whether it has changed.
+    - ``counts``: how often each entry has been edited. The document's known entries come first, followed by recent
+      entries that the document no longer lists.
     """
     edited, ever_edited = sum(is_edited), len(counts) - counts.count(0)
     return (

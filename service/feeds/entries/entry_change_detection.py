@@ -1,14 +1,17 @@
 """Detection of the new and edited entries of a feed.
 
-:func:`detect_entry_changes` compares a document (the feed's content at one poll) with the :class:`FeedState` of the
-feed, which remembers known entries. ``entry_identity`` finds the known entry of each listed entry. ``edit_suppression``
-selects the edits that are reported.
+:func:`detect_entry_changes` compares a document (the feed's content at one poll) with the feed's :class:`FeedState`,
+which remembers known entries. ``entry_identity`` matches the listed entries with known ones. ``edit_suppression``
+selects the edits to report.
 
-- Known entries are remembered after the feed drops them, because a feed may become empty and recover.
-- The max(4 n, 500) entries seen last are always kept, where n is the number of entries of the largest document so far.
-- Besides these, entries seen within 90 days are kept, up to 2,000 in all.
-- If a feed was empty so far and then lists many entries, most of these entries are not new. Only those dated after the
-  first poll are reported, and the first 3 without a date.
+Known entries are remembered after the feed drops them, because a feed may become empty and recover:
+
+- The max(4 n, 500) entries seen most recently are always kept, where n is the number of entries in the largest document
+  so far.
+- Other entries are kept if they were seen within the last 90 days, up to 2,000 entries in all.
+
+If a feed has been empty so far and then lists many entries, most of these are not new. In this case, only two kinds of
+entries are reported: those dated after the first poll, and the first 3 entries without a date.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -46,22 +49,23 @@ _DAY_S = 86_400
 
 
 class FeedState(msgspec.Struct, frozen=True, array_like=True, tag="feed"):
-    """The state by which changes to a feed are detected. It is stored with the channel and has at most 66 KiB.
+    """The stored state of a feed, with which the next document is compared. Its size is at most 66 KiB.
 
-    - ``first_poll_s`` is the Unix time of the first poll.
-    - ``rows`` is a table with one row of bytes per known entry. The last rows are the entries of the previous document.
-    - ``fingerprints`` has one hash of all fields for each entry of the previous document, in the order of the rows.
-    - ``element_hashes`` has one hash of the XML for each of these entries, or zero if there is no XML element.
-      ``element_hashes`` is empty if the XML was not hashed.
-    - ``excluded`` are the fingerprints of the previous document's duplicates and empty entries, which have no row.
-    - ``site`` is the :func:`site_hash` of the URLs of the feed and its site.
-    - ``largest_document`` is the number of entries in the largest document so far.
-    - ``are_ids_unstable`` states that the publisher generates new ids at each request.
-    - ``titles_quiet_until`` and ``texts_quiet_until`` are days (since 1970). No edits of titles are reported until the
-      end of the first day, and no edits of texts until the end of the second.
+    - ``first_poll_s``: the Unix time of the first poll in seconds.
+    - ``rows``: a table with one row of bytes per known entry. The rows of the previous document's entries come last.
+    - ``fingerprints``: for each entry of the previous document, one hash of all its fields. The hashes are in the order
+      of the rows.
+    - ``largest_document``: the number of entries in the largest document so far.
+    - ``are_ids_unstable``: whether the publisher generates new ids at each request.
+    - ``titles_quiet_until``, ``texts_quiet_until``: the last day (counted from 1970) on which no edits of titles, or of
+      texts, are reported.
+    - ``excluded``: the fingerprints of the previous document's duplicates and empty entries, which have no row.
+    - ``element_hashes``: for each hash in ``fingerprints``, one hash of the entry's XML element, or zero if the entry
+      has no XML element. Empty if the XML was not hashed.
+    - ``site``: the :func:`site_hash` of the URLs of the feed and its site.
 
-    Raises ValueError if the lengths of the fields do not fit together. If such a state is decoded, the decoder raises
-    :class:`msgspec.DecodeError` instead.
+    Raises :class:`ValueError` if the lengths of the fields are inconsistent. When such a state is decoded, the decoder
+    raises :class:`msgspec.DecodeError` instead.
     """
 
     first_poll_s: float
@@ -83,16 +87,16 @@ class FeedState(msgspec.Struct, frozen=True, array_like=True, tag="feed"):
             raise ValueError("these are not a channel's rows and fingerprints")
 
     def previous_rows(self) -> dict[bytes, int]:
-        """Return the position of each entry of the previous document in the table ``rows``, in bytes.
+        """Map the fingerprint of each entry of the previous document to the position of the entry's row.
 
-        The result maps an entry's fingerprint, one hash of all its fields, to the position.
+        A fingerprint is one hash of all fields of an entry. The position is the offset in bytes in the table ``rows``.
         """
         fingerprints = _split(self.fingerprints)
         offsets = range(len(self.rows) - len(fingerprints) * ROW_BYTES, len(self.rows), ROW_BYTES)
         return dict(zip(fingerprints, offsets, strict=True))
 
     def previous_document(self) -> PreviousDocument:
-        """Return the hashes by which the parser recognises entries that have not changed, in order to skip them."""
+        """Return the hashes by which the parser recognises unchanged entries, which it can skip."""
         # Not strict: the previous document may have been read without element hashes.
         pairs = zip(_split(self.element_hashes), _split(self.fingerprints), strict=False)
         fingerprints = {element_hash: known for element_hash, known in pairs if element_hash != NO_HASH}
@@ -100,13 +104,13 @@ class FeedState(msgspec.Struct, frozen=True, array_like=True, tag="feed"):
 
 
 class EntryChanges(msgspec.Struct, frozen=True):
-    """The changes of a feed's document, and the state to store.
+    """The changes found in a feed's document, and the state to store.
 
-    - ``new`` and ``edited`` are the new and the edited entries, oldest first.
-    - ``latest`` has up to 10 entries, newest first, at the first poll. Later it is empty.
-    - ``gap`` states that no entry of the document is known, although the feed has known entries. In this case the polls
-      have probably missed entries. An older document, such as the feed's archive (RFC 5005), may contain the missed
-      entries.
+    - ``state``: the feed's state after this document.
+    - ``new``, ``edited``: the new and the edited entries, oldest first.
+    - ``latest``: at the first poll, up to 10 entries, newest first; otherwise empty.
+    - ``gap``: whether the document lists new entries but none of the feed's known entries. Polls have then probably
+      missed entries. An older document, such as the feed's archive (RFC 5005), may contain these entries.
     """
 
     state: FeedState
@@ -117,10 +121,10 @@ class EntryChanges(msgspec.Struct, frozen=True):
 
 
 def detect_entry_changes(state: FeedState | None, feed: ParsedFeed, *, url: str, now_s: float) -> EntryChanges:
-    """Return the new and edited entries of ``feed``, the current document of the channel ``url``.
+    """Find the new and edited entries in ``feed``, the current document of the channel ``url``.
 
-    - ``state`` is the state that the previous call returned; None at the first poll. At the first poll no entry is new.
-    - ``now_s`` is the Unix time. An entry whose date is more than a day after it counts as undated.
+    - ``state``: the state that the previous call returned. It is None at the first poll, at which no entry is new.
+    - ``now_s``: the Unix time in seconds. An entry dated more than a day later counts as undated.
     """
     before = state or FeedState(now_s)
     today = int(now_s // _DAY_S)
@@ -166,9 +170,9 @@ def detect_entry_changes(state: FeedState | None, feed: ParsedFeed, *, url: str,
 
 
 def _published_s(entry: ParsedEntry, *, now_s: float) -> float | None:
-    """Return the Unix time of an entry's publication or, if it is missing, of its last update.
+    """Return the Unix time at which an entry was published, or was last updated if the publication time is unknown.
 
-    None means that the entry has no date, or that the date is more than a day after ``now_s``.
+    The result is None if the entry has no date, or if the date is more than a day after ``now_s``.
     """
     date = entry.published if entry.published is not None else entry.updated
     return date if date is not None and date <= now_s + CLOCK_ERROR_S else None
@@ -181,12 +185,13 @@ def _split(hashes: bytes) -> list[bytes]:
 def _select_edits(
     before: FeedState, known: Mapping[int, DocumentEntry], candidates: CandidateRows, *, today: int
 ) -> tuple[EditDecision, EditDecision]:
-    """Return the decisions about edits of titles and about edits of texts, in this order.
+    """Return the decisions about which edits to report, as a tuple (for titles, for texts).
 
-    - ``before`` is the state after the previous poll.
-    - ``known`` has the document's entries that were known before, by their positions in the table of known entries.
-    - ``candidates`` has the hashes of these entries in the previous document.
-    - ``today`` is the number of days since 1970.
+    - ``before``: the state after the previous poll.
+    - ``known``: the entries of the document that were already known, by the position of their row in the table of known
+      entries.
+    - ``candidates``: the rows of known entries, with the previous hashes of these entries.
+    - ``today``: the current day, as a number of days since 1970.
     """
     pairs = [(item.hashes, candidates.hashes[offset]) if item.hashes else None for offset, item in known.items()]
     # Entries that are no longer listed show the edit rate, which matters only if an entry may have changed.
@@ -206,14 +211,14 @@ def _select_edits(
 def _update_rows(
     rows: bytes, items: Sequence[DocumentEntry], last_seen: Mapping[int, LastSeen], *, today: int
 ) -> bytes:
-    """Return the table of known entries after a document with the entries ``items``.
+    """Return the table of known entries, updated with the entries ``items`` of a document.
 
-    The rows of these entries are moved or added to the end, in reverse order of the document.
+    The rows of these entries are moved or added to the end of the table, in reverse document order.
 
-    - ``rows`` is the table before, with one row of bytes per entry.
-    - ``last_seen`` has an item for each entry that was known before. It maps the position of the entry's row to the day
-      and the numbers of edits that are stored in the row.
-    - ``today`` is the number of days since 1970.
+    - ``rows``: the table before the update, with one row of bytes per entry.
+    - ``last_seen``: the day and the numbers of edits to store for each entry that was already known. The key is the
+      position of the entry's row.
+    - ``today``: the current day, as a number of days since 1970.
     """
     listed = []
     for item in reversed(items):
@@ -226,9 +231,9 @@ def _update_rows(
 
 
 def _newest_first(items: Sequence[DocumentEntry], *, now_s: float) -> list[DocumentEntry]:
-    """Return the entries with the newest first if all have a valid date; otherwise in document order.
+    """Return the entries sorted newest first if all have a valid date; otherwise in document order.
 
-    ``now_s`` is the Unix time. A date more than a day after it is not valid.
+    ``now_s`` is the Unix time in seconds. Dates more than a day later are not valid.
     """
     # Entries of the same date keep the document order, because most publishers list the newest entry first.
     dates = [_published_s(item.entry, now_s=now_s) for item in items]
@@ -238,10 +243,10 @@ def _newest_first(items: Sequence[DocumentEntry], *, now_s: float) -> list[Docum
 
 
 def _published_since(first_poll_s: float, items: Sequence[DocumentEntry], *, now_s: float) -> list[DocumentEntry]:
-    """Return the entries published since the first poll, and at most 3 entries without a date.
+    """Return the entries published since the first poll, and the first 3 of ``items`` without a date.
 
-    ``first_poll_s`` and ``now_s`` are Unix times. Dates up to a day before the first poll count too, because clocks
-    differ.
+    ``first_poll_s`` and ``now_s`` are Unix times in seconds. Entries dated up to a day before the first poll are
+    included, because clocks differ.
     """
     dates = [_published_s(item.entry, now_s=now_s) for item in items]
     undated = [index for index, date in enumerate(dates) if date is None][:UNDATED_AT_START]
@@ -250,7 +255,10 @@ def _published_since(first_poll_s: float, items: Sequence[DocumentEntry], *, now
 
 
 def _to_entries(items: Iterable[DocumentEntry], *, now_s: float) -> tuple[Entry, ...]:
-    """Convert entries to their stored and delivered form: plain text, truncated, with valid http or https links."""
+    """Convert entries to the form in which they are stored and delivered.
+
+    Texts are plain and truncated, and links are valid http or https URLs.
+    """
     return tuple(
         Entry(
             key=item.key,

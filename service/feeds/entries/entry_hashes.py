@@ -1,11 +1,13 @@
-"""Short hashes of an entry's fields, by which the entry is recognised and its edits are detected.
+"""Short hashes of an entry's fields, used to recognise the entry and to detect its edits.
 
-A hash has 40 bits: among 2,000 known entries, a new one is mistaken for a known one with a probability of 2 in 10⁹.
-Hashes ignore changes without a meaning: white space, markup, character references, letter case of titles, the scheme
-and ``www.`` of URLs, and tracking parameters.
+Hashes ignore differences that do not change the meaning: white space, markup, character references, the letter case of
+titles, the scheme and ``www.`` of URLs, and tracking parameters.
 
-The *gist* of a text is its letters without numbers, URLs, words that contain a digit, punctuation and letter case. The
-hash of the gist is compared to detect edits, but never identifies an entry.
+The *gist* of a text is what remains after removing URLs, numbers, words that contain a digit, punctuation and
+differences in letter case. The hash of the gist is compared to detect edits, but is never used to identify an entry.
+
+The hashes that identify entries are 40 bits long. The probability that a new entry is mistaken for one of 2,000 known
+entries is 2 in 10⁹.
 """
 
 import hashlib
@@ -40,21 +42,22 @@ _TYPOGRAPHY = (
 _PUNCTUATION = re.compile(f"[{re.escape(string.punctuation + _TYPOGRAPHY)}]+")
 
 CandidateKey = tuple[bytes, ...]
-"""A value that may identify an entry: one or two of its hashes, preceded by a tag for their fields, such as
-``b"id"``."""
+"""A value that may identify an entry: a tag that states the hashed fields, such as ``b"id"``, followed by one or two of
+the entry's hashes."""
 
 
 class EntryHashes(msgspec.Struct, frozen=True, array_like=True):
-    """The hashes of an entry's fields. A hash of zeros means that the entry does not have the field.
+    """The hashes of an entry's fields. A hash consists of zero bytes if the entry does not have the field.
 
+    - ``id`` and ``title`` are the hashes of the fields with these names.
     - ``target`` is the hash of the link, or of the enclosure if there is no link.
     - ``body`` is the hash of the content, or of the title if there is no content.
-    - ``title_date`` is one hash of the title and the date.
-    - ``gist`` is a hash of the text that ignores numbers, URLs, punctuation and letter case. A change of it shows that
-      the text was edited.
+    - ``title_date`` is a single hash of the title together with the date.
+    - ``gist`` is a hash of the content that ignores numbers, URLs, punctuation and letter case. If it changes, the
+      content was edited.
 
-    The last bit of ``title`` and of ``gist`` states that the text is complete: it exists and does not end in an
-    ellipsis.
+    The last bit of ``title`` and of ``gist`` is set if the hashed text is complete: it is not empty and does not end in
+    an ellipsis.
     """
 
     id: bytes
@@ -66,47 +69,50 @@ class EntryHashes(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def is_empty(self) -> bool:
-        """Whether the entry has no id, no link or enclosure, no content and no title."""
+        """Whether the entry is empty, that is, has no id, link, enclosure, content or title."""
         return self.id == self.target == self.body == NO_HASH
 
     def lookup_hashes(self) -> set[bytes]:
-        """Return the hashes by which the entry is searched for among the known entries.
+        """Return the hashes by which to look up this entry in the table of known entries.
 
-        A known entry can only be the same entry if it has at least one of these hashes.
+        A known entry that has none of these hashes cannot be the same entry.
         """
         return {self.id, self.target, self.body, self.title_date} - {NO_HASH}
 
     def contradicts(self, other: Self) -> bool:
-        """Return whether the entries differ in title, in content, and in link or enclosure.
+        """Return whether this entry and ``other`` differ in title, content and target (link or enclosure), all three.
 
-        The result is False if one of the entries has neither link nor enclosure. Entries that contradict each other are
-        different even if they have the same id.
+        The result is False if one of the entries has no target. Entries that contradict each other are different
+        entries even if they have the same id.
         """
         targets_differ = NO_HASH not in (self.target, other.target) and self.target != other.target
         return targets_differ and self.title != other.title and self.body != other.body
 
     def has_only_text(self, *, with_ids: bool) -> bool:
-        """Return whether only title, content and date can identify the entry.
+        """Return whether the entry can be identified only by its title, content and date.
 
-        This is so if the entry has no link, no enclosure and no usable id. ``with_ids`` states whether ids can identify
-        entries of this channel.
+        This is the case if it has no link, no enclosure and no usable id. ``with_ids`` is true if ids can identify the
+        entries of this feed; otherwise no id is usable.
         """
         return self.target == NO_HASH and not (with_ids and self.id != NO_HASH)
 
     def candidate_keys(self, *, with_ids: bool) -> tuple[CandidateKey, ...]:
-        """Return the keys that may identify the entry, at least one, the most trustworthy first.
+        """Return the keys that may identify the entry, the most trustworthy first. There is always at least one.
 
-        The keys are made of the entry's id. If the entry has no id, they are made of its link or enclosure. If it has
-        none of these, they are made of its text and date.
+        The keys are made from the entry's id. If it has no id, they are made from its link or enclosure. If it has
+        neither a link nor an enclosure, they are made from its text and date.
 
-        ``with_ids`` states whether ids identify entries of this feed; if not, the id is ignored.
+        ``with_ids`` is true if ids can identify the entries of this feed; otherwise the id is ignored.
         """
         if self.has_only_text(with_ids=with_ids):
             return self.text_keys()
         return self._id_keys() if with_ids and self.id != NO_HASH else self._target_keys()
 
     def all_candidate_keys(self) -> tuple[CandidateKey, ...]:
-        """Return all keys that may identify the entry: of its id, its link or enclosure, and its text and date."""
+        """Return all keys that may identify the entry.
+
+        They are made from its id, from its link or enclosure, and from its text and date.
+        """
         # Known entries are found by all of these keys, because the entry in the new document may lack the id or the
         # target.
         ids = self._id_keys() if self.id != NO_HASH else ()
@@ -123,29 +129,32 @@ class EntryHashes(msgspec.Struct, frozen=True, array_like=True):
         return (b"place", self.target), *((b"place+", self.target, other) for other in others if other != NO_HASH)
 
     def text_keys(self) -> tuple[CandidateKey, ...]:
-        """Return the key made of the entry's content and, if it has a date, the key made of its title and date."""
+        """Return the keys made from the entry's text: one from its content, and one from its title and date.
+
+        If the entry has no date, only the first key is returned.
+        """
         return ((b"body", self.body), *(((b"dated", self.title_date),) if self.title_date != NO_HASH else ()))
 
 
 def own_urls(url: str, link: str) -> list[str]:
-    """Return the normalized addresses of the feed (``url``) and its site (``link``).
+    """Return the normalised URLs of a feed (``url``) and of its site (``link``).
 
-    A link of an entry to one of these is ignored, because it does not lead to the entry.
+    An entry's link to one of these URLs is ignored, because it does not lead to the entry itself.
     """
     return sorted({normalize_link(url), normalize_link(link)})
 
 
 def site_hash(url: str, link: str) -> bytes:
-    """Return one hash of a feed's ``url`` and of its site's ``link``."""
+    """Return a single hash of a feed's ``url`` and its site's ``link``."""
     # Both determine :func:`own_urls`.
     return _hash(f"{url}\0{link}")
 
 
 def fingerprint(entry: ParsedEntry, *, homes: Sequence[str]) -> bytes:
-    """Return one hash of all fields that :func:`hash_entry` reads of an entry.
+    """Return a single hash of all the fields of an entry that :func:`hash_entry` reads.
 
-    Entries with the same fingerprint have the same :class:`EntryHashes`. ``homes`` are the addresses of the feed and
-    its site (:func:`own_urls`).
+    Entries with the same fingerprint have the same :class:`EntryHashes`. ``homes`` are the URLs of the feed and its
+    site, as returned by :func:`own_urls`.
     """
     read = (*homes, entry.id, entry.link, entry.enclosure, entry.title, _text(entry), str(_date_s(entry)))
     return _hash("\0".join(read))
@@ -154,8 +163,8 @@ def fingerprint(entry: ParsedEntry, *, homes: Sequence[str]) -> bytes:
 def hash_entry(entry: ParsedEntry, *, homes: Collection[str]) -> EntryHashes:
     """Return the hashes of the entry's fields.
 
-    ``homes`` are the addresses of the feed and its site (:func:`own_urls`). A link to one of these is ignored, because
-    it does not lead to the entry.
+    ``homes`` are the URLs of the feed and its site, as returned by :func:`own_urls`. A link to one of these is ignored,
+    because it does not lead to the entry itself.
     """
     target = next((at for at in map(normalize_link, (entry.link, entry.enclosure)) if at and at not in homes), "")
     title = " ".join(entry.title.split()).casefold()
@@ -172,16 +181,20 @@ def hash_entry(entry: ParsedEntry, *, homes: Collection[str]) -> EntryHashes:
 
 
 def is_edited(one: bytes, other: bytes) -> bool:
-    """Return whether two hashes of a text show that the text was edited: both texts are complete and differ.
+    """Return whether two hashes show that a text was edited.
 
-    ``one`` and ``other`` are both title hashes or both gist hashes of :class:`EntryHashes`.
+    This is the case if the hashes differ and both texts are complete. ``one`` and ``other`` are the hashes before and
+    after the possible edit: either two ``title`` hashes or two ``gist`` hashes of :class:`EntryHashes`.
     """
     # A missing or truncated text never shows an edit, because publishers change the length of excerpts.
     return one != other and bool(one[-1] & other[-1] & 1)
 
 
 def normalize_link(link: str) -> str:
-    """Return the canonical URL of a link without scheme, ``www.`` and trailing slash; the link itself if invalid."""
+    """Return the link's canonical URL, stripped of its scheme, ``www.`` and trailing slash.
+
+    An invalid link is returned unchanged.
+    """
     try:
         return _SCHEME.sub("", canonical_url(link)).rstrip("/") if link else ""
     except BadUrl:
@@ -197,7 +210,11 @@ def _date_s(entry: ParsedEntry) -> float | None:
 
 
 def _gist(body: str) -> str:
-    """Return the letters of ``body`` in reverse order, without URLs and without ASCII words that contain a digit."""
+    """Return the characters of ``body`` that are compared to detect an edit, in reverse order.
+
+    URLs, ASCII words that contain a digit, punctuation, white space and differences in letter case are removed. The
+    order does not matter, because the result is only hashed.
+    """
     # The order does not matter, because the result is only hashed; reversing it again would take time.
     without_ends = _FROM_DIGIT.sub("\0", _URL.sub(" ", body.casefold()))
     words = _BACK_FROM_DIGIT.sub(" ", without_ends[::-1])
@@ -205,7 +222,7 @@ def _gist(body: str) -> str:
 
 
 def _with_completeness(digest: bytes, text: str) -> bytes:
-    """Return the hash ``digest`` of a text with a last bit that states whether ``text`` is complete.
+    """Return ``digest``, the hash of ``text``, with its last bit set if and only if ``text`` is complete.
 
     A text is complete if it is not empty and does not end in an ellipsis.
     """

@@ -1,21 +1,22 @@
-"""Matching of a document's entries with the known entries of the feed. Entries without a match are new.
+"""Matches the entries of a feed's document with the known entries of the feed. Entries without a match are new.
 
-1. Most entries are unchanged since the previous document. They are matched by their *fingerprint*, one hash of all
+1. Most entries are unchanged since the previous document. They are matched by their *fingerprint*, a single hash of all
    fields.
-2. The others are matched by *candidate keys*. A candidate key is one hash, or a pair of hashes, that may identify an
-   entry: of its id, target (link or enclosure) or text.
+2. The others are matched by *candidate keys*. A candidate key is one or two hashes that may identify an entry. It is
+   made from the entry's id, its target (link or enclosure) or its text.
 3. The candidate keys of an entry are tried from the most to the least trustworthy.
-4. The *key* of the entry is the first of its candidate keys that no other entry of the document has, and that at most
-   one known entry has.
-5. The entry is new if no known entry has its key.
+4. The first candidate key that is unique in the document and belongs to at most one known entry becomes the *key* of
+   the entry. If there is none, the last candidate key is used.
+5. If no known entry has this key, a known entry with the same title and content is searched for. If that fails too, the
+   entry is new.
 
 Special cases:
 
 - An id that several entries share identifies an entry only together with its target, title or content.
-- If all ids are new, but at least half of the entries are known by their other fields, the publisher generates ids at
-  each request. The ids of the feed are ignored from then on.
-- If several entries match one known entry, the first of them is that entry. The other entries are excluded as long as
-  they are in the document.
+- If all ids are new, but at least half of the entries are known by their other fields, the publisher generates new ids
+  for each request. From then on, the ids of this feed are ignored.
+- If several entries match the same known entry, the first of them is taken to be that entry. The others are ignored as
+  long as the document contains them.
 - The date distinguishes two entries only if they have neither id nor target and are equal in all other fields.
 """
 
@@ -34,12 +35,11 @@ _SKIPPED_ENTRY = ParsedEntry()
 class DocumentEntry(NamedTuple):
     """An entry of a feed's document, and the known entry that it matches.
 
-    - ``entry`` is the entry. Its fields may be empty if the entry is unchanged since the previous document.
-    - ``fingerprint`` is one hash of all fields that are read of the entry.
-    - ``element_hash`` is a hash of the entry's XML element; zero if there is no such element.
-    - ``row_offset`` is the position of the matching entry in the table of known entries. None means that the entry is
-      new.
+    - ``entry`` is the parsed entry. Its fields may be empty if the entry is unchanged since the previous document.
+    - ``element_hash`` is a hash of the entry's XML element, or all zeros if there is no such element.
+    - ``fingerprint`` is a single hash of all the fields that are read from the entry.
     - ``hashes`` are the hashes of the entry's fields; None if the entry is unchanged.
+    - ``row_offset`` is the byte offset of the matching entry in the table of known entries; None if the entry is new.
     - ``key`` is the hex text of the hashes that identify the entry within its feed; "" if the entry is unchanged.
     """
 
@@ -55,9 +55,9 @@ class MatchResult(NamedTuple):
     """The result of matching the entries of a document with the known entries of the feed.
 
     - ``entries`` are the distinct entries of the document, in document order.
-    - ``excluded`` are the fingerprints (hashes of all fields) of the duplicates and of the empty entries.
-    - ``candidates`` has the known entries that may match a new or changed entry.
-    - ``are_ids_unstable`` states that the publisher generates new ids at each request.
+    - ``excluded`` are the fingerprints (hashes of all fields) of the document's duplicate and empty entries.
+    - ``candidates`` are the known entries that may match a new or changed entry.
+    - ``are_ids_unstable`` is true if the publisher generates new ids for each request.
     """
 
     entries: list[DocumentEntry]
@@ -69,14 +69,15 @@ class MatchResult(NamedTuple):
 def entries_by_fingerprint(
     feed: ParsedFeed, fingerprints: Mapping[bytes, bytes], *, homes: Sequence[str]
 ) -> dict[bytes, tuple[ParsedEntry, bytes]]:
-    """Return the entries of ``feed`` in document order, by their fingerprints, as pairs (entry, element hash).
+    """Map the fingerprint of each entry of ``feed`` to (entry, element hash), in document order.
 
-    A fingerprint is one hash of all fields of an entry; an element hash is one hash of its XML.
+    A fingerprint is a single hash of all fields of an entry; an element hash is a hash of its XML.
 
     - ``fingerprints`` maps the element hashes of the previous document's entries to their fingerprints.
-    - ``homes`` are the addresses of the feed and its site (:func:`~service.feeds.entries.entry_hashes.own_urls`).
+    - ``homes`` are the URLs of the feed and its site (see :func:`~service.feeds.entries.entry_hashes.own_urls`).
 
-    An entry with an element hash in ``fingerprints`` has not changed. The result has an empty entry in its place.
+    An entry whose element hash is in ``fingerprints`` is unchanged. The parser has skipped it, so the result contains
+    an empty entry in its place.
     """
     # The parser has skipped these entries, so that ``feed`` has only their element hashes.
     entries = iter(feed.entries)
@@ -99,13 +100,13 @@ def match_entries(
 ) -> MatchResult:
     """Match the entries of a document with the known entries in the table ``rows`` (see ``known_entries``).
 
-    - ``entries`` is a result of :func:`entries_by_fingerprint`.
-    - ``homes`` are the addresses of the feed and its site (:func:`~service.feeds.entries.entry_hashes.own_urls`).
-    - ``previous_rows`` maps the fingerprint of each entry of the previous document to the position of its row in
+    - ``entries`` is the result of :func:`entries_by_fingerprint` for the document.
+    - ``homes`` are the URLs of the feed and its site (see :func:`~service.feeds.entries.entry_hashes.own_urls`).
+    - ``previous_rows`` maps the fingerprint of each entry of the previous document to the byte offset of its row in
       ``rows``.
-    - ``excluded`` are the fingerprints of the previous document's duplicates and empty entries. Entries with these
+    - ``excluded`` are the fingerprints of the previous document's duplicate and empty entries. Entries with these
       fingerprints are excluded again.
-    - ``are_ids_unstable`` states that the publisher generates new ids at each request.
+    - ``are_ids_unstable`` is true if the publisher is known to generate new ids for each request.
     """
     items = []
     for digest, (entry, element_hash) in entries.items():
@@ -127,13 +128,13 @@ def match_entries(
 def _identify(
     items: Collection[DocumentEntry], candidates: CandidateRows, *, with_ids: bool
 ) -> Iterator[DocumentEntry]:
-    """Yield the entries ``items`` of a document, each with its key and with the known entry that it matches, if any.
+    """Yield the distinct entries in ``items``, completed with their keys and the known entries that they match.
 
-    A key identifies an entry. Of several entries that have the same key or match the same known entry, only the first
-    is yielded.
+    A key identifies an entry within its feed. If several entries have the same key or match the same known entry, only
+    the first of them is yielded. Unchanged entries are yielded as they are.
 
     - ``candidates`` are the known entries that may match.
-    - ``with_ids`` states whether the entries' ids are trusted.
+    - ``with_ids`` is true if the entries' ids are trusted.
     """
     taken = {each.row_offset for each in items}
     present_hashes = [each.hashes for each in items if each.hashes]
@@ -160,10 +161,10 @@ def _identify(
 
 
 def _find_by_text(hashes: EntryHashes, candidates: CandidateRows, *, with_ids: bool) -> int | None:
-    """Return the table position of the known entry with the same title and content; None if there is none.
+    """Return the row offset of a known entry with the same title and content as ``hashes``; None if there is none.
 
-    The links of both entries must be equal, unless one of them has no link. If ``with_ids``, the same applies to their
-    ids.
+    A row offset is a position in the table of known entries, in bytes. If both entries have a target (link or
+    enclosure), the targets must also be equal. If ``with_ids`` is true, the same applies to the ids.
     """
     offset = candidates.last_offset.get(hashes.text_keys()[0])
     if offset is None or candidates.hashes[offset].title != hashes.title:
@@ -177,9 +178,10 @@ def _find_by_text(hashes: EntryHashes, candidates: CandidateRows, *, with_ids: b
 def _have_all_ids_changed(listed: Sequence[EntryHashes], known: Collection[EntryHashes]) -> bool:
     """Return whether the publisher has probably changed the ids of all entries.
 
-    This is so if no id in ``listed`` is known, although at least half of the entries are known by their other fields.
+    This is the case if no id in ``listed`` is known, although at least half of the entries with an id are known by
+    their other fields.
 
-    - ``listed`` are the new or changed entries of a document.
+    - ``listed`` are the new or changed entries of the document.
     - ``known`` are the known entries that may match them.
     """
     with_ids = [each for each in listed if each.id != NO_HASH]

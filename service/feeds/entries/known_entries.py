@@ -1,7 +1,7 @@
 """The table of a feed's known entries: one row of 32 bytes per entry, the most recently seen entry last.
 
-A row holds the hashes of an entry, the day on which it was last seen, and the numbers of edits of its title and text. A
-row is addressed by its offset, its position in bytes. A search unpacks only the rows that match.
+A row holds the hashes of an entry, the day on which it was last seen, and how often its title and its text were edited.
+A row is identified by its byte offset from the start of the table. A search unpacks only the rows that match.
 """
 
 import struct
@@ -23,8 +23,8 @@ RETENTION_DAYS = 90
 _HASHES = struct.Struct("<5s5s5s5s5s4s3x")
 _LOOKUP_HASHES = struct.Struct("<5s5s5x5s5s7x")
 _MAX_SINGLE_SEARCHES = 20
-"""Maximum number of hashes that are searched for one by one. For more hashes all rows are scanned once, which costs as
-much as 20 searches."""
+"""Maximum number of hashes that are searched for one by one. For more hashes, all rows are scanned once instead, which
+costs as much as 20 searches."""
 
 _LAST_SEEN = struct.Struct("<BH")
 _LAST_SEEN_OFFSET = _HASHES.size - _LAST_SEEN.size
@@ -34,9 +34,9 @@ ROW_BYTES = _HASHES.size
 
 
 class LastSeen(NamedTuple):
-    """The day (since 1970) on which an entry was last seen, and the numbers of edits of its title and its text.
+    """When an entry was last seen, as a day counted from 1 January 1970, and how often its title and text were edited.
 
-    A number above 15 is stored as 15.
+    A count above 15 is stored as 15.
     """
 
     day: int
@@ -44,28 +44,28 @@ class LastSeen(NamedTuple):
     text_changes: int = 0
 
     def pack(self) -> bytes:
-        """Return the day and the numbers of edits as three bytes, the last ones of an entry's row."""
+        """Return the day and the edit counts packed into three bytes, the last three bytes of an entry's row."""
         return _LAST_SEEN.pack(self.title_changes << _COUNT_BITS | self.text_changes, self.day)
 
 
 def pack_row(hashes: EntryHashes, last_seen: LastSeen) -> bytes:
-    """Return the bytes that store a known entry: its ``hashes`` followed by ``last_seen``."""
+    """Return the table row of a known entry, packed into bytes: its ``hashes`` followed by ``last_seen``."""
     fields = (hashes.id, hashes.target, hashes.title, hashes.body, hashes.title_date, hashes.gist)
     return b"".join((*fields, last_seen.pack()))
 
 
 def update_row(rows: bytes, offset: int, last_seen: LastSeen) -> bytes:
-    """Return the bytes of the known entry at the byte ``offset`` of the table ``rows``, with a new ``last_seen``."""
+    """Return the row at the byte ``offset`` of the table ``rows``, with ``last_seen`` as its new last-seen data."""
     return rows[offset : offset + _LAST_SEEN_OFFSET] + last_seen.pack()
 
 
 def hashes_at(rows: bytes, offset: int) -> EntryHashes:
-    """Return the hashes of the known entry that begins at the byte ``offset`` of the table ``rows``."""
+    """Return the hashes in the row that begins at the byte ``offset`` of the table ``rows``."""
     return EntryHashes(*_HASHES.unpack_from(rows, offset))
 
 
 def last_seen_at(rows: bytes, offset: int) -> LastSeen:
-    """Return when the known entry at the byte ``offset`` of the table ``rows`` was seen last, and its edit counts."""
+    """Return the last-seen data in the row that begins at the byte ``offset`` of the table ``rows``."""
     changes, day = _LAST_SEEN.unpack_from(rows, offset + _LAST_SEEN_OFFSET)
     return LastSeen(day, changes >> _COUNT_BITS, changes & _COUNT_MASK)
 
@@ -76,12 +76,12 @@ def last_offsets(rows: bytes, count: int) -> range:
 
 
 def has_id(rows: bytes, offset: int) -> bool:
-    """Return whether the known entry that begins at the byte ``offset`` of the table ``rows`` has an id."""
+    """Return whether the entry in the row that begins at the byte ``offset`` of the table ``rows`` has an id."""
     return not rows.startswith(NO_HASH, offset)
 
 
 def remove_rows(rows: bytes, offsets: Iterable[int]) -> bytes:
-    """Return the table ``rows`` without the known entries that begin at the byte ``offsets``."""
+    """Return the table ``rows`` without the rows that begin at the byte ``offsets``."""
     parts, start = [], 0
     for offset in sorted(offsets):
         parts.append(rows[start:offset])
@@ -90,10 +90,13 @@ def remove_rows(rows: bytes, offsets: Iterable[int]) -> bytes:
 
 
 def trim_rows(rows: bytes, *, largest_document: int, today: int) -> bytes:
-    """Return the table ``rows`` of known entries without the oldest entries that exceed the limits on number and age.
+    """Return the table ``rows`` without its oldest entries, to limit the table's size.
 
-    - The last max(4 * ``largest_document``, 500) entries are kept. ``largest_document`` is a number of entries.
-    - Of the last 2,000 entries, those seen within 90 days before ``today`` (days since 1970) are kept too.
+    An entry is kept if it is among the last max(4 * ``largest_document``, 500) entries or was seen within the 90 days
+    before ``today``. At most the last 2,000 entries are kept.
+
+    - ``largest_document`` is the number of entries in the feed's largest document so far.
+    - ``today`` is the current day, counted from 1 January 1970.
     """
     count = len(rows) // ROW_BYTES
     first_by_count = count - max(MIN_ROWS, ROWS_PER_DOCUMENT_ENTRY * largest_document)
@@ -104,14 +107,14 @@ def trim_rows(rows: bytes, *, largest_document: int, today: int) -> bytes:
 
 
 class CandidateRows(NamedTuple):
-    """The known entries that share a hash with an entry of the document, and so may match it.
+    """The known entries that share a hash with an entry of the document, and so may be the same entry.
 
-    A candidate key is a hash, or a pair of hashes, that may identify an entry. A row offset is a position in the table
-    of known entries, in bytes.
+    A candidate key is one or two hashes that may identify an entry. A row offset is the byte offset of an entry's row
+    in the table of known entries.
 
-    - ``hashes`` maps the row offset of each of these known entries to the hashes of the entry.
-    - ``counts`` maps each candidate key to the number of known entries that have it.
-    - ``last_offset`` maps each candidate key to the row offset of the known entry that has it and was seen last.
+    - ``hashes`` maps the row offset of each of these known entries to the entry's hashes.
+    - ``counts`` maps each candidate key to the number of these known entries that have it.
+    - ``last_offset`` maps each candidate key to the row offset of the most recently seen entry that has it.
     """
 
     hashes: dict[int, EntryHashes]
@@ -128,26 +131,26 @@ class CandidateRows(NamedTuple):
         return cls(hashes, Counter(key for key, _ in pairs), dict(pairs))
 
     def can_identify(self, key: CandidateKey, hashes: EntryHashes) -> bool:
-        """Return whether ``key``, made of an entry's hashes, can identify the entry with ``hashes``.
+        """Return whether ``key``, which was made from an entry's ``hashes``, can identify this entry.
 
-        It can if no known entry has this key. It also can if exactly one known entry has the key, and this known entry
-        does not contradict ``hashes``.
+        It can if no known entry has the key, or if exactly one has it and that known entry does not contradict
+        ``hashes`` (:meth:`EntryHashes.contradicts`).
         """
         count = self.counts[key]
         return count == 0 or (count == 1 and not hashes.contradicts(self.hashes[self.last_offset[key]]))
 
 
 def _scan(rows: bytes, lookup_hashes: Collection[bytes]) -> Iterable[int]:
-    """Return the byte offsets of the known entries in ``rows`` that have one of the hashes ``lookup_hashes``."""
+    """Return the byte offsets of the known entries in ``rows`` that have at least one hash in ``lookup_hashes``."""
     are_unrelated = map(set(lookup_hashes).isdisjoint, _LOOKUP_HASHES.iter_unpack(rows))
     return compress(range(0, len(rows), ROW_BYTES), map(not_, are_unrelated))
 
 
 def _search_each(rows: bytes, lookup_hashes: Collection[bytes]) -> Iterable[int]:
-    """Return the byte offsets of the known entries in ``rows`` whose bytes contain a hash of ``lookup_hashes``.
+    """Return the byte offsets of the rows in ``rows`` that contain the bytes of a hash in ``lookup_hashes``.
 
-    All entries that have one of the hashes are found. Some results may be wrong, because the bytes of the hash may also
-    occur across two fields of an entry.
+    The result may include rows without any of these hashes, because the bytes of a hash can also occur by chance across
+    two fields of a row.
     """
     # For few hashes this function is faster than :func:`_scan`.
     found = set()

@@ -1,8 +1,11 @@
-"""Recognition of entries whose XML has not changed since the feed's previous document, so that they are skipped.
+"""Recognises entries whose XML has not changed since the feed's previous document, so that the parser can skip them.
 
-The *element hash* of an entry is a hash of everything that the parser reads for it: its element with all content, its
-base URL, its depth and its dialect. The *fingerprint* of an entry is one hash of all its fields. It also depends on the
-URLs of the feed and its site, which are compared once per document (:func:`entry_hashes.site_hash`).
+The *element hash* of an entry covers everything that the parser reads for the entry: the XML element with its content,
+and the element's base URL, depth and dialect.
+
+The *fingerprint* of an entry is a single hash of all its fields. It also depends on the URLs of the feed and its site.
+Therefore entries can be skipped only if these URLs are the same as in the previous document. This is checked once per
+document (:func:`entry_hashes.site_hash`).
 """
 
 import hashlib
@@ -15,7 +18,8 @@ from service.feeds.entries.entry_hashes import HASH_BYTES
 from service.feeds.parsing.fast_parser_values import Element
 
 MAX_HASHED_ENTRIES = 300
-"""Maximum number of entries for which element hashes are computed; it bounds the state. Longer documents are rare."""
+"""Maximum number of entries in a document for which element hashes are computed, to limit the size of the stored state.
+Longer documents are rare."""
 
 MAX_NAMESPACES = 500
 """Maximum number of namespace declarations in a document for which element hashes are computed. lxml serializes an
@@ -26,7 +30,7 @@ computed."""
 
 
 class PreviousDocument(NamedTuple):
-    """The hashes of a feed's previous document, by which unchanged entries are recognised.
+    """The hashes of a feed's previous document, used to recognise unchanged entries.
 
     - ``fingerprints`` maps the hash of each entry's XML to the hash of all fields of the entry.
     - ``site`` is the hash of the URLs of the feed and its site.
@@ -39,13 +43,13 @@ class PreviousDocument(NamedTuple):
 
 
 class FullParseRequired(Exception):
-    """Raised if unchanged entries of a document cannot be skipped; the document is then parsed in full."""
+    """Raised if the unchanged entries of a document cannot be skipped. The document must then be parsed in full."""
 
 
 class ElementHasher:
-    """Computes the element hashes of a document of ``size_bytes`` bytes while the document is parsed.
+    """Computes the hash of each entry's XML (its element hash) while a document of ``size_bytes`` bytes is parsed.
 
-    An element hash is a hash of an entry's XML; it is compared with the element hashes of the ``previous`` document.
+    Each hash is compared with those of the ``previous`` document, to find the unchanged entries.
     """
 
     def __init__(self, previous: PreviousDocument, size_bytes: int) -> None:
@@ -55,10 +59,10 @@ class ElementHasher:
         self._has_skipped = False
 
     def skip_unchanged(self, element: Element, context: str) -> bool:
-        """Record the hash of an entry's XML element. Return whether the previous document has an entry with this hash.
+        """Record the hash of an entry's XML element; return whether the previous document has an entry with this hash.
 
-        The caller then skips the entry. ``context`` is the depth, the dialect and the base URL of the element. Raises
-        :class:`FullParseRequired` if hashing would cost too much.
+        If the result is True, the caller must skip the entry. ``context`` is a text that contains the depth, the
+        dialect and the base URL of the element. Raises :class:`FullParseRequired` if hashing would cost too much.
         """
         serialized = etree.tostring(element, encoding="utf-8", with_tail=False)
         self._left_bytes -= len(serialized)
@@ -71,10 +75,10 @@ class ElementHasher:
         return is_unchanged
 
     def finish(self, site: bytes) -> tuple[bytes, ...]:
-        """Return the hashes of the XML of all entries, in document order.
+        """Return the XML hashes of all entries, in document order.
 
         ``site`` is the hash of the URLs of the feed and its site. Raises :class:`FullParseRequired` if entries were
-        skipped although the previous document had another ``site``.
+        skipped although the previous document had a different ``site``.
         """
         if self._has_skipped and site != self._previous.site:
             raise FullParseRequired

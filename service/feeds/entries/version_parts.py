@@ -1,7 +1,7 @@
-"""The division of a version (the changes that one poll has found) into news and edits, which are delivered separately.
+"""The division of a version (the changes found by one poll) into news and edits, which are delivered separately.
 
-The *news* are the new entries, the *edits* the edits of known entries. An edit may be delivered as a correction of an
-earlier message; a new entry may not. Changes of a web page are always news.
+The *news* are the new entries; the *edits* are the changes to known entries. Only edits may be delivered as a
+correction of an earlier message. Changes to a web page are always news.
 """
 
 from collections.abc import Collection
@@ -19,11 +19,13 @@ other channels (``duplicate_articles``)."""
 
 
 class VersionParts(msgspec.Struct, frozen=True):
-    """Article hashes of the changes that one poll has found. The same article in two feeds has a common article hash.
+    """The article hashes of the changes found by one poll. The same article has the same hash in every feed.
 
-    - ``news`` are the hashes of the new entries, ``edits`` those of the edited entries.
-    - None means that there are no such changes.
-    - An empty tuple means that the changes are not articles, for example lines of a page or a notice.
+    - ``news`` are the hashes of the new entries; None if the poll found no news.
+    - ``edits`` are the hashes of the edited entries; None if the poll found no edits.
+
+    Lines of a page and notices, for example, are not articles and have no hash. If the news or edits do not contain an
+    article, their field is an empty tuple.
     """
 
     news: ArticleHashes | None = ()
@@ -31,9 +33,9 @@ class VersionParts(msgspec.Struct, frozen=True):
 
 
 def select_part(delta: Delta, *, edits: bool, left_out: Collection[int] = ()) -> Delta:
-    """Return ``delta`` with only the edits of known entries if ``edits`` is true, and otherwise without these edits.
+    """Return ``delta`` with only its edits of known entries (if ``edits`` is true) or only its other changes.
 
-    The changes at the positions ``left_out`` in ``delta`` are left out.
+    ``left_out`` contains the positions in ``delta`` of changes that are also removed.
     """
     selected = (
         change for position, change in enumerate(delta.changes) if is_edit(change) is edits and position not in left_out
@@ -42,5 +44,5 @@ def select_part(delta: Delta, *, edits: bool, left_out: Collection[int] = ()) ->
 
 
 def is_edit(change: Change) -> bool:
-    """Return whether a change is an edit of an entry. A change of a page is never an edit."""
+    """Return whether a change is an edit of an entry. A change to a page is never an edit."""
     return change.kind == "replacement" and not change.line

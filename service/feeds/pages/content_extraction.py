@@ -1,10 +1,12 @@
-"""The extraction of a web page's main content as lines of text; runs in the ``sandbox``.
+"""Extraction of a web page's main content as lines of text; runs in the ``sandbox``.
 
-The content is all visible text except *boilerplate*: navigation, header, footer, aside and form (the page's landmarks).
+The main content is all visible text except *boilerplate*. Boilerplate is the text in certain landmarks of the page:
+navigation, header, footer, aside and form.
 
-- A landmark with more than half of all text is not boilerplate: some pages are entirely inside a ``<form>``.
-- If ``<main>``, or a single ``<article>``, has at least half of the text without boilerplate, it is the content.
-- If less than a tenth of all text would remain, all text is the content.
+- A landmark that contains more than half of all text is not boilerplate: some pages are entirely inside a ``<form>``.
+- If ``<main>``, or the page's only ``<article>``, contains at least half of the text that is not boilerplate, it is the
+  main content.
+- If less than a tenth of all text is not boilerplate, all text is used instead.
 
 General article extractors are not used, because they omit the price lists, tables and indexes that people watch.
 """
@@ -43,11 +45,12 @@ _BOILERPLATE = frozenset({"nav", "header", "footer", "aside", "form"})
 def parse_page(body: bytes, *, headers: Mapping[str, str], selector: str = "") -> ParsedPage:
     """Return the main content of the page in ``body``, which was fetched with the response headers ``headers``.
 
-    - With ``selector`` (CSS), the content is the text of all matching elements, for example of the navigation.
+    - If a CSS ``selector`` is given, the text of all elements of an HTML page that match it is returned instead. These
+      elements may be boilerplate, such as navigation.
     - Plain text and JSON are returned line by line.
 
-    Raises :class:`EmptyBody` if there is no visible text, if no text matches ``selector``, or if the page is only a
-    login form. Raises :class:`NotAFeed` if the document is not text.
+    Raises :class:`EmptyBody` if there is no visible text, if ``selector`` is invalid or matches no text, or if the page
+    is only a login form. Raises :class:`NotAFeed` if the document is not text.
     """
     lowered = {name.lower(): value for name, value in headers.items()}
     content_type = lowered.get("content-type", "")
@@ -98,7 +101,10 @@ def _plain_lines(text: str) -> list[Line]:
 
 
 def _select_lines(root: html.HtmlElement, selector: str) -> list[Line]:
-    """Return the lines of the elements that ``selector`` (CSS) matches, in document order."""
+    """Return the lines of text in the elements that the CSS ``selector`` matches, in document order.
+
+    Raises :class:`EmptyBody` if the selector is invalid.
+    """
     # Some selectors take quadratic time: ``:nth-child`` among 20,000 siblings takes 5 s. The limits of the parser
     # process stop them.
     try:
@@ -131,11 +137,12 @@ def _empty_page_error(root: html.HtmlElement, selector: str) -> EmptyBody:
 def _main_content(lines: Sequence[Line]) -> list[Line]:
     """Return the lines of a page's main content, in page order.
 
-    Boilerplate is navigation, header, footer, aside and form.
+    Boilerplate is the text in navigation, header, footer, aside and form, unless it is more than half of all text.
 
-    1. If ``<main>``, or a single ``<article>``, has at least half of the text without boilerplate, it is the content.
-    2. Otherwise the content is all text without boilerplate.
-    3. If the text without boilerplate is less than a tenth of all text, the content is all text.
+    1. If less than a tenth of all text is not boilerplate, the main content is all text.
+    2. Otherwise, if ``<main>`` contains at least half of the text that is not boilerplate, it is the main content. The
+       same applies to the page's only ``<article>``.
+    3. Otherwise the main content is all text that is not boilerplate.
     """
     sizes: Counter[Landmark] = Counter()
     for line in lines:

@@ -1,6 +1,6 @@
-"""Autodiscovery: the feeds to which a page links with ``<link rel=alternate>``; runs in the ``sandbox``.
+"""Autodiscovery of the feeds that a page links to with ``<link rel=alternate>``; runs in the ``sandbox``.
 
-``feed_url_guesses`` guesses the feed URLs of a page without such links.
+For pages without such links, ``feed_url_guesses`` guesses the feed URLs.
 """
 
 from urllib.parse import urljoin
@@ -27,7 +27,8 @@ _FEED_TYPES = {
 def find_feed_links(body: bytes, *, url: str) -> tuple[FeedLink, ...]:
     """Return at most 20 feeds that the page at ``url`` links to with ``<link rel=alternate>``, in document order.
 
-    Links with an invalid URL are omitted. A document that is not HTML has no links.
+    Links with an invalid URL are omitted. The result is empty if there are no links to feeds, for example because the
+    document is not HTML.
     """
     page = parse_html(decode_html(body, ""))
     if page is None:

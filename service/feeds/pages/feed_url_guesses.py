@@ -1,7 +1,4 @@
-"""Guesses of the feed URLs of a page that does not link to its feed.
-
-``feed_autodiscovery`` finds the feeds to which a page links.
-"""
+"""Guesses the feed URL of a page that does not link to a feed. Linked feeds are found by ``feed_autodiscovery``."""
 
 import re
 from urllib.parse import urlsplit
@@ -29,7 +26,10 @@ _SITES = {
 
 
 def likely_feeds(url: str) -> tuple[str, ...]:
-    """Return up to 2 URLs at which the page ``url`` (canonical) may have a feed, the most probable first."""
+    """Return up to two URLs at which the page's feed may be found, the most probable first.
+
+    ``url`` is the canonical URL of the page.
+    """
     parts = urlsplit(url)
     page = f"{parts.netloc}{parts.path}" + (f"?{parts.query}" if parts.query else "")
     for pattern, feeds in _SITES.items():

@@ -1,14 +1,15 @@
-"""Detection of changes of a page: a line diff without the parts that change by themselves.
+"""Detection of changes to a page: a line diff that ignores the parts that change by themselves.
 
-A *region* is a part of a page: some words of a line, or some whole lines. A *volatile* region changes by itself, such
-as a clock or an advertisement (see ``volatile_text``). A difference only in volatile regions is no change.
+A *region* is a part of a page: some words of a line, or some whole lines. A *volatile* region changes by itself, as a
+clock or an advertisement does (see ``volatile_text``). Differences in volatile regions are not reported.
 
 - A page is first fetched twice in quick succession. The regions that differ become volatile.
 - A region that changes in 10 successive versions of the page within 10 hours also becomes volatile.
 - A volatile region that stays the same for a week stops being volatile.
-- Some pages alternate between contents. The first appearance and the first disappearance of a line within a day are
-  reported; further ones are not.
-- While only volatile regions differ, the state stays the same for half a day, so that it is not stored at each poll.
+- Some pages alternate between two versions of their content. Therefore only the first appearance and the first
+  disappearance of a line within a day are reported.
+- While only volatile regions change, the state is updated only every half day, so that it need not be stored after each
+  poll.
 """
 
 import hashlib
@@ -42,9 +43,10 @@ _HASH_BYTES = 6
 
 
 class LineToggles(msgspec.Struct, frozen=True, array_like=True):
-    """The recent appearances and disappearances of a line of a page, each within a day of the previous one.
+    """How often a line of a page has recently appeared or disappeared.
 
-    ``times`` is the number of appearances and disappearances, and ``last_s`` the Unix time of the last one.
+    - ``times`` is the number of appearances and disappearances. The count starts again after a day without any.
+    - ``last_s`` is the Unix time of the last appearance or disappearance.
     """
 
     times: int
@@ -52,18 +54,20 @@ class LineToggles(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PageState(msgspec.Struct, frozen=True, array_like=True, tag="page"):
-    """The state by which changes to a page are detected. It is stored with the channel and has at most 1.2 MB.
+    """The data that is stored with a channel to detect changes to its page; at most 1.2 MB.
 
-    A region is a part of the page: some words of a line, or some whole lines. Its key is a hash of the text that stays
-    the same around it (see ``volatile_text``).
+    A region is a part of the page: some words of a line, or some whole lines. Its key is a hash of the unchanging text
+    around it (see ``volatile_text``).
 
     - ``lines`` are the page's lines, compressed.
-    - ``learning_until_s`` is the Unix time until which the second fetch is expected; 0 after that fetch.
-    - ``revision`` is the number of detected changes.
-    - ``volatile`` are the regions, by key, whose changes are not reported.
-    - ``recurring`` are the regions, by key, that have changed at every recent poll and may become volatile.
-    - ``toggled`` has the hashes of lines that appeared or disappeared within a day, the latest at the end.
-    - ``seen_s`` is the Unix time of the last poll, with a resolution of half a day.
+    - ``learning_until_s`` is the Unix time until which the next fetch is used only to find volatile regions; 0 after
+      that fetch.
+    - ``revision`` is the number of polls that have found changes.
+    - ``volatile`` maps keys to the regions whose changes are not reported.
+    - ``recurring`` maps keys to the regions that have changed at every recent poll and may become volatile.
+    - ``toggled`` maps the hash of a line to how often the line has recently appeared or disappeared. Lines are ordered
+      by the time of their last appearance or disappearance.
+    - ``seen_s`` is the Unix time of the last poll, updated only every half day while the page does not change.
     """
 
     lines: bytes
@@ -76,9 +80,9 @@ class PageState(msgspec.Struct, frozen=True, array_like=True, tag="page"):
 
 
 class PageChanges(msgspec.Struct, frozen=True):
-    """The changes of a page to report, in page order, and the state to store.
+    """The changes to a page that are to be reported, in page order, and the state to store with the channel.
 
-    ``latest`` is one entry that shows the current page; it is made of the title and the beginning of the page.
+    ``latest`` is a single entry that describes the current page: its title and the beginning of its text.
     """
 
     state: PageState
@@ -87,12 +91,12 @@ class PageChanges(msgspec.Struct, frozen=True):
 
 
 def detect_page_changes(state: PageState | None, page: ParsedPage, *, url: str, now_s: float) -> PageChanges:
-    """Return the changes of ``page``, the current content of the page ``url``.
+    """Compare ``page``, the current content of the page ``url``, with ``state``; return the changes and the new state.
 
     - ``state`` is the state that the previous call returned; None at the first poll.
-    - ``now_s`` is the Unix time.
+    - ``now_s`` is the current Unix time.
 
-    The first poll reports no changes, nor does a second poll within two minutes of the first.
+    No changes are reported at the first poll, nor at a second poll within two minutes of the first.
     """
     if state is None:
         return PageChanges(PageState(_compress(page.lines), now_s + LEARNING_S, seen_s=now_s), (), _preview(page, url))
@@ -150,8 +154,9 @@ def _changed_keys(regions: VolatileRegions, old: PageVersion, new: PageVersion, 
 
     A region is a part of the page: some words of a line, or some whole lines.
 
-    - Of the regions of words, only those in ``regions`` are compared.
-    - ``hunks`` are the differences. The whole lines of each difference also form a region.
+    - ``regions`` are the regions of words to compare.
+    - ``hunks`` are the differences between the lines of the two versions. Each of them counts as a changed region of
+      whole lines.
     """
     before, after = old.lines_with_regions(regions), new.lines_with_regions(regions)
     words = {key for key, line in after.items() if line != before.get(key, line)}
@@ -170,9 +175,10 @@ def _state_without_change(
 
 
 def _with_change_times(regions: VolatileRegions, changed_keys: set[bytes], now_s: float) -> dict[bytes, VolatileRegion]:
-    """Return ``regions`` (parts of a page, by key) with the time of their last change set to ``now_s`` (Unix s).
+    """Return ``regions`` (parts of a page, by key), with the time of the last change set to ``now_s`` where needed.
 
-    The time is set only for regions whose key is in ``changed_keys`` and whose last change is over half a day ago.
+    The time is updated only for regions whose key is in ``changed_keys`` and whose recorded change is more than half a
+    day ago. With more frequent updates, the state would have to be stored after each poll.
     """
     # Otherwise the state would change, and be stored, at each poll.
     return {
@@ -184,11 +190,13 @@ def _with_change_times(regions: VolatileRegions, changed_keys: set[bytes], now_s
 
 
 def _count_changes(before: VolatileRegions, changed: VolatileRegions, now_s: float) -> dict[bytes, VolatileRegion]:
-    """Return the regions (parts of a page) that have changed at this poll, with the number of successive changes.
+    """Return the regions in ``changed``, each with its count of successive changes updated.
 
-    - ``before`` are the regions that had changed at every recent poll, with the number of their changes until then.
-    - ``changed`` are the regions that have changed at this poll.
-    - ``now_s`` is the time of this poll (Unix s).
+    A region is a part of a page. Its count restarts at 1 if the first counted change is more than 10 hours ago.
+
+    - ``before`` maps keys to the regions that changed at every recent poll, with their previous counts.
+    - ``changed`` maps keys to the regions that changed at this poll, each with a count of 1.
+    - ``now_s`` is the Unix time of this poll.
     """
     # A region whose first counted change is over 10 hours ago is counted from 1 again.
     return {

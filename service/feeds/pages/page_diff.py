@@ -1,4 +1,4 @@
-"""The line diff of two versions of a page, and its conversion to the :class:`Change` objects that subscribers get."""
+"""Line diff of two versions of a page, and its conversion to the :class:`Change` objects that subscribers receive."""
 
 import hashlib
 from bisect import bisect_left
@@ -22,9 +22,10 @@ MB and 30 ms."""
 
 
 class Hunk(NamedTuple):
-    """A difference between an old and a new text.
+    """A difference between an old and a new text, each of which is a sequence of lines.
 
-    The old lines ``old_start:old_end`` are replaced by the new lines ``new_start:new_end``. Indexes are from 0.
+    The old lines ``old_start:old_end`` were replaced with the new lines ``new_start:new_end``. Indexes start at 0. One
+    of the two ranges may be empty.
     """
 
     old_start: int
@@ -34,7 +35,10 @@ class Hunk(NamedTuple):
 
 
 def diff_lines(old: Sequence[str], new: Sequence[str]) -> list[Hunk]:
-    """Return the differences between two texts in order. Between two differences there is at least one common line."""
+    """Return the differences between the texts ``old`` and ``new``, from first to last.
+
+    Any two differences are separated by at least one line that the texts have in common.
+    """
     # The common lines are a longest common subsequence. If 10,000 lines or more in each text lie between the common
     # beginning and the common end, these lines are one difference, because a diff of them would take too much memory.
     start = _common_length(old, new)
@@ -59,12 +63,14 @@ def _common_length(some: Sequence[str], others: Sequence[str]) -> int:
 def describe_changes(
     old: Sequence[str], page: ParsedPage, hunks: Sequence[Hunk], *, url: str, revision: int
 ) -> tuple[Change, ...]:
-    """Return the changes of a page from the lines ``old`` to ``page``, in page order.
+    """Describe the differences between the ``old`` lines of a page and its current content ``page``, in page order.
 
-    - ``hunks`` are the differences. Each of the first 20 becomes a change of at most 600 characters. One more change
-      states the number of further differences.
-    - ``url`` is the link of each change.
-    - ``revision`` is the number of the page's version. It is part of the key of each change.
+    - ``hunks`` are the differences. Each of the first 20 becomes a change of at most 600 characters. If there are more,
+      one further change states how many were left out. If most of the page was rewritten, the result is a single
+      change.
+    - ``url`` is the link in each change.
+    - ``revision`` is the sequence number of the page's version. It is part of each change's key, so that a change that
+      occurs again later gets a new key.
     """
     # A change that is repeated later therefore gets a new key.
     if _is_rewritten(old, page.lines, hunks):
@@ -111,9 +117,9 @@ def _heading(page: ParsedPage, index: int) -> str:
 
 
 def _excerpts(before: str, after: str) -> tuple[str, str]:
-    """Return the texts ``before`` and ``after``, truncated.
+    """Return the texts ``before`` and ``after``, each truncated to at most 600 characters.
 
-    If the texts are long, most of their common beginning is left out.
+    If one of the texts is longer, most of their common beginning is left out of both.
     """
     if max(len(before), len(after)) <= BLOCK_CHARS:
         return before, after

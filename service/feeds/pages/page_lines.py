@@ -1,10 +1,11 @@
 """Conversion of an HTML document to lines of text, each with the landmark (such as navigation) that contains it.
 
-- A block element is a line.
-- A table row is one line with `` | `` between its cells. Long rows, and rows that contain other tables, are divided.
-- White space collapses, except for line breaks in ``pre``.
-- Only the text of links and the ``alt`` text of images is read. Addresses are not, because they contain session ids,
-  sizes and signatures.
+- Each block element becomes a line.
+- A table row becomes one line, with `` | `` between its cells. Long rows, and rows that contain other tables, are
+  divided into several lines.
+- White space is collapsed, except for line breaks in ``pre``.
+- Links are represented by their text, and images by their ``alt`` text. Their URLs are left out, because they contain
+  session ids, sizes and signatures.
 - Invisible content is omitted: scripts, templates, embedded content, and hidden elements.
 """
 
@@ -24,7 +25,7 @@ _BETWEEN_ATTRIBUTES = re.compile(r"[\s/\"']+")
 
 
 def decode_html(body: bytes, content_type: str) -> str:
-    """Return the page's source text.
+    """Decode an HTML document from bytes to text.
 
     ``content_type`` is the value of the ``Content-Type`` header. An encoding in this header takes precedence over one
     in a ``<meta>`` element.
@@ -33,7 +34,7 @@ def decode_html(body: bytes, content_type: str) -> str:
 
 
 def parse_html(text: str) -> html.HtmlElement | None:
-    """Return the root element of an HTML document without its comments, or None for an empty document.
+    """Parse an HTML document; return its root element, without comments, or None for an empty document.
 
     Raises :class:`MemoryError` if the document needs more memory than the process may use.
     """
@@ -54,7 +55,10 @@ def _with_meta(body: bytes, content_type: str) -> str:
 
 
 def _bounded_tag(tag: re.Match[str]) -> str:
-    """Return the HTML tag ``tag``, without its attributes if there may be more than 200 of them."""
+    """Return the source text of an HTML tag, without its attributes if there may be more than 200 of them.
+
+    ``tag`` is the match of a regular expression that matches tags.
+    """
     # libxml2 takes quadratic time for the attributes of a tag.
     return tag[0] if len(_BETWEEN_ATTRIBUTES.findall(tag[0])) <= MAX_ATTRIBUTES else f"<{tag[1]}>"
 
@@ -93,10 +97,12 @@ _HIDING_STYLE = re.compile(r"(?:^|;)\s*(?:display\s*:\s*none|visibility\s*:\s*hi
 
 
 class Landmark(NamedTuple):
-    """A landmark of the page, such as navigation or footer (HTML, "Sections"; WAI-ARIA roles).
+    """A landmark of a page, such as navigation or footer (HTML, "Sections"; WAI-ARIA roles).
 
     - ``kind`` is "main", "article", "nav", "header", "footer", "aside" or "form".
-    - ``number`` counts the landmarks of a page from 1. The text outside of all landmarks has number 0.
+    - ``number`` is the sequence number of the landmark within the page, from 1.
+
+    Text outside all landmarks has a landmark with the kind "" and the number 0.
     """
 
     kind: str
@@ -104,7 +110,11 @@ class Landmark(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A line of a page's sanitized text, and the landmark (such as a footer) that contains it. No line is empty."""
+    """A non-empty line of a page's sanitised text.
+
+    - ``landmark`` is the part of the page, such as a footer, that contains the line.
+    - ``is_heading`` is true if the line is a heading or a caption.
+    """
 
     text: str
     landmark: Landmark
@@ -115,9 +125,10 @@ NO_LANDMARK = Landmark("", 0)
 
 
 def page_lines(*roots: etree._Element) -> list[Line]:
-    """Return the lines of text in the elements ``roots``: at most 20,000 lines of up to 2,000 characters.
+    """Return the lines of text in the elements ``roots``.
 
-    All lines together have at most 1 MiB. Text after the first 300,000 elements is omitted.
+    The result has at most 20,000 lines of up to 2,000 characters each, and at most 1 MiB in total. Text after the first
+    300,000 elements is omitted.
     """
     # The largest pages have 100,000 elements.
     extractor = _LineExtractor()
@@ -127,7 +138,7 @@ def page_lines(*roots: etree._Element) -> list[Line]:
 
 
 class _LineExtractor:
-    """Collects the lines of an element tree in document order. It does not recurse, so the tree may be of any depth."""
+    """Collects the lines of text in an element tree of any depth, in document order. It does not use recursion."""
 
     def __init__(self) -> None:
         self.lines: list[Line] = []
@@ -193,9 +204,9 @@ class _LineExtractor:
             self._landmarks.pop()
 
     def _landmark_of(self, element: etree._Element) -> Landmark | None:
-        """Return the landmark (such as navigation) that begins with ``element``; None if the element is no landmark.
+        """Return the landmark (such as navigation) that begins with ``element``; None if the element is not a landmark.
 
-        An element within the main content is no landmark, nor is the header or footer of a section.
+        Elements inside ``<main>`` or ``<article>`` are not landmarks, nor is the header or footer of a ``<section>``.
         """
         kind = _LANDMARK_ELEMENTS.get(element.tag) or _LANDMARK_ROLES.get(element.get("role") or "")
         if (

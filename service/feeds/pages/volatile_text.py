@@ -1,12 +1,13 @@
-"""The volatile regions of a page, which change by themselves: clocks, counters, tokens, advertisements.
+"""Volatile regions of a page, which change by themselves: clocks, counters, tokens, advertisements.
 
 - A *region* is either some words with digits within a line, or some whole lines.
 - The *skeleton* of a line is the line without words that contain a digit.
-- A region of words is recognised by the line's skeleton, and by the previous line if the skeleton is too short.
+- A region of words is recognised by the skeleton of its line. If this skeleton is too short, that of the previous line
+  is also used.
 - A region of lines is recognised by the skeletons of the lines before and after it.
 
-A number is not volatile as such, because people watch prices. Only relative ages ("3 hours ago") are always ignored. A
-date next to a volatile time of day is also volatile.
+Numbers are not regarded as volatile in general, because people watch prices. Only relative ages ("3 hours ago") are
+always ignored. A date next to a volatile time of day is also volatile.
 """
 
 import hashlib
@@ -44,9 +45,9 @@ _DATE_WORD = re.compile(
 class VolatileRegion(msgspec.Struct, frozen=True, array_like=True):
     """A part of a page that changes by itself, or may do so: some words of a line, or some whole lines.
 
-    - ``words`` are the indexes of the words in their line; empty for whole lines.
-    - ``lines`` is the largest number of lines that a region of whole lines has had so far; 0 for words of a line.
-    - ``times`` is the number of successive changes.
+    - ``words`` are the indexes of the words within their line; empty for a region of whole lines.
+    - ``lines`` is the largest number of lines that the region has had so far; 0 for a region of words.
+    - ``times`` is how many times in succession the region has changed.
     - ``since_s`` and ``changed_s`` are the Unix times of the first and the last of these changes.
     """
 
@@ -58,13 +59,15 @@ class VolatileRegion(msgspec.Struct, frozen=True, array_like=True):
 
 
 VolatileRegions = Mapping[bytes, VolatileRegion]
-"""Regions by their keys. A key is a hash of the skeletons (lines without words with digits) that identify a region."""
+"""Maps keys to regions. A key is a hash of the skeletons that identify a region. A skeleton is a line without the words
+that contain a digit."""
 
 
 class PageVersion:
     """The lines of one version of a page, with their skeletons and the keys of their regions.
 
-    A skeleton is a line without words that contain a digit. A region is some words of a line, or some whole lines.
+    The skeleton of a line is the line without words that contain a digit. A region is some words of a line, or some
+    whole lines. Its key is a hash of the skeletons that identify it.
     """
 
     def __init__(self, lines: Sequence[str]) -> None:
@@ -72,20 +75,20 @@ class PageVersion:
 
     @cached_property
     def lines_without_ages(self) -> list[str]:
-        """The lines, with relative ages such as "3 hours ago" blanked."""
+        """The lines, with ``#`` in place of each relative age such as "3 hours ago"."""
         return [_without_ages(line) for line in self.lines]
 
     @cached_property
     def skeletons(self) -> list[str]:
-        """The lines in which words with a digit, and dates next to a time of day, are blanked."""
+        """The skeletons of the lines: each line with ``#`` in place of every word that contains a digit.
+
+        In a line with a time of day, names of days and months, "am", "pm" and time zones are replaced as well.
+        """
         return [_skeleton(line) for line in self.lines_without_ages]
 
     @cached_property
     def word_keys(self) -> dict[int, bytes]:
-        """The keys of the regions of words within one line, by the index of the line.
-
-        A line has such a region only if it has a word that contains a digit.
-        """
+        """Maps the index of each line that has words with digits to the key of the region formed by these words."""
         return {index: self._word_key(index) for index, skeleton in enumerate(self.skeletons) if _BLANK in skeleton}
 
     def _word_key(self, index: int) -> bytes:
@@ -96,14 +99,14 @@ class PageVersion:
         return _hash("words", skeleton, "" if is_distinctive or not index else self.skeletons[index - 1])
 
     def lines_key(self, start: int, end: int) -> bytes:
-        """Return the key of the region (part of the page) of the whole lines from ``start`` to before ``end``."""
+        """Return the key of the region that consists of the whole lines ``start:end``."""
         before = self.skeletons[start - 1] if start else ""
         return _hash("lines", before, self.skeletons[end] if end < len(self.lines) else "")
 
     def stable_lines(self, regions: VolatileRegions) -> list[str]:
         """Return the lines to compare, without the parts that change by themselves.
 
-        Relative ages ("3 hours ago") and the words in ``regions`` are replaced by ``#``.
+        ``#`` stands in place of relative ages ("3 hours ago") and of the words in ``regions``.
         """
         # Regions of whole lines are kept.
         stable_lines = list(self.lines_without_ages)
@@ -112,7 +115,10 @@ class PageVersion:
         return stable_lines
 
     def lines_with_regions(self, regions: VolatileRegions) -> dict[bytes, str]:
-        """Return the line that contains each region of words in ``regions``, by the region's key."""
+        """Map the key of each region of words to the line that contains the region.
+
+        Only the regions that are both on this page and in ``regions`` are included.
+        """
         return {self.word_keys[index]: self.lines[index] for index, _ in self._find_regions(regions)}
 
     def _find_regions(self, regions: VolatileRegions) -> Iterator[tuple[int, VolatileRegion]]:
@@ -125,10 +131,11 @@ class PageVersion:
 def changed_regions(
     old: PageVersion, new: PageVersion, hunks: Sequence[Hunk], *, now_s: float
 ) -> dict[bytes, VolatileRegion]:
-    """Return the regions (words of a line, or whole lines) in which two versions of a page differ, by their keys.
+    """Find the regions that differ between the versions ``old`` and ``new`` of a page; map their keys to the regions.
 
-    ``hunks`` are the differences. Each region counts as changed once, at ``now_s`` (Unix s). At most 500 regions are
-    returned, none of them with more than 30 lines.
+    A region is some words of a line, or some whole lines. ``hunks`` are the differences between the lines of the
+    versions. Each returned region has a change count of 1, and ``now_s`` (Unix time) as the time of the change. At most
+    500 regions are returned; regions of more than 30 lines are left out.
     """
     # Regions of more than 30 lines would be most of the page.
     found: dict[bytes, VolatileRegion] = {}
@@ -157,9 +164,9 @@ def _skeleton(line: str) -> str:
 
 
 def _differing_regions(old: PageVersion, new: PageVersion, hunk: Hunk) -> Iterator[tuple[bytes, tuple[int, ...], int]]:
-    """Yield the regions in which the old and new lines of ``hunk`` differ: (key, indexes of words, number of lines).
+    """Yield (key, indexes of words, number of lines) for each region in which the old and new lines of ``hunk`` differ.
 
-    A region is some words of a line, with 0 lines, or some whole lines, without words.
+    For a region of words within a line, the number of lines is 0. For a region of whole lines, the indexes are empty.
     """
     height = hunk.old_end - hunk.old_start
     if height != hunk.new_end - hunk.new_start:
@@ -186,8 +193,8 @@ def _differing_regions(old: PageVersion, new: PageVersion, hunk: Hunk) -> Iterat
 def _changed_words(old: str, new: str, skeleton: str) -> tuple[int, ...]:
     """Return the indexes of the words that differ between the lines ``old`` and ``new``.
 
-    Both lines have the same ``skeleton``: the line in which words with a digit, and dates next to a time of day, are
-    blanked. If a time of day differs, the blanked words next to it also count as different.
+    Both lines must have the same ``skeleton``: the line with ``#`` in place of words that contain a digit, and of dates
+    next to a time of day. If a time of day differs, the replaced words next to it also count as different.
     """
     old_words, words, blanked = old.split(" "), new.split(" "), skeleton.split(" ")
     changed = {index for index, pair in enumerate(zip(old_words, words, strict=True)) if pair[0] != pair[1]}

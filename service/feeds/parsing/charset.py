@@ -1,9 +1,11 @@
-"""Detection of a document's character encoding, and decoding, in linear time.
+"""Detects a document's character encoding and decodes the document, both in linear time.
 
-By RFC 7303 §3 the byte order mark takes precedence, then the header, then the XML declaration.
+As RFC 7303 §3 requires, the byte order mark takes precedence over the ``Content-Type`` header, and the header takes
+precedence over the XML declaration.
 
-Deviation from the RFC: a document that is valid UTF-8 is decoded as UTF-8 whatever is declared, because servers declare
-their default for all files. A declared encoding with which decoding fails is ignored.
+There is one deviation from the RFC. A document that is valid UTF-8 is decoded as UTF-8 whatever encoding is declared,
+because many servers declare the same default encoding for all files. A declared encoding in which the document cannot
+be decoded is ignored.
 """
 
 import codecs
@@ -41,9 +43,9 @@ _DEFAULT = "cp1252"
 
 
 def decode_document(body: bytes, content_type: str) -> str:
-    """Return the document's text without a byte order mark; undecodable bytes become U+FFFD.
+    """Return the document's text without its byte order mark; bytes that cannot be decoded become U+FFFD.
 
-    ``content_type`` is the value of the response's ``Content-Type`` header, or "".
+    ``content_type`` is the value of the response's ``Content-Type`` header, or "" if there is none.
     """
     mark = next((mark for mark in _MARKS if body.startswith(mark)), None)
     if mark:
@@ -62,7 +64,7 @@ def decode_document(body: bytes, content_type: str) -> str:
 
 
 def _declared(body: bytes, content_type: str) -> list[str]:
-    """Return the supported encodings that the header and the XML declaration declare, in this order."""
+    """Return the supported encodings that are declared in the header and then in the XML declaration."""
     in_header, in_prolog = _IN_HEADER.search(content_type), _IN_PROLOG.search(body, 0, _PROLOG_BYTES)
     names = [in_header[1]] if in_header else []
     names += [in_prolog[1].decode()] if in_prolog else []

@@ -1,14 +1,15 @@
-"""A fast parser of well-formed RSS and Atom, based on lxml: several times as fast as feedparser.
+"""A fast parser for well-formed RSS and Atom, based on lxml: several times as fast as feedparser.
 
-:func:`parse` returns exactly the result of :func:`feedparser_adapter.parse` for the same document, or None. None means
-that feedparser has to parse the document:
+:func:`parse` returns either exactly what :func:`feedparser_adapter.parse` returns for the same document, or None. None
+means that feedparser has to parse the document, for one of these reasons:
 
 - The document is not well-formed, has a DOCTYPE, or is in a rare dialect.
-- It has an element or a value for which this module does not reproduce feedparser's result.
+- The document contains an element or a value for which this module does not reproduce feedparser's result.
 
 There is one handler per kind of element. Handlers reproduce feedparser's peculiarities: a second description becomes
-content, an empty link counts as a link, and the first title is used unless a deeper title came before. A handler raises
-FeedparserRequired where reproduction would take more than a line or two.
+content, an empty link counts as a link, and a title replaces an earlier one only if the earlier one was nested more
+deeply. A handler raises :class:`FeedparserRequired` where reproducing feedparser's result would take more than a line
+or two.
 """
 
 # Without a DOCTYPE there are no entities to expand and nothing to load. feedparser is the reference:
@@ -76,9 +77,9 @@ _HINT_ELEMENTS = {"ttl", "sy_updateperiod", "sy_updatefrequency"}
 
 @dataclass(slots=True, eq=False)
 class ParsedFields:
-    """The values of an entry or of the feed that have been read so far.
+    """The values read so far for one entry, or for the feed itself if ``is_entry`` is false.
 
-    ``depths`` has, for each field, the depth of the element from which its value was read.
+    ``depths`` maps the name of each field to the depth of the element from which its value was read.
     """
 
     is_entry: bool
@@ -99,9 +100,10 @@ class ParsedFields:
     depths: dict[str, int] = field(default_factory=dict)
 
     def accept(self, name: str, depth: int) -> bool:
-        """Return whether a value of the field ``name`` at ``depth`` replaces the previous value.
+        """Return whether a value of the field ``name``, found at ``depth``, replaces the field's previous value.
 
-        If it does, ``depth`` is recorded. In an entry, a deeper value does not replace one that is less deep.
+        If it does, also record ``depth`` as the depth of the field. In an entry, a value from a deeper element never
+        replaces the previous value.
         """
         if self.is_entry and depth > self.depths.get(name, depth):
             return False
@@ -112,10 +114,12 @@ class ParsedFields:
 class DocumentWalker:
     """Walks through one document and calls the handler of each element.
 
-    - ``fields`` are the values of the entry or feed that is being read, and ``base`` is its base URL.
+    - ``fields`` are the values of the entry or feed that is being read.
+    - ``base`` is the base URL of this entry or feed.
     - ``entries`` are the entries read so far.
-    - ``title_depth`` is the depth of the last title that was not empty; -1 means that there was no such title yet.
-    - ``hasher`` recognises entries that are unchanged since the previous document; they are skipped.
+    - ``title_depth`` is the depth of the last title that was not empty; -1 if there has been no such title yet.
+    - ``hasher`` recognises entries that have not changed since the previous document, so that they can be skipped; None
+      if no entries are to be skipped.
     """
 
     def __init__(
@@ -132,9 +136,9 @@ class DocumentWalker:
         self.has_content = False
 
     def walk(self, parent: Element, depth: int, handlers: dict[str, "ElementHandler"]) -> None:
-        """Call the handlers of the children of ``parent``; ``depth`` is the depth of these children.
+        """Call the handler of each child of ``parent``. The children are at depth ``depth``.
 
-        ``handlers`` maps the names of elements to their handlers. The walk descends into elements without a handler.
+        ``handlers`` maps element names to handlers. The walk descends into elements without a handler.
         """
         names = self.names
         for element in parent:
@@ -153,7 +157,7 @@ class DocumentWalker:
     def skip_unchanged(self, element: Element, depth: int) -> bool:
         """Hash the entry in ``element``; return whether it is unchanged since the previous document.
 
-        The caller then skips the entry.
+        The caller must skip an unchanged entry.
         """
         # The title of a skipped entry is not read, although it affects whether feedparser accepts a later title.
         # Therefore :meth:`accepts_title` raises an error from then on, until a title's depth is known again.
@@ -163,9 +167,10 @@ class DocumentWalker:
         return True
 
     def accepts_title(self, depth: int) -> bool:
-        """Return whether feedparser accepts a title at ``depth``: the previous title was deeper, or there is none.
+        """Return whether feedparser accepts a title at ``depth``.
 
-        Raises :class:`FullParseRequired` if the depth of the previous title is unknown.
+        A title is accepted if there is no previous title, or if the previous title was nested more deeply. Raises
+        :class:`FullParseRequired` if the depth of the previous title is unknown because an entry was skipped.
         """
         # It is unknown after an entry was skipped.
         if self.title_depth == _UNKNOWN_DEPTH:
@@ -174,13 +179,14 @@ class DocumentWalker:
 
 
 ElementHandler = Callable[[DocumentWalker, Element, int], None]
-"""Handles an element at a depth: stores its values in the walker's ``fields``, or raises FeedparserRequired."""
+"""A function that handles an element at the given depth: it stores the element's values in the walker's ``fields``, or
+raises :class:`FeedparserRequired`."""
 
 
 def _base_url(attributes: dict[str, str], base: str) -> str:
-    """Return the base URL of links within an element.
+    """Return the base URL for links within an element.
 
-    ``attributes`` are those of the element. ``base`` is the base URL of the element's parent.
+    ``attributes`` are the element's attributes. ``base`` is the base URL of the element's parent.
     """
     given = attributes.get("xml:base", attributes.get("base"))
     if given and not ABSOLUTE_URL.fullmatch(given):
@@ -209,9 +215,10 @@ def _on_media_title(walker: DocumentWalker, element: Element, depth: int) -> Non
 
 
 def _on_summary(walker: DocumentWalker, element: Element, depth: int, *, default: str, in_feeds: bool) -> None:
-    """Store the summary of an entry, or of a feed if ``in_feeds``; store a second summary as content.
+    """Store the summary of an entry or feed. A second summary is stored as content.
 
-    ``default`` is the media type of an element without a ``type`` attribute.
+    ``default`` is the media type of an element without a ``type`` attribute. If ``in_feeds`` is false, the summary of a
+    feed is ignored.
     """
     fields = walker.fields
     if fields.summary is not None and not walker.has_content:
@@ -346,8 +353,8 @@ def _person_name(walker: DocumentWalker, person: Element) -> str:
 def _on_ignored_parent(walker: DocumentWalker, element: Element, depth: int, *, parts: Collection[str]) -> None:
     """Ignore an element, such as ``source`` or ``image``, whose values are not used.
 
-    ``parts`` are the names of the children that the element may have. Another child raises :class:`FeedparserRequired`.
-    A title among the children still affects whether later titles are accepted.
+    ``parts`` are the names of the allowed children. Any other child raises :class:`FeedparserRequired`. A title among
+    the children still affects whether later titles are accepted.
     """
     if "title" in parts:
         walker.title_depth = -1
@@ -379,7 +386,7 @@ def _ignore(_walker: DocumentWalker, element: Element, _depth: int) -> None:
 
 
 def _on_wrapper(walker: DocumentWalker, element: Element, depth: int) -> None:
-    """Handle the children of a wrapper element in an entry as if they were not wrapped."""
+    """Handle the children of a wrapper element as if they were children of the entry that contains it."""
     if not walker.fields.is_entry:
         raise FeedparserRequired
     based_here = _base_url(read_attributes(element), walker.base)
@@ -484,11 +491,11 @@ _ROOT_HANDLERS: dict[str, dict[str, ElementHandler]] = {
 def parse(text: str, *, url: str, language: str, previous: PreviousDocument | None = None) -> ParsedFeed | None:
     """Return the same feed as :func:`feedparser_adapter.parse`, or None if feedparser has to parse the document.
 
-    - ``url`` is where the document was fetched from.
+    - ``url`` is the URL from which the document was fetched.
     - ``language`` is the value of the ``Content-Language`` header.
-    - ``previous`` has the hashes of the previous document. Entries that are unchanged since the previous document may
-      be left out. If ``previous`` is given, the result usually has hashes of the entries' XML, by which unchanged
-      entries are recognised at the next poll.
+    - ``previous`` contains the hashes of the previous document's entries. If it is given, the result may omit entries
+      that have not changed. The result then usually contains a hash of each entry's XML, by which the next poll
+      recognises unchanged entries.
     """
     if _DAMAGED in text:
         return None

@@ -1,6 +1,7 @@
-"""The values of a well-formed feed as feedparser reads them: element names, attributes, texts, links and dates.
+"""Reads the values of a well-formed feed as feedparser does: element names, attributes, texts, links and dates.
 
-Each function returns feedparser's value, or raises :class:`FeedparserRequired` where it would not reproduce it.
+Each function returns the value that feedparser would return, or raises :class:`FeedparserRequired` if it cannot
+reproduce this value.
 """
 
 import contextlib
@@ -38,13 +39,13 @@ Element = etree._Element  # noqa: SLF001 - lxml has no public name for its own t
 
 
 class FeedparserRequired(Exception):
-    """Raised for a part of a document for which the fast parser does not reproduce feedparser's result."""
+    """Raised if the fast parser cannot reproduce feedparser's result for a part of a document."""
 
 
 class ElementNames(dict[str, str]):
-    """A mapping from lxml's tags to feedparser's element names, for one document.
+    """Maps lxml's tags to feedparser's element names, for one document.
 
-    ``is_atom`` states that feedparser treats the document as Atom. A lookup raises :class:`FeedparserRequired` if
+    ``is_atom`` is true if feedparser treats the document as Atom. A lookup raises :class:`FeedparserRequired` if
     feedparser's name for the tag is uncertain.
     """
 
@@ -79,7 +80,7 @@ class ElementNames(dict[str, str]):
 
 
 def read_attributes(element: Element) -> dict[str, str]:
-    """Return an element's attributes with feedparser's names for them, such as ``xml:lang`` or ``ispermalink``."""
+    """Return an element's attributes under the names that feedparser uses, such as ``xml:lang`` or ``ispermalink``."""
     given: Sequence[tuple[str, str]] = element.items()  # type: ignore[assignment]  # the stubs allow for bytes
     found: dict[str, str] = {}
     for tag, value in given:
@@ -120,7 +121,7 @@ def element_text(element: Element) -> str:
 
 
 def repair_text(text: str) -> str:
-    """Return the text with common encoding errors repaired: UTF-8 decoded as Latin-1, and Windows-1252 characters."""
+    """Repair common encoding errors in ``text``: UTF-8 that was decoded as Latin-1, and Windows-1252 characters."""
     # Both errors produce characters from U+0080 to U+00BF. In UTF-8 these begin with C2, for which a search is faster.
     if text.isascii() or b"\xc2" not in text.encode():
         return text
@@ -130,7 +131,7 @@ def repair_text(text: str) -> str:
 
 
 def resolve_link(base: str, link: str) -> str:
-    """Return ``link`` resolved against ``base``; "" if that is impossible."""
+    """Return ``link`` resolved against ``base``; "" if it cannot be resolved."""
     if ABSOLUTE_URL.fullmatch(link):
         return link
     resolved: str = feedparser.urls._urljoin(base, link)  # noqa: SLF001 - feedparser has no public function for it
@@ -138,16 +139,16 @@ def resolve_link(base: str, link: str) -> str:
 
 
 def looks_like_html(text: str) -> bool:
-    """Return whether feedparser takes a text of undeclared type for HTML."""
+    """Return whether feedparser treats ``text`` as HTML if its type is not declared."""
     return ("<" in text or "&" in text) and bool(StrictFeedParser.looks_like_html(text))
 
 
 def read_text_construct(names: ElementNames, element: Element, default: str, *, may_be_xhtml: bool) -> tuple[str, str]:
-    """Return the text of an element that may contain markup, and the text's media type (RFC 4287 §3.1).
+    """Return (text, media type) of an element that may contain markup (RFC 4287 §3.1).
 
-    - ``names`` are feedparser's names of the document's elements.
+    - ``names`` maps lxml's tags to feedparser's element names.
     - ``default`` is the media type of an element without a ``type`` attribute.
-    - ``may_be_xhtml`` states whether the element can contain XHTML.
+    - ``may_be_xhtml`` is true if the element can contain XHTML.
     """
     given = read_attributes(element)
     if not given:
@@ -163,7 +164,7 @@ def read_text_construct(names: ElementNames, element: Element, default: str, *, 
 
 
 def _inner_xhtml(names: ElementNames, element: Element) -> str:
-    """Return the content of the ``div`` that contains XHTML in Atom (RFC 4287 §3.1.1.3)."""
+    """Return the XHTML in an Atom element, without the ``div`` that wraps it (RFC 4287 §3.1.1.3)."""
     if len(element) != 1 or (element.text or "").strip() or (element[0].tail or "").strip():
         raise FeedparserRequired
     if names[element[0].tag] != "xhtml_div":
@@ -200,7 +201,7 @@ _RFC_3339 = re.compile(
 
 @lru_cache(maxsize=2)  # many entries state the same date twice
 def parse_date(date: str) -> float | None:
-    """Return the Unix time of a date; None if the date is empty, invalid or implausible."""
+    """Return the Unix time of the date written in ``date``; None if the date is empty, invalid or implausible."""
     with contextlib.suppress(ValueError):  # 31 April, a leap second: feedparser interprets these in further ways
         if found := _RFC_3339.fullmatch(date):
             return valid_time_s(dt.datetime.fromisoformat("".join(found.groups())).timestamp())

@@ -1,7 +1,7 @@
 """What a feed states about itself: polling hints, tags, generator, and links to hubs, to itself and to older entries.
 
-Polling hints are requests of the publisher about the times of polls. ``publisher_polling_hints`` decides which of them
-are followed.
+Polling hints are the publisher's requests about when to poll. ``publisher_polling_hints`` decides which of them this
+service follows.
 """
 
 import re
@@ -37,9 +37,9 @@ _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday",
 
 
 def read_polling_hints(text: str, elements: Mapping[str, object]) -> PollingHints:
-    """Return the polling hints (the publisher's requests about poll times) of the XML document ``text``.
+    """Return the polling hints (the publisher's requests about when to poll) in the XML document ``text``.
 
-    ``elements`` has the texts of the hint elements by feedparser's element names. Invalid values are left out.
+    ``elements`` maps element names, as used by feedparser, to the texts of the elements. Invalid values are left out.
     """
     # ``skipHours`` and ``skipDays`` are read from the text before the first entry, because feedparser returns only the
     # last hour or day.
@@ -63,10 +63,11 @@ def _within(name: str, head: str) -> str:
 
 
 def _update_period_s(period: object, frequency: object) -> float | None:
-    """Return the seconds between two updates: period / frequency (RSS 1.0, "Syndication" module).
+    """Return the interval between two updates in seconds: ``period`` divided by ``frequency``.
 
-    ``period`` is a word such as ``daily``. ``frequency`` is the number of updates in a period; None means 1. The result
-    is None if a value is missing or invalid.
+    Both values are defined by the RSS 1.0 "Syndication" module. ``period`` is a word such as ``daily``. ``frequency``
+    is the number of updates in a period; None means 1. The result is None if ``period`` is missing or either value is
+    invalid.
     """
     period_s = _PERIODS_S.get(period.strip().lower()) if isinstance(period, str) else None
     times = parse_count("1" if frequency is None else frequency, _MAX_FREQUENCY)
@@ -74,16 +75,21 @@ def _update_period_s(period: object, frequency: object) -> float | None:
 
 
 def read_metadata(tags: Iterable[object], generator: object, version: object) -> FeedMetadata:
-    """Return a feed's tags and generator.
+    """Return a feed's tags and its generator (the software that made the feed).
 
-    ``generator`` is the name of the software, and ``version`` its version if the feed states it separately.
+    ``generator`` is the name of this software. ``version`` is the software's version, if the feed states it separately.
     """
     name, number = limit_text(generator, NAME_CHARS), limit_text(version, _VERSION_CHARS)
     return FeedMetadata(unique_names(tags), f"{name} {number}" if name and number and number not in name else name)
 
 
 class LinkRelations(TypedDict):
-    """The fields of :class:`service.model.ParsedFeed` that come from links."""
+    """The fields of :class:`service.model.ParsedFeed` that are read from a feed's links.
+
+    - ``hubs`` are the URLs of the feed's hubs.
+    - ``topic`` is the URL by which the hubs identify the feed, or "".
+    - ``older_url`` is the URL of the document with the next older entries, or "".
+    """
 
     hubs: tuple[str, ...]
     topic: str
@@ -91,14 +97,16 @@ class LinkRelations(TypedDict):
 
 
 def read_link_relations(links: Iterable[tuple[object, object]], url: str) -> LinkRelations:
-    """Return the hubs, the topic and the older document to which the feed links.
+    """Return the URLs of the hubs, the topic and the older document to which the feed links.
 
-    - ``links`` has pairs (``rel``, ``href``).
-    - ``url`` is the document's URL.
-    - The topic (``self``) is the URL by which the hubs identify the feed.
+    - ``links`` are pairs (``rel``, ``href``).
+    - ``url`` is the URL of the document, against which the links are resolved.
 
-    ``hub`` and ``self`` are defined by WebSub §4, ``prev-archive`` and ``next`` by RFC 5005 §4 and §3. An archive
-    (``prev-archive``) is preferred to a page (``next``), because it is complete.
+    The relations ``hub`` and ``self`` are defined by WebSub §4. The target of ``self`` is the topic, the URL by which
+    the hubs identify the feed.
+
+    The relations ``prev-archive`` and ``next`` are defined by RFC 5005 §4 and §3. An archive (``prev-archive``) is
+    preferred to a page (``next``), because it is complete.
     """
     found: dict[str, list[str]] = {"hub": [], "self": [], "prev-archive": [], "next": []}
     for rel, href in links:

@@ -1,7 +1,7 @@
-"""The adapter of feedparser, which parses RSS and Atom of any dialect, well-formed or not.
+"""An adapter for feedparser, which parses RSS and Atom of any dialect, well-formed or not.
 
-The adapter limits the number of entries and the length of each field, and rejects implausible dates. Its result is the
-reference for ``fast_parser``.
+The adapter limits the number of entries and the length of each field, and rejects implausible dates. ``fast_parser``
+returns the same result for the documents that it supports.
 """
 
 import calendar
@@ -33,7 +33,10 @@ _ENTRY_END = re.compile(r"</(?:item|entry)\s*>")
 
 
 def parse(text: str, *, url: str, language: str) -> ParsedFeed:
-    """Return the feed in ``text``, which was fetched from ``url``; ``language`` is the ``Content-Language`` header.
+    """Return the feed in ``text``.
+
+    - ``url`` is the URL from which the document was fetched.
+    - ``language`` is the value of the ``Content-Language`` header.
 
     Raises :class:`BrokenFeed` if feedparser fails, or finds neither title, link nor entries.
     """
@@ -58,14 +61,17 @@ def parse(text: str, *, url: str, language: str) -> ParsedFeed:
 
 
 def _without_middle_entries(text: str) -> str:
-    """Return the document with only its first and last 500 entries, because the newest are at one end."""
+    """Return the document with only its first 500 and last 500 entries.
+
+    This keeps the newest entries, which are either the first or the last ones in the document.
+    """
     # feedparser would take 10 s for 100,000 entries.
     ends = [found.end() for found in _ENTRY_END.finditer(text)]
     return text[: ends[MAX_ENTRIES - 1]] + text[ends[-MAX_ENTRIES - 1] :] if len(ends) > 2 * MAX_ENTRIES else text
 
 
 def _without_invalid_references(text: str) -> str:
-    """Return the document without references to invalid characters (XML 1.0 §4.1)."""
+    """Return the document without numeric references to invalid characters (XML 1.0 §4.1)."""
     # A single such reference makes feedparser fail.
     return _REFERENCE.sub(lambda found: found[0] if _is_valid_reference(found[1]) else "", text)
 
@@ -116,7 +122,10 @@ def _entry(raw: Any, url: str) -> ParsedEntry:
 
 
 def _list_field(raw: Any, name: str) -> list[Any]:
-    """Return the values of a field that is normally a list; empty if it is not a list."""
+    """Return the dicts in the list field ``name`` of a feedparser result.
+
+    The result is empty if the field is missing or is not a list.
+    """
     # If the document has an element of that name, feedparser replaces the list by a text.
     found = raw.get(name)
     return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
@@ -142,7 +151,7 @@ def _time_s(raw: Any, name: str) -> float | None:
 
 
 def to_unix_s(parsed: object) -> float | None:
-    """Return the Unix time of a date that feedparser has parsed; None if it is missing or implausible."""
+    """Return the Unix time of a date that feedparser has parsed; None if the date is missing or implausible."""
     try:
         return valid_time_s(float(calendar.timegm(parsed))) if isinstance(parsed, time.struct_time) else None
     except (ValueError, OverflowError):

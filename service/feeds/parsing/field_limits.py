@@ -1,4 +1,4 @@
-"""The limits of the fields of a parsed feed: longer values are truncated, invalid ones ignored."""
+"""Limits on the fields of a parsed feed: longer values are truncated, and invalid ones are ignored."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -35,13 +35,13 @@ NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 def limit_text(value: object, max_chars: int) -> str:
     """Return the first ``max_chars`` characters of a text, stripped and without characters that XML forbids.
 
-    The result is "" if ``value`` is not a text.
+    The result is "" if ``value`` is not a string.
     """
     return NOT_XML.sub("", value[:max_chars]).strip() if isinstance(value, str) else ""
 
 
 def absolute_link(value: object, url: str) -> str:
-    """Return a link as an absolute URL; "" if it is missing or invalid.
+    """Return a link as an absolute URL; "" if the link is missing, invalid or too long.
 
     ``url`` is the address of the document that contains the link.
     """
@@ -71,14 +71,15 @@ def _name(value: str) -> str:
 
 
 def title_line(title: str, *, is_markup: bool) -> str:
-    """Return a title as plain text on one line; ``is_markup`` states that the title is HTML."""
+    """Return a title as plain text on one line. ``is_markup`` is true if the title is HTML."""
     return markup_line(title, FIELD_CHARS) if is_markup else one_line(title, FIELD_CHARS)
 
 
 def newest_entries(entries: Sequence[_Entry], date_s: Callable[[_Entry], float | None]) -> Sequence[_Entry]:
-    """Return the newest 500 entries in document order; if an entry has no date, return the first 500.
+    """Return the 500 newest entries, in document order.
 
-    ``date_s`` returns the Unix time of an entry, or None.
+    If there are at most 500 entries, all of them are returned. If any entry has no date, the first 500 are returned.
+    ``date_s`` returns the Unix time of an entry, or None if the entry has no date.
     """
     if len(entries) <= MAX_ENTRIES:
         return entries
@@ -90,12 +91,12 @@ def newest_entries(entries: Sequence[_Entry], date_s: Callable[[_Entry], float |
 
 
 def valid_time_s(unix_s: float) -> float | None:
-    """Return the Unix time if it is from 1995 to 2099, else None."""
+    """Return ``unix_s`` if it lies in the years 1995 to 2099, else None."""
     return unix_s if _EARLIEST_S <= unix_s < _LATEST_S else None
 
 
 def parse_count(value: object, largest: int) -> int | None:
-    """Return the positive whole number that a text states; None if it is missing, invalid or above ``largest``."""
+    """Return the positive integer written in ``value``; None if it is missing, invalid or above ``largest``."""
     text = value.strip() if isinstance(value, str) else ""
     number = int(text[:12]) if text.isascii() and text.isdigit() else 0
     return number if 0 < number <= largest else None

@@ -1,6 +1,6 @@
-"""The parser of feed documents of any format, from bytes to a :class:`ParsedFeed`; runs in the ``sandbox``.
+"""Parses feed documents of any format, from bytes to a :class:`ParsedFeed`; runs in the ``sandbox``.
 
-It decodes the document, determines the format by the root element, and calls the parser of that format:
+The module decodes the document, determines the format by the root element, and calls the parser for that format:
 
 - JSON Feed: ``json_feed``
 - RSS and Atom: ``fast_parser``, and if that returns None, ``feedparser_adapter``
@@ -28,7 +28,7 @@ _PROLOG = re.compile(
 def root_element(text: str) -> str | None:
     """Return the local name of the root element of the document ``text``, in lower case.
 
-    The result is ``{`` for JSON, "" for text without a root element, and None for an empty text.
+    The result is "{" for JSON, "" for a text without a root element, and None for an empty text.
     """
     prolog = _PROLOG.match(text)
     place = prolog.end() if prolog else 0
@@ -49,9 +49,9 @@ def parse(body: bytes, *, url: str, headers: Mapping[str, str], previous: Previo
     """Return the feed in ``body``, which was fetched from ``url`` with the response headers ``headers``.
 
     - Links are absolute, texts are truncated, and implausible dates are None.
-    - Of more than 500 entries, only the newest are returned.
-    - ``previous`` has the hashes of the previous document. Entries that are unchanged since the previous document may
-      be left out. If ``previous`` is given, the result usually has a hash of each entry's XML element.
+    - If there are more than 500 entries, only the newest are returned.
+    - ``previous`` contains the hashes of the previous document's entries. If it is given, the result may omit entries
+      that have not changed. The result then usually contains a hash of each entry's XML element.
 
     Raises :class:`EmptyBody` for an empty document, :class:`ListOfFeeds` for an OPML file, :class:`BrokenFeed` for an
     unreadable feed, and :class:`NotAFeed` for any other document.

@@ -28,12 +28,12 @@ _NOT_TEXT = re.compile(
 
 
 def one_line(text: str, max_chars: int) -> str:
-    """Return plain ``text`` on one line, sanitized, at most ``max_chars`` long."""
+    """Return the plain text ``text``, sanitised and on one line, truncated to ``max_chars`` characters."""
     return _truncate(" ".join(_sanitize(text[: 4 * max_chars]).split()), max_chars)
 
 
 def plain_text(markup: str, max_chars: int) -> str:
-    """Return the text of an HTML fragment, one line per block element, sanitized, at most ``max_chars`` long.
+    """Return the sanitised text of an HTML fragment, one line per block element, truncated to ``max_chars`` characters.
 
     Only the fragment's first 8,000 characters are read.
     """
@@ -43,7 +43,7 @@ def plain_text(markup: str, max_chars: int) -> str:
 
 
 def markup_line(markup: str, max_chars: int) -> str:
-    """Return the text of an HTML fragment on one line, sanitized, at most ``max_chars`` long."""
+    """Return the sanitised text of an HTML fragment on one line, truncated to ``max_chars`` characters."""
     return _truncate(" ".join(_text_of(markup).split()), max_chars)
 
 

@@ -1,4 +1,4 @@
-"""A tolerant parser of JSON Feed 1.0 and 1.1 (jsonfeed.org): a value of a wrong type counts as absent."""
+"""A tolerant parser of JSON Feed 1.0 and 1.1 (jsonfeed.org). A value of a wrong type is treated as missing."""
 
 import datetime as dt
 import html
@@ -25,10 +25,10 @@ _VERSION = "jsonfeed.org/version/"
 
 
 def parse(text: str, *, url: str) -> ParsedFeed:
-    """Return the feed in ``text``, which was fetched from ``url``.
+    """Return the JSON Feed in ``text``, which was fetched from ``url``.
 
-    Raises :class:`BrokenFeed` for a JSON Feed that is not valid JSON, and :class:`NotAFeed` for any other document that
-    is not a JSON Feed.
+    Raises :class:`BrokenFeed` if the text claims to be a JSON Feed but is not valid JSON, and :class:`NotAFeed` for any
+    other text that is not a JSON Feed.
     """
     try:
         document = msgspec.json.decode(text)
@@ -90,7 +90,7 @@ def _objects(item: dict[str, Any], name: str) -> list[dict[str, Any]]:
 def _time_s(item: dict[str, Any], name: str) -> float | None:
     """Return the Unix time of the RFC 3339 date in the field ``name`` of an item.
 
-    A date without a zone is in UTC. The result is None if the date is missing, invalid or implausible.
+    A date without a time zone is taken as UTC. The result is None if the date is missing, invalid or implausible.
     """
     try:
         moment = dt.datetime.fromisoformat(_string(item, name, NAME_CHARS))

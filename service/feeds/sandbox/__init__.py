@@ -1,1 +1,4 @@
-"""The sandbox: parser processes that are killed if a document uses too much time or memory, and their protocol."""
+"""The sandbox: processes that parse untrusted documents, and the protocol by which other processes use them.
+
+A parser process is killed if a document uses too much time or memory.
+"""

@@ -1,11 +1,11 @@
-"""The confinement of a parser process: no access to files, network or other programs, even if the parser is exploited.
+"""Confines a parser process, so that even an exploited parser has no access to files, network and other programs.
 
 :func:`confine` is called after all modules are loaded and before the first document is read. The process cannot undo
-it. There are two mechanisms:
+the confinement. There are two mechanisms:
 
 - A seccomp filter (seccomp(2)) permits the few system calls that parsing needs. All others fail with ``EPERM``.
-- Resource limits (setrlimit(2)) prevent new file descriptors, and so files and sockets. They are always set, because
-  not every kernel or architecture supports the filter.
+- Resource limits (setrlimit(2)) prevent new file descriptors, and therefore access to further files and sockets. They
+  are always set, because not every kernel or architecture supports the filter.
 """
 
 import ctypes
@@ -71,7 +71,10 @@ _KILL_PROCESS: Final = 0x80000000
 
 
 def confine() -> Confinement:
-    """Give up access to everything but open file descriptors; return the kernel feature that enforces this."""
+    """Give up access to everything except open file descriptors; return the kernel feature that enforces this.
+
+    The result is "seccomp", or "rlimits" if the system does not support the seccomp filter.
+    """
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
     libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
@@ -88,10 +91,10 @@ def confine() -> Confinement:
 
 
 def _filter_for(machine: str) -> list[tuple[int, int, int, int]] | None:
-    """Return the seccomp filter for a machine architecture; None if the architecture is not supported.
+    """Return the seccomp filter for the machine architecture ``machine``; None if the architecture is not supported.
 
     The filter is a list of BPF instructions: (code, jump if true, jump if false, operand). A jump is the number of
-    instructions that are skipped after a comparison.
+    instructions to skip after a comparison.
     """
     if machine not in _AUDIT_ARCH or sys.maxsize < 2**32:
         return None

@@ -1,10 +1,11 @@
-"""The clients of parser processes. A malicious document can crash only its parser process (guarantee I7).
+"""Clients of the parser processes. A malicious document can crash only its parser process (guarantee I7).
 
-The client's own process loads neither feedparser nor lxml. A parser process is a child that runs ``parser_process``:
+The client's own process loads neither feedparser nor lxml. A parser process is a child process that runs the module
+``parser_process``:
 
 - It is started on demand and handles one request after the other.
-- It is killed if a document takes too much time or memory (``resource_limits``), and after two minutes without a
-  request.
+- It is killed if a document takes too much time or memory (``resource_limits``), or if there has been no request for
+  two minutes.
 - OPML files are parsed one at a time, each in a process of its own.
 """
 
@@ -46,8 +47,8 @@ PARSE_TIMEOUT_S = 12.0
 process after 10 s. This timeout is needed if that timer does not run, because the process is stopped or gets no
 processor time."""
 _IDLE_TIMEOUT_S = 120.0
-"""Time after which a parser process without requests ends. An idle process takes 41 MB of memory; starting a new one
-takes 0.2 s."""
+"""Time after which a parser process without requests is killed. An idle process takes 41 MB of memory; starting a new
+one takes 0.2 s."""
 _PACKAGES = str(Path(service.__file__).parent.parent)
 _log = structlog.get_logger(__name__)
 _EXIT_REASONS = {
@@ -57,10 +58,10 @@ _EXIT_REASONS = {
 
 
 class ParserClient:
-    """Parses documents in a child process, one at a time; an async context manager that kills the process on exit.
+    """Parses documents in a child process, one at a time. As an async context manager, it kills the process on exit.
 
     - ``niceness`` is the scheduling priority of the process, as in ``nice(1)``.
-    - ``cpu_s`` is the processor time of all requests so far, in seconds.
+    - ``cpu_s`` is the processor time used by all requests so far, in seconds.
     - ``confinement`` is the kernel feature that confines the process; None before the first response.
     """
 
@@ -73,7 +74,7 @@ class ParserClient:
         self._idle_timer: asyncio.TimerHandle | None = None
 
     async def __aenter__(self) -> Self:
-        """Return the client. The first request starts the process."""
+        """Return the client. The process is started by the first request."""
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -81,7 +82,7 @@ class ParserClient:
         await self._end_process()
 
     async def parse_document(self, document: Document, selector: str = "") -> ParsedDocument:
-        """Parse a document of unknown type, after waiting for other requests.
+        """Parse a document of unknown type, after waiting for earlier requests to finish.
 
         ``selector`` (CSS) limits a page to the matching elements. Raises:
 
@@ -92,18 +93,21 @@ class ParserClient:
         return await self._request(ParseDocument(document, selector), ParserResponse[ParsedDocument])
 
     async def detect_changes(self, request: DetectChanges, timeout_s: float = PARSE_TIMEOUT_S) -> DetectionResult:
-        """Compare documents of a feed or page with its baseline; return the changes.
+        """Compare documents of a feed or page with its baseline; return the changes and the next baseline.
 
-        The baseline is the encoded state after the last poll. The request waits for earlier requests. Raises
-        :class:`ParseKilled` if the comparison itself takes longer than ``timeout_s``, and the errors of
+        The baseline is the encoded state after the last poll. The comparison begins when all earlier requests have
+        finished.
+
+        Raises :class:`ParseKilled` if the comparison itself takes longer than ``timeout_s``. Also raises the errors of
         :meth:`parse_document`.
         """
         return await self._request(request, ParserResponse[DetectionResult], timeout_s)
 
     async def parse_opml(self, body: bytes) -> OpmlDocument:
-        """Parse an OPML file, after waiting for other requests.
+        """Parse an OPML file, after waiting for earlier requests to finish.
 
-        Raises :class:`UserError` for a file that is not OPML. The other errors are those of :meth:`parse_document`.
+        Raises :class:`UserError` if the file is not OPML. Also raises :class:`ParseKilled` and
+        :class:`OperationalError` in the same cases as :meth:`parse_document`.
         """
         return await self._request(ParseOpml(body), ParserResponse[OpmlDocument])
 
@@ -180,7 +184,7 @@ class ParserClient:
                 os.kill(self._process.pid, signal.SIGKILL)
 
     async def _end_process(self) -> None:
-        """Kill the process, if there is one, and wait for its end."""
+        """Kill the process, if there is one, and wait until it has ended."""
         self._cancel_idle_timer()
         self._kill()
         if self._process is not None:
@@ -208,8 +212,7 @@ async def _start_process(niceness: int) -> asyncio.subprocess.Process:
 
 
 _MAX_PENDING_FILES = 8
-"""Maximum number of pending files: those that are being loaded, that wait, or that are being parsed. Each has up to 5
-MiB."""
+"""Maximum number of pending files, which are being loaded, waiting or being parsed. Each is up to 5 MiB in size."""
 _MAX_WAIT_S = 7.0
 _BUSY = "Other lists of feeds are being read. Try again in a minute."
 
@@ -217,7 +220,7 @@ _BUSY = "Other lists of feeds are being read. Try again in a minute."
 class OpmlParserClient:
     """Parses OPML files one at a time, each in a new process.
 
-    A file that has to wait for more than 7 seconds is refused.
+    A file is rejected if it has to wait more than 7 seconds for earlier files.
     """
 
     # The documents of feeds and pages never wait for an OPML file.
@@ -227,13 +230,13 @@ class OpmlParserClient:
         self._pending = 0
 
     async def read(self, load: Callable[[], Awaitable[bytes]]) -> OpmlDocument:
-        """Return the feeds in the OPML file whose content ``load`` returns.
+        """Call ``load`` to get the content of an OPML file; return the feeds in the file.
 
-        ``load`` is not called if 8 files are pending. Raises:
-
-        - the errors of ``load``
-        - :class:`ParserBusy` if too many files are pending
+        Raises:
+        - :class:`ParserBusy` if 8 files are already pending (``load`` is then not called), or if earlier files take too
+          long
         - :class:`UserError` for a file that is not OPML, is too large, or takes too much time or memory
+        - the errors of ``load``
         """
         if self._pending >= _MAX_PENDING_FILES:
             raise ParserBusy(_BUSY)

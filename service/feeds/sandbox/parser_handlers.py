@@ -1,8 +1,10 @@
-"""The request handlers of a parser process: change detection, and parsing of an unknown document.
+"""The request handlers of a parser process: change detection, and parsing of documents of unknown type.
 
-The *baseline* of a feed or page is the encoded state by which its changes are detected:
-``entry_change_detection.FeedState`` for a feed, ``page_change_detection.PageState`` for a page. A baseline that another
-release wrote may be undecodable. It is discarded, and nothing is reported as new, as at a first poll.
+The *baseline* of a feed or page is the encoded state by which changes are detected. It is an
+``entry_change_detection.FeedState`` for a feed and a ``page_change_detection.PageState`` for a page.
+
+A baseline that was written by another release is discarded if it cannot be decoded. In this case nothing is reported as
+new, as at a first poll.
 """
 
 from typing import TypeVar
@@ -87,7 +89,10 @@ _State = TypeVar("_State", FeedState, PageState)
 
 
 def _decode_baseline(baseline: bytes, kind: type[_State]) -> _State | None:
-    """Decode ``baseline`` as a state of type ``kind``; return None if it is empty or another release encoded it."""
+    """Decode ``baseline`` as a state of type ``kind``.
+
+    Return None if it is empty, or cannot be decoded because it was encoded by another release.
+    """
     try:
         return msgspec.msgpack.decode(baseline, type=kind) if baseline else None
     except msgspec.DecodeError:
@@ -97,9 +102,9 @@ def _decode_baseline(baseline: bytes, kind: type[_State]) -> _State | None:
 def parse_document(request: ParseDocument) -> ParsedDocument:
     """Parse the document in ``request``; return its feed, or its page and the feeds to which the page links.
 
-    If the request has a CSS selector, any document is parsed as a page. Raises:
+    If the request has a CSS selector, the document is always parsed as a page. Raises:
 
-    - :class:`EmptyBody` if there is no text, no text that the selector matches, or only a login form
+    - :class:`EmptyBody` if there is no text, if no text matches the selector, or if there is only a login form
     - :class:`BrokenFeed` for an unreadable feed
     - :class:`ListOfFeeds` for an OPML file
     - :class:`NotAFeed` for a document that is neither a feed nor a page

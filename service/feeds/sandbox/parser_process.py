@@ -1,8 +1,10 @@
 """The program of a parser process, which handles requests from stdin one by one until stdin is closed.
 
-Its time and memory are limited (see ``resource_limits``). It gives up access to files, network and other programs
-before it reads the first request (see ``confinement``). If the parent dies, stdin is closed. A busy process then ends
-by its timers at the latest.
+The time and memory of the process are limited (see ``resource_limits``). The process gives up access to files, network
+and other programs before it reads the first request (see ``confinement``).
+
+If the parent dies, stdin is closed. The process then ends after the current request. If the request takes too long, the
+timers end the process.
 """
 
 import contextlib
@@ -39,7 +41,7 @@ _LAZY_IMPORTS = ("idna.uts46data", "lxml.cssselect", "xml.sax.expatreader")
 def serve(requests: BinaryIO, responses: BinaryIO, confinement: Confinement) -> None:
     """Handle each request from ``requests`` and write its response to ``responses``, until ``requests`` is closed.
 
-    ``confinement``, the kernel feature that confines this process, is part of each response.
+    Each response includes ``confinement``, the kernel feature that confines this process.
     """
     # The timers that limit the process's time run while a request is handled.
     decoder: msgspec.msgpack.Decoder[ParserRequest] = msgspec.msgpack.Decoder(ParserRequest)
@@ -60,7 +62,7 @@ def serve(requests: BinaryIO, responses: BinaryIO, confinement: Confinement) -> 
 
 @functools.cache
 def _load_handlers() -> dict[type[ParserRequest], Callable[[Any], Any]]:
-    """Return the function that handles each type of request."""
+    """Import the parsers; map each type of request to the function that handles it."""
     # The first call loads all modules that any document needs (0.3 s).
 
     # Imported here, because memory is limited before the parsers are loaded.

@@ -1,4 +1,7 @@
-"""The messages between a program and its parser processes: msgpack, each message preceded by its length in 4 bytes."""
+"""The messages between a program and its parser processes.
+
+They are encoded as msgpack, and each message is preceded by its length in 4 bytes.
+"""
 
 from math import inf
 from typing import Any, Generic, Literal, TypeVar
@@ -10,7 +13,8 @@ from service.feeds.opml_writer import OpmlDocument
 from service.model import Change, Entry, FeedLink, FeedMetadata, ParsedFeed, ParsedPage, PollingHints
 
 Confinement = Literal["seccomp", "rlimits"]
-"""The means that keep a parser process from files and network: a system call filter, or resource limits alone."""
+"""The kernel feature that denies a parser process access to files and network: a system call filter (seccomp), or only
+resource limits (rlimits)."""
 
 LENGTH_BYTES = 4
 MAX_FRAME_BYTES = 64 * 1024 * 1024
@@ -19,8 +23,8 @@ MAX_FRAME_BYTES = 64 * 1024 * 1024
 class Document(msgspec.Struct, frozen=True, array_like=True):
     """A response body, the URL from which it was fetched, and the response headers that are needed to read it.
 
-    Header names are in lower case. ``partial`` states that the body has only new entries: it is an RFC 3229 delta, or a
-    WebSub hub has pushed it.
+    Header names are in lower case. ``partial`` is true if the body contains only new entries, because it is an RFC 3229
+    delta or was pushed by a WebSub hub.
     """
 
     body: bytes
@@ -35,7 +39,10 @@ class Document(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ParsedDocument(msgspec.Struct, frozen=True, array_like=True):
-    """The result of parsing one document: a feed, or a page and the feeds to which it links."""
+    """The result of parsing one document: a feed or a page.
+
+    For a feed, only ``feed`` is set. For a page, ``page`` is set, and ``links`` are the feeds to which the page links.
+    """
 
     feed: ParsedFeed | None = None
     page: ParsedPage | None = None
@@ -43,13 +50,13 @@ class ParsedDocument(msgspec.Struct, frozen=True, array_like=True):
 
 
 class DetectionResult(msgspec.Struct, frozen=True, array_like=True):
-    """The changes in the documents of a feed or page, and its next baseline.
+    """The changes found in the documents of a feed or page, and the next baseline.
 
-    - ``baseline`` is the encoded state by which changes are detected.
-    - ``latest`` are the latest entries, newest first; set only if there was no baseline before.
+    - ``baseline`` is the encoded state by which the next comparison detects changes.
+    - ``latest`` are the latest entries, newest first; set only at the first poll.
     - ``older_url`` is the URL of the document with the next older entries; set only if polls have missed entries.
-    - ``links`` is set only if the document turned out to be an HTML page instead of a feed. It then has the feeds to
-      which the page links, and nothing else is set.
+    - ``links`` are the feeds to which the document links, if it turned out to be an HTML page instead of a feed. No
+      other field is set in this case.
     """
 
     baseline: bytes = b""
@@ -67,7 +74,7 @@ class DetectionResult(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ParseDocument(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """A request to parse a document of unknown type. ``selector`` (CSS) limits a page to matching elements."""
+    """A request to parse a document of unknown type. ``selector`` (CSS) limits a page to the matching elements."""
 
     document: Document
     selector: str = ""
@@ -76,10 +83,11 @@ class ParseDocument(msgspec.Struct, frozen=True, array_like=True, tag=True):
 class DetectChanges(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """A request to compare the ``documents`` of the channel ``url`` (a feed or page) with the channel's baseline.
 
-    - ``documents`` are in order from the oldest to the newest.
+    - ``documents`` are ordered from the oldest to the newest.
     - ``baseline`` is the encoded state by which changes are detected; ``b""`` if there is none yet.
-    - ``cpu_s`` is the limit of processor time in seconds, besides the limit for all requests. The parser process is
-      killed if the comparison takes more.
+    - ``now_s`` is the current Unix time.
+    - ``cpu_s`` is a limit on the processor time of this comparison, in seconds. It applies in addition to the general
+      limit for requests. The parser process is killed if the comparison takes longer.
     """
 
     documents: tuple[Document, ...]
@@ -103,10 +111,10 @@ Result = TypeVar("Result", ParsedDocument, DetectionResult, OpmlDocument)
 
 
 class ParserResponse(msgspec.Struct, Generic[Result], frozen=True, array_like=True):
-    """The result of a request, or the fault that ended it.
+    """The result of a request, or the fault (an encoded error) that ended it.
 
     - ``confinement`` is the kernel feature that confines the parser process.
-    - ``needs_restart`` states that the process uses so much memory that it should be replaced.
+    - ``needs_restart`` is true if the process uses so much memory that it should be replaced.
     - ``cpu_s`` is the processor time that the request took, in seconds.
     """
 
@@ -118,6 +126,6 @@ class ParserResponse(msgspec.Struct, Generic[Result], frozen=True, array_like=Tr
 
 
 def encode_frame(message: Any) -> bytes:
-    """Return the message in msgpack, preceded by its length."""
+    """Return the message encoded as msgpack and preceded by its length."""
     payload = msgspec.msgpack.encode(message)
     return len(payload).to_bytes(LENGTH_BYTES, "big") + payload

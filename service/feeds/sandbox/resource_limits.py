@@ -1,7 +1,7 @@
-"""Limits on the processor time, wall time and memory of a parser process, which the kernel enforces.
+"""Limits on the processor time, wall time and memory of a parser process, which are enforced by the kernel.
 
-The timers send SIGPROF and SIGALRM, which terminate the process; no C code can delay that. Memory is limited relative
-to its amount at the start of the process.
+The timers send SIGPROF and SIGALRM, which terminate the process even while C code runs. Memory is limited relative to
+what the process uses when it starts.
 """
 
 import functools
@@ -12,8 +12,8 @@ import signal
 CPU_S = 5.0
 WALL_S = 10.0
 MEMORY_BYTES = 106 * 1024 * 1024
-"""Address space that a parser process may map in addition to what it has mapped at its start. Loading the parsers takes
-28 MB of it."""
+"""How much memory a parser process may map in addition to what it has mapped when it starts. Loading the parsers takes
+28 MB of this."""
 _RESTART_BYTES = 80 * 1024 * 1024
 _STATM_BYTES = 200
 
@@ -21,7 +21,7 @@ _STATM_BYTES = 200
 def set_timers(cpu_s: float, wall_s: float) -> None:
     """Make the kernel end this process after ``cpu_s`` seconds of processor time or ``wall_s`` seconds of wall time.
 
-    The value 0 stops a timer.
+    A value of 0 stops the corresponding timer.
     """
     signal.setitimer(signal.ITIMER_PROF, cpu_s)
     signal.setitimer(signal.ITIMER_REAL, wall_s)
@@ -34,7 +34,7 @@ def cpu_time_s() -> float:
 
 
 def limit_memory() -> None:
-    """Limit this process's mapped memory to ``MEMORY_BYTES`` more than at present."""
+    """Limit this process's mapped memory to ``MEMORY_BYTES`` more than it uses now."""
     limit_bytes = _memory_bytes()[0] + MEMORY_BYTES
     resource.setrlimit(resource.RLIMIT_AS, (limit_bytes, limit_bytes))
 
@@ -47,13 +47,13 @@ def needs_restart() -> bool:
 
 
 def _memory_bytes() -> tuple[int, int]:
-    """Return this process's mapped memory and its resident memory, in bytes."""
+    """Return (mapped memory, resident memory) of this process in bytes."""
     mapped_pages, resident_pages = map(int, os.pread(_statm_descriptor(), _STATM_BYTES, 0).split()[:2])
     return mapped_pages * resource.getpagesize(), resident_pages * resource.getpagesize()
 
 
 @functools.cache
 def _statm_descriptor() -> int:
-    """Return an open descriptor of ``/proc/self/statm``, from which the memory is read."""
+    """Return a file descriptor that is open for reading ``/proc/self/statm``, the memory usage of this process."""
     # The descriptor stays open, because a confined process cannot open files.
     return os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
