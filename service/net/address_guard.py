@@ -1,8 +1,10 @@
-"""The address guard: the addresses and ports that a socket may connect to (against server-side request forgery).
+"""Decides which addresses and ports a socket may connect to, to prevent server-side request forgery.
 
-- No connection is made to an address that is not public, unless the operator allows its network (guarantee I6).
-- Link-local addresses, and those of a cloud's metadata service, need an allowed network that has only such addresses.
-- Loopback, and addresses that stand for others (NAT64, 6to4, Teredo), cannot be allowed.
+- Connections to addresses that are not public are refused unless the operator allows their network (guarantee I6).
+- Link-local addresses and the addresses of clouds' metadata services are refused unless the operator allows a network
+  that consists only of such addresses.
+- Loopback addresses are refused unless ``allow_private`` is set.
+- Addresses that stand for others (NAT64, 6to4, Teredo) are always refused.
 """
 
 # ``ipaddress.is_global`` alone permits multicast, NAT64, 6to4 and some special-purpose ranges (RFC 6890 and the IANA
@@ -62,7 +64,7 @@ _ALLOWED_EXPLICITLY = _networks(  # only by a network that lies within one of th
 
 
 def check_allowed_network(network: Network) -> Network:
-    """Return ``network``, which an operator wants to allow; raise ``ValueError`` if it cannot be allowed."""
+    """Return ``network`` if the operator is permitted to allow it; raise :class:`ValueError` otherwise."""
     if _contains(_NEVER_ALLOWED, network):
         raise ValueError(
             f"{network} cannot be allowed: it is loopback, multicast, or stands for other addresses. "
@@ -73,21 +75,25 @@ def check_allowed_network(network: Network) -> Network:
 
 @functools.lru_cache(_MAX_CACHED_ADDRESSES)
 def is_public(address: str) -> bool:
-    """Return whether the IP address ``address``, which may have a scope id, is public."""
+    """Return whether the IP address ``address`` is public. The address may have a scope id."""
     ip = _unmapped(address)
     is_unicast = ip.version == 4 or ip in _GLOBAL_UNICAST  # noqa: PLR2004 - the version of IP
     return is_unicast and ip.is_global and not any(ip in network for network in _REFUSED)
 
 
 def is_internal(address: str) -> bool:
-    """Return whether the IP address ``address`` is neither public nor loopback; False for "" (an unknown address)."""
+    """Return whether the IP address ``address`` is neither public nor loopback.
+
+    The result is False for "", which stands for an unknown address.
+    """
     return bool(address) and not is_public(address) and not _unmapped(address).is_loopback
 
 
 def _is_allowed(address: str, allowed_networks: Collection[Network]) -> bool:
-    """Return whether one of ``allowed_networks`` allows ``address``, which is not public.
+    """Return whether one of ``allowed_networks`` allows a connection to the non-public ``address``.
 
-    Link-local addresses, and those of metadata services, need an allowed network that has only such addresses.
+    Link-local addresses and the addresses of clouds' metadata services are allowed only by a network that consists only
+    of such addresses.
     """
     ip = _unmapped(address)
     networks = [network for network in allowed_networks if ip in network]
@@ -98,7 +104,7 @@ def _is_allowed(address: str, allowed_networks: Collection[Network]) -> bool:
 
 
 def _contains(ranges: Collection[Network], network: Network) -> bool:
-    """Return whether ``network`` lies within one of ``ranges``."""
+    """Return whether ``network`` lies entirely within one of ``ranges``."""
     return any(
         each.version == network.version and network.network_address in each and network.prefixlen >= each.prefixlen
         for each in ranges
@@ -111,7 +117,7 @@ def _unmapped(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
 
 
 class SocketRefused(OSError):
-    """Raised for aiohttp's connector if the guard refuses an address."""
+    """Raised inside aiohttp's connector if the address guard refuses a connection to an address."""
 
     # The class is an ``OSError``, so that the connector then tries the next address of the host. All refusals have the
     # same text, so that the connector raises one of them unchanged if every address was refused.
@@ -121,7 +127,7 @@ class SocketRefused(OSError):
         self.reason = reason
 
     def as_error(self, host: str) -> AddressRefused:
-        """Return the error to raise for a request to ``host`` that was refused."""
+        """Return the :class:`AddressRefused` error that tells the user why the request to ``host`` was refused."""
         return AddressRefused(self.reason if self.reason.startswith(f"{host} ") else f"{host}: {self.reason}")
 
 
@@ -132,8 +138,8 @@ AddressInfo = tuple[int, int, int, str, tuple[str, int] | tuple[str, int, int, i
 class AddressGuard(NamedTuple):
     """The addresses and ports to which an HTTP client may connect.
 
-    - ``allow_private`` allows loopback addresses on any port, but no other private address.
-    - ``extra_ports`` are allowed in addition to the default ports.
+    - ``allow_private`` allows loopback addresses on any port, but no other private addresses.
+    - ``extra_ports`` are the ports that are allowed in addition to the default ports.
     - ``allowed_networks`` are private networks that are allowed on the same ports as public addresses.
     """
 
@@ -142,9 +148,9 @@ class AddressGuard(NamedTuple):
     allowed_networks: Collection[Network] = ()
 
     def refusal_reason(self, address: str, port: int) -> str | None:
-        """Return the reason to refuse a connection to this IP address and port; None if it is allowed.
+        """Return the reason to refuse a connection to this IP address and port; None if the connection is allowed.
 
-        An IPv4 address mapped into IPv6 counts as the IPv4 address.
+        An IPv4-mapped IPv6 address is treated as the IPv4 address.
         """
         if self.allow_private and _unmapped(address).is_loopback:
             return None
@@ -155,7 +161,7 @@ class AddressGuard(NamedTuple):
         return None
 
     def create_socket(self, info: AddressInfo) -> socket.socket:
-        """Create a socket for the address ``info``, for aiohttp's connector.
+        """Create a socket for the address ``info``, on behalf of aiohttp's connector.
 
         Raises :class:`SocketRefused` if the address or port is not allowed.
         """

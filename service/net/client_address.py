@@ -1,8 +1,8 @@
-"""The address and scheme of the client of an HTTP request, directly or behind trusted proxies.
+"""Determines the address and scheme of an HTTP request's client, which may be behind trusted proxies.
 
-A proxy appends the address of its peer to ``X-Forwarded-For``, or to ``Forwarded`` (RFC 7239). These headers are read
-only if a trusted proxy has opened the connection. They are read from right to left: the first address that does not
-belong to a trusted proxy is the client's. Addresses to the left of it may be forged, and are ignored.
+A proxy appends the address of the client that connected to it to ``X-Forwarded-For`` or ``Forwarded`` (RFC 7239). These
+headers are used only if the connection comes from a trusted proxy. They are read from right to left: the first address
+that does not belong to a trusted proxy is the client's. Addresses to the left of it may be forged and are ignored.
 """
 
 import ipaddress
@@ -16,7 +16,7 @@ _IPV6_CUSTOMER_BITS = 64
 
 
 class ForwardingConflict(UserError, code="forwarding-unclear"):
-    """Raised if ``Forwarded`` and ``X-Forwarded-For`` of one request name different clients."""
+    """Raised if a request's ``Forwarded`` and ``X-Forwarded-For`` headers name different clients."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +24,9 @@ class Client:
     """The client of a request.
 
     - ``address`` is its IP address; "" if a trusted proxy does not state it.
-    - ``is_secure`` states that the client uses HTTPS.
-    - ``has_forwarding_header`` states that the client itself sent a forwarding header. It may then be an untrusted
-      proxy, and ``address`` that of the proxy.
+    - ``is_secure`` is true if the client uses HTTPS.
+    - ``has_forwarding_header`` is true if the client itself sent a forwarding header. The client may then be an
+      untrusted proxy, and ``address`` the address of that proxy.
     """
 
     address: str
@@ -41,13 +41,13 @@ def find_client(
     x_forwarded_proto: Iterable[str],
     trusted: Iterable[Network],
 ) -> Client:
-    """Return the client of a plain HTTP request over a connection from the address ``peer``.
+    """Return the client of a plain HTTP request that arrived on a connection from the address ``peer``.
 
-    - ``forwarded`` are the parsed elements of ``Forwarded``.
-    - ``x_forwarded_for`` and ``x_forwarded_proto`` are the values of all headers of that name.
+    - ``forwarded`` are the parsed elements of the ``Forwarded`` headers.
+    - ``x_forwarded_for`` and ``x_forwarded_proto`` are the values of all headers with these names.
     - ``trusted`` are the networks of trusted proxies.
 
-    Raises :class:`ForwardingConflict` if the headers contradict each other.
+    Raises :class:`ForwardingConflict` if ``Forwarded`` and ``X-Forwarded-For`` name different clients.
     """
     # This happens if a proxy writes one of the headers and passes on the client's other header.
     trusted = tuple(trusted)
@@ -71,15 +71,15 @@ def find_client(
 
 
 def is_in_networks(address: str, networks: Iterable[Network]) -> bool:
-    """Return whether ``address`` is in one of ``networks``; False for "" and for an invalid address."""
+    """Return whether ``address`` is in one of ``networks``; False if the address is "" or invalid."""
     ip = _parse(address)
     return ip is not None and any(ip in network for network in networks)
 
 
 def network_of(address: str) -> str:
-    """Return the network by which the connections of the client ``address`` are counted; "" for an invalid address.
+    """Return the network by which the connections of a client are counted; "" if ``address`` is invalid.
 
-    For IPv4 this is the address itself, for IPv6 its /64 network, which belongs to one customer.
+    For IPv4 this is the address itself. For IPv6 it is the /64 network of the address, which belongs to one customer.
     """
     ip = _parse(address)
     if isinstance(ip, ipaddress.IPv6Address):
@@ -88,10 +88,10 @@ def network_of(address: str) -> str:
 
 
 def _address_of(hops: Sequence[str], peer: str, trusted: Sequence[Network]) -> tuple[str, int]:
-    """Return the client's address and its index in ``hops``, the addresses in a forwarding header.
+    """Return (address, index): the client's address, and its index in ``hops``.
 
-    If there are no hops, the client is the ``peer`` of the connection, and the index is -1. ``trusted`` are the
-    networks of trusted proxies.
+    ``hops`` are the addresses in a forwarding header, and ``trusted`` are the networks of trusted proxies. If ``hops``
+    is empty, the client is the ``peer`` of the connection, and the index is -1.
     """
     address, index = peer, -1
     for index in reversed(range(len(hops))):
@@ -103,7 +103,7 @@ def _address_of(hops: Sequence[str], peer: str, trusted: Sequence[Network]) -> t
 
 
 def _without_port(node: str) -> str:
-    """Return the address in ``node`` without port and brackets.
+    """Remove the port and the brackets, if any, from the address in ``node``.
 
     Examples of ``node`` are ``192.0.2.1:80``, ``[2001:db8::1]:80``, ``[2001:db8::1]`` and ``192.0.2.1``.
     """

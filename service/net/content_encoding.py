@@ -1,7 +1,7 @@
-"""The decoding of compressed bodies (content codings, RFC 9110 §8.4): gzip, deflate, br or zstd, with a size limit.
+"""Decoding of compressed bodies (content codings, RFC 9110 §8.4): gzip, deflate, br or zstd, with a size limit.
 
 A decoder produces at most one byte more than the limit. Thus a small body that expands to a huge size (a decompression
-bomb) cannot exhaust the memory.
+bomb) cannot exhaust memory.
 """
 
 import io
@@ -22,9 +22,9 @@ _MAX_ZSTD_WINDOW_BYTES = 8 * 1024 * 1024
 
 
 def parse_content_coding(values: list[str]) -> str:
-    """Return the content coding in the values of ``Content-Encoding`` headers; "" if there is none.
+    """Return the content coding that the values of ``Content-Encoding`` headers name; "" if there is none.
 
-    Raises :class:`BadHttp` for an unknown coding and for several codings.
+    Raises :class:`BadHttp` if the coding is unknown or there are several codings.
     """
     named = [name.strip().lower() for value in values for name in value.split(",")]
     codings = [name for name in named if name not in ("", "identity")]
@@ -36,10 +36,10 @@ def parse_content_coding(values: list[str]) -> str:
 
 
 def decode(body: bytes, coding: str, max_bytes: int) -> bytes:
-    """Return ``body`` decoded by the content coding ``coding``.
+    """Decompress ``body``, which has the content coding ``coding``.
 
     Raises :class:`BadHttp` if the body is corrupt or truncated, and :class:`TooLarge` if the result has more than
-    ``max_bytes``.
+    ``max_bytes`` bytes.
     """
     if not coding or not body:
         return body
@@ -53,7 +53,10 @@ def decode(body: bytes, coding: str, max_bytes: int) -> bytes:
 
 
 def _gunzip(body: bytes, limit: int, window_bits: int = 16 + zlib.MAX_WBITS) -> bytes:
-    """Return up to ``limit`` decompressed bytes of gzip, or of the zlib format that ``window_bits`` selects."""
+    """Decompress a body to at most ``limit`` bytes.
+
+    The format is gzip by default; ``window_bits`` can select the zlib format instead.
+    """
     plain = b""
     for _ in range(_MAX_GZIP_MEMBERS):
         member = zlib.decompressobj(window_bits)

@@ -1,4 +1,4 @@
-"""The translation of timeouts and of aiohttp's exceptions to Coronet's errors, whose texts say what people can do."""
+"""Translates timeouts and aiohttp's exceptions to Coronet's errors, whose messages tell people what they can do."""
 
 import asyncio
 import os
@@ -14,7 +14,10 @@ from service.net.address_guard import SocketRefused
 
 @asynccontextmanager
 async def time_limit(host: str, total_s: float) -> AsyncIterator[None]:
-    """Limit a request to ``host`` inside this context to ``total_s`` seconds; raise :class:`Unreachable` after that."""
+    """Raise :class:`Unreachable` if the code inside this context takes more than ``total_s`` seconds.
+
+    ``host`` is the host to which the code sends a request.
+    """
     try:
         async with asyncio.timeout(total_s):
             yield
@@ -25,7 +28,7 @@ async def time_limit(host: str, total_s: float) -> AsyncIterator[None]:
 
 
 def translate_error(error: aiohttp.ClientError | TimeoutError | OSError, host: str) -> CoronetError:
-    """Return Coronet's error for an exception that aiohttp raised for a request to ``host``."""
+    """Return the Coronet error that corresponds to an exception raised by aiohttp during a request to ``host``."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return _translate_certificate_error(error.certificate_error, host)
     if isinstance(error, aiohttp.ClientConnectorError):

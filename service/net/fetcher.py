@@ -1,4 +1,7 @@
-"""The HTTP client for publishers: a conditional GET of a URL, or a POST to a hub, within limits of time and size."""
+"""The HTTP client for publishers, with limits on time and size.
+
+It sends conditional GET requests for documents, and POST requests to hubs.
+"""
 
 import asyncio
 import contextlib
@@ -63,8 +66,8 @@ _REDIRECTS_OF_POST = frozenset({307, 308})
 _ACCEPT = "application/atom+xml, application/rss+xml, application/feed+json, application/xml;q=0.9, */*;q=0.8"
 
 RedirectHandler = Callable[[str], Awaitable[None]]
-"""Called with the host of a redirect's target: waits until a request to the host is allowed, or raises a
-:class:`service.errors.CoronetError`."""
+"""A function that is called with the target host of a redirect. It waits until a request to this host is allowed, or
+raises a :class:`service.errors.CoronetError`."""
 
 _canonical = functools.lru_cache(_MAX_CACHED_URLS)(canonical_url)  # the same URLs are fetched repeatedly
 
@@ -72,13 +75,14 @@ _canonical = functools.lru_cache(_MAX_CACHED_URLS)(canonical_url)  # the same UR
 def user_agent(operator_url: str) -> str:
     """Return the user agent ``Coronet/VERSION (+URL)``, where URL is ``operator_url``.
 
-    ``operator_url`` is the page where publishers can complain; "" means that there is none.
+    ``operator_url`` is the page where publishers can complain. If it is "", the parentheses contain "feed reader"
+    instead.
     """
     return f"Coronet/{version('coronet')} ({f'+{operator_url}' if operator_url else 'feed reader'})"
 
 
 def create_fetcher(settings: Settings) -> "Fetcher":
-    """Return a fetcher with the addresses and ports that the operator allows."""
+    """Return a fetcher that connects only to the addresses and ports that the settings allow."""
     guard = AddressGuard(settings.allow_private, settings.extra_ports, settings.allowed_networks)
     return Fetcher(user_agent(settings.console_public_url), guard)
 
@@ -86,18 +90,18 @@ def create_fetcher(settings: Settings) -> "Fetcher":
 class FetchResult(msgspec.Struct, frozen=True):
     """The result of a successful fetch.
 
-    - ``status`` and ``url`` are those of the response.
+    - ``status`` and ``url`` are the status and the URL of the final response.
     - ``body`` is None if the document has not changed: the status was 304, or the bytes are the same as before.
     - ``headers`` are selected headers with lower-case names.
-    - ``validators`` are the ETag, the date and the hash of the document. The next request finds out by them whether the
-      document has changed.
-    - ``private`` states that the address of the publisher, or of a server that redirected the request, is not public.
-    - ``permanent_url`` is the canonical URL that was reached by permanent redirects alone, before any other redirect;
-      None if there were no such redirects.
+    - ``validators`` are the ETag, the date and the hash of the document. The next request uses them to find out whether
+      the document has changed.
+    - ``private`` is true if the address of the publisher, or of a server that redirected the request, is not public.
+    - ``permanent_url`` is the canonical URL to which the initial permanent redirects led; None if there were none. A
+      redirect from an internal address to another host does not count as permanent.
     - ``took_s`` is the duration in seconds.
     - ``retry_after_s`` is the delay in seconds that the ``Retry-After`` header requests; None if there is none.
-    - ``partial`` states that the body has only the entries that are new since the request's validators (RFC 3229 with
-      ``A-IM: feed``).
+    - ``partial`` is true if the body contains only the entries added since the previous response (RFC 3229 with ``A-IM:
+      feed``).
     - ``links`` are the WebSub hubs in the ``Link`` headers; set only if there is a body.
     - ``address`` is the publisher's IP address.
     """
@@ -119,10 +123,11 @@ class FetchResult(msgspec.Struct, frozen=True):
 class Fetcher:
     """Fetches URLs through a pool of persistent connections; an async context manager.
 
-    - ``user_agent`` is ``Coronet/VERSION (+URL)``. The number of subscribers is added inside the parentheses.
+    - ``user_agent`` is the text returned by :func:`user_agent`. When a document is requested, the number of subscribers
+      is added inside the parentheses.
     - ``guard`` decides which addresses may be connected to. A redirect from a public address to a private network is
       always refused.
-    - ``total_s`` is the time limit of one fetch including its redirects, in seconds.
+    - ``total_s`` is the time limit for one fetch including its redirects, in seconds.
 
     The fetcher uses no cookies, no proxies from the environment, and no DNS cache.
     """
@@ -168,15 +173,15 @@ class Fetcher:
         )
 
     async def __aexit__(self, *_: object) -> None:
-        """Close every connection."""
+        """Close all connections."""
         await self._session.close()
         await self._public_session.close()
         await self._resolver.close()
 
     async def address_of(self, host: str) -> str:
-        """Return the first public address of ``host``, the host of a canonical URL.
+        """Return the first public IP address of ``host``, the host of a canonical URL.
 
-        The result is "" if there is none, or if DNS does not respond.
+        The result is "" if the host has no public address, or if DNS does not respond.
         """
         with contextlib.suppress(OSError, TimeoutError):
             async with asyncio.timeout(_RESOLVE_S):
@@ -194,17 +199,17 @@ class Fetcher:
         within_s: float = inf,
         public_only: bool = False,
     ) -> FetchResult:
-        """Fetch ``url`` (canonical) by GET, and follow redirects.
+        """Fetch ``url`` (canonical) with a GET request, and follow redirects.
 
-        - ``validators`` are the ETag, the date and the body's hash of the last response. The ETag and the date make the
-          request conditional. The hash serves to recognise an unchanged body.
-        - ``subscribers`` is the number of subscribers that the user agent states.
-        - ``on_redirect`` is called with the host of each redirect before the redirect is followed.
-        - ``within_s`` can only shorten this fetcher's time limit.
-        - ``public_only`` refuses private networks, even if the operator allows them.
+        - ``validators`` are the ETag, the date and the body's hash from the last response. The ETag and the date make
+          the request conditional. The hash is used to recognise an unchanged body.
+        - ``subscribers`` is the number of subscribers to state in the user agent.
+        - ``on_redirect`` is called with the target host of each redirect before the redirect is followed.
+        - ``within_s`` can shorten this fetcher's time limit, but not extend it.
+        - If ``public_only`` is true, connections to private networks are refused, even if the operator allows them.
 
         Raises a :class:`FetchError` subclass if there is no usable response, :class:`AddressRefused` if a connection is
-        not allowed, and :class:`BadUrl` if a URL is invalid. Errors of ``on_redirect`` are passed on.
+        not allowed, and :class:`BadUrl` if a URL is invalid. Exceptions raised by ``on_redirect`` are propagated.
         """
         started_s = time.monotonic()
         url, known = _canonical(url), validators or Validators()
@@ -222,12 +227,13 @@ class Fetcher:
         *,
         public_only: bool = False,
     ) -> int:
-        """Send ``form`` to ``url`` by POST (WebSub §5.1); return the final response's status, which is below 400.
+        """Send ``form`` to ``url`` with a POST request (WebSub §5.1); return the status of the final response.
 
-        - ``on_redirect`` is called with the host of each redirect before the redirect is followed.
-        - ``public_only`` refuses private networks, even if the operator allows them.
+        - ``on_redirect`` is called with the target host of each redirect before the redirect is followed.
+        - If ``public_only`` is true, connections to private networks are refused, even if the operator allows them.
 
-        Raises the same errors as :meth:`fetch`. The text of :class:`BadStatus` quotes the beginning of the response.
+        Raises the same errors as :meth:`fetch`. A status of 400 or above raises :class:`BadStatus`, whose text quotes
+        the beginning of the response.
         """
         url = _canonical(url)
         headers = {"User-Agent": self._user_agent, "Accept": "*/*", "Accept-Encoding": "identity"}
@@ -251,7 +257,8 @@ class Fetcher:
     ) -> AsyncIterator[PublisherResponse]:
         """Send a request and follow redirects; yield the last response.
 
-        Exceptions of aiohttp are translated to Coronet's errors, also if they are raised while the response is read.
+        aiohttp's exceptions are translated to Coronet's errors, even if they are raised while the caller reads the
+        response.
         """
         first, permanent_url, is_permanent, private = url, None, True, False
         for _ in range(MAX_REDIRECTS + 1):
@@ -331,9 +338,10 @@ def _retry_after_s(response: PublisherResponse) -> float | None:
 
 
 def _check_instance_manipulation(response: PublisherResponse, known: Validators) -> None:
-    """Raise :class:`BadHttp` if a response has the status 226 (RFC 3229 §10.4.1) and cannot be decoded.
+    """Raise :class:`BadHttp` if a response with the status 226 (RFC 3229 §10.4.1) cannot be used.
 
-    Only ``A-IM: feed``, which leaves out known entries, can be decoded.
+    It can be used if it has the header ``IM: feed`` and the request had an ETag. The body then contains only the new
+    entries.
     """
     done = ",".join(response.headers.getall("IM", [])).strip().lower()
     if done != "feed" or not known.etag:

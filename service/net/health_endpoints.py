@@ -1,9 +1,9 @@
-"""The HTTP endpoints for liveness, readiness and metrics, which every process serves.
+"""HTTP endpoints for liveness, readiness and metrics, which every process serves.
 
 - ``/livez`` responds if the event loop runs.
-- ``/readyz`` responds with 200 if the process can do its work. Otherwise it responds with 503 and the reason.
-- ``/metrics`` returns the metrics, in OpenMetrics or the Prometheus text format (default). It is for clients in
-  ``metrics_networks`` or with the ``metrics_token``.
+- ``/readyz`` responds with 200 if the process can do its work, otherwise with 503 and the reason.
+- ``/metrics`` returns the metrics, in OpenMetrics or the Prometheus text format (default). Only clients in
+  ``metrics_networks`` or with the ``metrics_token`` can read it.
 
 Anyone may read ``/livez`` and ``/readyz``. Their responses therefore contain no addresses.
 """
@@ -30,14 +30,14 @@ from service.settings import Settings
 log = structlog.get_logger(__name__)
 
 ReadinessCheck = Callable[[], Awaitable[None]]
-"""Raises a :class:`CoronetError` with the reason if the process cannot do its work."""
+"""A function that raises a :class:`CoronetError` with the reason if the process cannot do its work."""
 
 
 def health_routes(ready: ReadinessCheck, settings: Settings) -> list[web.RouteDef]:
-    """Return the routes ``/livez``, ``/readyz`` and ``/metrics`` for an application that an :class:`HttpServer` serves.
+    """Return the routes ``/livez``, ``/readyz`` and ``/metrics``, for the application of an :class:`HttpServer`.
 
-    ``ready`` raises a :class:`CoronetError` while the process cannot do its work. ``settings`` determine which clients
-    may read the metrics.
+    ``ready`` must raise a :class:`CoronetError` while the process cannot do its work. ``settings`` determine which
+    clients may read the metrics.
     """
     VERSIONS.info({"coronet": version("coronet"), "python": python_version(), "redis_client": version("redis")})
 
@@ -66,9 +66,9 @@ async def serve_health(
 ) -> AsyncIterator[HttpServer]:
     """Serve ``/livez``, ``/readyz``, ``/metrics`` and the routes ``more`` on ``bind:port`` until the context ends.
 
-    - Port 0 means any free port.
-    - ``ready`` raises a :class:`CoronetError` while the process cannot do its work.
-    - Of ``settings``, only those of metrics and proxies are used.
+    - If ``port`` is 0, any free port is used.
+    - ``ready`` must raise a :class:`CoronetError` while the process cannot do its work.
+    - ``settings`` are used for the metrics and proxy settings only.
 
     Raises :class:`OperationalError` if the address cannot be bound.
     """
@@ -85,7 +85,7 @@ async def _hide_versions(_: web.Request, response: web.StreamResponse) -> None:
 
 
 def _public_reason(error: CoronetError) -> str:
-    """Return the text of ``error``, the reason why the process is not ready, without the address of Redis."""
+    """Return the text of ``error``, which states why the process is not ready. The address of Redis is left out."""
     if type(error) is StoreUnavailable:
         log.warning("readiness check failed", error=str(error))
         return "Redis does not answer."

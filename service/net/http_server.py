@@ -2,13 +2,16 @@
 
 aiohttp limits the size of requests, but neither their duration nor the number of connections. This server adds:
 
-- deadlines for a request's headers, for its body (which must arrive at a minimum rate), for a client that reads nothing
-  of a response, and for idle connections;
-- limits on the connections per address and in total. At the total limit, a new connection replaces the one on which the
-  server has waited longest for its client. If the server waits for no client, the new connection is closed.
+- deadlines for a request's headers, for its body (which must arrive at a minimum rate), for clients that stop reading a
+  response, and for idle connections;
+- limits on the number of connections per address and in total.
 
-Streams and WebSockets count as requests, and last as long as their handlers. A truncated or malformed body leads to the
-status 400. :func:`client_of` returns the client of a request, also behind trusted proxies.
+If the total limit is reached, a new connection replaces the connection whose client has kept the server waiting
+longest. If the server is not waiting for any client, the new connection is closed.
+
+A stream or WebSocket counts as one request, which lasts as long as its handler. If a request's body is truncated or
+malformed, the response has the status 400. :func:`client_of` returns the client of a request, even if it is behind
+trusted proxies.
 """
 
 import asyncio
@@ -33,7 +36,7 @@ MIN_BYTES_PER_S = 16_384
 """Minimum rate at which the body of a request must arrive. The deadline for a body is ``BODY_TIMEOUT_S`` plus the time
 that the received bytes take at this rate."""
 WRITE_TIMEOUT_S = 60.0
-"""Maximum time for which a client may read nothing of a response; then its connection is closed."""
+"""Time after which a connection is closed if the client has stopped reading a response."""
 IDLE_TIMEOUT_S = 75.0
 """Time after which an idle connection is closed. It is longer than the 60 s for which nginx keeps connections;
 otherwise nginx could send a request while the server closes the connection."""
@@ -42,11 +45,11 @@ MAX_CONNECTIONS_PER_ADDRESS = 100
 """Maximum number of connections from an IPv4 address or an IPv6 /64 network. The limit does not apply to trusted
 proxies, which serve all clients."""
 MAX_PIPELINED_BYTES = 64 * 1024
-"""Maximum number of bytes of further requests that a client may send while one request is handled."""
+"""Maximum number of bytes that a client may send for further requests while one of its requests is being handled."""
 
 _MAX_LINE_BYTES = 64 * 1024
-"""Maximum length of a request line for aiohttp. It exceeds the application's own limit on URLs, so that the application
-answers most requests with too long a URL with its own message."""
+"""Maximum length of a request line for aiohttp. It exceeds the application's own limit on URLs. Therefore most requests
+with too long a URL reach the application, which responds with its own message."""
 _MAX_HEADERS = 64
 _LINGER_S = 5.0
 
@@ -62,14 +65,14 @@ def client_of(request: web.Request) -> Client:
 
 
 def is_client_fault(request: web.Request, error: BaseException) -> bool:
-    """Return whether ``error`` means that the client has sent a malformed body or closed the connection."""
+    """Return whether the client caused ``error`` by sending a malformed body or closing the connection."""
     if isinstance(error, ConnectionError):
         return request.transport is None or request.transport.is_closing()
     return isinstance(error, (web.RequestPayloadError, HttpProcessingError))
 
 
 class HttpServer:
-    """A running server of one application, and its connections.
+    """A running HTTP server for one application, and its connections.
 
     - ``port`` is the port on which it listens.
     - ``url`` is its address ``http://host:port`` for other machines. The host is this machine's name if the server
@@ -85,7 +88,7 @@ class HttpServer:
         app.middlewares.insert(0, self._middleware)
 
     async def listen(self, runner: web.AppRunner, bind: str, port: int) -> asyncio.Server:
-        """Listen on ``bind:port``; pass requests to the application of ``runner``.
+        """Listen on ``bind:port``, and pass requests to the application of ``runner``.
 
         Raises :class:`OperationalError` if the address cannot be bound.
         """
@@ -105,9 +108,9 @@ class HttpServer:
         return listener
 
     def admit(self, connection: "_Connection") -> bool:
-        """Register a new connection; return False if the connection is refused.
+        """Register a new connection; return False if it must be closed because a limit is reached.
 
-        If the total limit is reached, another connection may be closed in its place.
+        If the limit on all connections is reached, another connection may be closed instead.
         """
         of_network = sum(each.network == connection.network for each in self._open.values())
         if of_network >= MAX_CONNECTIONS_PER_ADDRESS and not is_in_networks(connection.address, self._trusted):
@@ -123,12 +126,12 @@ class HttpServer:
         return True
 
     def release(self, connection: "_Connection") -> None:
-        """Unregister a connection; no effect if the connection is not registered."""
+        """Unregister a connection. This has no effect if the connection is not registered."""
         self._open.pop(connection.handler, None)
 
     @web.middleware
     async def _middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Determine the client of a request and refuse malformed requests."""
+        """Determine the client of each request, and respond to malformed requests with the status 400."""
         # The middleware also notifies the request's :class:`_Connection` of its begin and end, for the deadlines.
         connection = self._open.get(request.protocol)
         if connection is None:  # has just been closed
@@ -163,7 +166,7 @@ async def serve_http(
     """Serve an application on ``bind:port`` until the context ends; port 0 means any free port.
 
     - ``trusted_proxies`` are the networks of the proxies whose forwarding headers are accepted.
-    - ``shutdown_s`` is the time that requests in progress get when the context ends, in seconds.
+    - ``shutdown_s`` is how long requests in progress may continue after the context ends, in seconds.
 
     Raises :class:`OperationalError` if the address cannot be bound.
     """
@@ -189,7 +192,7 @@ async def serve_http(
 
 
 class _Connection(asyncio.Protocol):
-    """The protocol of one connection, which passes all events on to aiohttp's protocol and enforces the deadlines."""
+    """The protocol of one connection. It passes all events to aiohttp's protocol and enforces the deadlines."""
 
     def __init__(self, server: HttpServer, handler: web.RequestHandler) -> None:
         self.handler = handler
@@ -208,7 +211,10 @@ class _Connection(asyncio.Protocol):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the server waits for a request or for the rest of a request's body, and writes no response."""
+        """Whether the server is waiting for a request or for the rest of a request's body.
+
+        It is false while the server waits for the client to read a response.
+        """
         if self._write_timer is not None:
             return False
         return self._request is None or self._is_body_awaited()
@@ -259,7 +265,7 @@ class _Connection(asyncio.Protocol):
         self.handler.resume_writing()
 
     def on_request(self, request: web.Request) -> None:
-        """Begin to count the bytes of the body of ``request``, whose headers have arrived; set the body's deadline."""
+        """Handle the arrival of a request's headers: begin to count the bytes of its body, and set its deadline."""
         self._stop_timer()
         self._request = request
         self._has_begun = False
@@ -269,13 +275,13 @@ class _Connection(asyncio.Protocol):
             self._timer = self._loop.call_later(BODY_TIMEOUT_S, self._check_body)
 
     def on_response(self) -> None:
-        """Start the deadline for the next request, because the handler of the current one has ended."""
+        """Set the deadline for the next request, because the handler of the current one has ended."""
         self._request = None
         if self._transport is not None:
             self._wait_for_request("idle", IDLE_TIMEOUT_S)
 
     def end(self, reason: _Reason) -> None:
-        """Close the connection immediately, and count it in the metric of ended connections under ``reason``."""
+        """Close the connection immediately, and count it under ``reason`` in the metric of ended connections."""
         HTTP_CONNECTIONS_ENDED.labels(reason).inc()
         self._stop_timers()
         self._server.release(self)
@@ -306,7 +312,7 @@ class _Connection(asyncio.Protocol):
             self.end("body")
 
     def _is_body_awaited(self) -> bool:
-        """Return whether the server is waiting for more of a request's body."""
+        """Return whether the server is waiting for the rest of a request's body."""
         # The result is False while reading is paused, because then the server's handler is slow, not the client.
         if self._request is None or self._request.content.is_eof():
             return False

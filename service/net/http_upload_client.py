@@ -1,8 +1,10 @@
-"""The client that uploads files to XMPP servers (XEP-0363), and downloads files from the bot's own server.
+"""Uploads files to XMPP servers (XEP-0363), and downloads files from the bot's own server.
 
-The XMPP server determines upload URLs, which may point to any host. The address guard therefore checks them. TLS is
-required, because the upload carries an authorization header. The bot's own server may be exempt from the check and from
-TLS, because it need not be public. Workers, not this client, fetch files that people have uploaded elsewhere.
+The XMPP server determines the upload URLs, which may point to any host. The address guard therefore checks them. TLS is
+required unless ``allow_private`` is set, because the upload carries an authorization header.
+
+URLs on the bot's own server are not checked and need no TLS, because this server need not be public. Files that people
+have uploaded elsewhere are fetched by workers, not by this client.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -25,9 +27,9 @@ _SUCCESS: Final = range(200, 300)
 class HttpUploadClient:
     """Uploads files to XMPP servers, and downloads files from the bot's own server.
 
-    - ``own_url`` is the URL prefix of the files on the bot's server; "" means that there is none.
-    - ``own_host`` is the host to connect to for these files; "" means the host in the URL.
-    - ``guard`` decides about connections to other servers, on any port.
+    - ``own_url`` is the URL prefix of the files on the bot's own server; "" if there is none.
+    - ``own_host`` is the host to connect to for files on the bot's own server; "" means the host in the URL.
+    - ``guard`` decides which connections to other servers are allowed. It allows any port that a URL contains.
     """
 
     def __init__(self, own_url: str, own_host: str, guard: AddressGuard) -> None:
@@ -40,7 +42,7 @@ class HttpUploadClient:
         return bool(self._own_url) and url.startswith(self._own_url) and "/../" not in url
 
     async def write(self, url: str, body: bytes, headers: Mapping[str, str]) -> None:
-        """Upload a file to ``url`` by PUT, with the request headers ``headers``.
+        """Upload a file to ``url`` with a PUT request and the request headers ``headers``.
 
         Raises a :class:`FetchError` subclass if the server does not accept the file, :class:`AddressRefused` if the
         connection is not allowed, and :class:`BadUrl` if ``url`` is invalid.
@@ -51,7 +53,7 @@ class HttpUploadClient:
     async def read(self, url: str) -> bytes:
         """Download a file from the bot's own server.
 
-        Raises :class:`TooLarge` if the file is too large, and the errors of :meth:`write` in the corresponding cases.
+        Raises :class:`TooLarge` if the file is too large, and otherwise the same errors as :meth:`write`.
         """
         async with self._request("GET", url, None, {"Accept-Encoding": "identity"}) as response:
             body = await read_at_most(response, MAX_BODY_BYTES)
@@ -63,7 +65,10 @@ class HttpUploadClient:
     async def _request(
         self, method: str, url: str, body: bytes | None, headers: Mapping[str, str]
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Send a request with a timeout; yield the response, whose status is 2xx. Redirects are not followed."""
+        """Send a request with a timeout; yield the response, which has a 2xx status. Redirects are not followed.
+
+        Raises the errors of :meth:`write`.
+        """
         # The targets of redirects would not be checked.
         canonical_url(url)  # raises BadUrl for URLs that parsers interpret differently
         target, tls_name = URL(url, encoded=True), None

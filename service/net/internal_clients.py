@@ -1,6 +1,6 @@
 """HTTP and WebSocket clients for Coronet's own processes.
 
-The addresses of these processes come from the configuration or the store. The address guard is not needed for them.
+The addresses of these processes come from the configuration or from the store, so the address guard is not needed.
 """
 
 import asyncio
@@ -25,14 +25,14 @@ _CONNECT_TIMEOUT_S = 10.0
 class ProcessClient:
     """A client for the health endpoints of workers and bots; an async context manager.
 
-    ``metrics_token`` is sent with requests for metrics; "" means that no token is sent.
+    ``metrics_token`` is sent with requests for metrics. If it is "", no token is sent.
     """
 
     def __init__(self, metrics_token: str = "") -> None:
         self._headers = {hdrs.AUTHORIZATION: f"Bearer {metrics_token}"} if metrics_token else {}
 
     async def __aenter__(self) -> Self:
-        """Create the connection pool; connections are opened on demand."""
+        """Create the connection pool. Connections are opened on demand."""
         self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_TIMEOUT_S))
         return self
 
@@ -41,7 +41,7 @@ class ProcessClient:
         await self._session.close()
 
     async def metrics(self, url: str) -> str:
-        """Return the first megabyte of a process's metrics at ``url``.
+        """Return the metrics of a process, read from ``url``. At most the first megabyte is returned.
 
         Raises :class:`Unreachable` if the process does not respond, or responds without metrics.
         """
@@ -59,7 +59,11 @@ class ProcessClient:
         return "" if status == HTTPStatus.OK else body.strip() or f"It answers {status}."
 
     async def _get_start(self, url: str, max_bytes: int, headers: Mapping[istr, str] | None = None) -> tuple[int, str]:
-        """Send a GET request; return the status of the response and the first ``max_bytes`` of its body as text."""
+        """Send a GET request; return the response as (status, text).
+
+        The text is decoded from at most the first ``max_bytes`` bytes of the body. Raises :class:`Unreachable` if there
+        is no response.
+        """
         try:
             async with self._session.get(url, headers=headers) as answer:
                 return answer.status, (await read_start(answer, max_bytes)).decode(errors="replace")
@@ -70,10 +74,9 @@ class ProcessClient:
 async def send_request(
     method: str, url: str, *, query: Mapping[str, str], headers: Mapping[str, str], body: bytes | None, within_s: float
 ) -> tuple[int, str, bytes]:
-    """Send an HTTP request to ``url``; return the status, the media type and the body of the response.
+    """Send an HTTP request to ``url``; return the response as (status, media type, body).
 
-    Redirects are not followed. ``within_s`` limits the time in seconds. Raises :class:`Unreachable` if there is no
-    response within this time.
+    Redirects are not followed. Raises :class:`Unreachable` if there is no response within ``within_s`` seconds.
     """
     try:
         async with (
@@ -91,7 +94,8 @@ async def connect_websocket(
 ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
     """Open a WebSocket with the subprotocol ``protocol``, and close it when the context ends.
 
-    ``largest_bytes`` is the maximum size of a received message. Raises :class:`Unreachable` if the connection fails.
+    ``largest_bytes`` is the maximum size of a received message in bytes. Raises :class:`Unreachable` if the connection
+    fails.
     """
     async with aiohttp.ClientSession() as session:
         try:

@@ -17,9 +17,10 @@ _PARAMETER = re.compile(r";\s*(rel|anchor)\s*=\s*(?:\"([^\"]*)\"|([^\s;,\"]+))",
 
 
 class HubLinks(msgspec.Struct, frozen=True):
-    """The WebSub hubs and the topic in a response's ``Link`` headers, in order (WebSub §4, RFC 8288 §3).
+    """The WebSub hubs and the topic in a response's ``Link`` headers (WebSub §4, RFC 8288 §3).
 
-    A hub is a server that pushes changes. The topic is the URL by which it identifies the feed. All URLs are absolute.
+    A hub is a server that pushes changes. The topic is the URL by which the hub identifies the feed. The hubs are in
+    the order of the headers, and all URLs are absolute.
     """
 
     hubs: tuple[str, ...] = ()
@@ -27,10 +28,10 @@ class HubLinks(msgspec.Struct, frozen=True):
 
 
 def parse_hub_links(values: Iterable[str], base: str) -> HubLinks:
-    """Return the WebSub hubs, and the URL by which they identify the feed, in a response's ``Link`` headers.
+    """Return the WebSub hubs and the topic (the URL by which the hubs identify the feed) in ``Link`` headers.
 
-    ``values`` are the values of these headers. Relative URLs are resolved against ``base``. Invalid and unrelated links
-    are ignored.
+    ``values`` are the values of a response's ``Link`` headers. Relative URLs are resolved against ``base``. Links that
+    are invalid or unrelated are ignored.
     """
     hubs: dict[str, None] = {}
     topic = ""
@@ -50,9 +51,10 @@ def parse_hub_links(values: Iterable[str], base: str) -> HubLinks:
 
 
 def _relations(parameters: str) -> set[str]:
-    """Return a link's relation types in lower case; empty if the link belongs to another resource.
+    """Return a link's relation types in lower case; an empty set if the link is about another resource.
 
-    ``parameters`` is the part of the link after its URL. Its ``anchor`` parameter names another resource.
+    ``parameters`` is the part of the link after its URL. An ``anchor`` parameter means that the link is about another
+    resource.
     """
     first: dict[str, str] = {}
     for name, quoted, plain in _PARAMETER.findall(parameters):

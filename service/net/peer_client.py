@@ -1,7 +1,7 @@
-"""The client for requests between workers. Requests are signed, and limited in time and size.
+"""The client for requests between workers. Requests are signed, and their time and size are limited.
 
-Each worker publishes its address in its lease, an entry in Redis that expires when the worker is dead. The address
-guard does not apply here: it is for publishers, and workers mostly have private addresses.
+Each worker publishes its address in its lease, an entry in Redis that expires soon after the worker dies. The address
+guard does not apply here, because it protects against publishers, and because most workers have private addresses.
 """
 
 import secrets
@@ -20,8 +20,9 @@ from service.net.response_reader import read_at_most
 
 MAX_REQUEST_BYTES = 1024 * 1024
 REFUSED, RESTART_STREAM = 403, 409
-"""HTTP status codes: 403 for a refused request, 409 for a message of a stream that the recipient cannot continue. A
-stream is the numbered sequence of messages from one worker to another; after 409 the sender begins a new stream."""
+"""HTTP status codes: 403 if a request is rejected, 409 if it contains a message of a stream that the recipient cannot
+continue. A stream is the numbered sequence of messages from one worker to another. After 409, the sender begins a new
+stream."""
 _MAX_CONNECTIONS = 64
 _KEEP_ALIVE_S = 60.0
 _MAX_CACHED_PEERS = 4_096
@@ -30,7 +31,8 @@ _MAX_CACHED_PEERS = 4_096
 class Peer(msgspec.Struct, frozen=True):
     """A worker process to which other workers can send requests.
 
-    ``id`` identifies the process; a restarted process has another id. ``url`` is the process's address.
+    - ``id`` identifies the process. It changes when the process is restarted.
+    - ``url`` is the address of the process.
     """
 
     id: NodeId
@@ -50,7 +52,7 @@ class PeerClient:
     """A client for requests to other workers; an async context manager.
 
     - ``signer`` signs the requests.
-    - ``fleet_s`` returns the common time of all workers: Redis's clock in Unix seconds.
+    - ``fleet_s`` is a function that returns the time shared by all workers, which is Redis's clock in Unix seconds.
     """
 
     def __init__(self, signer: RequestSigner, fleet_s: Callable[[], float]) -> None:
@@ -58,7 +60,7 @@ class PeerClient:
         self._fleet_s = fleet_s
 
     async def __aenter__(self) -> Self:
-        """Create the connection pool; connections are opened on demand."""
+        """Create the connection pool. Connections are opened on demand."""
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=_MAX_CONNECTIONS, keepalive_timeout=_KEEP_ALIVE_S),
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -73,13 +75,14 @@ class PeerClient:
     async def request(self, peer: Peer, verb: str, body: bytes, *, timeout_s: float, max_bytes: int) -> bytes:
         """Send a request to ``peer``; return the body of its response.
 
-        - ``verb`` is the operation, the last part of the URL.
-        - Raises :class:`PeerUnreachable` if there is no response within ``timeout_s`` seconds.
-        - Raises :class:`PeerProtocolError` if the response is a refusal, is larger than ``max_bytes``, or has an
-          invalid signature.
+        ``verb`` is the operation, which is the last part of the URL.
 
-        Messages to a worker form a stream: they are numbered. The reason of a :class:`PeerProtocolError` is ``stream``
-        if ``peer`` cannot continue the stream, and this worker has to begin a new one.
+        Raises:
+        - :class:`PeerUnreachable` if there is no response within ``timeout_s`` seconds
+        - :class:`PeerProtocolError` if ``peer`` rejects the request, or if the response is larger than ``max_bytes`` or
+          has an invalid signature
+        - :class:`PeerProtocolError` with the reason ``stream`` if ``peer`` cannot continue the stream of numbered
+          messages from this worker. This worker must then begin a new stream.
         """
         nonce = secrets.token_hex(NONCE_BYTES)
         signature = self._signer.sign(peer.id, verb, body, nonce, self._fleet_s())

@@ -1,9 +1,9 @@
 """Signatures of the requests and responses between workers: HMAC-SHA-256 with the cluster's secret.
 
-- The signature of a request covers sender, recipient, operation (verb), time, nonce and body.
+- The signature of a request covers the sender, recipient, operation (verb), time, nonce and body.
 - The signature of a response covers the request's nonce, so that it is not valid for another request.
-- A request is refused if its nonce was used before, or if it was sent more than ``WINDOW_S`` seconds before or after
-  the present time. Times are those of Redis's clock, which all workers share.
+- A request is rejected if its nonce was used before, or if its time differs from the current time by more than
+  ``WINDOW_S`` seconds. Times are taken from Redis's clock, which all workers share.
 """
 
 import hmac
@@ -20,7 +20,7 @@ SIGNATURE_HEADER = "Coronet-Seal"
 WINDOW_S = 30.0
 NONCE_BYTES = 12
 MAX_NONCES = 200_000
-"""Maximum number of requests that are accepted within the time window; it bounds the memory for nonces."""
+"""Maximum number of requests that are accepted within the time window. It limits the memory needed for their nonces."""
 
 _FORMAT = re.compile(r"coronet1 ([0-9a-f]{40}) (\d{1,16}) ([0-9a-f]{24}) ([0-9a-f]{64})")
 
@@ -40,12 +40,12 @@ class RequestSignature(msgspec.Struct, frozen=True):
     mac: str
 
     def header(self) -> str:
-        """Return the value of the HTTP header that contains this signature."""
+        """Return this signature as the value of an HTTP header."""
         return f"coronet1 {self.sender} {self.at_ms} {self.nonce} {self.mac}"
 
 
 def parse_signature(header: str) -> RequestSignature:
-    """Return the signature in the value of a signature header.
+    """Parse the value of an HTTP header that contains a signature.
 
     Raises :class:`PeerProtocolError` if the value is not a signature.
     """
@@ -59,7 +59,7 @@ def parse_signature(header: str) -> RequestSignature:
 class RequestSigner:
     """Signs the requests and responses of the worker ``node_id``, and verifies the signatures of other workers.
 
-    ``secret`` is the cluster's secret, which must not be empty.
+    ``secret`` is the secret shared by the cluster's workers. It must not be empty.
     """
 
     def __init__(self, secret: str, node_id: NodeId) -> None:
@@ -70,17 +70,17 @@ class RequestSigner:
     def sign(self, recipient: NodeId, verb: str, body: bytes, nonce: str, now_s: float) -> RequestSignature:
         """Return the signature of a request to the worker ``recipient``.
 
-        - ``verb`` names the operation.
+        - ``verb`` is the requested operation.
         - ``nonce`` must be unique to the request.
-        - ``now_s`` is the time of Redis's clock (Unix s), which all workers share.
+        - ``now_s`` is the current Unix time by Redis's clock, which all workers share.
         """
         unsigned = RequestSignature(self._node_id, int(now_s * 1000), nonce, "")
         return msgspec.structs.replace(unsigned, mac=self._request_mac(unsigned, recipient, verb, body))
 
     def check_time(self, signature: RequestSignature, now_s: float) -> None:
-        """Raise :class:`PeerProtocolError` if a request was sent over ``WINDOW_S`` seconds before or after ``now_s``.
+        """Raise :class:`PeerProtocolError` if a request's time is more than ``WINDOW_S`` seconds from ``now_s``.
 
-        ``now_s`` is the time of Redis's clock (Unix s), which all workers share.
+        ``now_s`` is the current Unix time by Redis's clock, which all workers share.
         """
         # The check needs only the headers, so the request's body is read afterwards.
         if abs(now_s - signature.at_ms / 1000) > WINDOW_S:
@@ -91,7 +91,8 @@ class RequestSigner:
     def verify(self, signature: RequestSignature, verb: str, body: bytes, now_s: float) -> None:
         """Raise :class:`PeerProtocolError` if a request's signature is invalid, or if its nonce was used before.
 
-        ``verb`` is the requested operation. ``now_s`` is the time of Redis's clock (Unix s), which all workers share.
+        - ``verb`` is the requested operation.
+        - ``now_s`` is the current Unix time by Redis's clock, which all workers share.
         """
         self.check_time(signature, now_s)
         mac = self._request_mac(signature, self._node_id, verb, body)
@@ -108,11 +109,14 @@ class RequestSigner:
         self._nonces[once] = int(now_s)
 
     def response_mac(self, nonce: str, status: int, body: bytes) -> str:
-        """Return the signature of the response to the request with this nonce, in hex."""
+        """Return the signature of a response, in hex. ``nonce`` is the nonce of the request."""
         return self._mac(f"answer\n{nonce}\n{status}\n", body)
 
     def verify_response(self, nonce: str, status: int, body: bytes, mac: str) -> None:
-        """Raise :class:`PeerProtocolError` if ``mac`` does not sign this response to the request with ``nonce``."""
+        """Raise :class:`PeerProtocolError` if ``mac`` is not the signature of this response.
+
+        ``nonce`` is the nonce of the request.
+        """
         if not hmac.compare_digest(self.response_mac(nonce, status, body), mac):
             raise PeerProtocolError("A response's signature is wrong.", reason="signature")
 

@@ -1,6 +1,6 @@
-"""The reader of HTTP responses, with size limits: the body, validators, ``Link`` headers and some other headers.
+"""Reads HTTP responses, with size limits: the body, the validators and some other headers.
 
-Validators are the ETag, the date and the hash of a document, by which the next request detects a change.
+Validators are the ETag, the date and the hash of a document, by which the next request detects whether it has changed.
 """
 
 import hashlib
@@ -33,10 +33,10 @@ _SELECTED_HEADERS = ("content-type", "content-language", "cache-control", "expir
 
 
 class BoundedResponseHandler(ResponseHandler):
-    """A connection's protocol that closes the connection if a response is far too large.
+    """A protocol that closes its connection if a response is far too large, or has too many interim responses.
 
-    It also closes the connection after too many interim responses (status 1xx). ``has_responded`` states that the
-    connection has already received a response to an earlier request.
+    Interim responses have a status of 1xx. ``has_responded`` is true if the connection has already received a response
+    to an earlier request.
     """
 
     has_responded = False
@@ -44,12 +44,12 @@ class BoundedResponseHandler(ResponseHandler):
     _interim_responses = 0
 
     def expect_response(self) -> None:
-        """Reset the counts of received data, because a new response is expected."""
+        """Reset the counts of received data, before a new response arrives."""
         self._received_bytes = self._interim_responses = 0
 
     @property
     def is_flooded(self) -> bool:
-        """Whether more data or more interim responses have been received than are allowed for one response."""
+        """Whether the amount of data, or the number of interim responses, exceeds the limit for one response."""
         return self._received_bytes > _MAX_RECEIVED_BYTES or self._interim_responses > _MAX_INTERIM_RESPONSES
 
     def data_received(self, data: bytes) -> None:
@@ -70,9 +70,9 @@ class BoundedResponseHandler(ResponseHandler):
 
 
 class PublisherResponse(aiohttp.ClientResponse):
-    """A response that also has the IP address of the publisher.
+    """A response that also stores the publisher's IP address, as ``peer_address``.
 
-    The fetcher sets the other attributes. They have the same meaning as those of
+    The fetcher sets the other attributes of this class. They have the same meaning as those of
     :class:`service.net.fetcher.FetchResult`.
     """
 
@@ -84,7 +84,7 @@ class PublisherResponse(aiohttp.ClientResponse):
     private = False
 
     async def start(self, connection: Connection) -> aiohttp.ClientResponse:
-        """Store the publisher's address and wait for the response's head."""
+        """Store the publisher's address, and wait for the response's status line and headers."""
         # aiohttp repeats a request if the connection is closed before the head has arrived. This is right for a reused
         # connection (RFC 9112 §9.3.1). On a new connection the publisher has received the request, so this method does
         # not repeat it.
@@ -110,9 +110,10 @@ class PublisherResponse(aiohttp.ClientResponse):
 
 
 class BodyReader:
-    """Reads response bodies. A body that was received before is neither decoded nor hashed again.
+    """Reads and decodes response bodies, and computes their SHA-256 hashes.
 
-    The reader remembers the SHA-256 of the last 10,000 bodies.
+    The hashes of the last 10,000 bodies are cached, so that a body that is received again need not be hashed again. A
+    body that is known to be unchanged is not decoded.
     """
 
     # A received body is recognized by its length and Python's hash of it (SipHash with a random key per process), which
@@ -123,7 +124,7 @@ class BodyReader:
         self._sha256_of: LRUCache[tuple[str, int, int], str] = LRUCache(_MAX_KNOWN_BODIES)
 
     async def read(self, response: PublisherResponse, known_sha256: str) -> tuple[bytes | None, str]:
-        """Return the decoded body and its SHA-256 in hex.
+        """Return (body, hash): the decoded body of ``response``, and its SHA-256 in hex.
 
         The body is None if its SHA-256 is ``known_sha256``. Raises :class:`BadHttp` if the body cannot be decoded, and
         :class:`TooLarge` if it exceeds the size limit.
@@ -143,7 +144,7 @@ class BodyReader:
 
 
 async def read_at_most(response: aiohttp.ClientResponse, max_bytes: int) -> bytes | None:
-    """Return the body as it was received, without decoding, or None if it is larger than ``max_bytes``."""
+    """Return the received body without decoding it; None if it is larger than ``max_bytes``."""
     if (response.content_length or 0) > max_bytes:
         return None
     received = await read_start(response, max_bytes + 1)
@@ -151,7 +152,7 @@ async def read_at_most(response: aiohttp.ClientResponse, max_bytes: int) -> byte
 
 
 async def read_start(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
-    """Return the first ``max_bytes`` bytes of the body as it was received, without decoding."""
+    """Return the first ``max_bytes`` bytes of the received body, without decoding them."""
     received = bytearray()
     async for chunk in response.content.iter_any():
         received += chunk
@@ -161,7 +162,10 @@ async def read_start(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
 
 
 async def read_excerpt(response: aiohttp.ClientResponse) -> str:
-    """Return the beginning of a response's text, after reading about 4 kB; "" if the response is compressed."""
+    """Return the beginning of a response's text; "" if the response is compressed.
+
+    About 4 kB of the response are read.
+    """
     received = await read_start(response, _MAX_EXCERPT_BYTES)
     if response.headers.get("Content-Encoding"):
         return ""
@@ -170,9 +174,9 @@ async def read_excerpt(response: aiohttp.ClientResponse) -> str:
 
 
 def refuse_large_headers(response: PublisherResponse) -> None:
-    """Raise :class:`TooLarge` if all headers together exceed the limit.
+    """Raise :class:`TooLarge` if the total size of all headers exceeds the limit.
 
-    This check is needed because aiohttp limits only each single header.
+    This check is needed because aiohttp limits only the size of each individual header.
     """
     if sum(len(name) + len(value) for name, value in response.raw_headers) > MAX_HEADER_BYTES:
         raise TooLarge(f"{response.host_name}: the headers of its answer are larger than {MAX_HEADER_BYTES:,} bytes.")
@@ -181,11 +185,11 @@ def refuse_large_headers(response: PublisherResponse) -> None:
 def next_validators(known: Validators, headers: Mapping[str, str], *, replaced: bool, body_sha256: str) -> Validators:
     """Return the ETag, the date and the body's hash for the next conditional request.
 
-    - ``known`` has the ETag, the date and the hash that were known before the response.
-    - ``headers`` are the headers of the response.
-    - ``replaced`` states that the response has a new body. In this case the known ETag and date are both replaced, even
-      if the response lacks one of them. Otherwise a known value is replaced only if the headers have a new one (RFC
-      9110 §15.4.5).
+    - ``known`` contains the values that were used for this request.
+    - ``headers`` are the headers of this response.
+    - ``replaced`` is true if this response has a complete new body. The ETag and the date are then taken from
+      ``headers``, and are empty if missing there. If ``replaced`` is false, the known values are kept unless
+      ``headers`` contains new ones (RFC 9110 §15.4.5).
     - ``body_sha256`` is the hash of the current body.
 
     An ETag or date that cannot be sent in a request is omitted.
@@ -200,7 +204,7 @@ def next_validators(known: Validators, headers: Mapping[str, str], *, replaced: 
 
 
 def select_headers(headers: CIMultiDictProxy[str]) -> dict[str, str]:
-    """Return the headers that other modules use, with lower-case names and values that can be encoded as UTF-8."""
+    """Return the headers that other modules use, under lower-case names. Invalid UTF-8 in the values is replaced."""
     return {name: _text(", ".join(headers.getall(name))) for name in _SELECTED_HEADERS if name in headers}
 
 

@@ -1,7 +1,7 @@
 """Sites and networks: the groups by which hosts, users and publishers are blocked, limited and counted.
 
 - A site is a registrable domain (such as ``example.co.uk``) with all its hosts.
-- The site of a user is that of the server in the user's JID.
+- The site of a user is the site of the server in the user's JID.
 - The network of an IP address is its /24 (IPv4) or its /48 (IPv6).
 """
 
@@ -17,7 +17,7 @@ _suffixes = cache(PublicSuffixList)
 
 @lru_cache(_MAX_CACHED_SITES)
 def site_of(host: str) -> str:
-    """Return the site (registrable domain) of a canonical URL's host.
+    """Return the site (registrable domain) of ``host``, the host of a canonical URL.
 
     The site of an IP address, or of a name without a registrable domain, is the host itself.
     """
@@ -29,9 +29,9 @@ def site_of(host: str) -> str:
 
 
 def host_and_parent_domains(host: str) -> list[str]:
-    """Return a canonical URL's host and its parent domains, up to the registrable domain.
+    """Return the host of a canonical URL, followed by its parent domains up to the registrable domain.
 
-    A block or rule for any of these names applies to the host.
+    A block or rule that names one of these domains applies to the host.
     """
     host, site = host.strip("[]"), site_of(host)
     names = [host]
@@ -41,12 +41,12 @@ def host_and_parent_domains(host: str) -> list[str]:
 
 
 def site_of_jid(jid: str) -> str:
-    """Return the registrable domain of the server of a bare or full JID."""
+    """Return the site (registrable domain) of the server in a bare or full JID."""
     return site_of(jid.partition("/")[0].rpartition("@")[2])
 
 
 def domain_of_jid(jid: str) -> str:
-    """Return the domain of a bare or full JID in the form of hosts in canonical URLs (IDNA's ASCII form, lower case).
+    """Return the domain of a bare or full JID as in canonical URLs: in lower case and encoded in ASCII (IDNA).
 
     The result is "" if the domain cannot be encoded in IDNA.
     """

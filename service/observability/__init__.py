@@ -1,1 +1,1 @@
-"""Logging, metrics and tracing of all processes."""
+"""Logging, metrics and tracing for all processes."""

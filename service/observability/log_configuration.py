@@ -2,8 +2,8 @@
 
 Secrets are removed from all lines (guarantee I10: no secret appears in a log).
 
-Coronet's code logs with ``structlog.get_logger()``. Events that libraries log with :mod:`logging`, from level WARNING
-upwards, are written in the same format.
+Coronet's code logs with ``structlog.get_logger()``. Libraries log with :mod:`logging`. Library events of level WARNING
+and above are written in the same format.
 """
 
 import logging
@@ -17,7 +17,10 @@ from service.settings import Settings
 
 
 def configure(settings: Settings) -> None:
-    """Configure logging of this process with the level and format in ``settings``; call this once per program."""
+    """Configure this process's logging with the level and format in ``settings``.
+
+    Each program must call this function once.
+    """
     level = logging.getLevelNamesMapping()[settings.log_level.upper()]
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,

@@ -1,8 +1,8 @@
 """The Prometheus metrics of all processes; :mod:`service.net.health_endpoints` serves them.
 
-Label values come from a fixed set in the code, such as outcomes, never from URLs or names, so that no publisher or user
-can increase the number of time series. Names follow the conventions of Prometheus: base units as suffixes, ``_total``
-for counters. docs/operators.md lists all of them.
+Label values come from a fixed set in the code, such as outcomes, and never from URLs or names. Therefore no publisher
+or user can increase the number of time series. Metric names follow the conventions of Prometheus: base units as
+suffixes, and ``_total`` for counters. docs/operators.md lists all metrics.
 """
 
 from collections.abc import Mapping
@@ -247,18 +247,19 @@ VERSIONS: Final = Info("coronet_versions", "Versions of Coronet, Python and the 
 
 
 class GaugeShare:
-    """The amounts that one overlay node adds to a process's gauge, one for each value of the gauge's label.
+    """One overlay node's share of a gauge that belongs to the whole process.
 
-    A worker process can run several nodes, so the gauge shows the sum of their shares. The gauge has exactly one label.
+    The share is an amount for each value of the gauge's label. A worker process can run several nodes, so the gauge
+    shows the sum of the nodes' shares. The gauge must have exactly one label.
     """
 
     def __init__(self, gauge: Gauge) -> None:
-        """Create a share that adds nothing to ``gauge`` yet."""
+        """Create a share that initially adds nothing to ``gauge``."""
         self._gauge = gauge
         self._values: Mapping[str, float] = {}
 
     def set(self, values: Mapping[str, float]) -> None:
-        """Replace the amounts of this share by ``values``, which maps values of the label to amounts."""
+        """Replace this node's share with ``values``, which maps label values to amounts."""
         for label in {*self._values, *values}:
             self._gauge.labels(label).inc(values.get(label, 0.0) - self._values.get(label, 0.0))
         self._values = dict(values)

@@ -1,8 +1,8 @@
 """Export of trace steps as OpenTelemetry spans; imported only if the extra ``otel`` is installed and enabled.
 
 OpenTelemetry reads its configuration from its own environment variables: the destination (``OTEL_EXPORTER_OTLP_…``),
-sampling (``OTEL_TRACES_SAMPLER``) and the process's name (``OTEL_SERVICE_NAME``). Sampling depends only on the trace
-id, so that all processes make the same decision.
+sampling (``OTEL_TRACES_SAMPLER``) and the process's name (``OTEL_SERVICE_NAME``). Sampling must depend only on the
+trace id, so that all processes sample the same traces.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ _LOW_64_BITS: Final = (1 << 64) - 1
 
 
 class SpanExporter:
-    """Exports steps of traces to OpenTelemetry, as spans."""
+    """Exports the steps of traces to OpenTelemetry as spans."""
 
     def __init__(self, processor: SpanProcessor) -> None:
         """Create an exporter that passes spans to ``processor``."""
@@ -38,10 +38,10 @@ class SpanExporter:
         *,
         first: bool,
     ) -> None:
-        """Export a step of a trace, which took from ``began_s`` to ``ended_s`` (Unix s).
+        """Export a step of a trace, which lasted from ``began_s`` to ``ended_s`` (Unix times).
 
-        ``trace_id`` has 32 hexadecimal digits. The span of the ``first`` step is the parent of all other spans of the
-        trace.
+        ``trace_id`` consists of 32 hexadecimal digits. ``first`` is true for the first step of a trace; its span is the
+        parent of all other spans of the trace.
         """
         number = int(trace_id, 16)
         root_span_id = number & _LOW_64_BITS
@@ -58,9 +58,9 @@ class SpanExporter:
 
 
 class _FixedIdGenerator(RandomIdGenerator):
-    """An id generator for spans whose next ids can be set.
+    """A generator of trace ids and span ids that lets the caller set the next ids.
 
-    ``next_ids`` are the trace id and the span id of the next span. If ``next_ids`` is None, the ids are random.
+    ``next_ids`` are the trace id and the span id of the next span. If it is None, random ids are generated.
     """
 
     next_ids: tuple[int, int] | None = None

@@ -1,4 +1,4 @@
-"""Redaction: removes secrets from logs and other output (guarantee I10: no secret appears in a reply, log or page)."""
+"""Removes secrets from logs and other output (guarantee I10: no secret appears in a reply, log or page)."""
 
 import logging
 import re
@@ -16,14 +16,17 @@ _MIN_SECRET_CHARS = 6  # redacting shorter secrets would also remove ordinary wo
 
 
 def redacted(text: str, secrets: Iterable[str]) -> str:
-    """Return ``text`` in which each of ``secrets``, and the user name and password of each URL, is ``[secret]``."""
+    """Return ``text`` with ``[secret]`` in place of every secret.
+
+    The secrets are the texts in ``secrets``, and the user name and password in any URL.
+    """
     for secret in secrets:
         text = text.replace(secret, "[secret]")
     return _USERINFO.sub("[secret]@", text)
 
 
 class RedactingFormatter(structlog.stdlib.ProcessorFormatter):
-    """A log formatter that redacts the complete line, including fields, tracebacks and events of libraries."""
+    """A log formatter that redacts the complete line, including fields, tracebacks and events logged by libraries."""
 
     def __init__(self, secrets: tuple[str, ...], **arguments: Any) -> None:
         """Create a formatter that redacts ``secrets``."""
@@ -31,11 +34,11 @@ class RedactingFormatter(structlog.stdlib.ProcessorFormatter):
         self._secrets = secrets
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line for ``record`` without secrets."""
+        """Return the log line for ``record``, with ``[secret]`` in place of every secret."""
         return redacted(super().format(record), self._secrets)
 
 
 def secrets_of(settings: Settings) -> tuple[str, ...]:
-    """Return the values of all secret settings, except values too short to redact."""
+    """Return the values of all secret settings, except those that are too short to be redacted."""
     values = (value for _, value in settings if isinstance(value, SecretStr))
     return tuple(value.get_secret_value() for value in values if len(value) >= _MIN_SECRET_CHARS)

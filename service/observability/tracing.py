@@ -1,9 +1,9 @@
-"""Distributed tracing of changes, from the poll that detects a change to the receipts of its notifications.
+"""Distributed tracing of changes, from the poll that detects a change to the receipts for its notifications.
 
-A detected change is stored as a delta, the differences between two versions of a channel. Every process computes the
-trace id from the delta (:attr:`service.model.Delta.trace_id`), so no message contains it. Each step is logged. If the
-extra ``otel`` is installed and OpenTelemetry's environment variables configure an exporter, each step is also exported
-as a span.
+A detected change is stored as a delta, which contains the differences between two versions of a channel. Every process
+computes the trace id from the delta (:attr:`service.model.Delta.trace_id`), so messages need not contain the id. Each
+step is logged. If the extra ``otel`` is installed and OpenTelemetry's environment variables configure an exporter, each
+step is also exported as a span.
 """
 
 import time
@@ -17,14 +17,14 @@ from service.settings import is_tracing_enabled
 FIRST_STEP: Final = "found"
 """Name of the step that begins a trace: a poll detected the change."""
 _STEPS_PER_USER: Final = frozenset({"sent", "received"})
-"""Steps that are recorded for each user, in a busy fleet thousands of times per second. They are logged at level
-DEBUG."""
+"""Steps that are recorded for each user, which in a busy fleet means thousands of times per second. They are logged at
+level DEBUG."""
 
 log = structlog.get_logger(__name__)
 
 
 class Tracing:
-    """Records the steps of traces that take place in one process."""
+    """Records the steps of traces that take place in this process."""
 
     sink: Callable[..., None] | None = None
     """The function that exports steps, called like
@@ -33,9 +33,9 @@ class Tracing:
     It must not block or raise."""
 
     def record_step(self, trace_id: str, name: str, began_s: float, **attributes: str | int) -> None:
-        """Log the step ``name`` of a trace, which began at ``began_s`` (Unix s) and ends now.
+        """Log the step ``name`` of a trace. The step began at ``began_s`` (Unix time) and ends now.
 
-        The step is also exported if that is configured.
+        If an exporter is configured, the step is also exported.
         """
         ended_s = time.time()
         (log.debug if name in _STEPS_PER_USER else log.info)(
@@ -50,7 +50,7 @@ TRACING: Final = Tracing()
 
 
 def configure() -> None:
-    """Enable the export of spans if the environment configures it and OpenTelemetry is installed."""
+    """Enable the export of spans if the environment variables configure it and OpenTelemetry is installed."""
     if not is_tracing_enabled():
         return
     try:

@@ -1,9 +1,9 @@
 """Filters of subscriptions: rules that decide which changes are delivered.
 
 A rule allows or denies the changes that match its condition: words, a phrase, or a regular expression (RE2). A change
-is delivered if it matches no deny rule. If there are allow rules, it must also match one of them.
+is delivered if it matches no deny rule and, if there are any allow rules, matches at least one of them.
 
-Words match regardless of case and accents. Matching a regular expression takes time linear in the text.
+Words match regardless of case and accents. Matching a regular expression takes time linear in the length of the text.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,7 +24,7 @@ _QUOTES = '"“”„«»'
 
 
 class AnyWord(msgspec.Struct, frozen=True, tag="words"):
-    """A condition that text fulfils if it contains at least one of ``words``."""
+    """A condition that a text fulfils if it contains at least one of ``words``."""
 
     words: tuple[str, ...]
 
@@ -33,9 +33,9 @@ Condition = AnyWord | PhraseCondition | PatternCondition
 
 
 class FilterRule(msgspec.Struct, frozen=True):
-    """A filter rule, which allows or denies the changes that match its condition.
+    """A filter rule, which allows or denies the changes that fulfil the condition ``test``.
 
-    A change is delivered if it matches no deny rule. If there are allow rules, it must also match one of them.
+    A change is delivered if it matches no deny rule and, if there are any allow rules, matches at least one of them.
     """
 
     allow: bool
@@ -43,7 +43,7 @@ class FilterRule(msgspec.Struct, frozen=True):
 
 
 def is_allowed(rules: Sequence[FilterRule], subject: SearchableEntry) -> bool:
-    """Return whether filter rules allow the delivery of a change; ``subject`` is the text of the change."""
+    """Return whether ``rules`` allow a change to be delivered; ``subject`` is the text of the change."""
     if any(_matches(subject, rule.test) for rule in rules if not rule.allow):
         return False
     allowing = [rule.test for rule in rules if rule.allow]
@@ -51,10 +51,10 @@ def is_allowed(rules: Sequence[FilterRule], subject: SearchableEntry) -> bool:
 
 
 def build_subjects(changes: Iterable[Change]) -> tuple[SearchableEntry, ...]:
-    """Return the text of each change, in the form of an entry, to be compared with filter rules.
+    """Convert each change to an entry that contains the text of the change, so that filter rules can be applied to it.
 
     - The title is that of the changed entry.
-    - The summary consists of the entry's summary, the text that the change replaced (if any), and the entry's tags.
+    - The summary consists of the changed entry's summary, the text that the change replaced (if any), and the tags.
     """
     subjects = []
     for change in changes:
@@ -65,7 +65,7 @@ def build_subjects(changes: Iterable[Change]) -> tuple[SearchableEntry, ...]:
 
 
 def parse_condition(text: str) -> Condition:
-    """Return the condition that a user wrote: ``"a phrase"``, ``/a regular expression/``, or words.
+    """Parse a condition that a user wrote: ``"a phrase"``, ``/a regular expression/``, or words.
 
     A text fulfils a condition of several words if it contains at least one of them. Raises :class:`BadQuery` if the
     condition is invalid.
@@ -83,7 +83,7 @@ def parse_condition(text: str) -> Condition:
 
 
 def format_condition(condition: Condition) -> str:
-    """Return a condition in the syntax that :func:`parse_condition` reads."""
+    """Format a condition in the syntax that :func:`parse_condition` reads."""
     match condition:
         case AnyWord(found):
             return " ".join(found)

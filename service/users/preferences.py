@@ -1,10 +1,10 @@
-"""A user's preferences for notifications of subscriptions: mute, title, edits, template, filters, interval.
+"""A user's preferences for notifications: mute, title, edits, template, filters, interval.
 
 A user has preferences for each subscription, stored under its number, and preferences for all subscriptions, stored
 under ``FOR_ALL``. They are combined as follows:
 
-- Mutes and filters: a change is delivered only if the preferences for the subscription allow it, and the preferences
-  for all subscriptions allow it, too.
+- Mutes and filters: a change is delivered only if both the preferences for the subscription and those for all
+  subscriptions allow it.
 - Edits (whether edited entries are delivered), template and interval: the preference for the subscription overrides the
   preference for all subscriptions.
 """
@@ -23,14 +23,14 @@ MAX_INTERVAL_S: Final = 7 * 86_400
 
 
 class Preferences(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One user's preferences for one subscription, or for all; a preference that is None is not set.
+    """One user's preferences for one subscription, or for all subscriptions; None means that a preference is not set.
 
-    - ``muted``: whether no entries are delivered.
+    - ``muted``: True if no entries are delivered.
     - ``title``: the user's own name for the channel; "" means the channel's own title.
     - ``edits``: whether edited entries are delivered.
-    - ``template``: the text template of entries; "" means the default format.
-    - ``proof``: the number of latest entries that are shown when a subscription begins.
-    - ``interval_s``: the minimum time between two messages about the channel; 0 means that there is no minimum.
+    - ``template``: the text template for entries; "" means the default format.
+    - ``proof``: how many of the latest entries are shown when a subscription begins.
+    - ``interval_s``: the minimum time in seconds between two messages about the channel; 0 means no minimum.
     - ``rules``: the filter rules.
     """
 
@@ -52,7 +52,7 @@ absent has no preferences (``NO_PREFERENCES``)."""
 
 
 def are_edits_enabled(preferences: PreferencesByNumber, number: int) -> bool:
-    """Return whether edited entries of subscription ``number`` are delivered (default: yes)."""
+    """Return whether edited entries are delivered for the subscription with this number (default: True)."""
     own, general = _both(preferences, number)
     if own.edits is not None:
         return own.edits
@@ -60,24 +60,24 @@ def are_edits_enabled(preferences: PreferencesByNumber, number: int) -> bool:
 
 
 def effective_template(preferences: PreferencesByNumber, number: int) -> str:
-    """Return the text template for entries of subscription ``number``; "" means the default format."""
+    """Return the text template for entries of the subscription with this number; "" means the default format."""
     own, general = _both(preferences, number)
     return (own.template if own.template is not None else general.template) or ""
 
 
 def effective_interval_s(preferences: PreferencesByNumber, number: int) -> int:
-    """Return the minimum time between messages of subscription ``number`` in seconds; 0 means no minimum."""
+    """Return the minimum time in seconds between messages of the subscription with this number; 0 means no minimum."""
     own, general = _both(preferences, number)
     return (own.interval_s if own.interval_s is not None else general.interval_s) or 0
 
 
 def has_filters(preferences: PreferencesByNumber) -> bool:
-    """Return whether any change may be suppressed by a mute, a filter, or the preference against edited entries."""
+    """Return whether a mute, a filter or the exclusion of edited entries can suppress a change."""
     return any(each.muted or each.rules or each.edits is False for each in preferences.values())
 
 
 def has_intervals(preferences: PreferencesByNumber) -> bool:
-    """Return whether any subscription has a minimum time between messages."""
+    """Return whether any of these preferences sets a minimum time between messages."""
     return any(each.interval_s for each in preferences.values())
 
 

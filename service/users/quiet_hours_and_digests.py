@@ -1,10 +1,10 @@
 """Quiet hours and digests: when a user's quiet hours end, and when the next digest is sent.
 
-The functions read no clock; times are arguments. Local times are in the user's zone (PEP 495), with two rules for
-daylight saving:
+The functions do not read a clock; times are passed as arguments. Local times are in the user's time zone (PEP 495),
+with two rules for daylight saving time:
 
-- A local time that is skipped in spring means one hour later.
-- A local time that is repeated in autumn means its first occurrence.
+- A local time that is skipped in spring is interpreted as one hour later.
+- A local time that occurs twice in autumn is interpreted as its first occurrence.
 """
 
 from collections.abc import Iterator
@@ -25,10 +25,9 @@ Weekday = Annotated[int, msgspec.Meta(ge=0, lt=len(DAYS))]
 
 
 class QuietHours(msgspec.Struct, frozen=True):
-    """Hours without messages, which begin on each of ``days`` at ``begins`` and last until ``ends``.
+    """Hours during which no messages are sent. They begin at ``begins`` on each of ``days`` and last until ``ends``.
 
-    Both times are local, in minutes after midnight. If ``ends`` is not later than ``begins``, it is a time of the next
-    day.
+    Both times are local, in minutes after midnight. If ``ends`` is not later than ``begins``, it is on the next day.
     """
 
     begins: MinuteOfDay
@@ -50,7 +49,10 @@ class DigestSchedule(msgspec.Struct, frozen=True):
 
 
 def next_digest_s(digest: DigestSchedule, zone: str, after_s: float) -> float:
-    """Return the time of the first digest after ``after_s`` (both in Unix s); ``zone`` is the user's time zone."""
+    """Return when the first digest after ``after_s`` is due, for a user in the time zone ``zone``.
+
+    Both ``after_s`` and the result are Unix times in seconds.
+    """
     if digest.every == "hour":
         local = datetime.fromtimestamp(after_s, UTC).astimezone(zone_info(zone))
         since_full_hour_s = local.minute * 60 + local.second + local.microsecond / 1e6
@@ -60,7 +62,10 @@ def next_digest_s(digest: DigestSchedule, zone: str, after_s: float) -> float:
 
 
 def quiet_until_s(quiet: QuietHours, zone: str, at_s: float) -> float | None:
-    """Return the end (Unix s) of the quiet hours that contain ``at_s``; None if ``at_s`` is outside quiet hours."""
+    """Return when the quiet hours that contain ``at_s`` end; None if ``at_s`` is outside the quiet hours.
+
+    Both ``at_s`` and the result are Unix times in seconds. ``zone`` is the user's time zone.
+    """
     for day in _days_from(zone, at_s - timedelta(days=1).total_seconds(), 3):
         if day.weekday() not in quiet.days:
             continue

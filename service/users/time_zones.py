@@ -1,4 +1,4 @@
-"""Time zones of the tz database: search for a time zone by its name or city, and conversion to local time."""
+"""Time zones in the tz database: search by name or city, and conversion to local time."""
 
 from datetime import datetime
 from functools import cache
@@ -11,10 +11,10 @@ def local_datetime(unix_s: float, zone: str) -> datetime:
 
 
 def find_time_zones(name: str) -> tuple[str, ...]:
-    """Return the names of the time zones that have the name, or contain the city, ``name``; case is ignored.
+    """Return the names of the time zones that match ``name``, ignoring case.
 
-    If ``name`` is the full name of a zone, like ``Europe/Berlin``, only this name is returned. Otherwise, all zones
-    that are named after the city ``name`` are returned; there may be none.
+    If ``name`` is the full name of a zone, such as ``Europe/Berlin``, only this zone is returned. Otherwise, all zones
+    named after the city ``name`` are returned. The result is empty if there are none.
     """
     key = "_".join(name.split()).casefold()
     exact = [zone for zone in _zones() if zone.casefold() == key]
@@ -23,7 +23,7 @@ def find_time_zones(name: str) -> tuple[str, ...]:
 
 @cache
 def zone_info(name: str) -> ZoneInfo:
-    """Return the time zone with this name of the tz database."""
+    """Return the time zone called ``name`` in the tz database."""
     return ZoneInfo(name)
 
 

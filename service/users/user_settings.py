@@ -1,4 +1,4 @@
-"""A user's settings for all messages, and the delivery times that they allow.
+"""A user's settings for all messages, and the delivery times that these settings allow.
 
 The settings are quiet hours, digests, time zone, language, and whether messages wait while the user is away.
 """
@@ -13,14 +13,14 @@ from service.users.quiet_hours_and_digests import DigestSchedule, QuietHours, ne
 class UserSettings(msgspec.Struct, frozen=True, omit_defaults=True):
     """One user's settings for messages.
 
-    - ``zone``: the user's time zone, a name in the tz database.
-    - ``quiet``: the quiet hours, in which no messages are sent; None if there are none.
+    - ``zone``: the name of the user's time zone in the tz database.
+    - ``quiet``: the quiet hours, during which no messages are sent; None if there are none.
     - ``digest``: when messages are sent as a digest (several in one); None if each is sent by itself.
     - ``heeds_presence``: whether messages wait while the user is away, busy or offline. It has no effect if the bot
       cannot see the user's presence.
-    - ``language``: the tag of the language that the user has chosen; "" if the user has chosen none.
-    - ``client_language``: the tag of the language that the user's client declared last; "" if it declared none.
-    - ``announcements``: whether the user gets announcements of the operators.
+    - ``language``: the tag of the language that the user has chosen; "" if the user has not chosen any.
+    - ``client_language``: the tag of the language that the user's client last declared; "" if it has not declared any.
+    - ``announcements``: whether the user receives announcements from the operators.
     """
 
     zone: str = "UTC"
@@ -33,7 +33,10 @@ class UserSettings(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def effective_language(self) -> str:
-        """The tag of the language that the user has chosen, or else of the client's language; "" if both are ""."""
+        """The tag of the user's language; "" if it is unknown.
+
+        This is the language that the user has chosen, or else the language that the user's client has declared.
+        """
         return self.language or self.client_language
 
     @property
@@ -43,13 +46,13 @@ class UserSettings(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 DEFAULT_USER_SETTINGS = UserSettings()
-"""The settings of a user who changed none: messages are sent at any time, without delay."""
+"""The settings of a user who has not changed any: messages are sent at any time, without delay."""
 
 
 def earliest_delivery_s(user_settings: UserSettings, queued_s: float, now_s: float) -> float:
-    """Return the earliest time, not before ``now_s``, at which a message may be sent to a user with these settings.
+    """Return the earliest time at which a message may be sent to a user with these settings; at least ``now_s``.
 
-    ``queued_s`` is the time at which the message was queued. All times are Unix s.
+    ``queued_s`` is when the message was queued. All times are Unix times in seconds.
     """
     due_s = now_s
     if user_settings.digest is not None:
