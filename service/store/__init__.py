@@ -1,19 +1,19 @@
-"""The store: all data that Coronet keeps in Redis. The processes share state only through it.
+"""The store: all data that Coronet keeps in Redis. Coronet's processes share state only through the store.
 
-:class:`Store` holds one repository for each kind of data. No other package uses the Redis driver.
+:class:`Store` contains one repository for each kind of data. No other package uses the Redis driver.
 
-Rules of this package:
+Rules for this package:
 
 - Every key is defined in :mod:`service.store.client.keys`, with its type and contents.
-- One Lua script in ``scripts/`` changes all values that have to change together. Its keys are in ``KEYS``, in one slot
-  of a Redis Cluster.
-- The first comment of a script documents its keys, arguments and reply.
-- Any process can complete a change after a crash (docs/guarantees.md). The change is atomic, or it can be repeated, or
-  a note of what is to be done (an *intent*) is stored first.
-- The store makes no decisions. Policies are in packages without I/O, such as ``service.clash``, ``service.corona``,
-  ``service.discovery`` and ``service.feeds``.
+- Values that must change together are changed by one Lua script in ``scripts/``. All keys that a script uses are
+  passed in ``KEYS``, and belong to the same slot of a Redis Cluster.
+- A comment at the beginning of each script documents its keys, arguments and reply.
+- If a process crashes during a change, any other process can complete the change (docs/guarantees.md). Each change is
+  therefore atomic or safe to repeat, or begins by storing an *intent*: a note of what is to be done.
+- The store makes no policy decisions. Policies belong to packages without I/O, such as ``service.clash``,
+  ``service.corona``, ``service.discovery`` and ``service.feeds``.
 
-Every method of a repository may raise :class:`service.errors.StoreUnavailable`. The caller can then repeat the call,
+Every method of a repository may raise :class:`service.errors.StoreUnavailable`. The caller may then repeat the call,
 unless the method's docstring forbids it.
 """
 
@@ -79,10 +79,10 @@ LAYOUT = KeyLayout()
 
 
 class Store:
-    """All repositories of the store. They share one connection to Redis (:class:`RedisClient`)."""
+    """Gives access to all repositories of the store, which share one :class:`RedisClient`."""
 
     def __init__(self, redis: RedisClient) -> None:
-        """Create the repositories. Nothing is sent to Redis yet."""
+        """Create the repositories, which send their commands through ``redis``. Nothing is sent to Redis yet."""
         self.redis = redis
         self.identity = DataLossMonitor(redis)
         self.keyspaces = KeyspaceStore(redis, Keyspaces(), LAYOUT.bits)
@@ -139,13 +139,13 @@ class Store:
         self.rooms, self.pubsub_nodes = BotRooms(redis), PubsubNodes(redis)
 
     async def ping(self) -> None:
-        """Wait for a reply from Redis. Raises :class:`service.errors.StoreUnavailable` if none arrives."""
+        """Check that Redis replies. Raises :class:`service.errors.StoreUnavailable` if it does not."""
         await self.redis.call("PING")
 
     async def remove_channel(self, cid: ChannelId) -> None:
         """End all subscriptions to a channel and delete the channel.
 
-        If the process crashes during the call, the call has to be repeated.
+        If the process crashes during the call, the removal may be incomplete until the call is repeated.
         """
         await self.subscriptions.end_all_of_channel(cid)
         await self.channels.delete(cid)
@@ -155,12 +155,12 @@ class Store:
         await self.channels.finish_deletion(cid)
 
     async def close(self) -> None:
-        """Close all connections."""
+        """Close all connections to Redis."""
         await self.redis.close()
 
 
 def open_store(settings: Settings, *, is_guarded: bool = True) -> Store:
-    """Return a store. The store connects to Redis when it is first used, so Redis need not run yet.
+    """Return a store that connects to Redis when it is first used. Redis need not be running yet.
 
     If ``is_guarded`` is False, the store does not check whether Redis has lost data
     (:mod:`service.store.client.data_loss_guard`).
@@ -170,7 +170,7 @@ def open_store(settings: Settings, *, is_guarded: bool = True) -> Store:
 
 @asynccontextmanager
 async def opened(settings: Settings) -> AsyncIterator[Store]:
-    """Context manager that yields a store after Redis has replied once, and closes the store at the end.
+    """Context manager that opens a store, checks that Redis replies, and closes the store on exit.
 
     Raises :class:`service.errors.StoreUnavailable` if Redis does not reply.
     """

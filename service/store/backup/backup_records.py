@@ -1,4 +1,4 @@
-"""Records of a backup: contents of Redis keys in a form that does not depend on the version of Redis."""
+"""The records that a backup consists of: Redis keys, in a format that does not depend on Redis's version."""
 
 from typing import Any, Literal
 
@@ -11,10 +11,10 @@ RedisType = Literal["string", "hash", "set", "zset", "list", "stream"]
 
 
 class StoredKey(msgspec.Struct, frozen=True, array_like=True):
-    """A Redis key with its content.
+    """A Redis key and its content.
 
     - ``expires_ms``: when the key expires (Unix time in ms); 0 if it does not expire.
-    - ``last_id``: the last entry id that a stream has assigned; "" for other types.
+    - ``last_id``: for a stream, the last entry id that the stream has assigned; "" for other types.
     - ``items``: the content.
 
     The form of ``items`` depends on the type of the key:
@@ -23,7 +23,8 @@ class StoredKey(msgspec.Struct, frozen=True, array_like=True):
     - set, list: the members
     - hash: field, value, field, value, and so on
     - zset (sorted set): member, score, member, score, and so on
-    - stream: for each entry, its id, the number of strings that follow, and these strings (field, value, and so on)
+    - stream: for each entry, its id, then the total count of its field names and values, then field, value, field,
+      value, and so on
     """
 
     key: str
@@ -34,32 +35,35 @@ class StoredKey(msgspec.Struct, frozen=True, array_like=True):
 
 
 class FanOutRecord(msgspec.Struct, frozen=True, array_like=True, tag="fan-out"):
-    """How far channels' versions had been queued for their subscribers when the backup began.
-
-    ``versions`` maps each channel to its last version that had been queued for all subscribers.
-    """
+    """Maps each channel to the last version that had been queued for all its subscribers when the backup began."""
 
     versions: dict[ChannelId, int]
 
 
 class UserRecord(msgspec.Struct, frozen=True, array_like=True, tag="user"):
-    """All durable keys of a user, at one moment. A later record of the same user replaces this one."""
+    """All durable keys of a user, read atomically.
+
+    If a backup contains several records of a user, the last one counts.
+    """
 
     uid: UserId
     keys: list[StoredKey]
 
 
 class ChannelRecord(msgspec.Struct, frozen=True, array_like=True, tag="channel"):
-    """All durable keys of a channel, at one moment. A later record of the same channel replaces this one."""
+    """All durable keys of a channel, read atomically.
+
+    If a backup contains several records of a channel, the last one counts.
+    """
 
     cid: ChannelId
     keys: list[StoredKey]
 
 
 class KeyRecord(msgspec.Struct, frozen=True, array_like=True, tag="key"):
-    """A durable key that belongs to no user or channel.
+    """A durable key that belongs neither to a user nor to a channel.
 
-    If several records have the same key, their contents are combined.
+    If a backup contains several records of a key, the restoration combines their contents.
     """
 
     key: StoredKey
@@ -69,12 +73,12 @@ Record = FanOutRecord | UserRecord | ChannelRecord | KeyRecord
 
 
 class BackupOrigin(msgspec.Struct, frozen=True):
-    """The store from which a backup was made.
+    """Identifies the store from which a backup was made, and when the backup began.
 
-    - ``began_s``: when the backup began (Unix s, Redis's clock).
-    - ``fleet``: id of the fleet that uses the store; "" if the store has none.
-    - ``counter``: counter that grows while programs use the store; 0 if the store has none.
+    - ``fleet``: id of the fleet that uses the store; "" if the store has no fleet id.
+    - ``counter``: value of the store's counter, which Coronet's processes increment while they run; 0 if there is none.
     - ``schema``: version of the format of the stored data.
+    - ``began_s``: when the backup began (Unix s, according to Redis's clock).
     """
 
     fleet: str
@@ -84,9 +88,10 @@ class BackupOrigin(msgspec.Struct, frozen=True):
 
 
 def stored_keys(names: list[str], reply: list[list[Any]]) -> list[StoredKey]:
-    """Return the existing keys among those called ``names``, with their contents.
+    """Return the keys in ``names`` that exist, with their contents.
 
-    ``reply`` is the reply of the script ``backup_read``: type and content of each key, in the order of ``names``.
+    ``reply`` is the reply of the script ``backup_read``: for each name in ``names``, in order, the key's type, expiry
+    time, last stream entry id, and items.
     """
     return [
         StoredKey(name, kind.decode(), int(expires_ms), last_id.decode(), items)
@@ -96,11 +101,12 @@ def stored_keys(names: list[str], reply: list[list[Any]]) -> list[StoredKey]:
 
 
 def check_record(record: Record) -> None:
-    """Raise ``ValueError`` if a record of a backup contains a key that is not allowed in it.
+    """Check that a record of a backup contains only keys that belong in it. Raises ``ValueError`` if it does not.
 
-    - A user's record may contain only keys of this user.
-    - A channel's record may contain only keys of this channel. The first one must be the channel's Redis hash.
-    - No record may contain the store's identity, or the key in which a restoration stores the progress of deliveries.
+    - A user's record may contain only this user's keys.
+    - A channel's record may contain only this channel's keys. The first one must be the channel's Redis hash.
+    - No record may contain the store's identity, or the temporary key in which a restoration notes each channel's last
+      fully queued version.
     """
     match record:
         case UserRecord(uid, held):

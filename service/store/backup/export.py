@@ -1,4 +1,4 @@
-"""Export of a store's durable keys, page by page, while programs run; see :mod:`service.store.backup`."""
+"""Reads a store's durable keys page by page while Coronet is running; see :mod:`service.store.backup`."""
 
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final
@@ -31,22 +31,23 @@ _READ_AFTER_USERS: Final = (
 )
 """Keys that are read twice: before the users' keys, and again after them.
 
-While the backup runs, items move from users' keys to these keys.
+The second reading finds items that moved from users' keys to these keys while the users' keys were read.
 """
 
 
 class StoreExport:
     """Reads the durable keys of a store.
 
-    At any time, memory holds one page of users or channels, the ids of all users, and at most the largest key.
+    To save memory, only one page of users or channels is held at a time, plus the ids of all users. Each key is read as
+    a whole, however large it is.
     """
 
     def __init__(self, redis: RedisClient) -> None:
-        """Create the reader, which reads through ``redis``."""
+        """Create an export of the store that ``redis`` is connected to."""
         self._redis = redis
 
     async def origin(self) -> BackupOrigin:
-        """Return the identity of the store and Redis's time, as the origin of a backup that begins now.
+        """Return the store's identity and the present time of Redis's clock, for a backup that begins now.
 
         Raises :class:`service.errors.StoreUnavailable` if Redis is unavailable.
         """
@@ -91,17 +92,17 @@ class StoreExport:
                     yield ChannelRecord(cid, found)
 
     async def _read_groups(self, groups: Sequence[list[str]]) -> list[list[StoredKey]]:
-        """Return the existing keys of each group of key names, in order.
+        """Read groups of keys; return, for each group in order, the group's existing keys with their contents.
 
-        The keys of a group are read at one moment. They must have the same hash tag, so that they are in one cluster
-        slot.
+        The keys of one group are read atomically. They must have the same hash tag, so that they are in the same
+        cluster slot.
         """
         commands: list[Command] = [script_command("backup_read", names) for names in groups]
         replies = await self._redis.call_many(commands)
         return [stored_keys(names, reply) for names, reply in zip(groups, replies, strict=True)]
 
     async def _channel_ids(self) -> AsyncIterator[list[ChannelId]]:
-        """Yield the ids of all channels, in pages."""
+        """Yield the ids of all channels, page by page."""
         for bucket in keys.REGISTRY_BUCKETS:
             found = await self._redis.call("SMEMBERS", keys.channel_registry(bucket))
             cids = sorted(cid.decode() for cid in found)
@@ -109,7 +110,7 @@ class StoreExport:
                 yield cids[first : first + _PAGE]
 
     async def _user_ids(self) -> AsyncIterator[list[str]]:
-        """Yield the ids of all users with durable keys, in pages."""
+        """Yield the ids of all users that have durable keys, page by page."""
         found: set[bytes] = set()
         # The last two have erased users with restrictions, and users whose first message is not handled yet.
         listed: Sequence[Command] = (
@@ -125,9 +126,10 @@ class StoreExport:
 
 
 async def scan_keys(redis: RedisClient, pattern: str) -> AsyncIterator[list[str]]:
-    """Yield the names of all keys that match a glob pattern, in pages. In a cluster, all nodes are scanned.
+    """Yield the names of all keys that match the glob pattern ``pattern``, page by page.
 
-    A name may be yielded twice. Raises :class:`service.errors.StoreUnavailable` if Redis is unavailable.
+    In a cluster, all primary nodes are scanned. The same name may be yielded more than once. Raises
+    :class:`service.errors.StoreUnavailable` if Redis is unavailable.
     """
     # A client knows that Redis is a cluster when a node has refused a key that it does not serve.
     await redis.call_many([("EXISTS", keys.channel_registry(bucket)) for bucket in keys.REGISTRY_BUCKETS])

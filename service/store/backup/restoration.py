@@ -1,11 +1,11 @@
-"""Restoration of an empty store from a backup; see :mod:`service.store.backup`.
+"""Restoration of a backup into an empty store; see :mod:`service.store.backup`.
 
-1. :meth:`StoreRestoration.begin` marks the store as refused, so that no program uses it.
+1. :meth:`StoreRestoration.begin` marks the store as refused, which stops Coronet's processes from using it.
 2. :meth:`StoreRestoration.write` writes the backup's records.
 3. :meth:`StoreRestoration.finish` derives the data that a backup does not contain, such as the lists of channels'
-   subscribers. Then it marks the store as accepted.
+   subscribers. Then it marks the store as accepted, so that it can be used.
 
-An interrupted restoration has to be started again from the beginning.
+If a restoration is interrupted, it must be started again from the beginning.
 """
 
 import asyncio
@@ -35,41 +35,42 @@ _KEPT: Final = frozenset((keys.STORE_IDENTITY, keys.ERASED_USERS))
 
 
 class StoreRestoration:
-    """Writes a backup to a store that no program uses."""
+    """Writes a backup to a store. No other process may use the store meanwhile."""
 
     def __init__(self, store: Store) -> None:
-        """Prepare a restoration into ``store``.
+        """Prepare to restore a backup into ``store``.
 
-        The store must have been opened with ``is_guarded=False``, because a guarded store refuses all commands during
-        the restoration.
+        ``store`` must have been opened with ``is_guarded=False``, because a guarded store rejects all commands during a
+        restoration.
         """
         self._store = store
         self._redis = store.redis
         self._moved: list[ChannelId] = []
-        """Dormant channels with a successor. Users may still be subscribed to them in the backup."""
+        """Dormant channels that have moved to a successor, but may still have subscribers in the backup."""
 
     async def is_empty(self) -> bool:
-        """Return whether the store contains no key of Coronet, apart from the key that identifies the store."""
+        """Return whether the store contains no keys of Coronet, apart from the store's identity."""
         async for names in scan_keys(self._redis, keys.ALL_KEYS):
             if any(name != keys.STORE_IDENTITY for name in names):
                 return False
         return True
 
     async def begin(self) -> None:
-        """Mark the store as refused, so that no program uses it, and delete Coronet's keys.
+        """Mark the store as refused, which stops Coronet's processes from using it, and delete Coronet's keys.
 
-        Two keys are kept: the store's identity, and the list of erased users. The list is needed if this attempt is
-        interrupted and the restoration is started again.
+        Two keys are kept: the store's identity, and the list of erased users. The list is needed if this restoration is
+        interrupted and started again.
         """
         await self._redis.call("HSET", keys.STORE_IDENTITY, "refused", RESTORING)
         async for names in scan_keys(self._redis, keys.ALL_KEYS):
             await self._redis.call_many([("UNLINK", name) for name in names if name not in _KEPT])
 
     async def write(self, records: Sequence[Record]) -> None:
-        """Write some of a backup's records to the store.
+        """Write records of a backup to the store.
 
-        The caller has to pass all records, in one or several calls, in the order in which :meth:`StoreExport.records`
-        yielded them. Raises :class:`service.errors.StoreUnavailable` if Redis is unavailable.
+        The caller must pass all records of the backup, in one or several calls, in the order in which
+        :meth:`StoreExport.records` yielded them. Raises :class:`service.errors.StoreUnavailable` if Redis is
+        unavailable.
         """
         for record in records:
             if isinstance(record, FanOutRecord):
@@ -90,14 +91,15 @@ class StoreRestoration:
         await self._write_channels(channels)
 
     async def finish(self, origin: BackupOrigin, erased: Mapping[UserId, int]) -> int:
-        """Complete the restoration; return the number of users who were erased again.
+        """Complete the restoration, so that Coronet's processes can use the store.
 
-        - ``origin``: the store from which the backup was made.
-        - ``erased``: erased users, with the times of their erasures (Unix s). Those who were erased after the backup
-          began are erased again.
+        A backup may still contain users who were erased after it began. They are erased again. The store gets the fleet
+        id in this machine's identity file, or that of ``origin`` if the file does not exist.
 
-        Afterwards programs can use the store. The store gets the fleet id in this machine's identity file. If there is
-        no such file, the store gets the fleet id of ``origin``.
+        - ``origin``: identifies the store from which the backup was made.
+        - ``erased``: maps each erased user to the time of the erasure (Unix s).
+
+        Return how many users were erased again.
         """
         # First the data that a backup does not contain is derived, then the store is marked as accepted.
         await self._add_erased(erased)
@@ -116,9 +118,9 @@ class StoreRestoration:
         return len(again)
 
     async def _add_erased(self, erased: Mapping[UserId, int] | Mapping[bytes, bytes]) -> None:
-        """Add users to the list of erased users, with the times of their erasures (Unix s).
+        """Add users to the list of erased users; ``erased`` maps each user to the time of the erasure (Unix s).
 
-        If a user is listed already, the later of the two times is kept.
+        If a user is already in the list, the later of the two times is kept.
         """
         given = [part for uid, at_s in erased.items() for part in (at_s, uid)]
         if given:
@@ -175,9 +177,9 @@ class StoreRestoration:
         await self._redis.call_many([("SET", keys.site_rate(site.decode()), rate) for site, rate in pairs])
 
     async def _resume_moves(self) -> None:
-        """Continue unfinished moves of channels: make moved channels that still have subscribers active (not dormant).
+        """Resume unfinished moves: reactivate channels that have moved but still have subscribers.
 
-        The owner of such a channel then moves the remaining subscribers to the new channel.
+        The owner of such a channel then moves the remaining subscribers to the successor.
         """
         # A channel that has moved is dormant when its move is complete.
         counts = await self._store.channel_index.count(self._moved)
@@ -186,14 +188,13 @@ class StoreRestoration:
 
 
 def _intents(user_index: StoredKey | None, recorded: StoredKey | None) -> list[bytes]:
-    """Return notes (intents) for a user, from which the lists of channels' subscribers are written.
+    """Return a user's *intents*: notes that the user has yet to be added to the subscribers of certain channels.
 
-    - ``user_index``: the user's list of subscriptions; None if there is none. The result has one intent for each of
-      them.
-    - ``recorded``: the intents in the backup; None if there are none. A recorded intent replaces the one that was made
-      from ``user_index`` for the same channel.
+    - ``user_index``: the user's list of subscriptions; None if there is none. Each subscription results in one intent.
+    - ``recorded``: the intents in the backup; None if there are none. For each channel, a recorded intent takes
+      precedence over one made from ``user_index``.
 
-    The result has alternating channel ids and intents, as in Redis.
+    The result is the content of a Redis hash: alternating channel ids and intents.
     """
     intents: dict[bytes, bytes] = {}
     if user_index is not None:
@@ -205,9 +206,9 @@ def _intents(user_index: StoredKey | None, recorded: StoredKey | None) -> list[b
 
 
 def _write_command(written: Sequence[StoredKey], *, replace: bool) -> Command:
-    """Return the command that writes keys, which must be in one cluster slot.
+    """Return a command that writes the keys in ``written``, which must all be in the same cluster slot.
 
-    If ``replace`` is True, the present contents of the keys are deleted first. Otherwise the new contents are added.
+    If ``replace`` is True, the keys' present contents are deleted first. Otherwise the new contents are added to them.
     """
     arguments: list[str | bytes | int] = []
     for each in written:

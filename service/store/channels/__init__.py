@@ -1,1 +1,1 @@
-"""Channels: their versions and content, admins' settings, moves, hub subscriptions, and pubsub nodes."""
+"""Repositories of channels: versions and content, admins' settings, moves, hub subscriptions, and pubsub nodes."""

@@ -1,4 +1,4 @@
-"""Admins' settings of single channels: tags, notes and pauses."""
+"""Settings that admins make for individual channels: tags, notes and pauses."""
 
 from collections.abc import Sequence
 
@@ -19,14 +19,17 @@ _ADMINISTERED_FIELDS = (
 
 
 class AdministeredChannel(msgspec.Struct, frozen=True):
-    """A channel with the settings that admins have made for it.
+    """A channel with its admins' settings and the state of its polls.
 
     - ``failing_since_s``: time of the first failed poll since the last successful one (Unix s); None if polls succeed.
+    - ``updates``: statistics of the channel's updates.
+    - ``tags``: tags that admins have given the channel.
     - ``paused_until_s``: end of the pause (Unix s); 0 if the channel is not paused.
-    - ``no_poll_before_s``: time before which the publisher wants no poll (Unix s); 0 if it has not stated one.
+    - ``no_poll_before_s``: time before which the publisher does not want to be polled (Unix s); 0 if the publisher has
+      stated no such time.
     - ``polled_s``: end of the last poll (Unix s).
     - ``poll_rate``: the present poll rate; None if none was recorded.
-    - ``limits``: the limits on polls that follow from pauses, the publisher's hints, and failures.
+    - ``limits``: the limits on polls that result from pauses, the publisher's hints, and failures.
     """
 
     channel: Channel
@@ -41,34 +44,37 @@ class AdministeredChannel(msgspec.Struct, frozen=True):
 
 
 class AdminSettings(RedisRepository):
-    """Tags, notes and pauses of channels. A setting for a channel that does not exist is ignored."""
+    """Reads and changes the tags, notes and pauses of channels.
+
+    Changes to a channel that does not exist are ignored.
+    """
 
     async def read(self, cids: Sequence[ChannelId]) -> list[AdministeredChannel | None]:
-        """Return channels with their settings, in the order of ``cids``; None for a channel that does not exist."""
+        """Return channels with their admins' settings, in the order of ``cids``; None for each that does not exist."""
         found = await read_records(self._redis, cids, _ADMINISTERED_FIELDS)
         return [_parse_administered(cid, fields) for cid, fields in zip(cids, found, strict=True)]
 
     async def note(self, cid: ChannelId) -> str:
-        """Return the note of a channel; "" if it has none."""
+        """Return the admins' note on a channel; "" if there is none."""
         return ((await self._redis.call("HGET", keys.channel(cid), "note")) or b"").decode()
 
     async def set_note(self, cid: ChannelId, note: str) -> None:
-        """Replace the note of a channel; "" removes it."""
+        """Replace the admins' note on a channel; an empty ``note`` removes it."""
         await self._redis.run_script("channel_set_field", (keys.channel(cid),), "note", note)
 
     async def set_tags(self, tags_of: Sequence[tuple[ChannelId, Sequence[str]]]) -> None:
-        """Replace the tags of channels. ``tags_of`` has pairs (channel id, its new tags).
+        """Replace the tags of channels. A tag must not contain a space.
 
-        A tag must not contain a space.
+        ``tags_of`` contains pairs (channel id, the channel's new tags).
         """
         await self._redis.call_many(
             [script_command("channel_set_field", (keys.channel(cid),), "tags", " ".join(tags)) for cid, tags in tags_of]
         )
 
     async def pause(self, cids: Sequence[ChannelId], for_s: float) -> None:
-        """Pause the polls of channels for ``for_s`` seconds; 0 ends a pause.
+        """Pause the polling of channels for ``for_s`` seconds from now; 0 ends a pause.
 
-        An earlier pause of a channel is replaced.
+        If a channel is already paused, the new pause replaces the present one.
         """
         for_ms = int(for_s * 1000)
         await self._redis.call_many(

@@ -1,17 +1,19 @@
-"""Moves of channels to new URLs: a new channel, the *successor*, takes over content and subscriptions.
+"""Moves of channels to new URLs: another channel, the *successor*, takes over the content and the subscriptions.
 
-The last version of the old channel is the notice of the move. The old channel remains as a redirection. The admins'
-settings are copied to the successor. The old channel is no longer polled when all its subscribers have moved. Every
-step can be repeated.
+The last version of the old channel announces the move. The admins' settings are copied to the successor. When all
+subscribers have moved, the old channel is no longer polled, but it is kept and redirects to its successor. Every step
+can be repeated safely.
 
-Each subscriber *joins* the successor at one of its versions, and receives all later versions:
+Each subscriber *joins* the successor at a certain version of the successor, and receives all later versions. Which
+version that is depends on what the successor monitors:
 
-- If the successor is not polled yet, it gets a new version with the old channel's state. Subscribers join at this
-  version.
-- If the successor is polled already, it keeps its own state. Subscribers join at the newest version of which the old
-  channel has already delivered all entries.
-- If the successor monitors another part of the same page, entries cannot be compared. Subscribers join at the version
-  that the successor had when the move was decided. The entries of its first poll are not delivered.
+- The same content, if the successor is not polled yet: it gets a new version with the old channel's state. Subscribers
+  join at this version.
+- The same content, if the successor is polled already: it keeps its own state. Subscribers join at the successor's
+  newest version whose new entries were all delivered by the old channel.
+- Another part of the same page: entries cannot be compared. Subscribers join at the version
+  that the successor had when the move was decided. If the successor is not polled yet, the entries that its first poll
+  finds are not delivered.
 """
 
 import contextlib
@@ -33,11 +35,11 @@ _COPIED_ENTRIES = 20
 """Maximum number of latest entries that are copied to a successor, so that users can request them there."""
 _DELIVERED_ENTRIES = 100
 _COMPARED_VERSIONS = 20
-"""Number of a successor's latest versions among which :func:`agreed_version` searches."""
+"""Number of a successor's latest versions that :func:`agreed_version` examines."""
 
 
 class ChannelMoves:
-    """Carries out announced moves of channels. Any process may repeat a move."""
+    """Carries out moves of channels after their subscribers have been notified. Any process may repeat a move."""
 
     def __init__(
         self, channels: Channels, subscriptions: Subscriptions, admin_settings: AdminSettings, bounds: PollBoundsStore
@@ -50,8 +52,8 @@ class ChannelMoves:
     async def carry_out(self, moved: ChannelState, now_s: float) -> None:
         """Move a channel's content, settings and subscriptions to its successor, the channel at the new URL.
 
-        ``moved`` is the old channel. All its versions must have been queued for its subscribers. ``now_s`` is the Unix
-        time.
+        ``moved`` is the state of the old channel. All versions of the old channel must already have been queued for its
+        subscribers. ``now_s`` is the Unix time.
         """
         old, successor = moved.channel, moved.channel.moved_to
         announcement = await self._channels.delta(old.id, old.version)
@@ -69,7 +71,7 @@ class ChannelMoves:
         await self._channels.mark_dormant(old.id)
 
     async def _copy_admin_settings(self, old: ChannelId, successor: ChannelId, now_s: float) -> None:
-        """Copy admins' settings to the successor, except settings that the successor already has."""
+        """Copy the admins' settings to the successor, except those that the successor already has."""
         then, now = await self._admin_settings.read([old, successor])
         if then is None or now is None:
             return
@@ -88,13 +90,13 @@ class ChannelMoves:
     async def _create_successor(self, moved: ChannelState, announcement: Delta, url: str, now_s: float) -> int:
         """Create or update the channel at the new URL; return the version at which subscribers join it.
 
-        - ``moved``: the old channel.
-        - ``announcement``: the version of the old channel that announced the move to subscribers.
+        Subscribers will receive all versions of the new channel after the returned one. If the old channel is dormant
+        (not polled), the new channel becomes dormant too.
+
+        - ``moved``: state of the old channel.
+        - ``announcement``: the old channel's version that announced the move to subscribers.
         - ``url``: the new URL.
         - ``now_s``: the Unix time.
-
-        Subscribers receive all later versions of the new channel. If the old channel is not polled (dormant), the new
-        channel becomes dormant too.
         """
         # Nobody is subscribed to a dormant channel. Later subscribers of the successor thus get no older entries.
         old, other_part = moved.channel, without_selector(url) == without_selector(moved.channel.url)
@@ -125,13 +127,15 @@ class ChannelMoves:
         return joins_at
 
     async def _joining_version(self, old: Channel, successor: Channel, decided_s: float | None) -> int:
-        """Return the version at which subscribers of ``old`` join ``successor``, which is polled already.
+        """Return the version at which the subscribers of ``old`` join ``successor``, which is polled already.
 
-        Subscribers receive all later versions. The result depends on what the successor monitors:
+        Subscribers will receive all later versions of the successor. The result depends on what the successor monitors:
 
-        - The same content: the newest version that adds only entries which ``old`` has delivered. ``decided_s`` is
-          None.
-        - Another part of the same page: the last version before ``decided_s``, when the move was decided (Unix s).
+        - The same content as ``old`` (``decided_s`` is None): the newest version whose new entries were all delivered
+          by ``old``.
+        - Another part of the same page: the last version before the move was decided, at ``decided_s`` (Unix s).
+
+        If ``old`` is dormant, because all its subscribers have moved, the result is the successor's present version.
         """
         if old.dormant:  # all subscribers have moved; later ones have missed nothing
             return successor.version
@@ -142,19 +146,20 @@ class ChannelMoves:
 
 
 def _new_successor(old: Channel, url: str, now_s: float) -> Channel:
-    """Return a new channel that monitors the same content as ``old``, at the new URL ``url``."""
+    """Return a new channel at ``url`` that monitors the same content as ``old``."""
     same_host = urlsplit(url).hostname == urlsplit(old.url).hostname
     return Channel(channel_id(url), url, kind=old.kind, created_s=now_s, private=old.private and same_host)
 
 
 def agreed_version(delivered: Sequence[Entry], deltas: Sequence[Delta], newest: int) -> int:
-    """Return the newest version of a channel that adds only entries in ``delivered``.
+    """Return a channel's newest version whose new entries were all delivered by the channel's predecessor.
 
-    - ``delivered``: entries that the channel's predecessor has delivered.
-    - ``deltas``: the channel's last versions, newest first.
-    - ``newest``: the channel's current version. It is the result if none of ``deltas`` qualifies.
+    - ``delivered``: entries that the predecessor has delivered.
+    - ``deltas``: the deltas of the channel's latest versions, newest first.
+    - ``newest``: the channel's current version, which is returned if none of ``deltas`` qualifies.
 
-    The channel's first version always qualifies, because its entries are never delivered.
+    Two entries count as the same if they have the same key or link. Versions without new entries do not qualify. A
+    version that is not delivered to subscribers, such as the channel's first one, always qualifies.
     """
     known = {entry.key for entry in delivered} | {entry.link for entry in delivered if entry.link}
     for delta in deltas:

@@ -1,11 +1,13 @@
-"""The record of a channel: the hash in which Redis stores it, and the values that are read from it.
+"""The record of a channel: the Redis hash that stores the channel, and the values that are read from it.
 
 Each field costs Redis about 60 bytes besides its value, and takes time to read. Values that change together are
-therefore packed in one field, ``snapshot``. Values that scripts read, and large values, have their own fields.
+therefore packed in one field, ``snapshot``. Large values, and values that scripts read, have fields of their own.
 
-The table uses these terms. The *delta* of a version has its changes since the version before. A *fan-out* queues a
-version for all subscribers; *units* are parts of it, which several workers carry out. A *content name* is a set of
-AV-pairs (attributes and values) by which searches find the channel.
+The table uses these terms:
+
+- The *delta* of a version contains the changes since the previous version.
+- A *fan-out* queues a version for all subscribers. It can be divided into *units* that different workers carry out.
+- A *content name* is the set of AV-pairs (attribute-value pairs) by which searches find the channel.
 
 ==================  ====================================================================================================
 field               content
@@ -13,12 +15,12 @@ field               content
 ``url``             canonical URL; a hash without it does not represent a channel
 ``snapshot``        title, kind, validators and more: see StoredSnapshot (msgpack)
 ``private``         1 if the publisher's address is not public
-``listed``          1 if an admin wants it polled without subscribers
-``dormant``         1 while it is not polled; the entries of the next poll are not delivered
+``listed``          1 if an admin wants the channel to be polled even without subscribers
+``dormant``         1 while the channel is not polled; the entries that the next poll finds are not delivered
 ``condition``       condition that was last announced to subscribers: dead or quarantined
-``moved_to``        id of its successor
-``epoch``           fencing token, raised by each adoption
-``owner``           node that adopted it last
+``moved_to``        id of the channel's successor
+``epoch``           fencing token, increased whenever a node adopts the channel
+``owner``           node that last adopted the channel
 ``version``         number of the latest version
 ``fanned``          last version whose fan-out is complete
 ``cursor``          progress of the fan-out of version fanned + 1; "*" if it is divided into units
@@ -27,12 +29,12 @@ field               content
 ``log``             sizes and ages of the fields bN
 ``memory``          change-detection state, a part of the content: see service.feeds.sandbox.parser_handlers (msgpack)
 ``latest``          latest entries, the other part of the content: see service.location.content_cache
-``site``            registrable domain that places its subscriptions: see service.store.subscriptions.channel_index
-``joins``           counter of new subscribers, by which an outdated count of subscribers is recognized
+``site``            registrable domain, by which its subscriptions are placed: service.store.subscriptions.channel_index
+``joins``           counter of new subscribers, which shows whether a count of subscribers is outdated
 ``paces``           poll rate history: see service.store.channels.poll_rate_history
-``name``            content name as registered last: version from which it was made, space, AV-pairs (msgpack, brotli)
+``name``            content name last stored: version from which it was made, space, AV-pairs (msgpack, brotli)
 ``entries``         entries that searches can find: see service.store.channels.public_entries.EntryTable (msgpack)
-``failing_since``   first failed poll since the last good one (Unix s)
+``failing_since``   first failed poll since the last successful one (Unix s)
 ``failed``          last failed poll that the back-off includes (Unix s)
 ``backoff``         shortest interval between polls while they fail (s): see service.feeds.channel_health
 ``tags``            admins' tags, separated by spaces
@@ -40,7 +42,7 @@ field               content
 ``paused``          end of an admin's pause (Unix s)
 ``no_poll_before``  time before which the publisher wants no poll, or at which an admin's pause ended (Unix s)
 ``polled``          end of the last poll (Unix s)
-``evidence``        successive polls with the same symptom: service.feeds.channel_health.Evidence (JSON)
+``evidence``        consecutive polls with the same symptom: service.feeds.channel_health.Evidence (JSON)
 ==================  ====================================================================================================
 """
 
@@ -85,15 +87,21 @@ _CACHED_NAMES: Final = 1_000
 
 
 class ChannelState(msgspec.Struct, frozen=True):
-    """The state of a channel, as its owner and the workers that poll it need it. The content is not included.
+    """The state of a channel without its content, for the channel's owner and for the workers that poll the channel.
 
-    - ``epoch``: number that is raised with each new owner. Changes with a lower number are rejected.
+    - ``epoch``: fencing token, which increases whenever a node adopts the channel. Changes with a lower epoch are
+      rejected.
+    - ``owner``: node that last adopted the channel.
     - ``fanned_version``: last version that was queued for all subscribers.
-    - ``cursor``: where to continue queuing the next version, as a position in the list of subscribers. The cursor is
+    - ``cursor``: position in the list of subscribers at which to continue queueing the next version. It is
       ``fanout_units.DIVIDED`` if several workers queue the version, each from its own position.
+    - ``failing_since_s``: time of the first failed poll since the last successful one (Unix s); None if polls succeed.
+    - ``updates``: statistics of the channel's updates.
+    - ``polling_hints``: when the publisher wants to be polled.
     - ``digest``: digest of the content.
-    - ``backoff_s``: minimum time between polls while they fail (:class:`service.feeds.channel_health.ChannelHealth`).
-    - ``paused_until_s``: end of a pause of the channel (Unix s), which may be in the past.
+    - ``backoff_s``: shortest interval between polls while they fail
+      (:class:`service.feeds.channel_health.ChannelHealth`).
+    - ``paused_until_s``: when the channel's last pause ends or ended (Unix s); 0 if there was none.
     """
 
     channel: Channel
@@ -112,7 +120,7 @@ class ChannelState(msgspec.Struct, frozen=True):
     def polling_limits(self) -> PollingLimits:
         """Return the limits on polls that follow from the publisher's hints, failed polls, and the channel's pause.
 
-        A private channel has no hints. A pause of the channel's whole site is not included.
+        The hints are ignored for a private channel. A pause of the channel's whole site is not taken into account.
         """
         hint_s = 0.0 if self.channel.private else shortest_interval_s(self.polling_hints)
         if not hint_s and not self.backoff_s and not self.paused_until_s:
@@ -124,11 +132,11 @@ class Snapshot(msgspec.Struct, frozen=True):
     """The state of a channel after a poll has found changes.
 
     - ``validators``: validators of the polled document, such as its ETag.
-    - ``memory``: what the parser remembers to detect changes.
-    - ``title``, ``link``, ``language``: those of the document; "" if unchanged.
-    - ``polling_hints``: when the publisher wants polls.
+    - ``memory``: the change-detection state, with which the parser finds the changes in the next poll.
+    - ``title``, ``link``, ``language``: title, link and language of the document; "" if unchanged.
+    - ``polling_hints``: when the publisher wants to be polled.
     - ``kind``: whether the channel is a feed or a page; None if unchanged.
-    - ``updates``: statistics of updates; None if unchanged.
+    - ``updates``: statistics of the channel's updates; None if unchanged.
     - ``metadata``: tags and generator of the document; empty if unchanged.
     - ``latest``: the latest entries, newest first.
     """
@@ -151,17 +159,19 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 
 class StoredSnapshot(msgspec.Struct, frozen=True, array_like=True):
-    """The values that a channel's documents stated last, such as the title.
+    """The last known values from a channel's documents, such as the title.
 
-    They are stored together, as the field ``snapshot`` of the channel's Redis hash.
+    They are stored together in the field ``snapshot`` of the channel's Redis hash.
 
+    - ``title``, ``link``, ``language``: title, link and language of the document; "" if unknown.
+    - ``kind``: whether the channel is a feed or a page.
     - ``created_s``: when the channel was created (Unix s).
     - ``tags``, ``generator``: see :class:`FeedMetadata`.
     - ``etag``, ``last_modified``, ``body_sha256``: validators of the document from which the latest version was made.
-      The SHA-256 is in bytes.
+      The SHA-256 is binary.
     - ``digest``: digest of the channel's content.
-    - ``hints``: when the publisher wants polls; None without hints.
-    - ``updates``: statistics of updates; None if there are none yet.
+    - ``hints``: when the publisher wants to be polled; None if it gives no hints.
+    - ``updates``: statistics of the channel's updates; None if there are none yet.
     """
 
     title: str = ""
@@ -184,11 +194,14 @@ class StoredSnapshot(msgspec.Struct, frozen=True, array_like=True):
         return Validators(self.etag, self.last_modified, self.body_sha256.hex())
 
     def history(self) -> UpdateHistory:
-        """Return the statistics of updates. If there are none yet, return those of a channel without updates."""
+        """Return the statistics of the channel's updates.
+
+        If none are stored yet, the result is the statistics of a channel that has never been updated.
+        """
         return UpdateHistory(since_s=self.created_s) if self.updates is None else self.updates
 
     def after(self, snapshot: Snapshot, digest: bytes) -> "StoredSnapshot":
-        """Return a copy of this state that is updated by ``snapshot``.
+        """Return a copy of this snapshot in which the values of ``snapshot`` replace the stored ones.
 
         Values that ``snapshot`` marks as unchanged are kept. ``digest`` is the digest of the content of ``snapshot``.
         """
@@ -223,22 +236,27 @@ def decode_snapshot(packed: bytes | None) -> StoredSnapshot:
 async def read_records(redis: RedisClient, cids: Sequence[ChannelId], names: Sequence[str]) -> list[dict[bytes, bytes]]:
     """Read the fields ``names`` of each channel's Redis hash.
 
-    Return one dictionary for each channel, in order, which maps the names of the existing fields to their values.
+    Return one dictionary per channel, in the order of ``cids``. It maps the name of each existing field to the field's
+    value.
     """
     found = await redis.call_many([("HMGET", keys.channel(cid), *names) for cid in cids])
     return [existing_fields(names, values) for values in found]
 
 
 def existing_fields(names: Sequence[str], values: Sequence[bytes | None]) -> dict[bytes, bytes]:
-    """Return the existing fields of a hash, by name.
+    """Return a dictionary that maps the name of each existing field of a Redis hash to the field's value.
 
-    ``values`` has the value of each field in ``names``, in order; None for a field that does not exist.
+    ``values`` contains the value of each field in ``names``, in the same order; None for a field that does not exist.
     """
     return {name.encode(): value for name, value in zip(names, values, strict=True) if value is not None}
 
 
 def parse_channel(cid: ChannelId, values: Sequence[bytes | None]) -> Channel | None:
-    """Return the channel whose hash has these values of ``CHANNEL_FIELDS``, in order; None if it does not exist."""
+    """Return the channel with the id ``cid``; None if it does not exist.
+
+    ``values`` contains the values of the fields ``CHANNEL_FIELDS`` from the channel's Redis hash, in this order; None
+    for a field that does not exist.
+    """
     return None if values[0] is None else _channel(cid, decode_snapshot(values[1]), values)
 
 
@@ -262,9 +280,9 @@ def _channel(cid: ChannelId, stored: StoredSnapshot, values: Sequence[bytes | No
 
 
 def parse_state(cid: ChannelId, fields: dict[bytes, bytes]) -> ChannelState | None:
-    """Return the state of the channel whose hash has these ``fields``; None if the channel does not exist.
+    """Return the state of the channel whose Redis hash contains ``fields``.
 
-    A channel exists if its hash has a URL.
+    The result is None if ``fields`` contains no URL, which means that the channel does not exist.
     """
     if b"url" not in fields:
         return None
@@ -296,10 +314,10 @@ def _condition(text: str) -> Literal["", "dead", "quarantined"]:
 
 
 def notice_fields(notice: Notice | None) -> tuple[str, str]:
-    """Return the field of a channel's Redis hash that records a notice, as a pair (name, value).
+    """Return the name and the value of the hash field in which a channel records a notice.
 
-    A notice tells subscribers that the channel is dead, quarantined or back, or has moved. If ``notice`` is None, the
-    result is ("", "").
+    A notice tells subscribers that the channel is dead, is quarantined, works again, or has moved. If ``notice`` is
+    None, the result is ("", "").
     """
     if notice is None:
         return "", ""
@@ -309,7 +327,10 @@ def notice_fields(notice: Notice | None) -> tuple[str, str]:
 
 
 def channel_fields(channel: Channel) -> list[str | bytes]:
-    """Return the fields of a new channel's Redis hash, except ``snapshot``, as alternating names and values."""
+    """Return the fields for a new channel's Redis hash, as alternating names and values.
+
+    The field ``snapshot`` is not included.
+    """
     return [
         *("url", channel.url),
         *(("private", "1") if channel.private else ()),
@@ -324,7 +345,7 @@ _USUAL_OUTCOME: Final = "unchanged"
 
 
 def pack_result(result: PollResult) -> bytes:
-    """Encode the result of a poll, usually in 42 bytes."""
+    """Encode the result of a poll. The encoded result is usually 42 bytes long."""
     outcome = "" if result.outcome == _USUAL_OUTCOME else result.outcome
     text = f"{outcome}\n{result.detail}" if result.detail else outcome
     node = bytes.fromhex(result.node)
@@ -333,22 +354,22 @@ def pack_result(result: PollResult) -> bytes:
 
 
 def unpack_result(packed: bytes) -> PollResult:
-    """Decode the result of a poll."""
+    """Decode the result of a poll that was encoded by :func:`pack_result`."""
     node, at_s, took_s, size_bytes, status = _RESULT.unpack_from(packed)
     outcome, _, detail = packed[_RESULT.size :].decode().partition("\n")
     return PollResult(node.hex(), at_s, outcome or _USUAL_OUTCOME, status, detail, took_s, size_bytes)
 
 
 def pack_name(version: int, pairs: Collection[Pair]) -> bytes:
-    """Encode the attribute-value pairs by which searches find a channel.
+    """Encode the attribute-value pairs by which searches find a channel, and the version number ``version``.
 
-    ``version`` is the channel's version from which the pairs were computed.
+    ``version`` is the version of the channel from which ``pairs`` were computed.
     """
     return b"%d %b" % (version, brotli.compress(msgspec.msgpack.encode(sorted(pairs)), quality=_NAME_QUALITY))
 
 
 @lru_cache(_CACHED_NAMES)
 def unpack_name(packed: bytes) -> frozenset[Pair]:
-    """Return the attribute-value pairs that :func:`pack_name` encoded; empty if ``packed`` is empty."""
+    """Return the attribute-value pairs that were encoded by :func:`pack_name`; an empty set if ``packed`` is empty."""
     pairs = packed.partition(b" ")[2]
     return frozenset(msgspec.msgpack.decode(brotli.decompress(pairs), type=list[Pair])) if pairs else frozenset()

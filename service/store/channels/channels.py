@@ -1,8 +1,8 @@
 """Channels: their states, and the logs of their versions.
 
-Each channel is a hash (:mod:`service.store.channels.channel_records`). It contains the changes of the last versions
-(:mod:`service.store.channels.version_log`). Only the owner, the node that adopted the channel last, can add a version
-(:meth:`Channels.publish`).
+Each channel is stored as a Redis hash (:mod:`service.store.channels.channel_records`), which also contains the changes
+in its last versions (:mod:`service.store.channels.version_log`). A channel's *owner* is the node that adopted it last.
+Only the owner can add a version to the channel (:meth:`Channels.publish`).
 """
 
 from collections.abc import Collection, Sequence
@@ -61,7 +61,7 @@ _NAMED_FIELDS = (*CHANNEL_FIELDS, "name", "site")
 
 
 class NamedChannel(msgspec.Struct, frozen=True):
-    """A channel with ``pairs``, the attribute-value pairs by which searches find it.
+    """A channel with the attribute-value pairs by which searches find it.
 
     ``pairs`` is empty if searches cannot find the channel.
     """
@@ -71,7 +71,10 @@ class NamedChannel(msgspec.Struct, frozen=True):
 
 
 class Predecessor(msgspec.Struct, frozen=True):
-    """The stored state of a channel before its next version is added, as fields of the channel's Redis hash."""
+    """The stored state of a channel at its latest version, which is needed to add the next version.
+
+    ``fields`` contains fields of the channel's Redis hash.
+    """
 
     fields: dict[bytes, bytes]
 
@@ -82,7 +85,7 @@ class Predecessor(msgspec.Struct, frozen=True):
 
     @property
     def snapshot(self) -> StoredSnapshot:
-        """The values that the publisher's documents stated last, such as the channel's title."""
+        """The last known values from the publisher's documents, such as the channel's title."""
         return decode_snapshot(self.fields.get(b"snapshot"))
 
 
@@ -90,15 +93,17 @@ class Channels:
     """Creates, reads and deletes channels, assigns them to owners, and adds versions to them."""
 
     def __init__(self, redis: RedisClient, index: ChannelIndex) -> None:
-        """Create the repository; ``index`` counts the subscribers of channels."""
+        """Create the repository. It uses ``index`` to count the subscribers of channels."""
         self._redis = redis
         self._index = index
 
     async def create(self, channel: Channel, snapshot: Snapshot, latest: Sequence[Entry], now_s: float) -> Channel:
-        """Create a channel at version 1 and return it. If the channel exists already, return it unchanged.
+        """Create a channel at version 1 and return it. If the channel already exists, return it unchanged.
 
-        ``snapshot`` is the state of the new channel, and ``latest`` are its latest entries, oldest first. ``now_s`` is
-        the Unix time.
+        - ``channel``: the new channel.
+        - ``snapshot``: the channel's first state.
+        - ``latest``: the channel's latest entries, oldest first.
+        - ``now_s``: the Unix time.
         """
         first = Delta(channel.id, 0, 1, now_s, _additions(latest), initial=True)
         fields = _first_fields(channel, StoredSnapshot(), snapshot, first)
@@ -118,16 +123,19 @@ class Channels:
         joins_at: int,
         now_s: float,
     ) -> int | None:
-        """Make ``channel`` the successor of the channel ``former``; return the version at which subscribers join it.
+        """Make ``channel`` the successor of the channel ``former``, whose subscribers are about to join it.
+
+        If the successor is new, is not polled, or has itself moved to another channel, a new version is added to it.
+        Otherwise its state does not change.
 
         - ``channel``: the successor as the caller has read it; its version is 0 if it does not exist.
-        - ``snapshot``, ``latest``: state and entries (oldest first) for a new version of the successor. It is added if
-          the successor is new, is not polled, or has moved to another channel. Subscribers then join at this version.
-        - ``joins_at``: version at which subscribers join otherwise. The successor then keeps its own state.
-        - ``now_s``: Unix time.
+        - ``snapshot``, ``latest``: state and entries (oldest first) for the successor's new version, if one is added.
+        - ``joins_at``: the version at which subscribers join if no version is added.
+        - ``now_s``: the Unix time.
 
-        Returns None and does nothing if the successor's version has changed since the caller read it. Repeated calls
-        return the same version until :meth:`finish_joining` is called.
+        Return the version at which subscribers join the successor: the added one, or ``joins_at``. Repeated calls
+        return the same version until :meth:`finish_joining` is called. If the successor's version has changed since the
+        caller read it, the method changes nothing and returns None.
         """
         first = Delta(channel.id, channel.version, channel.version + 1, now_s, _additions(latest), initial=True)
         before = await self.predecessor(channel.id, channel.version)
@@ -146,11 +154,11 @@ class Channels:
         await self._redis.call("HDEL", keys.incoming_moves(cid), former)
 
     async def get(self, cid: ChannelId) -> Channel | None:
-        """Return a channel; None if it does not exist."""
+        """Return the channel with the id ``cid``; None if it does not exist."""
         return (await self.get_many([cid]))[0]
 
     async def resolve(self, cid: ChannelId) -> Channel | None:
-        """Return a channel. If all its subscribers have moved to a successor, return the successor instead.
+        """Return the channel ``cid``, or its successor if all its subscribers have moved there.
 
         The result is None if the channel ``cid`` does not exist.
         """
@@ -162,12 +170,15 @@ class Channels:
         return channel
 
     async def get_many(self, cids: Sequence[ChannelId]) -> list[Channel | None]:
-        """Return channels in the order of ``cids``; None for a channel that does not exist."""
+        """Return the channels with the given ids, in the same order; None for each channel that does not exist."""
         found = await self._redis.call_many([("HMGET", keys.channel(cid), *CHANNEL_FIELDS) for cid in cids])
         return [parse_channel(cid, values) for cid, values in zip(cids, found, strict=True)]
 
     async def get_named(self, cids: Sequence[ChannelId]) -> list[NamedChannel | None]:
-        """Return channels with their attribute-value pairs, in order; None for a channel that does not exist."""
+        """Return channels with their attribute-value pairs, in the order of ``cids``.
+
+        The result contains None for each channel that does not exist.
+        """
         found = await self._redis.call_many([("HMGET", keys.channel(cid), *_NAMED_FIELDS) for cid in cids])
         self._index.learn_sites({cid: site for cid, (*_, site) in zip(cids, found, strict=True) if site})
         channels = (parse_channel(cid, values[:-2]) for cid, values in zip(cids, found, strict=True))
@@ -177,14 +188,14 @@ class Channels:
         ]
 
     async def states(self, cids: Sequence[ChannelId]) -> list[ChannelState | None]:
-        """Return the states of channels in the order of ``cids``; None for a channel that does not exist."""
+        """Return the states of channels in the order of ``cids``; None for each channel that does not exist."""
         found = await read_records(self._redis, cids, STATE_FIELDS)
         return [parse_state(cid, fields) for cid, fields in zip(cids, found, strict=True)]
 
     async def content(self, cid: ChannelId) -> tuple[int, Digest, Content]:
-        """Return a channel's version, the digest of its content, and the content.
+        """Return (version, digest, content): a channel's version, the digest of its content, and the content.
 
-        If the channel does not exist, the result is 0, an empty digest, and an empty content.
+        If the channel does not exist, the version is 0, and both digest and content are empty.
         """
         (found,) = await read_records(self._redis, [cid], ("url", "snapshot", "version", "memory", "latest"))
         digest = decode_snapshot(found.get(b"snapshot")).digest
@@ -193,8 +204,10 @@ class Channels:
     async def adopt(self, cids: Sequence[ChannelId], node: NodeId) -> list[ChannelState | None]:
         """Make ``node`` the owner of channels, and increment their epochs.
 
-        The epoch is a number with which the owner authorizes its changes; changes of former owners are rejected.
-        Returns the states of the channels in the order of ``cids``; None for a channel that does not exist.
+        The owner passes a channel's epoch whenever it changes the channel, so that changes by former owners are
+        rejected.
+
+        Return the channels' new states, in the order of ``cids``; None for each channel that does not exist.
         """
         found = await self._redis.call_many(
             [script_command("channel_adopt", (keys.channel(cid),), node, *STATE_FIELDS) for cid in cids]
@@ -203,9 +216,9 @@ class Channels:
         return [parse_state(cid, fields) for cid, fields in zip(cids, records, strict=True)]
 
     async def predecessor(self, cid: ChannelId, version: int) -> Predecessor:
-        """Return the stored state of a channel at ``version``, to which :meth:`publish` adds the next version.
+        """Return the stored state of a channel at its current version ``version``, to be passed to :meth:`publish`.
 
-        The result becomes useless when another process adds a version first.
+        The result becomes unusable when another process adds a version.
         """
         (fields,) = await read_records(self._redis, [cid], (*_SNAPSHOT_FIELDS, *version_log.fields_before(version)))
         return Predecessor(fields)
@@ -213,19 +226,20 @@ class Channels:
     async def publish(
         self, delta: Delta, snapshot: Snapshot | None, epoch: int, *, silent: bool, before: Predecessor | None = None
     ) -> Delta:
-        """Add a version to a channel and return ``delta`` with its version number.
+        """Add a version to a channel and return ``delta`` with the number of this version.
 
         - ``delta``: the changes since the previous version, ``delta.base_version``.
-        - ``snapshot``: the channel's state with the changes; None for a notice of a condition, such as a dead channel.
-          If the channel has this condition already, no version is added, and the result has the present version.
-        - ``epoch``: number by which the caller proves that it owns the channel.
-        - ``silent``: True if subscribers do not receive the version.
-        - ``before``: the result of :meth:`predecessor` for ``delta.base_version``; None to read it here.
+        - ``snapshot``: the channel's state after the changes; None if ``delta`` is a notice of a condition, such as a
+          dead channel. If the channel is already in this condition, no version is added, and ``delta`` is returned with
+          the number of the present version.
+        - ``epoch``: the channel's epoch, with which the caller proves that it owns the channel.
+        - ``silent``: True if the version is not to be delivered to subscribers.
+        - ``before``: the result of :meth:`predecessor` for ``delta.base_version``; if it is None, the method reads it.
 
         Errors:
 
-        - :class:`LeaseLost` is raised if another node owns the channel, or the channel has moved or was deleted.
-        - :class:`StaleVersion` is raised if the channel is not at ``delta.base_version``.
+        - Raises :class:`LeaseLost` if another node owns the channel, or the channel has moved or was deleted.
+        - Raises :class:`StaleVersion` if the channel is not at ``delta.base_version``.
         """
         # Only the owner can add a version, and only to the latest one. The versions of a channel therefore have
         # one order, in which subscribers receive entries (guarantee I4).
@@ -254,18 +268,19 @@ class Channels:
     async def record_fanout(self, cid: ChannelId, epoch: int, version: int, cursor: str) -> bool:
         """Record how far a version has been queued for subscribers; return False if another node owns the channel.
 
-        ``cursor`` is the position in the list of subscribers at which to continue; "" if the version was queued for all
-        subscribers. ``epoch`` is the number by which the caller proves that it owns the channel.
+        - ``epoch``: the channel's epoch, with which the caller proves that it owns the channel.
+        - ``version``: the version that is being queued.
+        - ``cursor``: position in the list of subscribers at which to continue; "" if the version was queued for all
+          subscribers.
         """
         # "" also deletes the units of a fan-out that was divided.
         script_keys = (keys.channel(cid), keys.fanout_units(cid))
         return bool(await self._redis.run_script("channel_record_fanout", script_keys, epoch, version, cursor, DIVIDED))
 
     async def mark_dormant(self, cid: ChannelId) -> None:
-        """Record that a channel is no longer polled (dormant).
+        """Mark a channel as dormant (no longer polled), unless it has subscribers or will soon get some through a move.
 
-        If it is polled again, the first poll delivers no entries. Nothing changes if the channel has subscribers, or if
-        subscribers of another channel are about to move to it.
+        If a dormant channel is polled again, the entries that the first poll finds are not delivered.
         """
         joins = await self._redis.call("HGET", keys.channel(cid), "joins")
         if (await self._index.count([cid]))[0] == 0:
@@ -274,10 +289,14 @@ class Channels:
             )
 
     async def record_polls(self, reports: Sequence[tuple[ChannelId, PollReport]]) -> list[ChannelHealth | None]:
-        """Record results of polls, given as pairs (channel id, report).
+        """Record the results of polls, given as pairs (channel id, report).
 
-        Return a ChannelHealth for each report, in order. From it, the caller judges whether the channel is healthy. The
-        value is None if the channel does not exist, or if there is nothing to judge.
+        Return, for each report in order, a :class:`ChannelHealth` with which the caller can judge whether the channel
+        is healthy. It is None in these cases:
+
+        - The channel does not exist.
+        - The report's symptom is None.
+        - The poll succeeded, and the channel is neither dead nor quarantined.
         """
         commands = []
         for cid, report in reports:
@@ -304,15 +323,18 @@ class Channels:
         ]
 
     async def delta(self, cid: ChannelId, version: int) -> Delta | None:
-        """Return the changes of a version; None if the version is no longer stored."""
+        """Return the changes that version ``version`` made to a channel; None if that version is no longer stored."""
         return next(iter(await self.deltas(cid, version, version)), None)
 
     async def deltas(self, cid: ChannelId, first: int, last: int) -> list[Delta]:
-        """Return the changes of versions ``first`` to ``last`` (inclusive) that are still stored, in order."""
+        """Return the changes in versions ``first`` to ``last`` (inclusive) of a channel, oldest first.
+
+        Versions that are no longer stored are left out.
+        """
         return await self.deltas_of(cid, range(max(1, first), last + 1))
 
     async def deltas_of(self, cid: ChannelId, versions: Sequence[int]) -> list[Delta]:
-        """Return the changes of the given versions, oldest first. Versions that are no longer stored are left out."""
+        """Return the changes in the given versions, oldest first. Versions that are no longer stored are left out."""
         return await self._read_deltas(cid, versions, version_log.fields_of_versions(versions))
 
     async def _read_deltas(self, cid: ChannelId, versions: Sequence[int], names: Sequence[str]) -> list[Delta]:
@@ -325,15 +347,15 @@ class Channels:
             return await self._read_deltas(cid, versions, [version_log.LATEST_FIELD, *names])
 
     async def versions(self, cid: ChannelId, count: int, before: int = 0) -> list[Delta]:
-        """Return the changes of the last ``count`` versions before version ``before``, newest first.
+        """Return the changes in the last ``count`` versions before version ``before``, newest first.
 
-        If ``before`` is 0, the result begins with the newest version.
+        If ``before`` is 0, the result begins with the newest version. Versions that are no longer stored are left out.
         """
         last = before - 1 if before else int(await self._redis.call("HGET", keys.channel(cid), "version") or 0)
         return (await self.deltas(cid, last - count + 1, last))[::-1]
 
     async def latest(self, cid: ChannelId, count: int) -> tuple[Entry, ...]:
-        """Return up to ``count`` of the latest entries of the channel, newest first."""
+        """Return up to ``count`` of a channel's latest entries, newest first."""
         version, latest = await self._redis.call("HMGET", keys.channel(cid), "version", "latest")
         entries = unpack_entries(latest or b"")
         if count <= MAX_LATEST_ENTRIES:
@@ -346,51 +368,52 @@ class Channels:
         return (*newest.values(), *(entry for entry in entries if entry.key not in newest))[:count]
 
     async def latest_titles(self, cids: Sequence[ChannelId], count: int) -> list[list[str]]:
-        """Return, for each channel in order, the titles of its latest entries: at most ``count``, newest first."""
+        """Return, for each channel in order, up to ``count`` titles of its latest entries, newest first."""
         found = await self._redis.call_many([("HGET", keys.channel(cid), "latest") for cid in cids])
         return [[entry.title for entry in unpack_entries(latest or b"")[:count]] for latest in found]
 
     async def polls(self, cid: ChannelId, count: int) -> tuple[PollResult, ...]:
-        """Return the results of the last ``count`` polls, newest first."""
+        """Return the results of a channel's last ``count`` polls, newest first."""
         return (await self.polls_of_many([cid], count))[0]
 
     async def polls_of_many(self, cids: Sequence[ChannelId], count: int) -> list[tuple[PollResult, ...]]:
-        """Return, for each channel in order, the results of its last ``count`` polls, newest first."""
+        """Return, for each channel in ``cids``, in order, the results of its last ``count`` polls, newest first."""
         found = await self._redis.call_many([("LRANGE", keys.poll_results(cid), 0, count - 1) for cid in cids])
         return [tuple(map(unpack_result, results)) for results in found]
 
     async def set_listed(self, cid: ChannelId, *, listed: bool) -> None:
-        """Set whether a channel is listed: a listed channel is polled even without subscribers."""
+        """Set whether a channel is listed. A listed channel is polled even if it has no subscribers."""
         await self._redis.run_script("channel_set_field", (keys.channel(cid),), "listed", "1" if listed else "")
         await self._redis.call(*record_change(cid))
 
     async def set_content_name(self, cid: ChannelId, version: int, pairs: Collection[Pair]) -> None:
         """Store the attribute-value pairs by which searches find a channel.
 
-        ``version`` is the channel's version from which ``pairs`` were computed. Pairs of a later version are not
-        replaced.
+        ``version`` is the channel's version from which ``pairs`` were computed. If the stored pairs were computed from
+        a later version, they are kept.
         """
         await self._redis.run_script(
             "channel_set_content_name", (keys.channel(cid),), version, pack_name(version, pairs)
         )
 
     async def feed_metadata(self, cid: ChannelId) -> FeedMetadata:
-        """Return the metadata of a channel's document."""
+        """Return the metadata of a channel's feed document: its tags and generator."""
         snapshot = decode_snapshot(await self._redis.call("HGET", keys.channel(cid), "snapshot"))
         return FeedMetadata(snapshot.tags, snapshot.generator)
 
     async def content_names(self, cids: Sequence[ChannelId]) -> list[frozenset[Pair]]:
-        """Return the attribute-value pairs by which searches find each channel, in the order of ``cids``.
+        """Return, for each channel in ``cids``, in order, the attribute-value pairs by which searches find it.
 
-        The set is empty for a channel that searches do not find.
+        The set is empty for a channel that searches cannot find.
         """
         found = await self._redis.call_many([("HGET", keys.channel(cid), "name") for cid in cids])
         return [unpack_name(name or b"") for name in found]
 
     async def delete(self, cid: ChannelId) -> None:
-        """Delete a channel and its versions.
+        """Delete a channel and its versions, except for a field that is needed to find remaining subscriptions.
 
-        The caller has to end the channel's subscriptions before this call, and again afterwards.
+        The caller must end the channel's subscriptions before this call and once more after it. Then the caller must
+        call :meth:`finish_deletion`, which deletes the remaining field.
         """
         await self._redis.call_many(
             [script_command("channel_delete", _deleted_keys(cid), ""), ("SREM", keys.channel_registry(cid[:2]), cid)]
@@ -398,25 +421,25 @@ class Channels:
         await self._redis.call(*record_change(cid))
 
     async def finish_deletion(self, cid: ChannelId) -> None:
-        """Delete the part of a channel that :meth:`delete` has kept.
+        """Delete the field of a channel's Redis hash that :meth:`delete` has kept.
 
-        The caller calls this when all subscriptions to the channel have ended.
+        Call this only after all subscriptions to the channel have ended.
         """
         # The field that was kept is needed to find remaining subscriptions.
         await self._redis.run_script("channel_delete", _deleted_keys(cid), "1")
 
     async def ids_in_buckets(self, buckets: Sequence[str]) -> list[ChannelId]:
-        """Return the sorted ids of the registered channels in these buckets.
+        """Return the sorted ids of all registered channels in ``buckets``.
 
-        The bucket of a channel is the first two digits of its id.
+        A channel's bucket is the first two hexadecimal digits of its id.
         """
         found = await self._redis.call_many([("SMEMBERS", keys.channel_registry(bucket)) for bucket in buckets])
         return sorted(cid.decode() for ids in found for cid in ids)
 
     async def bucket_sizes(self, buckets: Sequence[str]) -> list[int]:
-        """Return the number of registered channels in each of these buckets.
+        """Return the number of registered channels in each bucket, in the order of ``buckets``.
 
-        The bucket of a channel is the first two digits of its id.
+        A channel's bucket is the first two hexadecimal digits of its id.
         """
         found: list[int] = await self._redis.call_many([("SCARD", keys.channel_registry(bucket)) for bucket in buckets])
         return found
@@ -439,12 +462,11 @@ def _parse_health(report: PollReport, condition: bytes, backoff_s: bytes, eviden
 def _first_fields(
     channel: Channel, before: StoredSnapshot, snapshot: Snapshot, first: Delta
 ) -> tuple[str | bytes, ...]:
-    """Return fields of the Redis hash of a channel whose oldest stored version is ``first``.
+    """Return the fields for a channel's Redis hash, as alternating names and values.
 
-    - ``snapshot``: the state after ``first``.
-    - ``before``: the state before ``first``. It provides the values that ``snapshot`` leaves unchanged.
-
-    The result has alternating names and values.
+    - ``snapshot``: the channel's state at the version ``first``.
+    - ``before``: the channel's state before that version. It provides the values that ``snapshot`` marks as unchanged.
+    - ``first``: the oldest version that the hash will contain.
     """
     known = msgspec.structs.replace(before, kind=channel.kind, created_s=channel.created_s)
     snapshot = msgspec.structs.replace(snapshot, latest=merge_latest(first.changes, ()))

@@ -1,11 +1,12 @@
-"""History of how often a channel was polled: the last ``MAX_POLL_RATES`` changes of the poll rate.
+"""The history of how often each channel was polled. It contains the last ``MAX_POLL_RATES`` changes of the poll rate.
 
-It is stored in the field ``paces`` of the channel's hash, oldest entry first. An entry has 8 bytes, little-endian:
+It is stored in the field ``paces`` of the channel's hash, oldest change first. Each change takes 8 bytes, in
+little-endian order:
 
 ====  =======  ==================================================
 size  type     content
 ====  =======  ==================================================
-4     uint32   since when (Unix s)
+4     uint32   time from which the poll rate applied (Unix s)
 4     float32  interval between two polls (s); 0 if not polled
 ====  =======  ==================================================
 """
@@ -31,9 +32,9 @@ POLL_RATE_BYTES: Final = _POLL_RATE.size
 
 
 class PollRate(msgspec.Struct, frozen=True):
-    """How often a channel was polled from ``since_s`` (Unix s) until the next entry of its history.
+    """How often a channel was polled from ``since_s`` (Unix s) until the next change of its poll rate.
 
-    ``interval_s`` is the time between two polls by any worker, in seconds; 0 if the channel was not polled.
+    ``interval_s`` is the number of seconds between two polls by any worker; 0 if the channel was not polled.
     """
 
     since_s: float
@@ -41,13 +42,13 @@ class PollRate(msgspec.Struct, frozen=True):
 
 
 class PollRateHistory(RedisRepository):
-    """History of poll rates by channel. Every method may raise :class:`StoreUnavailable`."""
+    """Records and reads the history of each channel's poll rate. Every method may raise :class:`StoreUnavailable`."""
 
     async def record(self, intervals_s: Iterable[tuple[ChannelId, float]]) -> None:
-        """Record how often channels are polled now, as pairs (channel id, seconds between two polls).
+        """Record how often channels are polled from now on.
 
-        An interval is not recorded if it differs by at most the fraction ``NOTABLE_GAP_CHANGE`` from the interval that
-        was last recorded for the channel.
+        ``intervals_s`` contains pairs (channel id, seconds between two polls). An interval is recorded only if it
+        differs from the channel's last recorded interval by more than the fraction ``NOTABLE_GAP_CHANGE``.
         """
         await self._redis.call_many(
             [
@@ -68,5 +69,8 @@ class PollRateHistory(RedisRepository):
 
 
 def unpack_poll_rates(packed: bytes) -> tuple[PollRate, ...]:
-    """Return the poll rates, oldest first, from ``packed``, the content of the field ``paces`` of a channel's hash."""
+    """Decode a history of poll rates, oldest first.
+
+    ``packed`` is the content of the field ``paces`` of a channel's Redis hash.
+    """
     return tuple(PollRate(float(since_s), interval_s) for since_s, interval_s in _POLL_RATE.iter_unpack(packed))

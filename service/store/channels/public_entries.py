@@ -1,10 +1,10 @@
-"""Tables of the entries that searches can find: those of the last three days in public channels.
+"""Tables of the entries that searches can find: those that public channels have published in the last three days.
 
-A channel's table is a field of the channel's Redis hash. An entry that the search index finds is shown only if the
-table lists it. Edits and withdrawals thus take effect at once, even if the search index is outdated. A lost table can
-be computed again from the channel's versions (:meth:`EntryTable.after`).
+A channel's table is a field of the channel's Redis hash. Search results show an entry only if the table lists it. Edits
+and withdrawals of entries thus take effect at once, even if the search index is outdated. A lost table can be computed
+again from the channel's versions (:meth:`EntryTable.after`).
 
-A channel that is not public has no table.
+Channels that are not public have no table.
 """
 
 import asyncio
@@ -21,11 +21,11 @@ from service.store.client import keys
 from service.store.client.redis_client import RedisClient
 
 WINDOW_S: Final = 3 * 86_400
-"""Time for which an entry can be found after it was detected."""
+"""How long searches can find an entry after it was detected (s)."""
 MAX_VERSION_ENTRIES: Final = 100
-"""Maximum number of new entries of one version that the table lists."""
+"""Maximum number of new entries, and of edited entries, that a table lists for one version."""
 MAX_ENTRIES: Final = 1_000
-"""Maximum number of entries in a channel's table. The latest are kept."""
+"""Maximum number of entries in a channel's table. If there are more, the oldest are removed."""
 
 _POSTING_TICK_S: Final = 16
 _KEY_BYTES: Final = 6
@@ -36,7 +36,8 @@ class ListedEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """An entry that searches can find.
 
     - ``key``: digest of the key that identifies the entry within its channel.
-    - ``version``, ``position``: where the entry's present text is: a version, and an index among its changes.
+    - ``version``: the channel's version that contains the entry's present text.
+    - ``position``: index of the entry in the changes of this version.
     - ``expires_s``: time from which searches no longer find the entry (Unix s).
     """
 
@@ -46,34 +47,35 @@ class ListedEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     expires_s: int
 
     def registered_until_s(self, now_s: float) -> float:
-        """Return the expiry time for this entry's registration or withdrawal in the search index.
+        """Return when a registration or withdrawal of this entry expires in the search index (Unix s).
 
-        ``now_s`` is the time of the registration or withdrawal. Both times are Unix s. A later registration expires
-        later, at most a few hours after ``expires_s``.
+        ``now_s`` is when the registration or withdrawal is made (Unix s). The later it is made, the later it expires,
+        up to a few hours after ``expires_s``. If the index contains both a registration and a withdrawal, the one that
+        expires later applies. This is the more recent one.
         """
         # If the directory has both a registration and a withdrawal of this entry, the one with the later expiry
         # applies.
         return self.expires_s + max(0.0, now_s - self.expires_s + WINDOW_S) // _POSTING_TICK_S
 
     def name(self, cid: ChannelId) -> str:
-        """Return the id under which the search index lists this entry of the channel ``cid`` (:func:`entry_name`)."""
+        """Return the id that the search index uses for this entry of the channel ``cid``; see :func:`entry_name`."""
         return f"{cid}/{urlsafe_b64encode(self.key).decode()}"
 
 
 class EntryTable(msgspec.Struct, frozen=True, array_like=True):
     """The entries of a channel that searches can find, oldest first.
 
-    ``checked_s`` is the last time when all of them were in the search index (Unix s).
+    ``checked_s`` is the last time at which the search index was known to contain all these entries (Unix s).
     """
 
     entries: tuple[ListedEntry, ...] = ()
     checked_s: int = 0
 
     def after(self, delta: Delta, now_s: float) -> "EntryTable":
-        """Return the table updated by the changes in ``delta``. Repeated updates by the same delta have no effect.
+        """Return a copy of the table that includes the changes in ``delta``.
 
-        New entries are added, and edited ones refer to their new text. Entries that have expired by ``now_s`` (Unix s)
-        are removed.
+        New entries are added. Edited entries refer to their new text. Entries that have expired by ``now_s`` (Unix s)
+        are removed. If the table already includes ``delta``, its changes have no further effect.
         """
         listed = {entry.key: entry for entry in self.entries}
         expires_s = int(delta.detected_s) + WINDOW_S
@@ -93,16 +95,20 @@ class EntryTable(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PublicEntry(msgspec.Struct, frozen=True):
-    """An entry that searches can find, and the time ``detected_s`` when its present text was detected (Unix s)."""
+    """The text of an entry that searches can find.
+
+    ``detected_s`` is when the entry's present text was detected (Unix s).
+    """
 
     entry: Entry
     detected_s: float
 
 
 def entry_positions(delta: Delta) -> list[int]:
-    """Return the positions in ``delta.changes`` of new and edited entries, up to ``MAX_VERSION_ENTRIES`` of each kind.
+    """Return the indices in ``delta.changes`` of the new and edited entries that searches may find, in ascending order.
 
-    Two kinds of changes are left out: changes of a page, and entries that are older than the channel.
+    At most ``MAX_VERSION_ENTRIES`` new entries and as many edited entries are included. Changed lines of pages are left
+    out. The result is empty if ``delta`` is a notice, or is not delivered to subscribers.
     """
     if delta.initial or delta.notice is not None:
         return []
@@ -115,7 +121,7 @@ def entry_positions(delta: Delta) -> list[int]:
 
 
 def entry_name(cid: ChannelId, entry_key: str) -> str:
-    """Return the id under which the search index lists an entry. An edit of the entry does not change it.
+    """Return the id that the search index uses for an entry. Edits of the entry do not change it.
 
     ``entry_key`` identifies the entry within the channel ``cid``.
     """
@@ -123,37 +129,41 @@ def entry_name(cid: ChannelId, entry_key: str) -> str:
 
 
 class PublicEntries:
-    """Tables of entries, by channel. Every method may raise :class:`service.errors.StoreUnavailable`."""
+    """Reads and replaces the channels' tables of entries that searches can find.
+
+    Every method may raise :class:`service.errors.StoreUnavailable`.
+    """
 
     def __init__(self, redis: RedisClient, channels: Channels) -> None:
-        """Create the repository; ``channels`` has the texts of entries."""
+        """Create the repository. It reads the texts of entries from ``channels``."""
         self._redis = redis
         self._channels = channels
 
     async def tables(self, cids: Sequence[ChannelId]) -> list[EntryTable | None]:
-        """Return the tables of channels, in the order of ``cids``; None for a channel without one."""
+        """Return the tables of channels in the order of ``cids``; None for each channel without a table."""
         found = await self._redis.call_many([("HGET", keys.channel(cid), _FIELD) for cid in cids])
         return [_decode(packed) if packed else None for packed in found]
 
     async def listed_or_public(self, cids: Sequence[ChannelId]) -> list[tuple[bool, bool]]:
-        """Return, for each channel in order, two booleans: whether an admin has listed it, and whether it is public.
+        """Return a pair (is listed, is public) for each channel, in the order of ``cids``.
 
-        A channel is public if it has a table of entries that searches can find.
+        A channel is listed if an admin wants it to be polled even without subscribers. It is public if it has a table
+        of entries that searches can find.
         """
         found = await self._redis.call_many([("HMGET", keys.channel(cid), "listed", _FIELD) for cid in cids])
         return [(listed == b"1", table is not None) for listed, table in found]
 
     async def replace(self, cid: ChannelId, before: EntryTable | None, after: EntryTable | None) -> bool:
-        """Replace a channel's table by ``after``; return False if the present table is not ``before``.
+        """Replace a channel's table with ``after`` if it equals ``before``; return whether it was replaced.
 
-        None stands for no table. If the result is False, nothing is changed.
+        If ``before`` is None, the channel must have no table. If ``after`` is None, the table is deleted.
         """
         old, new = (b"" if table is None else msgspec.msgpack.encode(table) for table in (before, after))
         script_keys = (keys.channel(cid),)
         return bool(await self._redis.run_script("channel_set_field", script_keys, _FIELD, new, old))
 
     async def texts(self, cid: ChannelId, listed: Sequence[ListedEntry]) -> dict[ListedEntry, PublicEntry]:
-        """Return the texts of the entries ``listed`` of a channel, by entry.
+        """Map each entry in ``listed`` to its text. All these entries must belong to the channel ``cid``.
 
         Entries whose versions are no longer stored are left out.
         """
@@ -168,9 +178,10 @@ class PublicEntries:
         }
 
     async def read(self, names: Iterable[str], now_s: float) -> dict[str, PublicEntry]:
-        """Return the entries with these ids (:func:`entry_name`) that can be found at ``now_s`` (Unix s), by id.
+        """Map each id in ``names`` to the entry that has this id in the search index (:func:`entry_name`).
 
-        Entries that have expired or were withdrawn are left out. The caller has to check that the channels are public.
+        Entries that have expired by ``now_s`` (Unix s) or were withdrawn are left out. The caller has to check that the
+        channels are public.
         """
         names = dict.fromkeys(names)
         cids = list(dict.fromkeys(name.partition("/")[0] for name in names))

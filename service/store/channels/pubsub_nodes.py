@@ -1,6 +1,7 @@
-"""Progress of publishing public channels on pubsub services, and notifications of changed channels.
+"""Records how far public channels are published on pubsub services, and notifies processes of changed channels.
 
-The progress is stored permanently. Notifications may be lost, and exist only while a process waits for them.
+The progress of publishing is stored permanently. Notifications are stored only while a process waits for them, and may
+be lost.
 """
 
 from collections.abc import Sequence
@@ -19,7 +20,7 @@ _STREAM_LENGTH = 10_000
 class PublishedPosition(msgspec.Struct, frozen=True, array_like=True):
     """How far a channel has been published on its pubsub node.
 
-    - ``version``: all versions up to this one are published. 0 means that the node may have to be created.
+    - ``version``: the last published version; 0 if none was published. In this case, the node may not exist yet.
     - ``title``: the node's title.
     """
 
@@ -28,13 +29,17 @@ class PublishedPosition(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PubsubNodes(RedisRepository):
-    """Progress of publishing channels on pubsub services. The parameter ``service`` is the address of such a service.
+    """Records how far channels are published on pubsub services.
 
-    Every method may raise :class:`service.errors.StoreUnavailable`.
+    The parameter ``service`` of the methods is the address of a pubsub service. Every method may raise
+    :class:`service.errors.StoreUnavailable`.
     """
 
     async def positions(self, service: str, cids: Sequence[ChannelId]) -> dict[ChannelId, PublishedPosition]:
-        """Return the progress of publishing on ``service``, by channel. Channels without a node are left out."""
+        """Map the channels in ``cids`` to how far they are published on ``service``.
+
+        Channels for which nothing was recorded are left out.
+        """
         if not cids:
             return {}
         found = await self._redis.call("HMGET", keys.pubsub_nodes(service), *cids)
@@ -42,27 +47,29 @@ class PubsubNodes(RedisRepository):
         return {cid: msgspec.msgpack.decode(packed, type=PublishedPosition) for cid, packed in pairs if packed}
 
     async def channel_ids(self, service: str) -> list[ChannelId]:
-        """Return the ids of the channels that have a node on this service."""
+        """Return the ids of the channels that have a node on ``service``, according to the records."""
         return [cid.decode() for cid in await self._redis.call("HKEYS", keys.pubsub_nodes(service))]
 
     async def put(self, service: str, cid: ChannelId, position: PublishedPosition) -> None:
-        """Set the published position of a channel on this service."""
+        """Record how far a channel is published on ``service``."""
         await self._redis.call("HSET", keys.pubsub_nodes(service), cid, msgspec.msgpack.encode(position))
 
     async def drop(self, service: str, cid: ChannelId) -> None:
-        """Delete the published position of a channel whose node no longer exists."""
+        """Delete the record of a channel on ``service``, because the channel's node no longer exists there."""
         await self._redis.call("HDEL", keys.pubsub_nodes(service), cid)
 
     async def notify_changed(self, cid: ChannelId) -> None:
-        """Notify waiting processes that a channel has a new version. If no process waits, nothing is stored."""
+        """Notify waiting processes that a channel has a new version. If no process is waiting, this has no effect."""
         await self._redis.call(
             "XADD", keys.CHANGED_CHANNELS, "NOMKSTREAM", "MAXLEN", "~", _STREAM_LENGTH, "*", "c", cid
         )
 
     async def wait_for_changes(self, after: str) -> tuple[list[ChannelId], str]:
-        """Wait some seconds for channels to change; return their ids, and the position for the next call.
+        """Wait up to a few seconds for channels to change.
 
-        ``after`` is the position that the last call returned. If it is "", the call waits for changes from now on.
+        ``after`` is the position that the previous call returned; "" waits for changes that happen from now on.
+
+        Return (channel ids, position): the changed channels, and the position to pass to the next call.
         """
         if not after:
             after = (await self._redis.call(*append_command(keys.CHANGED_CHANNELS, "c", ""))).decode()

@@ -1,8 +1,8 @@
-"""The log of changed channels, which tells workers which of their channels they have to read again.
+"""The log of changed channels, from which workers learn which channels they have to read again.
 
-A channel changes when it is created, deleted or listed by an admin, and when a user subscribes or unsubscribes. The log
-entry is written after the change. If a crash prevents that, the worker notices the change later, when it next reads all
-its channels.
+A channel is logged when it is created, deleted or listed by an admin, and when a user subscribes or unsubscribes. The
+log entry is written after the change. If a crash prevents that, workers notice the change the next time they read all
+their channels.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ MAX_CHANGED_CHANNELS = 20_000
 
 
 def record_change(channel_id: ChannelId) -> Command:
-    """Return the command that records a change to a channel or its subscribers."""
+    """Return a command that logs a change to a channel or its subscribers."""
     log = keys.REGISTRY_CHANGES, keys.REGISTRY_CHANGE_NUMBERS
     return script_command("registry_record_change", log, channel_id, MAX_CHANGED_CHANNELS)
 
@@ -26,14 +26,14 @@ class RegistryChanges(RedisRepository):
     """Reads the log of changed channels. Every method may raise :class:`service.errors.StoreUnavailable`."""
 
     async def last_number(self) -> int:
-        """Return the number of the last change; 0 if there was none."""
+        """Return the sequence number of the last logged change; 0 if there was none."""
         return int(await self._redis.call("HGET", keys.REGISTRY_CHANGE_NUMBERS, "last") or 0)
 
     async def after(self, number: int) -> tuple[Sequence[ChannelId] | None, int]:
-        """Return the channels that changed after the change with the given number, and the number of the last change.
+        """Return the channels that changed after the change with the sequence number ``number``.
 
-        The channels are None if the log no longer has all changes after ``number``. The caller then has to read all
-        channels.
+        The result is a pair (channel ids, sequence number). Pass this sequence number to the next call. The channel ids
+        are None if the log no longer contains all changes after ``number``; the caller then has to read all channels.
         """
         changed, (last, removed) = await self._redis.call_many(
             [

@@ -1,16 +1,17 @@
-"""The log of a channel's versions: its format, and when old versions are removed. No I/O.
+"""The log of a channel's versions: its format, and the rules for removing old versions. No I/O.
 
-The log is stored in the channel's Redis hash. For each version, the log has the *delta*: the changes since the version
-before. A few recent deltas are in fields of their own, the others in blocks:
+The log is stored in the channel's Redis hash. For each version, it contains the *delta*: the changes since the previous
+version. A few recent deltas have fields of their own; older ones are stored in blocks:
 
-- A new delta gets its own field, whose name is the number of the version.
-- After every 16 versions, these fields are moved to a *block*. The block ``bN`` has the versions 64·N to 64·N + 63. A
-  block takes a third of the bytes that separate fields take, because it is compressed as a whole, column by column.
-- The entries of the first delta are left out while they are the channel's latest entries, which have their own field.
+- A new delta gets its own field, whose name is the version number.
+- After every 16 versions, these fields are moved to a *block*. The block ``bN`` contains the versions 64·N to 64·N +
+  63. A block needs a third of the space of separate fields, because it is compressed as a whole, column by column.
+- The entries of the first delta are left out as long as they are also the channel's latest entries, which are stored in
+  the field ``latest`` anyway.
 
-The oldest block is removed when it is older than 30 days, or when the log exceeds ``MAX_BYTES`` or ``MAX_BLOCKS``.
-Versions of the last day may still have to be delivered. A block with such versions is removed only if the log exceeds 4
-MB.
+The oldest block is removed when all its versions are older than 30 days, or when the log exceeds ``MAX_BYTES`` or
+``MAX_BLOCKS``. There is one exception: versions from the last day may still have to be delivered. A block that contains
+such versions is removed only if the log exceeds 4 MB.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -31,7 +32,7 @@ A channel therefore seldom has more versions in separate fields.
 """
 
 NEEDED_S: Final = 86_400.0 + 600.0
-"""Age in seconds up to which versions are kept for outboxes: a day, and a margin for clocks and slow fan-outs."""
+"""Age in seconds up to which outboxes may need a version: a day, plus a margin for clock errors and slow fan-outs."""
 
 MAX_AGE_S: Final = 30 * 86_400.0
 MAX_BYTES: Final = 80 * 1024
@@ -64,10 +65,12 @@ _BEST_QUALITY, _QUICK_QUALITY = 11, 5
 
 
 class _Head(msgspec.Struct, array_like=True):
-    """The data of one version, without its list of changes.
+    """The data of one version, without its changes.
 
-    ``count`` is the number of changes. If it is ``_AS_LATEST``, the changes are the entries in the field
-    ``LATEST_FIELD``. They are not stored a second time.
+    - ``detected_s``: when the version was detected (Unix s).
+    - ``initial``: True for a version that is not delivered to subscribers, such as the channel's first one.
+    - ``count``: number of changes in the version. It is ``_AS_LATEST`` if the changes are not stored here, because they
+      add exactly the entries in the field ``LATEST_FIELD``.
     """
 
     version: int
@@ -85,10 +88,10 @@ The texts are stored as a list if there are none, or if a text contains a line f
 
 
 class _Deltas(msgspec.Struct, array_like=True):
-    """Several versions, stored by column.
+    """Several versions, stored column by column.
 
-    - ``heads``: the versions without their changes.
-    - every other list: one attribute of all changes, in the order of the versions.
+    - ``heads``: the versions, without their changes.
+    - Each other field contains one attribute of all the changes, in the order of the versions.
     """
 
     heads: list[_Head]
@@ -105,10 +108,10 @@ class _Deltas(msgspec.Struct, array_like=True):
 
 
 class BlockInfo(msgspec.Struct, array_like=True, frozen=True):
-    """Size and age of a block, which is a field with several versions.
+    """Size and age of a block, which is a hash field that contains several versions.
 
     - ``size_bytes``: size of the block.
-    - ``newest_s``: when the newest version in it was detected (Unix s).
+    - ``newest_s``: when the newest version in the block was detected (Unix s).
     """
 
     size_bytes: int
@@ -116,9 +119,9 @@ class BlockInfo(msgspec.Struct, array_like=True, frozen=True):
 
 
 class _Index(msgspec.Struct, array_like=True, frozen=True):
-    """The blocks of a log of versions, in order; a block is a field with several versions.
+    """Sizes and ages of all blocks of a version log, oldest first. A block contains several versions.
 
-    ``first`` is the number of the first block.
+    ``first`` is the number N in the name ``bN`` of the first block.
     """
 
     first: int
@@ -130,15 +133,16 @@ _decode_index = msgspec.msgpack.Decoder(_Index).decode
 
 
 class LatestNeeded(Exception):
-    """Raised if a version can be decoded only with the field ``LATEST_FIELD``, which the caller has not passed."""
+    """Raised if a version cannot be decoded without the field ``LATEST_FIELD``, which the caller has not passed."""
 
     # The version's changes are then the channel's latest entries.
 
 
 class LogUpdate(msgspec.Struct, frozen=True):
-    """A change to a channel's hash.
+    """An update to the version log in a channel's Redis hash.
 
-    ``deleted`` are names of fields to delete. ``written`` has the fields to set, as alternating names and values.
+    - ``deleted``: names of the fields to delete.
+    - ``written``: fields to set, as alternating names and values.
     """
 
     deleted: tuple[str, ...]
@@ -146,7 +150,7 @@ class LogUpdate(msgspec.Struct, frozen=True):
 
 
 def fields_before(version: int) -> list[str]:
-    """Return the names of the fields that :func:`append` needs when it adds the version after ``version``."""
+    """Return the names of the hash fields that :func:`append` needs to add version ``version`` + 1."""
     if (version + 1) % VERSIONS_PER_MOVE:
         return [LATEST_FIELD, str(version)]
     first = _first_version(_block_number(version))
@@ -154,10 +158,10 @@ def fields_before(version: int) -> list[str]:
 
 
 def append(delta: Delta, fields: Mapping[bytes, bytes]) -> LogUpdate:
-    """Return the change to a channel's hash that adds a version and removes old versions.
+    """Return the update to a channel's Redis hash that adds a version and removes old versions.
 
-    - ``delta``: the changes of the new version.
-    - ``fields``: the existing fields among those in ``fields_before(delta.version - 1)``.
+    - ``delta``: the new version.
+    - ``fields``: maps the name of each existing field in ``fields_before(delta.version - 1)`` to the field's value.
     """
     fields = {LATEST_FIELD.encode(): b"", **fields}
     version = delta.version - 1
@@ -193,9 +197,9 @@ def _move(delta: Delta, fields: Mapping[bytes, bytes], written: dict[str, bytes]
 
 
 def count_outdated(blocks: Sequence[BlockInfo], now_s: float) -> int:
-    """Return how many of the oldest ``blocks`` are to be removed at ``now_s`` (Unix s).
+    """Return how many blocks, counted from the oldest, are to be removed at ``now_s`` (Unix s).
 
-    A block is a field with several versions of a channel. The last block is never removed.
+    ``blocks`` describes all blocks of a channel's log, oldest first. The last block is never removed.
     """
     size_bytes = sum(block.size_bytes for block in blocks)
     for count, block in enumerate(blocks[:-1]):
@@ -210,15 +214,15 @@ def count_outdated(blocks: Sequence[BlockInfo], now_s: float) -> int:
 
 
 def encode(delta: Delta) -> bytes:
-    """Encode one delta."""
+    """Encode the changes of one version."""
     return _encode([delta])
 
 
 def encode_first(delta: Delta, latest: Sequence[Entry]) -> bytes:
-    """Encode the first version of a channel.
+    """Encode the changes of a channel's first version.
 
-    ``latest`` are the channel's latest entries, newest first, which have a field of their own. If ``delta`` adds
-    exactly these entries, its changes are left out.
+    ``latest`` contains the channel's latest entries, newest first, which are stored in a separate field. If ``delta``
+    adds exactly these entries, its changes are left out of the result.
     """
     added = tuple(Change("addition", entry) for entry in reversed(latest))
     return _encode([delta], as_latest=delta.changes == added)
@@ -256,15 +260,16 @@ def _encode(deltas: Collection[Delta], *, as_latest: bool = False) -> bytes:
 
 
 def fields_of_versions(versions: Collection[int]) -> list[str]:
-    """Return the names of the fields that can contain these versions."""
+    """Return the names of all fields that may contain the given versions."""
     numbers = dict.fromkeys(_block_number(version) for version in versions)
     return [*map(str, versions), *map(block_field, numbers)]
 
 
 def decode_deltas(cid: ChannelId, fields: Mapping[bytes, bytes], versions: Iterable[int]) -> list[Delta]:
-    """Return the changes of ``versions``, oldest first. Versions that are not in ``fields`` are left out.
+    """Return the changes of each version in ``versions`` that ``fields`` contains, oldest first.
 
-    ``fields`` are fields of the channel's hash. Raises :class:`LatestNeeded` if ``LATEST_FIELD`` is needed and missing.
+    ``fields`` maps names of fields of the channel's Redis hash to their values. Raises :class:`LatestNeeded` if
+    ``LATEST_FIELD`` is needed but missing.
     """
     wanted, found = set(versions), dict[int, Delta]()
     for name, packed in fields.items():
@@ -310,7 +315,7 @@ def _split(texts: _Texts) -> list[str]:
 
 
 def block_field(number: int) -> str:
-    """Return the name of the field with the block of this number."""
+    """Return the name of the hash field that contains block ``number``."""
     return f"b{number}"
 
 

@@ -1,1 +1,1 @@
-"""Access to Redis: client, connections, routing in a cluster, key names, streams, and the guard against lost data."""
+"""Access to Redis: client, connections, routing in a cluster, key names, streams, and the guard against data loss."""

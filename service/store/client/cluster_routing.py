@@ -1,10 +1,10 @@
-"""Connections to the nodes of Redis, and the choice of the node for each command.
+"""Connections to the Redis nodes, and the choice of the node to which each command is sent.
 
-Redis may be a single server or a cluster; no setting states which. The first MOVED error shows that it is a cluster.
-The client then fetches the *slot map*, which states the node of each range of keys.
+Redis may be a single server or a cluster. The client detects this without a setting: the first MOVED error shows that
+Redis is a cluster. The client then fetches the *slot map*, which states which node serves each range of hash slots.
 
-In a cluster, a write is acknowledged only when a replica has it too (``WAIT``). A failover then loses no acknowledged
-write (docs/decisions/0020). If a node has no replica, a write is acknowledged at once.
+In a cluster, a write is acknowledged only after a replica has received it (``WAIT``), so that a failover loses no
+acknowledged write (docs/decisions/0020). If a node has no replica, a write is acknowledged at once.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ _READS = frozenset(
 
 
 def slot_of(command: Command) -> int | None:
-    """Return the cluster slot of a command's keys; None for a command without keys, which any node can run."""
+    """Return the cluster slot of a command's keys; None if it has no keys, so that any node can run it."""
     name = str(command[0])
     if name in _NO_KEY:
         return None
@@ -68,9 +68,9 @@ def is_write(command: Command) -> bool:
 
 
 class SlotMap:
-    """The cluster node that serves each range of slots. It is empty until Redis is known to be a cluster.
+    """Maps each range of slots to the cluster node that serves it. It is empty unless Redis is known to be a cluster.
 
-    The map may be outdated. A node that no longer serves a slot then replies with a MOVED error.
+    The map may be outdated. In this case, a node that no longer serves a slot replies with a MOVED error.
     """
 
     # All pools of a client share one map.
@@ -85,7 +85,7 @@ class SlotMap:
         self._updated_s = 0.0
 
     def update(self, reply: Sequence[Sequence[Any]], source: Address | None) -> None:
-        """Replace the map by ``reply``, the reply of the node at the address ``source`` to ``CLUSTER SLOTS``."""
+        """Replace the map with the contents of ``reply``, a reply to ``CLUSTER SLOTS`` from the node at ``source``."""
         ranges = sorted((int(first), _address(master, source), bool(replicas)) for first, _, master, *replicas in reply)
         self._starts = [first for first, _, _ in ranges]
         self.masters = [master for _, master, _ in ranges]
@@ -93,7 +93,7 @@ class SlotMap:
         self._updated_s = time.monotonic()
 
     def __bool__(self) -> bool:
-        """Whether Redis is known to be a cluster."""
+        """Return whether Redis is known to be a cluster."""
         return bool(self.masters)
 
     def master(self, slot: int) -> Address | None:
@@ -103,12 +103,12 @@ class SlotMap:
 
     @property
     def is_fresh(self) -> bool:
-        """Whether the map is so new that a failed command can be retried without fetching the map again."""
+        """Whether the map was fetched so recently that failed commands can be retried before it is fetched again."""
         return time.monotonic() - self._updated_s < _RETRY_DELAY_S
 
     @property
     def is_outdated(self) -> bool:
-        """Whether the map is so old that it has to be fetched again, to notice new replicas and failovers."""
+        """Whether the map is so old that it should be fetched again, to notice new replicas and failovers."""
         return bool(self) and time.monotonic() - self._updated_s > _SLOT_MAP_MAX_AGE_S
 
 
@@ -136,14 +136,15 @@ _LATER = (exceptions.TryAgainError, exceptions.ClusterDownError, exceptions.Read
 
 
 class NodePools:
-    """Connection pools for one kind of command, one pool per Redis node.
+    """Connection pools for one kind of command, one pool for each Redis node.
 
-    - ``guard``: refuses commands if the store belongs to another fleet or has lost data; None for no guard.
-    - ``connections``: maximum number of connections of a pool.
+    - ``guard``: prevents commands from being sent if the store has lost data or belongs to another fleet; None for no
+      guard.
+    - ``connections``: maximum number of connections in each pool.
     - ``timeout_s``: maximum time to wait for a reply, and for a free connection.
-    - ``tries``: maximum number of times that a command is sent to a single Redis server whose connection breaks. If
-      this is 1, a command that may have run is not repeated in a cluster either.
-    - ``replicated``: whether writes wait for a replica.
+    - ``tries``: maximum number of times that a command is sent if the connection to a single Redis server breaks. If it
+      is 1, a command that may have run is never repeated, even in a cluster.
+    - ``replicated``: whether a write in a cluster waits until a replica has received it.
     """
 
     def __init__(
@@ -161,14 +162,16 @@ class NodePools:
         self._connections, self._timeout_s = connections, timeout_s
         self._tries, self._replicated = tries, replicated
         self._seeds = [url.strip() for url in settings.redis_url.split(",") if url.strip()]
-        """One URL, or those of several nodes of one cluster."""
+        """The configured URLs: a single one, or those of several nodes of one cluster."""
         self._pools: dict[Address | None, Redis] = {}
         self._closed = False
 
     async def call_each(self, commands: Sequence[Command]) -> list[Any]:
-        """Run independent commands, with one round trip per node. The reply of a failed command is its exception.
+        """Run independent commands with one round trip per node; return their replies, in order.
 
-        In a cluster, redirections are followed. Failed commands are retried for up to ``REPLY_TIMEOUT_S`` seconds.
+        The reply of a failed command is its exception. In a cluster, redirections are followed, and failed commands are
+        retried for up to ``REPLY_TIMEOUT_S`` seconds. Raises :class:`StoreUnavailable` if no replica has received a
+        write.
         """
         replies: list[Any] = [None] * len(commands)
         pending = list(range(len(commands)))
@@ -189,7 +192,10 @@ class NodePools:
                 return replies
 
     def _check_usable(self) -> None:
-        """Raise an error if the pools are closed or the guard refuses the store (:class:`StoreIdentityMismatch`)."""
+        """Raise an error if the pools are closed, or if the guard does not let this process use the store.
+
+        The error is the driver's ``ConnectionError`` or :class:`StoreIdentityMismatch`, respectively.
+        """
         if self._closed:
             raise exceptions.ConnectionError("The store is closed.")
         if self._guard is not None:
@@ -201,9 +207,9 @@ class NodePools:
         await asyncio.gather(*map(close_pool, self._pools.values()))
 
     async def _refresh_after_errors(self, failed: Mapping[int, Exception], commands: Sequence[Command]) -> None:
-        """Fetch the map of the cluster's slots again after commands have failed.
+        """Fetch the slot map again if the errors in ``failed`` suggest that it is outdated.
 
-        ``failed`` has the error of each failed command, by the command's index in ``commands``.
+        ``failed`` maps the index of each failed command in ``commands`` to the command's error.
         """
         # The map is requested first from the nodes named in redirections, and last from nodes that did not reply.
         moved = [error.node_addr for error in failed.values() if isinstance(error, exceptions.MovedError)]
@@ -221,9 +227,10 @@ class NodePools:
         return has_other_nodes and (isinstance(error, _LATER) or (self._tries > 1 and isinstance(error, NO_REPLY)))
 
     async def _send(self, indexed: Sequence[tuple[int, Command]], replies: list[Any]) -> None:
-        """Send commands to their nodes, concurrently if there are several nodes.
+        """Send commands to their nodes, in parallel if there are several nodes.
 
-        ``indexed`` has pairs (index, command). The reply or error of a command is stored in ``replies`` at its index.
+        ``indexed`` contains pairs (index, command). Each command's reply or error is stored in ``replies`` at the
+        command's index.
         """
         if not self._slots:
             await self._send_to_node(None, indexed, replies)
@@ -261,21 +268,24 @@ class NodePools:
             raise StoreUnavailable("Redis wrote it, but no replica has it yet. Is one of the cluster's nodes down?")
 
     def node_of(self, command: Command) -> Address | None:
-        """Return the address of the master node to which a command is sent.
+        """Return the address of the master node to which ``command`` is sent.
 
-        The result is None if Redis is not known to be a cluster, or if the slot map does not contain the command's
-        slot.
+        A command without keys is sent to the first known master. The result is None if Redis is not known to be a
+        cluster, or if the slot map does not contain the command's slot.
         """
         slot = slot_of(command) if self._slots else None
         return self._slots.master(slot) if slot is not None else next(iter(self._slots.masters), None)
 
     async def call_on_node(self, node: Address, commands: Sequence[Command]) -> list[Any]:
-        """Run commands without keys on one node, without retries. The reply of a failed command is its exception."""
+        """Run commands that have no keys on the node ``node``, without retries; return their replies, in order.
+
+        The reply of a failed command is its exception.
+        """
         self._check_usable()
         return await run_commands(self._pool(node), commands)
 
     async def _fetch_slot_map(self, nodes: Iterable[Address | None]) -> None:
-        """Fetch the slot map from the first of ``nodes`` that replies."""
+        """Replace the slot map with that of the first node in ``nodes`` that replies."""
         for node in nodes:
             try:
                 (reply,) = await run_commands(self._pool(node), [("CLUSTER", "SLOTS")])
@@ -286,13 +296,16 @@ class NodePools:
                 return
 
     def _known_nodes(self) -> list[Address | None]:
-        """Return the addresses of the masters and the configured nodes; None stands for the first configured node."""
+        """Return the addresses of the masters in the slot map and of the configured nodes.
+
+        The first configured node is represented by None.
+        """
         return [*dict.fromkeys(self._slots.masters), None, *map(address_of, self._seeds[1:])]
 
     def _pool(self, node: Address | None) -> Redis:
-        """Return the connection pool of a node; None stands for the first configured node.
+        """Return the connection pool of a node, creating it if there is none yet.
 
-        All pools have the options of the first configured URL.
+        None as ``node`` stands for the first configured node. All pools use the options in the first configured URL.
         """
         if node not in self._pools:
             self._check_usable()  # no pool is opened after the others were closed

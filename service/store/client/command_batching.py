@@ -1,8 +1,8 @@
-"""Batching of commands: those that a process issues at the same moment share one round trip to Redis.
+"""Batching of commands: commands that a process issues at the same moment share one round trip to Redis.
 
-All commands of one iteration of the event loop are sent together, because a command in a batch takes a tenth of the
-processor time of a single one. In a cluster, there is one batch per node. An unavailable node then delays only its own
-commands.
+All commands that are issued in one iteration of the event loop are sent together. This saves processor time, because a
+command in a batch takes a tenth of the time of a single command. In a cluster, there is one batch per node, so that an
+unavailable node delays only its own commands.
 """
 
 import asyncio
@@ -26,7 +26,10 @@ _PendingCall = tuple[Sequence[Command], asyncio.Future[list[Any]]]
 
 
 async def send_in_groups(send: Send, commands: Sequence[Command]) -> list[Any]:
-    """Send commands in groups of ``COMMANDS_PER_ROUND_TRIP``. The reply of a failed command is its exception."""
+    """Send commands in groups of up to ``COMMANDS_PER_ROUND_TRIP``, using ``send``; return their replies, in order.
+
+    The reply of a failed command is its exception.
+    """
     replies: list[Any] = []
     try:
         for start in range(0, len(commands), COMMANDS_PER_ROUND_TRIP):
@@ -37,19 +40,19 @@ async def send_in_groups(send: Send, commands: Sequence[Command]) -> list[Any]:
 
 
 class CommandBatcher:
-    """Sends commands of several callers together, over one set of connection pools."""
+    """Collects commands from several callers and sends them together."""
 
     def __init__(self, pools: NodePools, slots: SlotMap) -> None:
-        """Create a batcher of commands for ``pools``; ``slots`` is the slot map of these pools."""
+        """Create a batcher that sends commands through ``pools``, whose slot map is ``slots``."""
         self._pools = pools
         self._slots = slots
         self._pending: list[_PendingCall] = []
         self._sending: set[asyncio.Task[None]] = set()
 
     def submit(self, commands: Sequence[Command]) -> asyncio.Future[list[Any]]:
-        """Send commands in the next iteration of the event loop; return the future of their replies, in order.
+        """Send commands in the next iteration of the event loop; return a future for the list of their replies.
 
-        The reply of a failed command is its exception.
+        The replies are in the order of ``commands``. The reply of a failed command is its exception.
         """
         loop = asyncio.get_running_loop()
         if not self._pending:

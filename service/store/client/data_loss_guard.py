@@ -1,25 +1,25 @@
-"""The guard against lost data: it refuses to use a store that has lost data.
+"""The guard against data loss: it stops a process from using a store that has lost data.
 
-The store holds the id of its fleet and a counter, which processes increment every ``COUNTER_INTERVAL_MS`` ms. Both
-together are the store's *identity*. Each process remembers the last identity that it trusted. The processes of a
-machine share it in a file.
+The store contains the id of its fleet, and a counter that processes increment every ``COUNTER_INTERVAL_MS`` ms. These
+two values are the store's *identity*. Each process remembers the last identity that it trusted. The processes on one
+machine share the last trusted identity in a file.
 
-The store has lost data in each of these cases:
+A process considers the store's data lost in each of these cases:
 
-- It has no fleet id, although a process has seen one.
-- It has the id of another fleet.
-- Its counter is lower than a value that a process has seen, by more than ``MAX_COUNTER_LAG``. The margin exists because
-  a power cut may lose a second or two of writes with ``appendfsync everysec``.
+- The store has no fleet id, although a process on this machine has seen one.
+- The store has the id of another fleet.
+- The store's counter is more than ``MAX_COUNTER_LAG`` lower than a value that a process on this machine has seen. The
+  margin is needed because a power cut may lose a second or two of writes with ``appendfsync everysec``.
 
 A process stops using such a store until the operator accepts it (``coronet admin accept-store``) or restores the data.
 
-The identity is read at three occasions:
+The identity is read on three occasions:
 
-- on each new connection, because a Redis that restarts drops all connections
+- on each new connection, because a restart of Redis closes all connections
 - every few seconds, to detect ``FLUSHALL`` (:class:`service.store.client.data_loss_monitor.DataLossMonitor`)
 - before an empty list of subscriptions is returned for a user
 
-In a Redis Cluster, one node holds the identity. Only the loss of this node's data is detected.
+In a Redis Cluster, a single node stores the identity. The guard therefore detects only the loss of this node's data.
 """
 
 from collections.abc import Sequence
@@ -44,9 +44,9 @@ A power cut can lose that many if Redis writes to disk once a second.
 """
 
 SCHEMA_VERSION: Final = 1
-"""Version of the stored data that this program writes; docs/developers.md states when it changes."""
+"""Version of the format in which this program stores data; docs/developers.md states when it changes."""
 NEEDED_SCHEMA_VERSION: Final = 1
-"""Lowest version of the data format that a program must support to use the data that this program writes."""
+"""Lowest format version that another program must support in order to use the data that this program stores."""
 
 EMPTIED: Final = "emptied"
 OTHER_FLEET: Final = "other fleet"
@@ -69,15 +69,16 @@ _SENTENCES: Final = {
 
 
 class StoreIdentity(msgspec.Struct, frozen=True):
-    """What the store reports about itself, from which a process recognizes that data was lost.
+    """What the store reports about itself, so that processes can detect the loss of data.
 
-    - ``fleet``: id of the fleet that uses the store; "" if it has none.
-    - ``counter``: counter that is incremented while processes use the store.
+    - ``fleet``: id of the fleet that uses the store; "" if the store has no fleet id.
+    - ``counter``: value of the counter that processes increment while they use the store.
     - ``grown_ms``: when the counter was last incremented (Unix ms, Redis's clock).
     - ``accepted_ms``: when the operator last accepted the store (Unix ms, Redis's clock).
-    - ``refused``: reason for which a process has refused the store, so that no process uses it; "" if none has.
+    - ``refused``: why a process has marked the store as refused, which stops all processes from using it; "" if the
+      store is not marked.
     - ``schema``: version of the format of the stored data; 0 if unknown.
-    - ``needs``: lowest format version that a program must support to use the data; 0 if unknown.
+    - ``needs``: lowest version of the format that a process must support in order to use the data; 0 if unknown.
     """
 
     fleet: str = ""
@@ -93,10 +94,12 @@ READ_IDENTITY: Final = ("HMGET", keys.STORE_IDENTITY, *StoreIdentity.__struct_fi
 
 
 class TrustedIdentity(msgspec.Struct, frozen=True):
-    """The store's fleet id and counter as this machine trusted them last. A file contains them as JSON.
+    """The store's fleet id and counter as they were when the store was last trusted.
+
+    A file on each machine contains them as JSON.
 
     - ``fleet``: id of the fleet; "" if no store was trusted yet.
-    - ``counter``: value of the store's counter; 0 if the fleet's id is new and the store has not been used yet.
+    - ``counter``: value of the store's counter; 0 if the fleet id is new and the store has not been used yet.
     - ``at_ms``: when the store was trusted (Unix ms, Redis's clock).
     """
 
@@ -106,7 +109,7 @@ class TrustedIdentity(msgspec.Struct, frozen=True):
 
     @property
     def in_use(self) -> bool:
-        """Whether the store was used so long that a power cut cannot have lost the fleet's id."""
+        """Whether the store has been used for so long that a power cut can no longer erase its fleet id."""
         # The id is written before the counter is incremented, and a power cut loses at most MAX_COUNTER_LAG increments.
         return self.counter > MAX_COUNTER_LAG
 
@@ -123,9 +126,9 @@ def parse_identity(reply: Sequence[Any]) -> StoreIdentity:
 
 
 def refusal_reason(found: StoreIdentity, seen: TrustedIdentity) -> str:
-    """Return the reason why a store must not be used; "" if it may be used.
+    """Return why the store must not be used; "" if it may be used.
 
-    ``found`` is the store's identity, and ``seen`` is the identity that was trusted last.
+    ``found`` is the store's present identity, and ``seen`` is the last trusted identity.
     """
     if found.needs > SCHEMA_VERSION:
         return NEWER
@@ -140,14 +143,14 @@ def refusal_reason(found: StoreIdentity, seen: TrustedIdentity) -> str:
 
 
 class IdentityFile:
-    """The file with the last trusted identity, which the processes of one machine share."""
+    """The file that contains the last trusted identity of the store. All processes on one machine share it."""
 
     def __init__(self, path: Path) -> None:
-        """Create an accessor for the identity file at ``path``, which need not exist."""
+        """Create an accessor for the identity file at ``path``. The file need not exist."""
         self.path = path
 
     def read(self) -> TrustedIdentity:
-        """Return the identity in the file; an empty one if there is no file.
+        """Return the identity in the file; an empty identity if the file does not exist.
 
         Raises :class:`SettingsInvalid` if the file cannot be read.
         """
@@ -162,7 +165,7 @@ class IdentityFile:
             ) from error
 
     def write(self, seen: TrustedIdentity) -> None:
-        """Replace the identity in the file unless the file has a newer one.
+        """Write an identity to the file, unless the identity in the file is at least as new.
 
         Raises ``OSError`` if the file cannot be written.
         """
@@ -175,15 +178,16 @@ class IdentityFile:
 
 
 class DataLossGuard:
-    """Decides whether this process may use the store. It checks each new connection.
+    """Decides whether this process may use the store. It checks the store on each new connection.
 
-    - ``trusted``: the store's fleet id and counter when this process trusted them last.
-    - ``current``: fleet id and counter as they were read last.
-    - ``reason``: why the store is refused; "" if it may be used.
+    - ``file``: the file with the last trusted identity; None if there is none.
+    - ``trusted``: the store's fleet id and counter when this process last trusted the store.
+    - ``current``: the store's identity when it was last read.
+    - ``reason``: why the store must not be used; "" if it may be used.
     """
 
     def __init__(self, file: str) -> None:
-        """Trust the identity in the file with the path ``file``; "" stands for no file.
+        """Load the last trusted identity from the file at the path ``file``; "" means that there is no file.
 
         Raises :class:`SettingsInvalid` if the file cannot be read.
         """
@@ -200,7 +204,7 @@ class DataLossGuard:
 
     @property
     def explanation(self) -> str:
-        """Why the store is refused, and what the operator can do, in sentences."""
+        """Sentences that tell the operator why the store must not be used, and what to do about it."""
         if self.reason == NEWER:
             return (
                 f"The store's data needs a newer version of Coronet (data {self.current.needs}; this program knows "
@@ -209,7 +213,10 @@ class DataLossGuard:
         return f"{_SENTENCES.get(self.reason, self.reason)} {_WHAT_TO_DO}"
 
     def reload(self) -> TrustedIdentity:
-        """Read the identity file, which another process may have written; return the newest trusted identity."""
+        """Read the identity file again, and return the newest trusted identity.
+
+        Another process may have written a newer identity to the file.
+        """
         if self.file is not None:
             with suppress(SettingsInvalid):
                 kept = self.file.read()
@@ -218,10 +225,10 @@ class DataLossGuard:
         return self.trusted
 
     def evaluate(self, found: StoreIdentity, seen: TrustedIdentity) -> None:
-        """Decide whether the store may be used, and keep the decision.
+        """Decide whether the store may be used, and record the decision in this guard.
 
-        - ``found``: the fleet id and counter that the store has reported.
-        - ``seen``: the fleet id and counter that this process trusted when it sent the query.
+        - ``found``: the identity that the store has reported.
+        - ``seen``: the identity that this process trusted when it requested ``found``.
         """
         # A later trusted identity would be wrong here: if another process has incremented the counter since the query,
         # the found one would look outdated.
@@ -241,11 +248,14 @@ class DataLossGuard:
             self.trusted = TrustedIdentity(found.fleet, counter, at_ms)
 
     def _is_accepted(self, found: StoreIdentity) -> bool:
-        """Return whether the operator has accepted the store since this process refused it."""
+        """Return whether the operator has accepted the store after this process stopped using it."""
         return bool(found.fleet) and not found.refused and found.accepted_ms > self._accepted_before_ms
 
     async def check_connection(self, connection: AbstractConnection) -> None:
-        """Set up a new connection and check the store. Raises :class:`StoreIdentityMismatch` if it has lost data."""
+        """Prepare a new connection for use, and check the store's identity over it.
+
+        Raises :class:`StoreIdentityMismatch` if the store must not be used.
+        """
         await connection.on_connect()
         seen = self.reload()
         await connection.send_command(*READ_IDENTITY)

@@ -1,4 +1,4 @@
-"""The monitor that detects lost data, which runs in every process; see :mod:`service.store.client.data_loss_guard`."""
+"""The monitor that detects when the store has lost data; see :mod:`service.store.client.data_loss_guard`."""
 
 import asyncio
 import secrets
@@ -37,7 +37,10 @@ log = structlog.get_logger(__name__)
 
 
 class DataLossMonitor:
-    """Checks periodically whether the store has lost data, and increments the store's counter. Each process has one."""
+    """Regularly checks whether the store has lost data, and increments the store's counter.
+
+    Every process runs one monitor.
+    """
 
     def __init__(self, redis: RedisClient) -> None:
         self._redis = redis
@@ -46,9 +49,9 @@ class DataLossMonitor:
         self._has_saved_erasures = False
 
     async def run(self, timer: TickTimer) -> None:
-        """Check the store about every two seconds, at ticks of ``timer``, until the task is cancelled.
+        """Check the store about every two seconds, timed by ``timer``, until the task is cancelled.
 
-        The last trusted state and recent erasures of users are saved in files.
+        The monitor also saves the last trusted identity and recent erasures of users in files.
         """
         try:
             while True:
@@ -65,9 +68,11 @@ class DataLossMonitor:
             self._save()
 
     async def refresh(self) -> None:
-        """Read the identity, decide whether the store may be used, and increment the counter when it is due.
+        """Read the store's identity, and decide whether the store may be used.
 
-        Raises :class:`StoreUnavailable` if Redis does not reply.
+        If the last increment of the store's counter was long enough ago, the counter is incremented. If the store has
+        lost data, it is marked as refused, which stops all processes from using it. Raises :class:`StoreUnavailable` if
+        Redis does not reply.
         """
         guard = self._redis.guard
         seen = guard.reload()
@@ -90,26 +95,26 @@ class DataLossMonitor:
             await self._redis.call_unguarded(*mark)
 
     def check(self) -> None:
-        """Raise :class:`StoreIdentityMismatch` if the last check refused the store."""
+        """Raise :class:`StoreIdentityMismatch` if the store must not be used, according to the last check."""
         self._redis.guard.check()
 
     async def verify(self) -> None:
-        """Read the store's identity now, and check it.
+        """Read the store's identity, and check whether the store may be used.
 
-        Raises :class:`StoreIdentityMismatch` if the store must not be used, and :class:`StoreUnavailable` if Redis does
-        not reply.
+        Raises :class:`StoreIdentityMismatch` if it must not be used, and :class:`StoreUnavailable` if Redis does not
+        reply.
         """
         guard, seen = self._redis.guard, self._redis.guard.trusted
         guard.evaluate(parse_identity(await self._redis.call(*READ_IDENTITY)), seen)
         self.check()
 
     async def accept(self, fleet: str = "", counter: int = 0) -> None:
-        """Accept the store as it is, so that every process uses it again.
+        """Accept the store with its present data, so that all processes use it again.
 
-        - The store's fleet id becomes the id that this machine trusts; without one, ``fleet``. If ``fleet`` is "" too,
-          the store keeps its own id, or gets a new one if it has none.
-        - The store's counter becomes higher than each of three values: its present value, ``counter``, and the value
-          that this process trusts.
+        - The store gets the fleet id that this machine trusts, or ``fleet`` if this machine trusts none. If ``fleet``
+          is "" too, the store keeps its own id, or gets a new id if it has none.
+        - The store's counter is raised above its present value, above ``counter``, and above the value that this
+          process trusts.
 
         Raises :class:`StoreUnavailable` if Redis is unavailable.
         """
@@ -131,7 +136,7 @@ class DataLossMonitor:
         await asyncio.to_thread(self._save)
 
     def _log_changes(self) -> None:
-        """Log once when the store is refused, and once when it can be used again."""
+        """Write a log message when this process stops using the store, and another when it uses the store again."""
         is_refused = bool(self._redis.guard.reason)
         STORE_REFUSED.set(is_refused)
         if is_refused and not self._is_refused:
@@ -141,16 +146,20 @@ class DataLossMonitor:
         self._is_refused = is_refused
 
     def _is_save_due(self) -> bool:
-        """Return whether the trusted identity has to be saved.
+        """Return whether the trusted identity should be saved in the file now.
 
-        It is saved when the store is first in use, once a minute, and when the fleet has changed.
+        It is saved when the store comes into use, when its fleet changes, and otherwise once a minute.
         """
         seen, saved = self._redis.guard.trusted, self._saved
         is_saved = saved.fleet == seen.fleet and 0 <= seen.at_ms - saved.at_ms < _SAVE_INTERVAL_MS
         return seen.in_use and not is_saved
 
     async def _save_erasures(self) -> None:
-        """Write the erasures of the last minutes to a file, because they must outlive the store."""
+        """Write recent erasures of users to the erasure file, so that they survive the loss of the store.
+
+        The first call writes all erasures that the store lists. Later calls write only erasures of the last few
+        minutes.
+        """
         guard = self._redis.guard
         if guard.file is None or guard.reason:
             return

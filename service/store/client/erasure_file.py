@@ -1,8 +1,9 @@
-"""The erasure file: the ids of recently erased users, kept outside of the store.
+"""The erasure file: the ids of recently erased users, kept outside the store.
 
-After an older backup was restored, users who were erased since have to be erased again. The list of erased users in the
-store could be lost with the store. Each program therefore also writes it to a file beside the store's identity file,
-once a minute. A user id is a hash of the address.
+When a backup is restored, users who were erased after the backup was made must be erased again. The store has a list
+of erased users, but this list could be lost together with the store. Each process therefore copies the list once a
+minute to a file beside the store's identity file. The file contains no addresses: a user id is a hash of the user's
+address.
 """
 
 from collections.abc import Mapping
@@ -16,18 +17,18 @@ from service.private_files import lock_file, write_private
 from service.settings import SettingsInvalid
 
 ERASURES_KEPT_DAYS: Final = 400
-"""How long erased users are listed. A backup that is older must not be restored."""
+"""How many days erased users stay in the file. Backups older than this must not be restored."""
 
 
 class ErasureFile:
-    """The erasure file of one machine, which the machine's programs share."""
+    """The erasure file of one machine. All processes on the machine share it."""
 
     def __init__(self, identity_file: Path) -> None:
-        """Create an accessor for the erasure file beside ``identity_file``. Neither file need exist."""
+        """Create an accessor for the erasure file that belongs to ``identity_file``. Neither file need exist."""
         self.path = identity_file.with_name(f"{identity_file.name}.erased")
 
     def read(self) -> dict[UserId, int]:
-        """Return when each user was erased (Unix s); {} if there is no file.
+        """Map each erased user to the time of the erasure (Unix s). The result is empty if there is no file.
 
         Raises :class:`SettingsInvalid` if the file cannot be read.
         """
@@ -39,9 +40,10 @@ class ErasureFile:
             raise SettingsInvalid(f"The list of erased users in {self.path} cannot be read ({error}).") from error
 
     def add(self, erased: Mapping[UserId, int], now_s: int) -> None:
-        """Add users with the times of their erasures, and drop erasures older than ``ERASURES_KEPT_DAYS``.
+        """Add users to the file, and remove users who were erased more than ``ERASURES_KEPT_DAYS`` days ago.
 
-        Times, including the present time ``now_s``, are Unix s. Raises ``OSError`` if the file cannot be written.
+        ``erased`` maps each user to the time of the erasure (Unix s). If it is empty, nothing is done. ``now_s`` is the
+        Unix time. Raises ``OSError`` if the file cannot be written, and :class:`SettingsInvalid` if it cannot be read.
         """
         if not erased:
             return

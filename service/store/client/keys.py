@@ -1,16 +1,18 @@
 """All Redis keys of Coronet: their names, types and contents.
 
-No other module builds key names. A table below shows the name of each key, its Redis type and what it holds;
-below the tables, each key has a constant or a function that returns its name.
+No other module builds key names. The tables below list the name, the Redis type and the contents of each key. For each
+key, the code below the tables defines a constant, or a function that returns the key's name.
 
 Conventions:
 
-- The part of a name in braces is the hash tag of Redis Cluster: keys with the same tag lie in one slot. Keys that a
-  script changes together share a tag (docs/architecture/store.md).
+- The part of a name in braces is its hash tag in Redis Cluster. Keys with the same hash tag are in the same slot. Keys
+  that one script changes together therefore share a hash tag (docs/architecture/store.md).
 - ``CID`` is a channel id (40 hexadecimal digits), ``UID`` a user id (:func:`user_id`), ``NODE`` a worker's node id.
-- Values are text unless another format is named; the struct of a msgpack or JSON value is named with it.
-- Unix times are in seconds unless the table says ms. A key that can expire says so.
-- A number with "~" is an approximate length, because Redis trims streams by whole blocks.
+- "KEY → VALUE" describes the fields of a hash, or the members of a sorted set (zset) and their scores.
+- Values are text unless another format is named. For msgpack and JSON, the name of the struct is given.
+- Unix times are in seconds unless the table says ms.
+- "expires" means that the key can expire.
+- "~" before a number marks an approximate maximum length, because Redis trims streams in whole blocks.
 
 Fleet: ring, leases, policy, messages between processes
 =======================================================
@@ -26,8 +28,8 @@ key                          type    contents
 ``cn:{r}:drained``           zset    name of a worker that admins keep out of the ring → when it last reported (ms)
 ``cn:{p}:identity``          hash    identity of the store: ``fleet`` (id), ``counter``, ``grown_ms`` (last increment),
                                      ``accepted_ms`` (last acceptance by the operator), ``refused`` (reason why a
-                                     process refuses this store), ``schema`` (version of the stored data), ``needs``
-                                     (oldest version that a program must know); see
+                                     process refuses this store), ``schema`` (format version of the data), ``needs``
+                                     (lowest format version that a process must support); see
                                      :mod:`service.store.client.data_loss_guard`
 ``cn:{p}:restored``          hash    while a backup is restored: channel id → last version whose fan-out was complete
                                      when the backup began
@@ -311,7 +313,7 @@ REGISTRY_BUCKETS = tuple(f"{i:02x}" for i in range(256))
 
 
 def _key(pattern: str) -> Callable[[str | int], str]:
-    """Return a function that returns ``pattern`` with its star replaced by the function's argument."""
+    """Return a function that replaces the star in ``pattern`` with its argument, and returns the result."""
     before, after = pattern.split("*")
     return lambda ident: f"{before}{ident}{after}"
 
@@ -367,40 +369,55 @@ site_pause = _key("cn:{h:*}:pause")
 
 
 def user_id(jid: str) -> UserId:
-    """Return the user id of a bare JID: the first 96 bits of its SHA-256 as 16 characters of URL-safe base64."""
+    """Return the user id for a bare JID.
+
+    It consists of the first 96 bits of the JID's SHA-256, as 16 characters of URL-safe base64.
+    """
     return urlsafe_b64encode(hashlib.sha256(jid.encode()).digest()[:12]).decode()
 
 
 def partition_leases(name: str) -> tuple[str, str]:
-    """Return two keys of a named set of partitions: the leases of processes, and the holder of each partition."""
+    """Return the two keys for the set of partitions called ``name``.
+
+    The first key maps each process that shares the partitions to the end of its lease. The second maps each partition
+    to the process that holds it.
+    """
     return f"cn:{{l:{name}}}:holders", f"cn:{{l:{name}}}:parts"
 
 
 def push_queue(cid: ChannelId) -> tuple[str, str, str]:
-    """Return three keys: the queue of a channel's pushed documents, the sizes of all queues, and their expiry times."""
+    """Return the three keys for documents that hubs have pushed.
+
+    The keys contain, in this order: the channel's queue of documents, the sizes of all channels' queues, and the expiry
+    times of all channels' queues.
+    """
     return f"cn:{{push}}:of:{cid}", "cn:{push}:sizes", "cn:{push}:until"
 
 
 def keyspace(number: Keyspace) -> tuple[str, str, str, str, str]:
-    """Return the five keys of a keyspace: server table, pages, records, numbers of subscriptions, and tombstones."""
+    """Return the five keys of a keyspace.
+
+    They contain, in this order: the server table, the first positions of the pages, the records of subscriptions, the
+    number of subscriptions for each channel, and the tombstones (positions of ended subscriptions).
+    """
     table = f"cn:{{clash:{number}}}"
     return table, f"{table}:pages", f"{table}:records", f"{table}:channels", f"{table}:ends"
 
 
 CELL_BUCKETS = 1 << 14
-"""Number of buckets of cells.
+"""Number of buckets among which matrix cells are distributed. Each bucket is one hash.
 
-With fewer buckets, there are fewer keys, but the hash of each bucket is larger and slower.
+Fewer buckets would mean fewer keys, but larger and slower hashes.
 """
 _CACHED_CELLS = 10_000
 
 
 @lru_cache(_CACHED_CELLS)
 def cell_id(address: CellAddress) -> bytes:
-    """Return the id of a matrix cell: a digest of 64 bits of its AV-pair, partition and replica.
+    """Return the id of a matrix cell: a 64-bit digest of its attribute-value pair, partition and replica.
 
-    The paper on load-balancing matrices calls it the rendezvous point H(pair, partition, replica). The id of the cell
-    with partition 0 and replica 0 is the digest of the pair itself.
+    The paper on load-balancing matrices calls it the rendezvous point H(pair, partition, replica). For partition 0 and
+    replica 0, the id is the digest of the pair alone.
     """
     pair = address.pair.encode("latin-1")
     if address.partition == address.replica == 0:
@@ -410,48 +427,62 @@ def cell_id(address: CellAddress) -> bytes:
 
 @lru_cache(_CACHED_CELLS)
 def cell(address: CellAddress) -> tuple[str, str]:
-    """Return two keys of a matrix cell: the hash that the cells of its bucket share, and its own hash."""
+    """Return the two keys of a matrix cell.
+
+    The first key names the hash that all cells in the same bucket share. The second names the cell's own hash.
+    """
     ident = cell_id(address)
     bucket = f"cn:{{m:{int.from_bytes(ident) % CELL_BUCKETS:04x}}}"
     return bucket, f"{bucket}:{urlsafe_b64encode(ident)[:-1].decode()}"
 
 
 def names_bucket(about: str, bucket: int) -> str:
-    """Return the key of a bucket of the content names of the directory ``about``, "channel" or "entry"."""
+    """Return the key for a bucket of content names in the search directory of channels or of entries.
+
+    ``about`` selects the directory: "channel" or "entry". A content name is the set of attribute-value pairs by which
+    searches find a channel or entry.
+    """
     return f"cn:{{nm:{bucket:04x}}}:{about}"
 
 
 def vocabulary(about: str, shard: int) -> str:
-    """Return the key of a shard of the words of the directory ``about``, "channel" or "entry"."""
+    """Return the key for a shard of the words that occur in the search directory of channels or of entries.
+
+    ``about`` selects the directory: "channel" or "entry".
+    """
     return f"cn:{{words:{about}:{shard:x}}}"
 
 
 def latest_words(about: str, hour: int) -> str:
-    """Return the key of the words that were new in an hour (Unix time in hours) in the directory ``about``."""
+    """Return the key for the words that first occurred in a search directory during ``hour``.
+
+    ``about`` selects the directory: "channel" or "entry". ``hour`` is the number of hours since the Unix epoch.
+    """
     return f"cn:{{words:{about}}}:{hour}"
 
 
 def requeued_dead_letter(uid: UserId, letter: str) -> str:
-    """Return the key whose presence means that dead letter ``letter`` of a user was put back into the outbox."""
+    """Return the key whose existence shows that the user's dead letter ``letter`` was put back into the outbox."""
     return f"cn:{{u:{uid}}}:revived:{letter}"
 
 
 def usage_count(uid: UserId, what: str) -> str:
-    """Return the key of the number of times that a user did ``what`` in the present time window."""
+    """Return the key that counts how often a user did ``what`` in the present time window; see ``USAGE_KINDS``."""
     return f"cn:{{u:{uid}}}:rate:{what}"
 
 
 USAGE_KINDS = ("command", "form", "url", "import", "invitation", "guests", "managers")
 """Possible values of ``what`` in :func:`usage_count`.
 
-For group chats, there are also values ``command:H``, where H is a hash of the occupant.
+For group chats, there are also values ``command:H``, where H is a hash that identifies an occupant of the chat.
 """
 
 
 def erasable_user_keys(uid: UserId) -> tuple[str, ...]:
-    """Return all keys of a user that erasure deletes: all keys except those of usage counts and restrictions.
+    """Return all keys that are deleted when the user ``uid`` is erased. Every new key of a user has to be added here.
 
-    Every new key of a user has to be added here.
+    These are the user's keys except restrictions, usage counts, and notes on requeued dead letters. The excepted keys
+    expire on their own.
     """
     return (
         *(user(uid), user_index(uid), intents(uid), preferences(uid), pending_imports(uid)),
@@ -470,17 +501,17 @@ DURABLE_KEYS: Final = (
     *(DEAD_LETTERS, CAUGHT_UP_UNTIL, SITE_RATES, BLOCKED_HOSTS),
     *(CONSOLE_ACCOUNTS, API_KEYS, API_KEYS_LAST_USE, AUDIT_PENDING, AUDIT_LOG),
 )
-"""Keys that a backup contains, besides those of users and channels and :data:`DURABLE_PATTERNS`.
+"""Keys that a backup contains in addition to those of users and channels and those in :data:`DURABLE_PATTERNS`.
 
-All other keys are soft state: they expire, are registered again, or are made from keys that a backup contains. Every
-new key that must survive the loss of Redis has to be added here, to :func:`durable_user_keys` or to
-:func:`durable_channel_keys`.
+All other keys are soft state: they expire, are written again by running processes, or are derived from keys that a
+backup contains. Every new key that must survive the loss of Redis has to be added here, to :func:`durable_user_keys` or
+to :func:`durable_channel_keys`.
 """
 
 ALL_KEYS: Final = "cn:{*"
-"""Pattern (glob) of all keys of Coronet."""
+"""Glob pattern that matches all of Coronet's keys."""
 DURABLE_PATTERNS: Final = (bot_rooms("*"), pubsub_nodes("*"), announcement_recipients("*"))
-"""Patterns (glob) of further keys that a backup contains."""
+"""Glob patterns that match further keys that a backup contains."""
 
 
 def durable_user_keys(uid: UserId) -> tuple[str, ...]:
@@ -494,13 +525,17 @@ def durable_channel_keys(cid: ChannelId) -> tuple[str, ...]:
 
 
 def egress_budget(site: str, egress: str) -> str:
-    """Return the key of the token bucket for requests to ``site`` by workers behind the public address ``egress``."""
+    """Return the key of the token bucket that limits requests to ``site`` from the public address ``egress``.
+
+    Several workers may send their requests from the same public address.
+    """
     return f"cn:{{h:{site}}}:from:{egress}"
 
 
 def login_attempts(window: str, what_hash: str) -> str:
-    """Return the key of the number of login attempts in the present ``window``, "minute" or "hour".
+    """Return the key that counts login attempts in the present ``window``, which is "minute" or "hour".
 
-    ``what_hash`` is the SHA-256 of the counted object: a network, an account, both, or a known browser.
+    ``what_hash`` is the SHA-256 of the thing for which attempts are counted: a network, an account, an account in a
+    network, or a known browser.
     """
     return f"cn:{{console}}:attempts:{window}:{what_hash}"

@@ -1,8 +1,8 @@
 """Connections to one Redis node, and the exchange of commands and replies over them.
 
 The driver, redis-py, opens, authenticates and closes connections. This module sends commands and reads replies itself,
-because the driver's clients and pipelines are slow. A batch is sent in one write. Replies that have arrived are read
-without awaiting anything.
+because the driver's clients and pipelines are slow. A batch of commands is sent in a single write. Replies that have
+already arrived are read without awaiting anything.
 """
 
 # For each batch the driver starts a task and two timers and takes three locks, and for each reply it awaits four
@@ -32,18 +32,18 @@ _MAX_SCRIPTS = 500
 
 
 async def close_pool(pool: Redis) -> None:
-    """Close a pool's connections. A connection that is being opened meanwhile is closed as soon as it is open."""
+    """Close all connections in a pool. A connection that is still being opened is closed as soon as it is open."""
     pool.connection_pool.connection_class.is_closed = True  # type: ignore[attr-defined]  # see connection_class
     await pool.aclose()
 
 
 class DirectConnection(AbstractConnection):
-    """A connection of the Redis driver, with three changes.
+    """A connection that differs from the Redis driver's own connections in three ways.
 
-    - Commands and replies are exchanged without the driver (:meth:`exchange`).
-    - The text of a script is sent once per connection. Afterwards only its digest is sent. If Redis does not know the
-      digest, the text is sent again (``run_commands``).
-    - A connection that opens after its pool was closed is closed at once (``is_closed``).
+    - It exchanges commands and replies without the driver (:meth:`exchange`).
+    - It sends the text of a script once, and afterwards only the script's digest. If Redis does not know the digest,
+      the text is sent again (:func:`run_commands`).
+    - If its pool was closed while the connection was being opened, the connection closes immediately (``is_closed``).
     """
 
     is_closed = False
@@ -62,10 +62,10 @@ class DirectConnection(AbstractConnection):
             raise NoConnection("The store is closed.")
 
     async def exchange(self, commands: Sequence[Command]) -> list[Any]:
-        """Send commands and return their replies as Redis sends them; the reply of a failed command is its error.
+        """Send commands and return Redis's replies in order, without converting them.
 
-        Raises one of the errors in ``NO_REPLY`` if the connection breaks. After such an error, and if the caller is
-        cancelled, the connection is closed.
+        The reply of a failed command is its error. Raises one of the errors in ``NO_REPLY`` if the connection breaks.
+        If the method raises an error or is cancelled, it closes the connection.
         """
         if not self.is_connected:
             await self.connect_check_health(check_health=False)
@@ -77,9 +77,10 @@ class DirectConnection(AbstractConnection):
             raise
 
     async def send_packed_command(self, command: Any, check_health: bool = True) -> None:  # noqa: ARG002, FBT001, FBT002 - redis-py's own signature
-        """Send one of the driver's own commands, such as the first ones of a connection.
+        """Send a command that the driver itself issues, such as the first commands on a new connection.
 
-        ``command`` has the parts of the packed command. ``check_health`` has no effect; the driver passes it.
+        ``command`` contains the parts of the encoded command. ``check_health`` is ignored; it exists because the driver
+        passes it.
         """
         if not self.is_connected:
             await self.connect_check_health(check_health=False)
@@ -96,7 +97,10 @@ class DirectConnection(AbstractConnection):
         return packed
 
     async def _send(self, packed: bytes) -> None:
-        """Send bytes. If the socket does not accept them at once, wait until it does."""
+        """Send bytes, waiting if the socket cannot accept all of them immediately.
+
+        Raises the driver's ``TimeoutError`` or ``NoConnection`` if the bytes cannot be sent.
+        """
         # The driver's own method is not used, for two reasons. It starts a task for each call. Before Python 3.12, it
         # may also lose a cancellation, so that the cancelled caller continues to wait for a reply.
         try:
@@ -125,12 +129,15 @@ class DirectConnection(AbstractConnection):
 
 
 def connection_class(kind: type[AbstractConnection]) -> type[AbstractConnection]:
-    """Return a new class for one pool. Its bases are :class:`DirectConnection` and the driver's class ``kind``."""
+    """Return a new connection class for one pool, derived from :class:`DirectConnection` and the driver's ``kind``.
+
+    Each pool needs its own class, because the class records whether the pool is closed.
+    """
     return type("DirectConnection", (DirectConnection, kind), {})
 
 
 class QuickPool(BlockingConnectionPool):
-    """A connection pool that lends a free connection at once if no other command waits for one.
+    """A connection pool that hands out a free connection immediately, unless other commands are waiting for one.
 
     The driver's pool is slower, because it uses a timer and locks for each command and checks the connection twice.
     """
@@ -138,7 +145,10 @@ class QuickPool(BlockingConnectionPool):
     _waiting = 0
 
     async def get_connection(self, *arguments: Any, **options: Any) -> Any:
-        """Return an open connection. The arguments are passed to the driver's method."""
+        """Return an open connection; if none is free, wait for one.
+
+        ``arguments`` and ``options`` are passed to the driver's own method, which does the waiting.
+        """
         driver: Any = super()
         if self._waiting or not self.can_get_connection():
             self._waiting += 1
@@ -159,7 +169,7 @@ class QuickPool(BlockingConnectionPool):
         return connection
 
     async def release(self, connection: Any) -> None:
-        """Take a connection back, even if the caller is cancelled."""
+        """Return a connection to the pool. This is completed even if the caller is cancelled."""
         if self._waiting or connection.should_reconnect():
             await asyncio.shield(super().release(connection))
         else:
@@ -168,12 +178,12 @@ class QuickPool(BlockingConnectionPool):
 
 
 class _SentScripts:
-    """The scripts that were sent over one connection. Redis caches them until its script cache is flushed."""
+    """The scripts that were sent over one connection. Redis remembers them until its script cache is flushed."""
 
     flushes = 0
-    """Number of flushes of Redis's script cache that this process has noticed.
+    """How many times this process has noticed that Redis's script cache was flushed.
 
-    When the number grows, all connections send scripts in full again.
+    When this number grows, all connections send scripts in full again.
     """
 
     def __init__(self) -> None:
@@ -181,11 +191,15 @@ class _SentScripts:
         self._flushes = self.flushes
 
     def clear(self) -> None:
-        """Remove all scripts, because the connection is opened again."""
+        """Forget all scripts, because the connection is being reopened."""
         self._digests.clear()
 
     def shorten(self, command: Command) -> Command:
-        """Return a command of the form ``EVAL script …`` as ``EVALSHA digest …`` if the script was sent before."""
+        """Return the command to send instead of ``command``, which has the form ``EVAL script …``.
+
+        If the script was sent before, this is ``EVALSHA digest …``. Otherwise, it is ``command`` itself, and the script
+        is recorded as sent.
+        """
         if self._flushes != _SentScripts.flushes:
             self._flushes = _SentScripts.flushes
             self._digests.clear()
@@ -202,10 +216,11 @@ def _script_digest(script: str) -> str:
 
 
 async def run_commands(client: Redis, commands: Sequence[Command]) -> list[Any]:
-    """Run commands in one round trip and return their replies; the reply of a failed command is its exception.
+    """Run commands, normally in one round trip, and return their replies in order.
 
-    Commands run in order, with one exception: a script whose text has to be sent, because Redis does not know its
-    digest, runs after all other commands.
+    The reply of a failed command is its exception. The commands run in the given order, except in one case: if Redis
+    does not know the digest of a script, the script's text is sent in a second round trip and runs after all other
+    commands.
     """
     replies = await _exchange(client, commands)
     missing = [index for index, reply in enumerate(replies) if isinstance(reply, exceptions.NoScriptError)]
@@ -218,9 +233,9 @@ async def run_commands(client: Redis, commands: Sequence[Command]) -> list[Any]:
 
 
 async def _exchange(client: Redis, commands: Sequence[Command]) -> list[Any]:
-    """Send commands and return their replies as the driver's types.
+    """Send commands and return their replies in order, converted to the driver's types.
 
-    If the connection breaks, the commands are sent again, as often as the pool's retry policy allows.
+    If the connection breaks, the commands are sent again, up to as many times as the pool's retry policy allows.
     """
     pool: Any = client.connection_pool
     connection = await pool.get_connection()

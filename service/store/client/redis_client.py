@@ -1,8 +1,8 @@
-"""Client of Redis: runs commands and scripts on a single Redis server or on a Redis Cluster.
+"""The Redis client: runs commands and scripts on a single Redis server or on a Redis Cluster.
 
 Commands that are issued at the same moment share one round trip (``command_batching``). The text of a script is sent
-once per connection, and afterwards only its digest (``node_connections``). If Redis is unavailable,
-:class:`StoreUnavailable` is raised. An error of the driver about an invalid command is raised unchanged.
+once per connection, and afterwards only its digest (``node_connections``). The client raises :class:`StoreUnavailable`
+if Redis is unavailable, and the driver's own error if a command is invalid.
 """
 
 import asyncio
@@ -58,7 +58,7 @@ The rest of the line is the library's name. The line is replaced by the text of 
 
 @cache
 def _script(name: str) -> str:
-    """Return the text of ``scripts/NAME.lua`` without comments, so that fewer bytes are sent with every command."""
+    """Return the text of ``scripts/NAME.lua``, with comments removed so that fewer bytes are sent to Redis."""
     lines = files("service.store").joinpath("scripts", f"{name}.lua").read_text(encoding="utf-8").splitlines()
     kept = lines[:1] if lines[0] == READ_ONLY_MARKER else []
     for line in lines:
@@ -70,15 +70,18 @@ def _script(name: str) -> str:
 
 
 def script_command(name: str, keys: Sequence[str], *arguments: Value) -> Command:
-    """Return the command that runs ``scripts/NAME.lua`` with these ``KEYS`` and ``ARGV``.
+    """Return a command that runs ``scripts/NAME.lua`` with ``keys`` as ``KEYS`` and ``arguments`` as ``ARGV``.
 
-    All keys must be in one slot.
+    All keys must be in the same cluster slot.
     """
     return ("EVAL", _script(name), len(keys), *keys, *arguments)
 
 
 def _translate(error: Exception) -> Exception:
-    """Return the error to raise for a driver's error: StoreUnavailable, or ``error`` if the command is invalid."""
+    """Return the exception to raise in place of ``error``, which the driver has raised.
+
+    This is :class:`StoreUnavailable`, or ``error`` itself if the command was invalid.
+    """
     if isinstance(error, exceptions.ResponseError):
         if not (_OPERATIONAL.search(str(error)) or isinstance(error, _REFUSALS)):
             return error
@@ -94,7 +97,10 @@ def _translate(error: Exception) -> Exception:
 
 
 def _find_error(commands: Sequence[Command], replies: Sequence[Any]) -> Exception | None:
-    """Return the error to raise for the first command that failed; None if none failed."""
+    """Return the exception to raise for the first command that failed; None if none failed.
+
+    ``replies`` contains each command's reply, which is an exception if the command failed.
+    """
     for index, reply in enumerate(replies):
         if isinstance(reply, exceptions.ResponseError):
             reply.add_note(f"It was the reply to {commands[index][0]!r}, command {index + 1} of {len(commands)}.")
@@ -104,25 +110,25 @@ def _find_error(commands: Sequence[Command], replies: Sequence[Any]) -> Exceptio
 
 
 class RedisClient:
-    """A client of a single Redis server or of a Redis Cluster.
+    """A client for a single Redis server or a Redis Cluster.
 
     It has separate connections for five kinds of commands:
 
-    - ordinary commands, which Redis answers at once
-    - blocking commands, which may wait in Redis
+    - ordinary commands, which Redis answers immediately
+    - blocking commands, for which Redis may wait before it answers
     - commands that must not run twice
     - urgent scripts, which must not wait for a free connection
-    - commands by which lost data is detected, which run even if the store is refused
+    - commands that detect data loss, which run even if the store must not be used
 
-    If the connection breaks before the reply, a command is sent again, unless it must not run twice. Every method that
-    sends commands may raise :class:`StoreUnavailable`.
+    If the connection breaks before the reply has arrived, a command is sent again, unless it must not run twice. Every
+    method that sends commands may raise :class:`StoreUnavailable`.
     """
 
     def __init__(self, settings: Settings, *, is_guarded: bool = True) -> None:
-        """Create the connection pools. Connections are opened when they are needed.
+        """Create the connection pools. Connections are opened only when they are needed.
 
-        If ``is_guarded`` is False, the client also uses a store that has lost data. Programs that replace the store's
-        data need this. Raises :class:`SettingsInvalid`.
+        If ``is_guarded`` is False, the client can also be used with a store that has lost data, for example to restore
+        a backup. Raises :class:`SettingsInvalid` if the store's identity file cannot be read.
         """
         self.guard = DataLossGuard(settings.store_identity_file)
         guard = self.guard if is_guarded else None
@@ -141,18 +147,19 @@ class RedisClient:
         return (await self.call_many([command]))[0]
 
     async def run_script(self, name: str, keys: Sequence[str], *arguments: Value) -> Any:
-        """Run ``scripts/NAME.lua`` with these ``KEYS`` and ``ARGV``; return its reply."""
+        """Run ``scripts/NAME.lua`` with ``keys`` as ``KEYS`` and ``arguments`` as ``ARGV``; return the reply."""
         return await self.call(*script_command(name, keys, *arguments))
 
     async def time_s(self) -> float:
-        """Return the Unix time in seconds by Redis's clock, which all processes share."""
+        """Return the Unix time in seconds according to Redis's clock, which all processes share."""
         seconds, microseconds = await self.call("TIME")
         return float(seconds) + float(microseconds) / 1e6
 
     async def call_many(self, commands: Sequence[Command]) -> list[Any]:
         """Run independent commands and return their replies, in order.
 
-        Commands of the same slot run in the given order. Raises the error of the first command that failed.
+        Commands for the same cluster slot run in the given order. If any commands fail, the error of the first failed
+        one is raised.
         """
         if len(commands) > COMMANDS_PER_ROUND_TRIP:
             return await self._call(self._prompt.call_each, commands)
@@ -164,26 +171,26 @@ class RedisClient:
         return replies
 
     async def call_many_once(self, commands: Sequence[Command]) -> list[Any]:
-        """Run independent commands like :meth:`call_many`, but never repeat a command.
+        """Run independent commands like :meth:`call_many`, but never send a command twice.
 
-        After :class:`StoreUnavailable`, it is unknown whether Redis has run the commands.
+        If :class:`StoreUnavailable` is raised, Redis may or may not have run the commands.
         """
         return await self._call(self._once.call_each, commands)
 
     async def call_blocking(self, *command: Value) -> Any:
-        """Run one command that blocks for at most ``MAX_BLOCK_S`` seconds, and return its reply."""
+        """Run one command that may block for up to ``MAX_BLOCK_S`` seconds, and return its reply."""
         return (await self._call(self._blocking.call_each, [command]))[0]
 
     async def run_urgent_script(self, name: str, keys: Sequence[str], *arguments: Value) -> Any:
-        """Run a script, such as a heartbeat, that must not wait for a free connection; return its reply."""
+        """Run a script that must not wait for a free connection, such as a heartbeat; return the script's reply."""
         return (await self._call(self._urgent.call_each, [script_command(name, keys, *arguments)]))[0]
 
     async def call_unguarded(self, *command: Value) -> Any:
-        """Run one command even if this process refuses to use the store because data was lost."""
+        """Run one command and return its reply, even if the store must not be used because it has lost data."""
         return (await self._call(self._unguarded.call_each, [command]))[0]
 
     async def call_on_node(self, node: Address, *command: Value) -> Any:
-        """Run a command without keys on the cluster node at the address ``node``, and return its reply."""
+        """Run a command that has no keys on the cluster node at the address ``node``, and return its reply."""
         return (await self._call(partial(self._prompt.call_on_node, node), [command]))[0]
 
     async def _call(self, send: Send, commands: Sequence[Command]) -> list[Any]:
@@ -193,25 +200,25 @@ class RedisClient:
         return replies
 
     def node_of(self, command: Command) -> Address | None:
-        """Return the address of the cluster node to which a command is sent.
+        """Return the address of the cluster node to which ``command`` would be sent.
 
-        The result is None if Redis is not known to be a cluster, or if the node is not known yet.
+        The result is None if Redis is not known to be a cluster, or if the command's node is not known yet.
         """
         return self._prompt.node_of(command)
 
     def primaries(self) -> list[Address]:
-        """Return the addresses of the master nodes of the cluster; empty if Redis is not known to be a cluster."""
+        """Return the addresses of the cluster's master nodes; empty if Redis is not known to be a cluster."""
         return sorted(set(self._slots.masters))
 
     async def close(self) -> None:
-        """Close all connections concurrently. If the caller is cancelled, the connections are closed nevertheless."""
+        """Close all connections."""
         pools = (self._prompt, self._blocking, self._once, self._urgent, self._unguarded)
         await asyncio.gather(*(each.close() for each in pools))
 
 
 class RedisRepository:
-    """Base class of repositories: classes that read and write one kind of state in Redis."""
+    """Base class for repositories. Each repository reads and writes one kind of state in Redis."""
 
     def __init__(self, redis: RedisClient) -> None:
-        """Create the repository, which sends its commands through ``redis``."""
+        """Create the repository. It sends its commands through ``redis``."""
         self._redis = redis

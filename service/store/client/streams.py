@@ -1,4 +1,4 @@
-"""Commands on Redis streams, which several kinds of state share: appending, waiting, and paging."""
+"""Functions for Redis streams that several repositories use: appending, waiting, and paging."""
 
 from typing import Any, Final
 
@@ -6,36 +6,40 @@ from service.store.client.node_connections import Command, Value
 from service.store.client.redis_client import MAX_BLOCK_S, RedisClient
 
 Entry = tuple[str, dict[bytes, bytes]]
-"""Id and fields of an entry of a stream."""
+"""A stream entry: its id and its fields."""
 
 _LENGTH: Final = 10_000
 
 
 def append_command(stream: str, *fields: Value) -> Command:
-    """Return the command that appends an entry to a stream and trims the stream to about 10,000 entries.
+    """Return a command that appends an entry to a stream and trims the stream to about 10,000 entries.
 
-    ``fields`` are alternating names and values.
+    ``fields`` consists of alternating names and values.
     """
     return ("XADD", stream, "MAXLEN", "~", _LENGTH, "*", *fields)
 
 
 async def newest_id(redis: RedisClient, stream: str) -> str:
-    """Return the id of the newest entry of a stream; "0-0" if it has none."""
+    """Return the id of the newest entry in a stream; "0-0" if the stream is empty."""
     newest = await redis.call("XREVRANGE", stream, "+", "-", "COUNT", 1)
     return newest[0][0].decode() if newest else "0-0"
 
 
 async def wait_for_entries(redis: RedisClient, stream: str, after: str, count: int) -> list[Entry]:
-    """Wait up to ``MAX_BLOCK_S`` seconds for entries with ids after ``after``; return at most ``count`` of them."""
+    """Wait up to ``MAX_BLOCK_S`` seconds for entries after the id ``after``; return up to ``count`` such entries.
+
+    The result is empty if no entry arrives in time.
+    """
     block_ms = int(MAX_BLOCK_S * 1000)
     found = await redis.call_blocking("XREAD", "COUNT", count, "BLOCK", block_ms, "STREAMS", stream, after)
     return [_parse(entry) for _, entries in found or () for entry in entries]
 
 
 async def read_page(redis: RedisClient, stream: str, before: str, count: int) -> tuple[list[Entry], str]:
-    """Return ``count`` entries of a stream, newest first, and the id to pass as ``before`` for the next page.
+    """Return (entries, position): one page of a stream, newest first, and the position of the next page.
 
-    To get the newest entries, pass "". The returned id is "" if there are no further entries.
+    The page contains up to ``count`` entries. To read the next page, pass the returned position as ``before``. The
+    position is "" if there are no further entries. To read the first page, pass "" as ``before``.
     """
     found = await redis.call("XREVRANGE", stream, f"({before}" if before else "+", "-", "COUNT", count + 1)
     page = [_parse(entry) for entry in found[:count]]

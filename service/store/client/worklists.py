@@ -1,8 +1,8 @@
 """Worklists: lists of users who may have work of one kind, for example messages to be delivered.
 
-A user is added before the work is stored, and removed when no work is found. Every user with work is therefore listed.
-Each addition has a unique timestamp. A removal has no effect if the timestamp has changed, because the user was added
-again.
+A user is added to the list before work is stored for the user, and removed when a process finds no work. Every user
+with work is therefore listed. Each addition has a unique timestamp. If a user is added again while a process looks for
+the user's work, the timestamp changes, and that process does not remove the user.
 """
 
 import secrets
@@ -15,12 +15,12 @@ from service.store.client.redis_client import RedisClient, RedisRepository, scri
 
 
 def unique_timestamp() -> float:
-    """Return the Unix time in ms plus a random fraction. Two calls are very unlikely to return the same number."""
+    """Return the Unix time in ms plus a random fraction, so that two results are very unlikely to be equal."""
     return time.time_ns() // 1_000_000 + secrets.randbelow(1000) / 1024
 
 
 class Worklist(RedisRepository):
-    """A sorted set of users. The score of a user is the timestamp of the user's last addition."""
+    """A sorted set of users who may have work. Each user's score is the timestamp of the user's last addition."""
 
     def __init__(self, redis: RedisClient, key: str) -> None:
         """Create an accessor for the worklist stored at ``key``."""
@@ -28,22 +28,22 @@ class Worklist(RedisRepository):
         self._key = key
 
     def add_command(self, uids: Iterable[UserId]) -> Command:
-        """Return the command that adds users, with new timestamps. ``uids`` must not be empty."""
+        """Return a command that adds users, each with a new timestamp. ``uids`` must not be empty."""
         return ("ZADD", self._key, *(part for uid in uids for part in (unique_timestamp(), uid)))
 
     async def timestamps(self, uids: Collection[UserId]) -> dict[UserId, float | None]:
-        """Return the timestamp of each user's last addition; None for a user who is not listed.
+        """Map each user to the timestamp of the user's last addition, or to None if the user is not listed.
 
-        A caller that wants to remove users has to call this before it checks whether they have work.
+        A caller that wants to remove users must call this before it checks whether they have work.
         """
         found = await self._redis.call("ZMSCORE", self._key, *uids) if uids else []
         return dict(zip(uids, found, strict=True))
 
     async def remove(self, timestamps: Mapping[UserId, float | None], uids: Iterable[UserId]) -> None:
-        """Remove users (``uids``) who have no work.
+        """Remove users who were found to have no work, unless they were added again in the meantime.
 
-        ``timestamps`` is the result of :meth:`timestamps` from before the caller looked for work. A user who was added
-        again since then stays. A user whose timestamp is None is ignored.
+        ``timestamps`` is the result of :meth:`timestamps` from before the caller looked for work. Users whose timestamp
+        is None are ignored.
         """
         await self._redis.call_many(
             [
@@ -54,8 +54,8 @@ class Worklist(RedisRepository):
         )
 
     async def all(self, limit: int = 0) -> list[UserId]:
-        """Return the users in the order of their last addition, the earliest first.
+        """Return the listed users, sorted by the time of their last addition, earliest first.
 
-        ``limit`` is the maximum number of users; 0 stands for all of them.
+        ``limit`` is the maximum number of users; 0 means no limit.
         """
         return [uid.decode() for uid in await self._redis.call("ZRANGE", self._key, 0, limit - 1)]

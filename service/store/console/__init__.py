@@ -1,1 +1,1 @@
-"""The console's accounts, sessions, API keys, login limits, audit log, and stored responses."""
+"""The console's data: accounts, sessions, API keys, login limits, audit log, and stored responses."""

@@ -1,7 +1,7 @@
-"""Accounts of the console, with their password links.
+"""Accounts of the console, and the links with which users set their passwords.
 
-Tokens are random and only their SHA-256 is stored, so that nobody can log in with data from Redis. Every method may
-raise :class:`service.errors.StoreUnavailable`.
+The tokens in links are random, and only their SHA-256 is stored. The data in Redis therefore does not suffice to log
+in. Every method may raise :class:`service.errors.StoreUnavailable`.
 """
 
 import asyncio
@@ -18,14 +18,14 @@ from service.store.client import keys
 from service.store.client.redis_client import RedisRepository
 
 SETUP_TTL_S = 7 * 24 * 3600
-"""Time in seconds for which a link is valid that creates the first account, or sets the password of an account."""
+"""How long a link for creating the first account or for setting an account's password is valid (s)."""
 _TOKEN_BYTES = 32
 
 
 class Role(StrEnum):
-    """The role of an account, which determines its permissions.
+    """The role of an account, which determines what its user may do.
 
-    Viewers can read, operators can also change how channels are polled, and admins can do everything.
+    Viewers can read. Operators can also change how channels are polled. Admins can do everything.
     """
 
     VIEWER = "viewer"
@@ -33,7 +33,7 @@ class Role(StrEnum):
     ADMIN = "admin"
 
     def covers(self, other: "Role") -> bool:
-        """Return whether this role includes the permissions of ``other``."""
+        """Return whether this role includes all permissions of ``other``."""
         order = list(Role)
         return order.index(self) >= order.index(other)
 
@@ -42,8 +42,9 @@ class Account(msgspec.Struct, frozen=True, omit_defaults=True):
     """An account of the console.
 
     - ``password_hash``: an argon2id string; "" until a password is set.
-    - ``created_s``: when the account was created (Unix s). This distinguishes the account from an earlier, removed one
-      with the same name.
+    - ``created_s``: when the account was created (Unix s). This distinguishes the account from an earlier, removed
+      account with the same name.
+    - ``role``: determines what the account's user may do.
     - ``zone``: time zone (tz database) in which times are shown; "" if none is set.
     """
 
@@ -54,12 +55,12 @@ class Account(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def secret(self) -> str:
-        """A digest that changes with the password, so that a new password ends the account's sessions."""
+        """A digest of the password hash. Sessions depend on it, so that a new password ends all sessions."""
         return digest(self.password_hash)
 
 
 def new_token() -> str:
-    """Return 256 random bits in URL-safe base64."""
+    """Return a random token: 256 bits in URL-safe base64."""
     return secrets.token_urlsafe(_TOKEN_BYTES)
 
 
@@ -69,16 +70,18 @@ def digest(token: str) -> str:
 
 
 def unpack_account(packed: bytes | None) -> Account | None:
-    """Return the account that ``packed`` contains; None if ``packed`` is None."""
+    """Decode the stored account ``packed``; return None if ``packed`` is None."""
     return None if packed is None else msgspec.msgpack.decode(packed, type=Account)
 
 
 class _PasswordLink(msgspec.Struct, frozen=True):
     """A link with which the password of an account can be set until ``until_s`` (Unix s).
 
-    - ``account_since_s``: when the account was created (Unix s). The link is invalid for a later account of the same
-      name.
-    - ``account_secret``: digest of the account's password. The link becomes invalid when the password changes.
+    - ``token_hash``: SHA-256 of the link's token.
+    - ``account_since_s``: when the account was created (Unix s). The link is not valid for a later account with the
+      same name.
+    - ``account_secret``: the account's :attr:`Account.secret` when the link was created. The link becomes invalid when
+      the password changes.
     """
 
     token_hash: str
@@ -92,24 +95,25 @@ class _PasswordLink(msgspec.Struct, frozen=True):
 
 
 class AccountStore(RedisRepository):
-    """Accounts by name. Every method may raise :class:`StoreUnavailable`."""
+    """Stores the console's accounts under their names. Every method may raise :class:`StoreUnavailable`."""
 
     async def get(self, name: str) -> Account | None:
-        """Return the account with this name; None if it does not exist."""
+        """Return the account called ``name``; None if it does not exist."""
         return unpack_account(await self._redis.call("HGET", keys.CONSOLE_ACCOUNTS, name))
 
     async def all(self) -> dict[str, Account]:
-        """Return all accounts by name."""
+        """Map the names of all accounts to the accounts."""
         found = await self._redis.call("HGETALL", keys.CONSOLE_ACCOUNTS)
         return {name.decode(): msgspec.msgpack.decode(packed, type=Account) for name, packed in sorted(found.items())}
 
     async def change(self, name: str, account: Account | None, expected: Mapping[str, Account]) -> bool:
-        """Store an account under ``name``, or remove it if ``account`` is None. Return whether this was done.
+        """Store ``account`` under ``name``, or remove the account called ``name`` if ``account`` is None.
 
-        ``expected`` are all accounts as the caller has read them. If any account has changed since, nothing is done.
+        ``expected`` contains all accounts as the caller has read them, keyed by name. If any account has changed since
+        then, nothing is done. Return whether the change was made.
 
         The account's password link becomes invalid if the account is removed, created anew, or gets another password.
-        Links for the first account become invalid as soon as an account exists.
+        Links for creating the first account become invalid as soon as an account exists.
         """
         packed = b"" if account is None else msgspec.msgpack.encode(account)
         known = [part for each, held in expected.items() for part in (each, msgspec.msgpack.encode(held))]
@@ -121,9 +125,9 @@ class AccountStore(RedisRepository):
         return bool(await self._redis.run_script("console_change_account", script_keys, *arguments))
 
     async def new_setup_token(self) -> str:
-        """Return a new token that allows the creation of the first account, once and within ``SETUP_TTL_S``.
+        """Create and return a token for creating the first account, valid once and for ``SETUP_TTL_S`` seconds.
 
-        Earlier tokens stay valid.
+        Earlier setup tokens stay valid.
         """
         # Two processes may each show a link at the first start.
         token = new_token()
@@ -136,21 +140,24 @@ class AccountStore(RedisRepository):
         return token
 
     async def is_setup_token_valid(self, token: str) -> bool:
-        """Return whether the token allows the creation of the first account."""
+        """Return whether ``token`` can be used to create the first account."""
         accounts, is_known = await self._redis.call_many(
             [("HLEN", keys.CONSOLE_ACCOUNTS), ("SISMEMBER", keys.CONSOLE_SETUP_TOKENS, digest(token))]
         )
         return bool(is_known) and not accounts
 
     async def create_first(self, token: str, name: str, account: Account) -> bool:
-        """Create the first account and delete all setup tokens; return False if ``token`` is invalid."""
+        """Create the first account and delete all setup tokens; return whether this was done.
+
+        The result is False if ``token`` is invalid, or an account was created in the meantime.
+        """
         return await self.is_setup_token_valid(token) and await self.change(name, account, {})
 
     async def create_password_link(self, name: str, account: Account) -> str | None:
-        """Return a token with which this account's password can be set once, within ``SETUP_TTL_S``.
+        """Create and return a token for setting an account's password, valid once and for ``SETUP_TTL_S`` seconds.
 
-        The token replaces an earlier one. It becomes invalid when the account is removed or gets another password.
-        Returns None if ``account`` is no longer the stored account.
+        The token replaces an earlier token of the account. It becomes invalid when the account is removed or gets
+        another password. The result is None if the stored account called ``name`` is no longer equal to ``account``.
         """
         token = new_token()
         link = _PasswordLink(digest(token), account.created_s, account.secret, time.time() + SETUP_TTL_S)
@@ -163,14 +170,14 @@ class AccountStore(RedisRepository):
         )
 
     async def account_of_link(self, token: str) -> str | None:
-        """Return the name of the account whose password the token can set; None for an invalid token."""
+        """Return the name of the account whose password ``token`` can set; None if ``token`` is invalid."""
         found = await self._find_link(token)
         return None if found is None else found[0]
 
     async def set_password(self, token: str, name: str, password_hash: str) -> bool:
-        """Set the password of an account and delete the token, atomically.
+        """Set an account's password and delete ``token``, in one atomic step; return whether this was done.
 
-        Returns False if the token is invalid for this account.
+        The result is False if ``token`` is not valid for the account called ``name``.
         """
         while (found := await self._find_link(token)) is not None and found[0] == name:
             accounts = found[1]
@@ -180,9 +187,9 @@ class AccountStore(RedisRepository):
         return False
 
     async def _find_link(self, token: str) -> tuple[str, Mapping[str, Account]] | None:
-        """Return the name of the account whose password the token can set, and all accounts.
+        """Return (name, accounts): the name of the account whose password ``token`` can set, and all accounts by name.
 
-        The result is None for an invalid token.
+        The result is None if ``token`` is invalid.
         """
         links, accounts = await asyncio.gather(self._redis.call("HGETALL", keys.CONSOLE_PASSWORD_LINKS), self.all())
         for name, packed in links.items():

@@ -1,6 +1,6 @@
-"""API keys of the console, which programs send instead of a session cookie.
+"""API keys of the console, which client programs send instead of a session cookie.
 
-Keys are random and only their SHA-256 is stored, so that nobody can use the API with data from Redis.
+Keys are random, and only their SHA-256 is stored. The data in Redis therefore does not suffice to use the API.
 """
 
 from typing import Final
@@ -12,7 +12,7 @@ from service.store.client.redis_client import RedisRepository
 from service.store.console.accounts import Account, digest, new_token, unpack_account
 
 KEY_PREFIX: Final = "coronet_"
-"""Prefix of every API key, by which secret scanners recognize it."""
+"""Prefix of every API key, with which secret scanners can recognise it."""
 
 
 _LAST_USE_INTERVAL_S = 60.0
@@ -24,10 +24,12 @@ _ID_DIGITS = 16
 class ApiKey(msgspec.Struct, frozen=True):
     """An API key of an account.
 
+    - ``id``: identifies the key. It cannot be used to authenticate requests.
     - ``name``: name of the key.
     - ``account``: name of the account.
     - ``account_since_s``: when the account was created (Unix s).
-    - ``scopes``: permissions of the key. Only those that the account's present role also has are granted.
+    - ``scopes``: permissions of the key. A permission is granted only if the account's present role also includes it.
+    - ``created_s``: when the key was created (Unix s).
     """
 
     id: str
@@ -39,14 +41,17 @@ class ApiKey(msgspec.Struct, frozen=True):
 
 
 class ApiKeyStore(RedisRepository):
-    """API keys of all accounts. Every method may raise :class:`StoreUnavailable`."""
+    """Stores the API keys of all accounts. Every method may raise :class:`StoreUnavailable`."""
 
     async def create(
         self, name: str, owner: tuple[str, Account], scopes: tuple[str, ...], now_s: float
     ) -> tuple[ApiKey, str]:
-        """Create an API key called ``name``; return the key, and the token that authenticates requests.
+        """Create an API key called ``name``.
 
-        ``owner`` is the account's name and the account; ``now_s`` is the Unix time.
+        ``owner`` is a pair (account name, account). ``scopes`` contains the key's permissions. ``now_s`` is the Unix
+        time.
+
+        Return (key, token): the API key, and the token that authenticates requests.
         """
         token = KEY_PREFIX + new_token()
         account_name, account = owner
@@ -55,9 +60,10 @@ class ApiKeyStore(RedisRepository):
         return key, token
 
     async def find(self, token: str, now_s: float) -> tuple[ApiKey, Account] | None:
-        """Return the key with this token, and its account; None for an invalid token or a removed account.
+        """Return the API key that belongs to ``token``, and the key's account.
 
-        The use is recorded with the time ``now_s`` (Unix s).
+        The result is None if ``token`` is invalid or the account was removed. ``now_s`` (Unix s) is recorded as the
+        time of the key's last use, at most once a minute.
         """
         if not token.startswith(KEY_PREFIX):
             return None
@@ -74,9 +80,9 @@ class ApiKeyStore(RedisRepository):
         return (key, account) if account is not None and account.created_s == key.account_since_s else None
 
     async def all(self) -> list[tuple[ApiKey, float | None]]:
-        """Return all keys, newest first, each with the time of its last use (Unix s, to the minute).
+        """Return pairs (key, time of its last use) for all API keys, newest first.
 
-        The time is None for a key that was never used.
+        The time is accurate to a minute (Unix s). It is None for a key that was never used.
         """
         held, used = await self._redis.call_many([("HGETALL", keys.API_KEYS), ("HGETALL", keys.API_KEYS_LAST_USE)])
         found = [
@@ -86,7 +92,7 @@ class ApiKeyStore(RedisRepository):
         return sorted(found, key=lambda pair: -pair[0].created_s)
 
     async def revoke(self, key: str) -> bool:
-        """Delete the key with the id ``key``; return False if there is none."""
+        """Delete the API key with the id ``key``; return False if it does not exist."""
         held = await self._redis.call("HKEYS", keys.API_KEYS)
         tokens = [token for token in held if token.startswith(key.encode())] if len(key) == _ID_DIGITS else []
         for token in tokens:

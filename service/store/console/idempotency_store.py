@@ -1,4 +1,7 @@
-"""Responses to requests with an Idempotency-Key. If a request is repeated, its stored response is sent again."""
+"""Stored responses to console requests that have an Idempotency-Key.
+
+If a client repeats such a request, the console sends the stored response again.
+"""
 
 import msgspec
 
@@ -17,11 +20,12 @@ If the console crashes during a request, the request can be sent again after thi
 
 
 class StoredResponse(msgspec.Struct, frozen=True):
-    """A stored response of the console to a request with an Idempotency-Key.
+    """The console's response to a request that had an Idempotency-Key.
 
     - ``request``: digest of the request.
     - ``status``: HTTP status; 0 while the request is in progress.
-    - ``location``: Location header.
+    - ``media_type``, ``location``: the headers Content-Type and Location.
+    - ``body``: body of the response.
     """
 
     request: str
@@ -32,13 +36,13 @@ class StoredResponse(msgspec.Struct, frozen=True):
 
 
 class IdempotencyStore(RedisRepository):
-    """Responses by account and idempotency key. Every method may raise :class:`StoreUnavailable`."""
+    """Stores responses for each account and Idempotency-Key. Every method may raise :class:`StoreUnavailable`."""
 
     async def begin(self, account: str, key: str, request: str) -> StoredResponse | None:
-        """Record that a request is in progress, unless ``account`` has sent a request with this ``key`` before.
+        """Record that a request is in progress, unless ``account`` already sent one with the Idempotency-Key ``key``.
 
-        ``key`` is the Idempotency-Key, and ``request`` is a digest of the request. Return the stored response to the
-        earlier request; None if this request is the first.
+        ``request`` is a digest of the request. Return the stored response to the earlier request, or None if there was
+        no earlier request.
         """
         response_key = keys.console_repeat(digest(f"{account} {key}"))
         packed = msgspec.msgpack.encode(StoredResponse(request))
@@ -48,9 +52,10 @@ class IdempotencyStore(RedisRepository):
         return msgspec.msgpack.decode(held, type=StoredResponse) if held else StoredResponse(request)
 
     async def end(self, account: str, key: str, response: StoredResponse | None) -> None:
-        """Store the response to the request of ``account`` with the idempotency key ``key``.
+        """Store the response to the request that ``account`` sent with the Idempotency-Key ``key``.
 
-        If ``response`` is None, the record is deleted instead, so that the request can be sent again.
+        If ``response`` is None, the record of the request is deleted instead, so that the client can send the request
+        again.
         """
         response_key = keys.console_repeat(digest(f"{account} {key}"))
         if response is None:

@@ -1,11 +1,12 @@
-"""Limits on login attempts to the console, by network and by account.
+"""Limits on login attempts to the console, for each network and each account.
 
-Each attempt counts towards three limits: of its network, of the account in this network, and of the account in all
-networks. An IPv6 address counts as its /64 network. Attempts from one network therefore do not lock out users in other
-networks, and attempts from many networks are limited too. A refused attempt does not count.
+Each attempt is counted three times: for its network, for the account in this network, and for the account in all
+networks. For IPv6, a network is a /64 prefix. Attempts from one network thus cannot lock out users in other networks,
+but attempts from many networks are limited too. Refused attempts are not counted.
 
-A browser that has logged in to the account before has a cookie that proves this. Its attempts are counted separately,
-so that strangers cannot lock it out. A change of the password makes all these cookies invalid.
+A browser that has already logged in to the account has a cookie that proves this. Attempts from such a browser are
+counted separately, so that strangers' attempts cannot lock it out. When the password changes, these cookies become
+invalid.
 """
 
 # The stored hash covers the cookie's token and the password hash.
@@ -22,7 +23,7 @@ BROWSER_TTL_S: Final = 90 * 24 * 3600
 
 
 MAX_KNOWN_BROWSERS: Final = 20
-"""Maximum number of known browsers of one account. The browser with the oldest login is dropped first."""
+"""Maximum number of known browsers of one account. If there are more, those with the oldest logins are dropped."""
 
 
 _MINUTE: Final = ("minute", 60)
@@ -35,30 +36,30 @@ _NETWORK_LIMIT: Final = 20
 
 
 _ACCOUNT_AND_NETWORK_LIMITS: Final = {_MINUTE: 5, _HOUR: 20}
-"""Maximum numbers of login attempts for one account from one network, or from one known browser, by window."""
+"""Maximum number of login attempts in each time window, for one account from one network or one known browser."""
 
 
 _ACCOUNT_LIMIT: Final = 100
 """Maximum number of login attempts per hour for one account from all unknown browsers.
 
-A single network has a lower limit, so only attempts from at least five networks can reach this one.
+A single network has a lower limit, so it takes attempts from at least five networks to reach this limit.
 """
 
 
 class LoginLimits(RedisRepository):
-    """Counts of login attempts, and the browsers that have logged in.
+    """Counts login attempts, and records which browsers have logged in.
 
     Every method may raise :class:`service.errors.StoreUnavailable`.
     """
 
     async def count_attempt(self, name: str, address: str, known_browser: str = "") -> float:
-        """Count a login attempt before the password is verified.
+        """Count a login attempt; return 0 if it is allowed, otherwise the seconds until the next one will be allowed.
 
-        Return 0 if the attempt is allowed, else the seconds until another attempt is allowed.
+        Call this before verifying the password.
 
         - ``name``: the account's name.
         - ``address``: the client's IP address.
-        - ``known_browser``: token of a browser for which :meth:`is_known_browser` is true; "" for other browsers.
+        - ``known_browser``: the browser's token if :meth:`is_known_browser` is true for it; "" for other browsers.
         """
         if known_browser:
             counted = _counters(f"browser {known_browser}", _ACCOUNT_AND_NETWORK_LIMITS)
@@ -74,14 +75,17 @@ class LoginLimits(RedisRepository):
         return wait_ms / 1000
 
     async def is_known_browser(self, name: str, account: Account, token: str) -> bool:
-        """Return whether the browser with this token has logged in to the account with its present password."""
+        """Return whether the browser that sent ``token`` has logged in to the account since the password last changed.
+
+        Such a login counts for ``BROWSER_TTL_S`` seconds.
+        """
         until_s = await self._redis.call("ZSCORE", _browsers_of(name), _browser_hash(account, token)) if token else None
         return until_s is not None and float(until_s) > time.time()
 
     async def remember_browser(self, name: str, account: Account, token_before: str) -> str:
-        """Record that a browser has logged in to the account; return the token by which the browser can prove this.
+        """Record that a browser has logged in to the account; return a new token with which the browser can prove this.
 
-        The token replaces ``token_before``, the browser's earlier token.
+        The new token replaces the browser's previous token, ``token_before``.
         """
         token, key, now_s = new_token(), _browsers_of(name), time.time()
         await self._redis.call_many(

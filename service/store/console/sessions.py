@@ -1,6 +1,7 @@
-"""Sessions of accounts in the console.
+"""Login sessions of the console.
 
-Session tokens are random and only their SHA-256 is stored, so that nobody can log in with data from Redis.
+Session tokens are random, and only their SHA-256 is stored. The data in Redis therefore does not suffice to use a
+session.
 """
 
 import asyncio
@@ -17,13 +18,13 @@ SESSION_TTL_S: Final = 24 * 3600
 
 
 class Session(msgspec.Struct, frozen=True):
-    """A session of an account in the console.
+    """A login session of an account in the console.
 
     - ``id``: identifies the session. It cannot be used to log in.
     - ``account``: the account's name.
     - ``opened_s``: when the session was opened (Unix s).
     - ``address``: the client's IP address.
-    - ``browser``: the browser's User-Agent.
+    - ``browser``: the browser's User-Agent header.
     """
 
     id: str
@@ -42,13 +43,16 @@ class _StoredSession(msgspec.Struct, frozen=True):
 
 
 class Sessions(RedisRepository):
-    """Sessions of all accounts. Every method may raise :class:`StoreUnavailable`."""
+    """Stores the login sessions of all accounts. Every method may raise :class:`StoreUnavailable`."""
 
     async def open(self, name: str, account: Account, address: str = "", browser: str = "") -> str:
-        """Open a session of an account and return the session's token.
+        """Open a session for an account and return the session's token.
 
-        ``name`` is the account's name, ``address`` the client's IP address, and ``browser`` its User-Agent. The session
-        ends after ``SESSION_TTL_S``, or earlier when the account's password changes.
+        - ``name``: the account's name.
+        - ``address``: the client's IP address.
+        - ``browser``: the browser's User-Agent header.
+
+        The session ends after ``SESSION_TTL_S`` seconds, or earlier if the account's password changes.
         """
         token = new_token()
         held = _StoredSession(name, account.secret, time.time(), address, browser)
@@ -63,17 +67,17 @@ class Sessions(RedisRepository):
         return token
 
     async def find(self, token: str) -> tuple[str, Account] | None:
-        """Return the name and the account of the session with this token; None for an invalid token."""
+        """Return (name, account) for the session with the token ``token``; None if ``token`` is invalid."""
         found = await self._read(digest(token))
         return None if found is None else (found[0].account, found[1])
 
     async def all(self) -> list[Session]:
-        """Return the open sessions, newest first."""
+        """Return all open sessions, newest first."""
         ids = [session.decode() for session in await self._redis.call("ZREVRANGE", keys.CONSOLE_SESSIONS, 0, -1)]
         return [found[0] for found in await asyncio.gather(*map(self._read, ids)) if found]
 
     async def _read(self, session: str) -> tuple[Session, Account] | None:
-        """Return the session with the id ``session``, and its account; None if the session has ended."""
+        """Return (session, account) for the session with the id ``session``; None if the session has ended."""
         packed = await self._redis.call("GET", keys.console_session(session))
         if packed is None:
             return None
@@ -84,7 +88,7 @@ class Sessions(RedisRepository):
         return Session(session, stored.account, stored.opened_s, stored.address, stored.browser), account
 
     async def close(self, token: str) -> None:
-        """End the session with this token."""
+        """End the session whose token is ``token``."""
         await self.end(digest(token))
 
     async def end(self, session: str) -> None:

@@ -1,1 +1,4 @@
-"""State that processes share: leases, requests between processes, the fleet policy, and request budgets of sites."""
+"""State through which processes coordinate their work.
+
+It consists of leases, messages and requests between processes, the fleet policy, and limits on requests to sites.
+"""

@@ -1,4 +1,4 @@
-"""The metrics endpoints of running bots, which the console reads."""
+"""The URLs of running bots' metrics, which the console reads to collect the metrics."""
 
 import time
 
@@ -9,10 +9,13 @@ _ANNOUNCEMENT_TTL_S = 60.0
 
 
 class BotMetricsEndpoints(RedisRepository):
-    """Metrics URLs of all running bots. Bots are not in the ring of workers, so they announce their URLs here."""
+    """Records the metrics URLs of all running bots.
+
+    Workers publish their metrics URLs in the ring. Bots are not in the ring, so they announce theirs here.
+    """
 
     async def announce(self, metrics_url: str) -> None:
-        """Announce the URL of a bot's metrics for one minute; the caller repeats the call before the minute ends.
+        """Announce a bot's metrics URL for one minute. The caller has to repeat this before the minute ends.
 
         Raises :class:`StoreUnavailable` if Redis is unavailable.
         """
@@ -25,7 +28,7 @@ class BotMetricsEndpoints(RedisRepository):
         )
 
     async def metrics_urls(self) -> list[str]:
-        """Return the URLs that were announced within the last minute."""
+        """Return the metrics URLs that bots have announced within the last minute."""
         found = await self._redis.call(
             "ZRANGEBYSCORE", keys.BOT_METRICS_URLS, time.time() - _ANNOUNCEMENT_TTL_S, "+inf"
         )

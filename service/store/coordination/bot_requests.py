@@ -1,7 +1,8 @@
-"""Requests of the console to a connected bot: to try out commands, or to preview a message.
+"""Requests from the console to a connected bot, to try out commands or to preview a message.
 
-The bot changes nothing and sends nothing to users. Requests wait in one list, from which any connected bot takes the
-next one. Replies are sent like those of workers (:mod:`service.store.coordination.worker_requests`).
+A bot that handles such a request changes nothing and sends nothing to users. Requests wait in a single list, from which
+any connected bot takes the next one. Replies are sent in the same way as those of workers
+(:mod:`service.store.coordination.worker_requests`).
 """
 
 import secrets
@@ -23,21 +24,28 @@ _AVAILABLE_TTL_S = 20
 
 
 class DryRunRequest(msgspec.Struct, frozen=True, tag=True):
-    """Request for the replies that the user ``jid`` would get to these commands, in order."""
+    """Asks a bot how it would reply if the user ``jid`` sent ``commands``, one after another."""
 
     jid: str
     commands: tuple[str, ...]
 
 
 class MessagePreviewRequest(msgspec.Struct, frozen=True, tag=True):
-    """Request for the message that would deliver ``entry`` of ``channel``; the channel need not exist."""
+    """Asks a bot for the text of the message in which it would deliver ``entry``, an entry of ``channel``.
+
+    The channel need not exist.
+    """
 
     channel: Channel
     entry: Entry
 
 
 class CommandPreview(msgspec.Struct, frozen=True):
-    """A command, the messages with which the bot would reply, and its effects, each described in one sentence."""
+    """What would happen if a user sent a command.
+
+    - ``replies``: the messages that the bot would send in reply.
+    - ``effects``: what the command would change, in one sentence for each effect.
+    """
 
     command: str
     replies: tuple[str, ...]
@@ -45,13 +53,13 @@ class CommandPreview(msgspec.Struct, frozen=True):
 
 
 class DryRunReply(msgspec.Struct, frozen=True, tag=True):
-    """Reply to a DryRunRequest, with one preview for each command, in order."""
+    """Reply to a :class:`DryRunRequest`: one preview for each command, in order."""
 
     lines: tuple[CommandPreview, ...]
 
 
 class MessagePreviewReply(msgspec.Struct, frozen=True, tag=True):
-    """Reply to a MessagePreviewRequest: the text of the message."""
+    """Reply to a :class:`MessagePreviewRequest`: the text of the message."""
 
     text: str
 
@@ -61,9 +69,9 @@ _REPLY_TYPES: Final[Any] = BotReply
 
 
 class BotRequest(msgspec.Struct, frozen=True):
-    """A request to a bot. The reply is sent under the request's ``id``.
+    """A request to a bot. The bot sends the reply to the list that is named after the request's ``id``.
 
-    After ``until_s`` (Unix s, Redis's clock) the sender no longer waits for the reply.
+    After ``until_s`` (Unix s, Redis's clock), the sender no longer waits for the reply.
     """
 
     id: str
@@ -72,28 +80,32 @@ class BotRequest(msgspec.Struct, frozen=True):
 
 
 class BotRequests(RedisRepository):
-    """Sends requests to a connected bot and waits for replies. Every method may raise StoreUnavailable."""
+    """Passes requests from the console to connected bots, and the replies back to the console.
+
+    Every method may raise :class:`StoreUnavailable`.
+    """
 
     async def dry_run(self, jid: str, commands: tuple[str, ...]) -> tuple[CommandPreview, ...]:
-        """Return, for each command in order, what would happen if the user ``jid`` sent it.
+        """Return what would happen if the user ``jid`` sent ``commands``: one preview for each command, in order.
 
-        Raises :class:`NoWorker` if no bot replies. If a bot replies with an error, this error is raised.
+        Raises :class:`NoWorker` if no bot replies. If a bot replies with an error, that error is raised.
         """
         return expect_reply(await self._send(DryRunRequest(jid, commands)), DryRunReply).lines
 
     async def preview_message(self, channel: Channel, latest: Sequence[Entry]) -> str:
-        """Return the message that would deliver the first of a channel's ``latest`` entries; "" if there are none.
+        """Return the text of the message in which a bot would deliver the newest entry of a channel.
 
-        Raises the same errors as :meth:`dry_run`.
+        ``latest`` contains the channel's latest entries, newest first. If it is empty, the result is "". Raises the
+        same errors as :meth:`dry_run`.
         """
         if not latest:
             return ""
         return expect_reply(await self._send(MessagePreviewRequest(channel, latest[0])), MessagePreviewReply).text
 
     async def next_request(self) -> BotRequest | None:
-        """Wait some seconds for the next request; return None if there is none, or if it has expired.
+        """Wait a few seconds for the next request; return None if none arrives, or if it is invalid or has expired.
 
-        Bots call this. The call also shows the console that a bot is available.
+        Bots call this method. Each call also tells the console that a bot is available.
         """
         await self._redis.call("SET", keys.BOT_AVAILABLE, 1, "EX", _AVAILABLE_TTL_S)
         popped = await self._redis.call_blocking("BLPOP", keys.BOT_REQUESTS, MAX_BLOCK_S)
@@ -106,13 +118,13 @@ class BotRequests(RedisRepository):
         return request if request.until_s > await self._redis.time_s() else None
 
     async def reply(self, request: BotRequest, reply: BotReply) -> None:
-        """Reply to a request. Bots call this."""
+        """Send the reply to a request. Bots call this method."""
         await send_reply(self._redis, request.id, reply)
 
     async def _send(self, body: DryRunRequest | MessagePreviewRequest) -> object:
-        """Send a request to any connected bot, wait, and return the reply.
+        """Send a request to any connected bot, wait for the reply, and return the reply.
 
-        Raises :class:`NoWorker` if no bot replies in time.
+        Raises :class:`NoWorker` if no bot is connected, or none replies in time.
         """
         if not await self._redis.call("EXISTS", keys.BOT_AVAILABLE):
             raise NoWorker("No bot is connected just now, and only the bot knows what it would say.")

@@ -1,4 +1,7 @@
-"""The fleet policy, as admins set it, with its earlier values. Every worker reads the present policy."""
+"""The fleet policy that admins have set, and its earlier revisions.
+
+The policy determines how often workers poll channels. Every worker reads the present policy.
+"""
 
 import msgspec
 
@@ -10,10 +13,12 @@ MAX_REVISIONS = 100
 
 
 class Revision(msgspec.Struct, frozen=True):
-    """One change of the fleet policy, from which all workers compute how often they poll.
+    """One change of the fleet policy, which determines how often workers poll channels.
 
-    - ``aims``: the new policy; None if each worker is to use the policy in its settings again.
-    - the other fields: number of the change, its time (Unix s), and the admin who made it.
+    - ``number``: sequence number of the change.
+    - ``at_s``: time of the change (Unix s).
+    - ``by``: the admin who made the change.
+    - ``aims``: the new policy; None if each worker is to use the policy in its own settings again.
     """
 
     number: int
@@ -23,22 +28,22 @@ class Revision(msgspec.Struct, frozen=True):
 
 
 class FleetPolicyStore(RedisRepository):
-    """The fleet policy that admins set. If none is set, each worker uses the policy in its settings."""
+    """Reads and sets the fleet policy. If admins have set none, each worker uses the policy in its own settings."""
 
     async def get(self) -> FleetObjective | None:
-        """Return the policy that admins set last; None if the policy in the settings applies."""
+        """Return the policy that an admin last set; None if each worker uses the policy in its own settings."""
         raw = await self._redis.call("GET", keys.FLEET_POLICY)
         return msgspec.json.decode(raw, type=FleetObjective) if raw else None
 
     async def set(self, objective: FleetObjective | None, *, by: str = "", seen: int | None = None) -> bool:
         """Set the policy of all workers; return False if it has changed since the caller read it.
 
-        - ``objective``: the policy; None if each worker is to use the policy in its settings.
+        - ``objective``: the policy; None if each worker is to use the policy in its own settings.
         - ``by``: the admin's name.
-        - ``seen``: number of the last change that the caller has read. If there is a later change, nothing is done.
-          None to set the policy in any case.
+        - ``seen``: sequence number of the last change that the caller has read. If there was a later change, the policy
+          is not set. If ``seen`` is None, the policy is set in any case.
 
-        Workers apply the policy from their next maintenance interval on.
+        Workers apply the policy at their next maintenance interval.
         """
         return bool(
             await self._redis.run_script(
@@ -52,7 +57,7 @@ class FleetPolicyStore(RedisRepository):
         )
 
     async def history(self) -> list[Revision]:
-        """Return the last ``MAX_REVISIONS`` revisions, newest first."""
+        """Return the last ``MAX_REVISIONS`` revisions of the policy, newest first."""
         return [_parse_revision(raw) for raw in await self._redis.call("LRANGE", keys.FLEET_POLICY_HISTORY, 0, -1)]
 
 

@@ -1,8 +1,11 @@
-"""Division of work among bot processes: each process holds some numbered partitions for a limited time.
+"""Division of work among bot processes, each of which holds some partitions of the work for a limited time.
 
-A process renews its lease once a second, by Redis's clock. It gets free partitions up to its fair share. If it has
-more, it releases some when their work is finished. The partitions of a failed process become free only after another
-process has recovered its work and called :meth:`PartitionLeases.release_failed`.
+The work is divided into numbered partitions. Each process has a *lease*, which it renews once a second, timed by
+Redis's clock. With each renewal, the process gets free partitions until it holds its fair share. If it holds more than
+that, it releases partitions as soon as their work is finished.
+
+If a process fails, its lease ends, but its partitions stay reserved. Another process first recovers the failed
+process's work, and then frees the partitions by calling :meth:`PartitionLeases.release_failed`.
 """
 
 import msgspec
@@ -12,9 +15,10 @@ from service.store.client.redis_client import RedisRepository
 
 
 class FailedProcess(msgspec.Struct, frozen=True):
-    """A failed process whose work no other process has recovered yet.
+    """A failed process whose work still has to be recovered by another process.
 
-    ``holder`` is its id. ``lease_ended_s`` is when its lease ended (Unix s, Redis's clock).
+    - ``holder``: id of the failed process.
+    - ``lease_ended_s``: when its lease ended (Unix s, Redis's clock).
     """
 
     holder: str
@@ -22,11 +26,11 @@ class FailedProcess(msgspec.Struct, frozen=True):
 
 
 class PartitionHeartbeat(msgspec.Struct, frozen=True):
-    """Reply to a process that has renewed its lease of partitions.
+    """The reply to a process that has renewed its lease.
 
     - ``partitions``: the partitions that the process holds.
-    - ``max_partitions``: the maximum number of partitions that it may hold: its fair share.
-    - ``failed``: failed processes whose work it has to recover.
+    - ``max_partitions``: the maximum number of partitions that the process may hold, which is its fair share.
+    - ``failed``: failed processes whose work this process has to recover.
     """
 
     partitions: frozenset[int]
@@ -35,15 +39,15 @@ class PartitionHeartbeat(msgspec.Struct, frozen=True):
 
 
 class PartitionLeases(RedisRepository):
-    """Leases of processes that share a named set of numbered partitions. Every method may raise StoreUnavailable."""
+    """Leases of processes that share a set of partitions. Every method may raise :class:`StoreUnavailable`."""
 
     async def heartbeat(
         self, name: str, holder: str, partition_count: int, ttl_s: float, released: frozenset[int] = frozenset()
     ) -> PartitionHeartbeat:
-        """Renew the lease of a process, and return the partitions that it holds.
+        """Renew the lease of a process; return its partitions, and the failed processes whose work it has to recover.
 
         - ``name``: name of the set of partitions.
-        - ``holder``: the process.
+        - ``holder``: id of the process.
         - ``partition_count``: number of partitions in the set.
         - ``ttl_s``: duration of the lease in seconds.
         - ``released``: partitions that the process gives up.
@@ -61,9 +65,9 @@ class PartitionLeases(RedisRepository):
         return PartitionHeartbeat(frozenset(mine), most, tuple(found) if recoverer.decode() == holder else ())
 
     async def release_failed(self, name: str, holder: str) -> bool:
-        """Release the partitions of the failed process ``holder``; return False if its lease is still valid."""
+        """Free the partitions of the failed process ``holder``; return False if its lease is still valid."""
         return bool(await self._redis.run_script("partitions_release", keys.partition_leases(name), holder, "dead"))
 
     async def release(self, name: str, holder: str) -> None:
-        """Release the partitions of the process ``holder``, which is shutting down."""
+        """Free the partitions of the process ``holder``, which is shutting down."""
         await self._redis.run_script("partitions_release", keys.partition_leases(name), holder)

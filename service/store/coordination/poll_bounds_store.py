@@ -1,4 +1,7 @@
-"""Limits that admins set on how often single channels are polled. Every worker reads all of them."""
+"""Poll bounds: limits that admins set on how often individual channels are polled.
+
+Every worker reads the poll bounds of all channels.
+"""
 
 from collections.abc import Mapping
 
@@ -11,13 +14,16 @@ from service.store.client import keys
 from service.store.client.redis_client import RedisRepository
 
 MAX_BOUNDED_CHANNELS = 10_000
-"""Maximum number of channels with poll bounds: every worker holds all of them in memory."""
+"""Maximum number of channels with poll bounds: every worker keeps all of them in memory."""
 
 
 class BoundsRevision(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Limits on how often a channel is polled, set at ``at_s`` (Unix s) by the admin ``by``.
+    """The poll bounds of a channel, as set by an admin. They limit how often the channel is polled.
 
-    ``before`` are the limits before this change.
+    - ``bounds``: the present bounds.
+    - ``at_s``: when they were set (Unix s).
+    - ``by``: name of the admin who set them.
+    - ``before``: the bounds that they replaced.
     """
 
     bounds: ChannelBounds
@@ -27,9 +33,10 @@ class BoundsRevision(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class BoundsSnapshot(msgspec.Struct, frozen=True):
-    """All limits that admins have set on how often single channels are polled.
+    """The poll bounds of all channels for which admins have set any. They limit how often a channel is polled.
 
-    ``edition`` is the number of the last change to any of these limits.
+    - ``edition``: sequence number of the last change to any channel's bounds; -1 if no bounds were read yet.
+    - ``by_channel``: maps channels to their bounds.
     """
 
     edition: int = -1
@@ -37,18 +44,18 @@ class BoundsSnapshot(msgspec.Struct, frozen=True):
 
 
 class PollBoundsStore(RedisRepository):
-    """Poll bounds by channel. Every method may raise :class:`service.errors.StoreUnavailable`."""
+    """Reads and sets the poll bounds of channels. Every method may raise :class:`service.errors.StoreUnavailable`."""
 
     async def get(self, cid: ChannelId) -> BoundsRevision | None:
-        """Return the limits on how often a channel is polled, as an admin set them last; None if there are none."""
+        """Return the poll bounds that an admin last set for a channel; None if there are none."""
         raw = await self._redis.call("HGET", keys.POLL_BOUNDS, cid)
         return _parse_bounds(raw) if raw else None
 
     async def set(self, cid: ChannelId, bounds: ChannelBounds, *, by: str = "") -> None:
-        """Set limits on how often a channel is polled.
+        """Set the poll bounds of a channel, which limit how often it is polled.
 
-        The channel's owner applies the limits from its next maintenance interval on. ``by`` is the admin's name. Raises
-        :class:`service.errors.LimitReached` if ``MAX_BOUNDED_CHANNELS`` other channels have such limits already.
+        ``by`` is the admin's name. The channel's owner applies the bounds at its next maintenance interval. Raises
+        :class:`service.errors.LimitReached` if ``MAX_BOUNDED_CHANNELS`` other channels already have bounds.
         """
         script_keys = (keys.POLL_BOUNDS, keys.POLL_BOUNDS_EDITION)
         kept = await self._redis.run_script(
@@ -60,13 +67,14 @@ class PollBoundsStore(RedisRepository):
             )
 
     async def delete(self, cid: ChannelId) -> None:
-        """Delete the poll bounds of a channel that is being deleted."""
+        """Delete the poll bounds of a channel."""
         await self._redis.call_many([("HDEL", keys.POLL_BOUNDS, cid), ("INCR", keys.POLL_BOUNDS_EDITION)])
 
     async def load(self, known: BoundsSnapshot) -> BoundsSnapshot:
-        """Return the limits on how often channels are polled, of all channels that have such limits.
+        """Return the poll bounds of all channels that have any.
 
-        ``known`` is the result of the caller's last call. If no limits have changed since, it is returned unchanged.
+        ``known`` is the result of the previous call. If no bounds have changed since that call, ``known`` itself is
+        returned.
         """
         edition = int(await self._redis.call("GET", keys.POLL_BOUNDS_EDITION) or 0)
         if edition == known.edition:

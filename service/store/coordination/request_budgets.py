@@ -1,8 +1,9 @@
-"""Limits on the requests of all workers to publishers: token buckets and pauses (guarantee I9).
+"""Limits on the requests that all workers together send to publishers: token buckets and pauses (guarantee I9).
 
-A bucket of the size ``burst`` that is refilled with r tokens per second grants at most ``burst + r · t`` requests in
-any t seconds. A request may need tokens from several buckets. No request is granted without all its tokens. If the
-buckets are in different cluster slots, a refused request may use up a token.
+A *token bucket* holds at most ``burst`` tokens, and r tokens are added per second. Each request takes a token, so at
+most ``burst + r · t`` requests are granted in any t seconds. A request may need tokens from several buckets, and is
+granted only if it gets all of them. If the buckets are in different cluster slots, a refused request may still use up a
+token.
 """
 
 from collections.abc import Collection, Mapping
@@ -16,21 +17,22 @@ from service.store.client.redis_client import RedisRepository, script_command
 
 SECONDS_PER_HOUR = 3600.0
 SHORTEST_SITE_PAUSE_S = 30.0
-"""Minimum length of a site's pause in seconds. It is also the length of a first pause without a stated duration."""
+"""Minimum length of a site's pause in seconds. A first pause for which no duration was requested has this length."""
 LONGEST_SITE_PAUSE_S = 86_400.0
 _POLLS_IN_A_ROW = 3
 _PAUSE_KEPT_MS = 3_600_000
-"""Time for which a site's pause is remembered after its end.
+"""How long a site's pause is remembered after its end (ms).
 
-In the first minutes of this time, requests are granted at a lower rate. If the publisher requests another pause without
-a duration, the new pause is twice as long as the remembered one.
+In the first minutes of this period, requests are granted at a lower rate. If the publisher requests another pause
+without a duration, the new pause is twice as long as the remembered one.
 """
 
 
 class RateLimit(NamedTuple):
-    """Limit on requests to a site or network.
+    """A limit on the requests to the site or network called ``name``.
 
-    It has a name, an average rate, and ``burst``, the number of requests that may be sent at once.
+    - ``requests_per_s``: maximum average rate of requests.
+    - ``burst``: number of requests that may be sent at once.
     """
 
     name: str
@@ -39,11 +41,13 @@ class RateLimit(NamedTuple):
 
 
 class PollDelays(NamedTuple):
-    """Seconds until a channel may be polled, by cause. If all are 0.0, it may be polled now.
+    """How long a poll of a channel has to wait, for each possible cause.
 
-    - ``paused_s``: until the pause of the channel or of its site ends.
-    - ``poll_s``: until the channel's own limit permits a poll.
-    - ``network_s``: until the limit of the channel's network permits a poll.
+    If all values are 0.0, the channel may be polled now.
+
+    - ``paused_s``: seconds until the pauses of the channel and of its site have ended.
+    - ``poll_s``: seconds until the limit on polls of this channel permits the poll.
+    - ``network_s``: seconds until the limit on requests to the channel's network permits the poll.
     """
 
     paused_s: float
@@ -52,21 +56,22 @@ class PollDelays(NamedTuple):
 
 
 class RequestBudgets(RedisRepository):
-    """Limits on requests to publishers: token buckets of sites, networks and channels.
+    """Grants or refuses requests to publishers.
 
-    The channel of a bucket need not exist yet.
+    Sites, networks and channels have token buckets. Sites and channels can also be paused. A channel may have a token
+    bucket before the channel itself is created.
     """
 
     async def take_site(self, site: RateLimit, egress: RateLimit | None = None) -> float:
-        """Ask for permission for one request to a site.
+        """Ask for permission to send one request to a site; return 0.0 if it is granted, otherwise the seconds to wait.
 
-        Return 0.0 if the request is permitted, else the seconds until one may be permitted.
+        - ``site``: limit on the requests that all workers send to the site.
+        - ``egress``: limit on the requests that workers behind one public address send to the site; None for no such
+          limit.
 
-        - ``site``: limit on the requests of all workers.
-        - ``egress``: limit on the requests of all workers behind one public address; None for no such limit.
-
-        A rate that an admin has set for the site replaces the rates of both limits. In the minutes after a pause of the
-        site, the rates are lower and there are no bursts. Raises :class:`RequestsPaused` while the site is paused.
+        A rate that an admin has set for the site replaces the rates of both limits. For some minutes after a pause of
+        the site, the rates are lower and bursts are not permitted. Raises :class:`RequestsPaused` while the site is
+        paused.
         """
         buckets = {keys.site_budget(site.name): site}
         if egress is not None:
@@ -80,13 +85,14 @@ class RequestBudgets(RedisRepository):
     async def take_poll(
         self, cid: ChannelId, polls_per_hour: float, site: str, network: RateLimit | None = None
     ) -> PollDelays:
-        """Ask for permission to poll a channel; return how long to wait for each cause.
+        """Ask for permission to poll a channel; return how long to wait, for each possible cause.
 
-        The poll is permitted if all times are 0.0. Then a token is taken from the limits of the channel and of its
-        ``network``.
+        The poll is permitted if all values in the result are 0.0. In this case, one token is taken from the channel's
+        bucket, and one from the network's bucket.
 
-        - ``polls_per_hour``: rate of the channel's own limit.
+        - ``polls_per_hour``: maximum average rate of polls of this channel.
         - ``site``: the channel's site, which may be paused.
+        - ``network``: limit on the requests to the channel's network; None for no such limit.
         """
         # A poll that a pause or the channel's own budget refuses takes no token. To save a round trip, tokens are taken
         # while the pauses are read, and are returned after such a refusal.
@@ -105,55 +111,59 @@ class RequestBudgets(RedisRepository):
         return PollDelays(max(channel_ms, site_ms) / 1000, poll_ms / 1000, network_ms / 1000)
 
     async def take_network(self, network: RateLimit) -> float:
-        """Ask for permission for one request to a network; return 0.0 if permitted, else the seconds to wait."""
+        """Ask for permission to send one request to a network; return 0.0 if granted, otherwise the seconds to wait."""
         wait_ms, _ = await self._redis.call(*_network(network))
         return float(wait_ms) / 1000
 
     async def charge_network(self, network: RateLimit) -> None:
-        """Count a request that was already sent, because its network was unknown before the request.
+        """Count a request that was already sent, because its network was not known in advance.
 
-        The request uses up a token of ``network``. The number of tokens may become negative, down to
+        The request takes a token from the bucket of ``network``. The number of tokens may become negative, down to
         ``-network.burst``.
         """
         await self._redis.call(*_network(network, min_tokens=-network.burst))
 
     async def site_rate(self, site: str) -> float | None:
-        """Return the requests per second that an admin set for a site; None if none was set."""
+        """Return the rate that an admin has set for a site (requests per second); None if no rate was set."""
         found: bytes | None = await self._redis.call("GET", keys.site_rate(site))
         return None if found is None else float(found)
 
     async def site_rates(self) -> dict[str, float]:
-        """Return all rates that admins have set (requests per second), by site.
+        """Map each site for which an admin has set a rate to this rate (requests per second).
 
-        The result is meant for planning. Whether a request is permitted depends on :meth:`site_rate`.
+        The rates come from a copy that is used for planning. For a short time after a change, they may differ from the
+        rates that are enforced (:meth:`site_rate`).
         """
         # The rates are read from a copy in one key. Requests are granted by the rate in the site's own key.
         found: dict[bytes, bytes] = await self._redis.call("HGETALL", keys.SITE_RATES)
         return {site.decode(): float(rate) for site, rate in found.items()}
 
     async def set_site_rate(self, site: str, requests_per_s: float) -> None:
-        """Set the requests per second to a site for the whole fleet, instead of the rate in the workers' settings."""
+        """Set the maximum rate of requests to a site (requests per second, all workers together).
+
+        It replaces the rate in the workers' settings.
+        """
         await self._redis.call_many(
             [("SET", keys.site_rate(site), requests_per_s), ("HSET", keys.SITE_RATES, site, requests_per_s)]
         )
 
     async def clear_site_rate(self, site: str) -> None:
-        """Remove the rate that an admin set for a site, so that the rate in the settings applies again."""
+        """Remove the rate that an admin has set for a site. The rate in the workers' settings then applies again."""
         await self._redis.call_many([("DEL", keys.site_rate(site)), ("HDEL", keys.SITE_RATES, site)])
 
     async def pause(self, cid: ChannelId, for_s: float) -> None:
-        """Pause the polls of a channel for ``for_s`` seconds at its publisher's request.
+        """Pause the polling of a channel for ``for_s`` seconds, at the publisher's request.
 
-        The pause replaces an earlier pause, except one that an admin has set.
+        The new pause replaces an earlier one, unless the earlier one was set by an admin.
         """
         await self._redis.run_script(
             "channel_pause_by_publisher", (keys.poll_pause(cid), keys.channel(cid)), max(1, int(for_s * 1000))
         )
 
     async def paused_s(self, cid: ChannelId, site: str = "") -> float:
-        """Return the remaining time of the pause of a channel or of its ``site``, in seconds.
+        """Return the seconds until the pauses of a channel and its site have both ended; 0.0 if neither is paused.
 
-        If both are paused, the result is the longer time. It is 0.0 if neither is paused.
+        If ``site`` is "", only the channel's pause counts.
         """
         commands: list[Command] = [("PTTL", keys.poll_pause(cid))]
         commands += [("PTTL", keys.site_pause(site))] if site else []
@@ -161,10 +171,11 @@ class RequestBudgets(RedisRepository):
         return float(max(0, channel_ms, *(left_ms - _PAUSE_KEPT_MS for left_ms in site_ms))) / 1000
 
     async def pause_site(self, site: str, for_s: float | None) -> float:
-        """Pause all requests to a site at its publisher's request; return the seconds until the pause ends.
+        """Pause all requests to a site at the publisher's request; return the seconds until the pause ends.
 
-        ``for_s`` is the requested duration. If it is None, the pause is twice as long as the last one. A pause lasts
-        ``SHORTEST_SITE_PAUSE_S`` to ``LONGEST_SITE_PAUSE_S`` seconds. A present pause is never shortened.
+        ``for_s`` is the duration that the publisher has requested. If it is None, a new pause is twice as long as the
+        site's last one. A pause lasts at least ``SHORTEST_SITE_PAUSE_S`` and at most ``LONGEST_SITE_PAUSE_S`` seconds.
+        If the site is already paused, the present pause is not shortened.
         """
         asked_ms = 0 if for_s is None else max(1, int(min(for_s, LONGEST_SITE_PAUSE_S) * 1000))
         bounds_ms = int(SHORTEST_SITE_PAUSE_S * 1000), int(LONGEST_SITE_PAUSE_S * 1000)
@@ -177,12 +188,12 @@ class RequestBudgets(RedisRepository):
         return (await self.sites_paused_s([site]))[site]
 
     async def sites_paused_s(self, sites: Collection[str]) -> dict[str, float]:
-        """Return the seconds until the pauses of these sites end, by site; 0.0 for a site that is not paused."""
+        """Map each site to the seconds until its pause ends, or to 0.0 if it is not paused."""
         found = await self._redis.call_many([("PTTL", keys.site_pause(site)) for site in sites])
         return {site: max(0, left_ms - _PAUSE_KEPT_MS) / 1000 for site, left_ms in zip(sites, found, strict=True)}
 
     async def end_site_pause(self, site: str) -> None:
-        """End a site's pause at an admin's request; its full rate applies again."""
+        """End a site's pause at an admin's request. The site's full rate applies again immediately."""
         await self._redis.call_many([("DEL", keys.site_pause(site), keys.site_budget(site))])
 
 
@@ -191,23 +202,25 @@ def _network(network: RateLimit, *, min_tokens: int = 0) -> Command:
 
 
 def _take_of_site(name: str, buckets: Mapping[str, RateLimit], *, min_tokens: int = 0) -> Command:
-    """Return the command that takes a token from each bucket of the site or network ``name``, or from none of them.
+    """Return a command that takes one token from each of ``buckets``, or none if any of them refuses.
 
-    ``buckets`` maps the key of each bucket to its limit. No token is taken if a bucket would have fewer than
-    ``min_tokens`` tokens left.
+    The buckets belong to the site or network called ``name``. ``buckets`` maps the key of each bucket to its limit. A
+    bucket refuses if fewer than ``min_tokens`` tokens would be left in it.
     """
     return _take_tokens((keys.site_pause(name), _PAUSE_KEPT_MS), buckets, keys.site_rate(name), min_tokens=min_tokens)
 
 
 def _take_tokens(pause: tuple[str, int], buckets: Mapping[str, RateLimit], *rate: str, min_tokens: int = 0) -> Command:
-    """Return the command that takes a token from each bucket, or from none of them.
+    """Return a command that takes one token from each of ``buckets``, or none if any of them refuses.
 
-    - ``pause``: key of a pause, during which no token is taken, and how long this key is kept after the pause (ms).
-    - ``buckets``: the limit of each bucket, by the bucket's key.
-    - ``rate``: nothing, or the key of a rate that replaces the rates of the limits.
-    - ``min_tokens``: number of tokens that must be left in each bucket. A negative number allows a debt.
+    - ``pause``: a pair (key, ms). While the pause stored at this key lasts, no token is taken. The key is kept for this
+      number of milliseconds after the end of the pause.
+    - ``buckets``: maps the key of each bucket to its limit.
+    - ``rate``: empty, or the key of a rate that replaces the rates in the limits.
+    - ``min_tokens``: a bucket refuses if fewer tokens than this would be left in it. If this is negative, the number of
+      tokens may become negative.
 
-    All keys must be in one cluster slot.
+    All keys must be in the same cluster slot.
     """
     key, kept_ms = pause
     shapes = (value for limit in buckets.values() for value in (limit.requests_per_s, limit.burst))

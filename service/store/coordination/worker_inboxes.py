@@ -1,6 +1,6 @@
-"""The inboxes of workers, through which other processes send them messages.
+"""The inboxes of workers, through which they receive messages from other processes.
 
-Each inbox is a stream of bounded length, in its own slot.
+Each inbox is a Redis stream of limited length, in its own cluster slot.
 """
 
 import msgspec
@@ -18,13 +18,19 @@ _INBOX_TTL_S = 3600
 
 
 class InboxMessage(msgspec.Struct, frozen=True):
-    """A message to a worker. Its ``kind`` is one of five.
+    """A message to a worker.
 
-    - ``peer``: a message between nodes, of Corona's protocol.
-    - ``ask``: a request of a bot or the console.
-    - ``push``: a hub has pushed a document for a channel. The payload is the channel's id. No reply is expected.
-    - ``share``: a message between nodes about lists of channels that they keep for searches (lookup directories).
-    - ``fanout``: a request to help to queue a version for a channel's subscribers. The payload is the channel's id.
+    There are five kinds:
+
+    - ``peer``: a message of the Corona protocol from another node.
+    - ``ask``: a request from a bot or the console.
+    - ``push``: a notice that a hub has pushed a document for a channel. The payload is the channel's id. No reply is
+      expected.
+    - ``share``: a message from another node about lookup directories, which are lists of channels that nodes keep for
+      searches.
+    - ``fanout``: a request to help queue a version for a channel's subscribers. The payload is the channel's id.
+
+    ``sender`` is the id of the node that sent the message; "" if it does not come from a node.
     """
 
     kind: str
@@ -33,10 +39,13 @@ class InboxMessage(msgspec.Struct, frozen=True):
 
 
 class NodeInboxes(RedisRepository):
-    """Inboxes of workers. A message may be lost; then its sender, following its protocol, sends it again."""
+    """Sends messages to workers' inboxes, and reads them. Messages may be lost, so senders may have to repeat them."""
 
     async def send(self, messages: list[tuple[NodeId, InboxMessage]]) -> None:
-        """Append each message to the inbox of its node, in order and in one round trip."""
+        """Append messages to inboxes, in order and in one round trip.
+
+        ``messages`` contains pairs (id of the node to which the message is sent, message).
+        """
         commands: list[Command] = []
         for to, message in messages:
             fields = ("k", message.kind, "f", message.sender, "m", message.payload)
@@ -46,17 +55,18 @@ class NodeInboxes(RedisRepository):
         await self._redis.call_many(commands)
 
     async def read(self, node: NodeId, after: str) -> tuple[list[InboxMessage], str]:
-        """Wait for messages to a node; return them and the id of the last one.
+        """Wait for messages to a node; return (messages, id of the last message).
 
-        ``after`` is the id of the last message that was read before; "0" stands for the beginning. If the reader fails
-        before it has processed a message, the message is lost.
+        ``after`` is the id that the previous call returned; "0" stands for the beginning of the inbox. If no message
+        arrives in time, the result is an empty list and ``after``. If the reader fails before it has processed a
+        message, the message is lost.
         """
         found = await wait_for_entries(self._redis, keys.inbox(node), after, _MESSAGES_PER_READ)
         messages = [InboxMessage(fields[b"k"].decode(), fields[b"f"].decode(), fields[b"m"]) for _, fields in found]
         return messages, found[-1][0] if found else after
 
     async def trim(self, node: NodeId, entry_id: str) -> None:
-        """Delete the messages in the node's inbox before the entry ``entry_id``."""
+        """Delete the messages before the one with the id ``entry_id`` from a node's inbox."""
         await self._redis.call("XTRIM", keys.inbox(node), "MINID", entry_id)
 
     async def delete(self, nodes: tuple[NodeId, ...]) -> None:

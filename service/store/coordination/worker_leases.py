@@ -1,4 +1,4 @@
-"""The ring: the workers that belong to the fleet at present. Each has a lease, timed by Redis's clock."""
+"""The ring: the workers that currently belong to the fleet. Each has a lease, timed by Redis's clock."""
 
 from collections.abc import Callable, Sequence
 
@@ -14,13 +14,13 @@ _RING = (keys.RING_NODES, keys.RING_LEASES, keys.RING_CHANGES)
 _JOIN_TRIES = 100
 _WAITING_SEEN_WITHIN_S = 30.0
 _DRAINED_KEPT_MS = 86_400_000
-"""Time for which a worker that is not running is kept out of the ring (ms)."""
+"""How long a drained worker stays drained (kept out of the ring) while it is not running (ms)."""
 
 
 class _NodeRecord(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
-    """The description of a worker in the ring, the list of all workers. It is stored as JSON.
+    """The description of a worker in the ring, which is stored as JSON.
 
-    The id and the epoch of :class:`NodeInfo` are stored beside it.
+    :class:`NodeInfo` has two more fields, id and epoch, which are stored next to the JSON.
     """
 
     name: str
@@ -33,11 +33,11 @@ _records = msgspec.json.Decoder(_NodeRecord)
 
 
 class Heartbeat(msgspec.Struct, frozen=True):
-    """Reply to a worker that has renewed its lease.
+    """The reply to a worker that has renewed its lease.
 
     - ``time_s``: the time of Redis's clock (Unix s), which all workers use.
-    - ``ring``: the present workers; None if they have not changed since the version of the ring that the caller has.
-    - ``expired``: nodes whose leases have ended, as this call was the first to notice.
+    - ``ring``: the workers in the ring; None if the worker already has the present version of the ring.
+    - ``expired``: nodes whose leases have ended, except those that an earlier call has reported.
     """
 
     time_s: float
@@ -46,10 +46,10 @@ class Heartbeat(msgspec.Struct, frozen=True):
 
 
 class Ring(RedisRepository):
-    """The ring of workers: which nodes belong to the fleet at present.
+    """Reads and changes the ring, that is, the workers that currently belong to the fleet.
 
-    The last result is cached for all callers in this process. Later reads request only the nodes that have joined or
-    left since.
+    All callers in this process share a cached copy of the ring. Later reads therefore request only the nodes that have
+    joined or left since the copy was updated.
     """
 
     # Redis returns the whole ring if its log of changes does not reach back that far.
@@ -68,11 +68,14 @@ class Ring(RedisRepository):
     ) -> NodeInfo:
         """Join the ring of workers with a lease of ``ttl_s`` seconds; return the new node.
 
-        - ``name``, ``process``: the worker, and its process.
-        - ``choose``: function that gets the ids of the present nodes and returns the id of the new node. It is called
-          again if another node joins or leaves in the meantime.
+        - ``name``: the worker's name.
+        - ``metrics_url``: URL of the worker's metrics.
+        - ``choose``: function that is called with the ids of the present nodes and returns an id for the new node. If
+          another node joins or leaves in the meantime, the function is called again.
+        - ``process``: unique name of this run of the worker's process; "" if unknown.
 
-        Raises :class:`LeaseLost` if all attempts fail, and :class:`StoreUnavailable` if Redis is unavailable.
+        Raises :class:`LeaseLost` if other nodes joined or left during every attempt, and :class:`StoreUnavailable` if
+        Redis is unavailable.
         """
         for _ in range(_JOIN_TRIES):
             time_s, seen = await self.time_and_view()
@@ -86,8 +89,8 @@ class Ring(RedisRepository):
     async def heartbeat(self, me: NodeInfo, ttl_s: float, known_version: int) -> Heartbeat:
         """Renew the lease of the worker ``me`` for ``ttl_s`` seconds.
 
-        ``known_version`` is the version of the ring (the list of workers) that the caller has. Raises
-        :class:`LeaseLost` if the lease has expired. The worker then has to join again.
+        ``known_version`` is the version of the ring that the caller already has. Raises :class:`LeaseLost` if the lease
+        has expired; the worker then has to join the ring again.
         """
         held, time_s, expired = await self._beat(me.id, me.epoch, ttl_s)
         if not held:
@@ -95,18 +98,21 @@ class Ring(RedisRepository):
         return Heartbeat(time_s, self._view if self._view.version != known_version else None, expired)
 
     async def time_and_view(self) -> tuple[float, RingView]:
-        """Return the time by Redis's clock (Unix s), which all workers use, and the ring, that is, the present workers.
+        """Return the time of Redis's clock (Unix s), which all workers use, and the present ring.
 
-        The caller need not be one of them.
+        The caller need not be a worker in the ring.
         """
         _, time_s, _ = await self._beat("", 0, 0)
         return time_s, self._view
 
     async def _beat(self, node: NodeId, epoch: int, ttl_s: float) -> tuple[bool, float, tuple[NodeId, ...]]:
-        """Renew a worker's lease, and update the cached list of workers.
+        """Renew a worker's lease, and update the cached copy of the ring.
 
-        Return three values: whether the lease is valid, the time (Unix s, Redis's clock), and the nodes whose leases
-        this call has found expired.
+        Return (is valid, time, expired):
+
+        - whether the lease was still valid and was renewed
+        - the time of Redis's clock (Unix s)
+        - nodes whose leases have ended, except those that an earlier call has reported
         """
         base = self._view
         held, version, now_ms, whole, found, expired = await self._redis.run_urgent_script(
@@ -117,26 +123,23 @@ class Ring(RedisRepository):
         return held == 1, now_ms / 1000, tuple(lost.decode() for lost in expired)
 
     async def leave(self, *nodes: NodeInfo) -> None:
-        """Remove nodes from the ring at once, so that other nodes do not wait for the leases to expire."""
+        """Remove nodes from the ring immediately, so that other nodes need not wait until the leases expire."""
         await self._redis.call_many([script_command("ring_leave", _RING, info.id, info.epoch) for info in nodes])
 
     async def drain(self, node: NodeInfo) -> None:
-        """Remove a node from the ring, and keep its worker out of the ring until :meth:`restore` is called."""
+        """Drain a worker: remove ``node`` from the ring, and keep the worker out until :meth:`restore` is called."""
         # First, because the worker joins again as soon as it notices that its lease is lost.
         await self._redis.call("ZADD", keys.RING_DRAINED, await self._redis.time_s() * 1000, node.name)
         await self.leave(node)
 
     async def restore(self, name: str) -> bool:
-        """Allow a drained worker to join the ring again. ``name`` is the worker's name.
-
-        Return False if no worker with this name is drained.
-        """
+        """Allow the drained worker called ``name`` to join the ring again; return False if it is not drained."""
         return bool(await self._redis.call("ZREM", keys.RING_DRAINED, name))
 
     async def record_if_drained(self, name: str) -> bool:
-        """Return whether the worker with this name is drained, that is, kept out of the ring.
+        """Return whether the worker called ``name`` is drained (kept out of the ring).
 
-        For a drained worker, also record that it is running.
+        If it is drained, the call also records that the worker is still running.
         """
         now_ms = await self._redis.time_s() * 1000
         *_, reported_ms = await self._redis.call_many(
@@ -149,26 +152,26 @@ class Ring(RedisRepository):
         return reported_ms is not None
 
     async def drained(self) -> list[str]:
-        """Return the names of running workers that are drained, that is, kept out of the ring."""
+        """Return the sorted names of all drained workers (kept out of the ring) that are still running."""
         now_s, _ = await self.time_and_view()
         since_ms = (now_s - _WAITING_SEEN_WITHIN_S) * 1000
         found = await self._redis.call("ZRANGEBYSCORE", keys.RING_DRAINED, since_ms, "+inf")
         return sorted(name.decode() for name in found)
 
     async def view(self) -> RingView:
-        """Return the ring, that is, the present workers. The caller need not be one of them."""
+        """Return the present ring. The caller need not be a worker in the ring."""
         return (await self.time_and_view())[1]
 
     async def nodes(self) -> list[NodeInfo]:
-        """Return the live nodes, sorted by id."""
+        """Return all nodes in the ring, sorted by id."""
         return list((await self.view()).nodes)
 
 
 def _changes(found: Sequence[bytes | None]) -> tuple[list[NodeInfo], list[NodeId]]:
-    """Return the nodes that have joined the ring, and the ids of the nodes that have left.
+    """Return (joined, left): the nodes that have joined the ring, and the ids of the nodes that have left it.
 
-    ``found`` is a part of the reply of the script ``ring_heartbeat``: alternating node ids and descriptions. The
-    description is None if the node has left.
+    ``found`` is part of the reply of the script ``ring_heartbeat``: alternating node ids and descriptions. The
+    description of a node that has left is None. Raises :class:`StoreUnavailable` if a description cannot be decoded.
     """
     present, left = list[NodeInfo](), list[NodeId]()
     for node, value in zip(found[::2], found[1::2], strict=True):

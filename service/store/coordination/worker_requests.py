@@ -1,7 +1,8 @@
-"""Requests of bots and the console to workers, and the replies.
+"""Requests from bots and the console to workers, and the replies.
 
-Only workers connect to publishers. A request is sent to the inbox of one worker, usually the owner of the channel
-(:mod:`service.store.coordination.worker_inboxes`). The reply is pushed to a list whose name contains the request's id.
+Such requests are needed because only workers connect to publishers. A request is sent to the inbox of one worker,
+usually the owner of the channel (:mod:`service.store.coordination.worker_inboxes`). The worker appends the reply to a
+list whose name contains the request's id.
 """
 
 import asyncio
@@ -33,14 +34,15 @@ _CONTENT_TIMEOUT_S = 7.0
 
 
 class ProbeRequest(msgspec.Struct, frozen=True, tag=True):
-    """Request to fetch a URL and find its channel. If the URL is a feed, its channel is created or polled again.
+    """Asks a worker to fetch ``url``, a URL in canonical form, and to find the channel for it.
 
-    The URL is in canonical form.
+    If the URL leads to a feed, the feed's channel is created, or polled again if it is dormant.
 
     - ``as_page``: use a channel that monitors the page itself, even if the page names feeds. In this case, the URL may
       select a part of the page (:func:`service.feeds.canonical_urls.page_url`).
-    - ``keep``: create the channel. If False, nothing is created; the reply has the channel that would be created.
-    - ``afresh``: use an existing channel of the page only if it is polled and has not moved. Otherwise, start from the
+    - ``keep``: whether to create the channel. If it is False, nothing is stored, and the reply contains the channel
+      that would be created.
+    - ``afresh``: use an existing channel of the page only if it is polled and has not moved. Otherwise, start with the
       page's present content.
     """
 
@@ -51,38 +53,43 @@ class ProbeRequest(msgspec.Struct, frozen=True, tag=True):
 
 
 class MoveRequest(msgspec.Struct, frozen=True, tag=True):
-    """Request to move a channel to another canonical URL, and to announce the move to the channel's subscribers."""
+    """Asks a worker to move a channel to ``url``, a canonical URL, and to announce the move to its subscribers."""
 
     channel: ChannelId
     url: str
 
 
 class PollRequest(msgspec.Struct, frozen=True, tag=True):
-    """Request to poll a channel at once. With ``report_progress``, the worker sends a ProgressReply for each step."""
+    """Asks a worker to poll a channel immediately.
+
+    If ``report_progress`` is True, the worker sends a :class:`ProgressReply` after each step of the poll.
+    """
 
     channel: ChannelId
     report_progress: bool = False
 
 
 class ExplanationRequest(msgspec.Struct, frozen=True, tag=True):
-    """Request to explain how often a channel is polled, and why."""
+    """Asks a worker to explain how often a channel is polled, and why."""
 
     channel: ChannelId
 
 
 class OutlineRequest(msgspec.Struct, frozen=True, tag=True):
-    """Request to fetch the OPML list of feeds at a canonical URL."""
+    """Asks a worker to fetch the OPML list of feeds at ``url``, a canonical URL."""
 
     url: str
 
 
 class LookupRequest(msgspec.Struct, frozen=True, tag=True):
-    """Request to a worker to search its part of a lookup directory for channels.
+    """Asks a worker to search its part of a lookup directory.
 
-    - ``directory``: attribute-value pair of the directory, which lists the channels with this pair. Several workers
-      have a part of it in memory.
-    - ``pairs``: all pairs that a channel must have.
-    - ``limit``: maximum number of results; the best ones are returned.
+    A lookup directory is a list of all channels that have a certain attribute-value pair. Several workers each keep a
+    part of the list in memory.
+
+    - ``directory``: the attribute-value pair of the lookup directory.
+    - ``pairs``: attribute-value pairs, all of which a matching channel must have.
+    - ``limit``: maximum number of results. The best matches are returned.
     """
 
     directory: str
@@ -91,16 +98,16 @@ class LookupRequest(msgspec.Struct, frozen=True, tag=True):
 
 
 class DirectoriesRequest(msgspec.Struct, frozen=True, tag=True):
-    """Request for the lookup directories that the worker coordinates.
+    """Asks a worker for the lookup directories that it coordinates.
 
-    A lookup directory is a list of the channels with one attribute-value pair.
+    A lookup directory is a list of all channels that have a certain attribute-value pair.
     """
 
 
 class ShareRequest(msgspec.Struct, frozen=True, tag=True):
-    """Request for a worker's part of a lookup directory: a list of the channels with one attribute-value pair.
+    """Asks a worker for its part of the lookup directory for the attribute-value pair ``pair``.
 
-    ``pair`` is this pair.
+    A lookup directory is a list of all channels that have a certain attribute-value pair.
     """
 
     pair: str
@@ -118,7 +125,7 @@ ContentSource = Literal["cache", "near", "owner", "store", "publisher"]
 
 
 class ContentRequest(msgspec.Struct, frozen=True, tag=True):
-    """Request for a channel's latest entries, from the nearest worker that has a copy."""
+    """Asks for a channel's latest entries, to be taken from the nearest worker that has a copy."""
 
     channel: ChannelId
 
@@ -137,9 +144,9 @@ RequestBody = (
 
 
 class WorkerRequest(msgspec.Struct, frozen=True):
-    """A request to a worker. The reply is sent under the request's ``id``.
+    """A request to a worker. The worker sends the reply to the list that is named after the request's ``id``.
 
-    After ``until_s`` (Unix s, Redis's clock) the sender no longer waits for the reply.
+    After ``until_s`` (Unix s, Redis's clock), the sender no longer waits for the reply.
     """
 
     id: str
@@ -148,13 +155,14 @@ class WorkerRequest(msgspec.Struct, frozen=True):
 
 
 class ProbeReply(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
-    """Reply to a ProbeRequest: a channel, several feeds to choose from, or a page without feeds.
+    """Reply to a :class:`ProbeRequest`: a channel, several feeds to choose from, or a page without feeds.
 
-    - ``channel``: the channel at the URL; None in the other two cases.
+    - ``channel``: the channel that was found; None if there are several feeds or none.
     - ``latest``: the channel's entries, newest first.
-    - ``discovered``: True if the URL is that of a page that names the channel's feed.
     - ``choices``: the feeds that the page names, if there are several.
-    - ``page``: True if the page names no feed, and can be monitored itself.
+    - ``discovered``: True if the channel is a feed at a URL other than the requested one. The worker found that URL in
+      the page, or tried it because sites commonly publish feeds there.
+    - ``page``: True if the page names no feed, but can itself be monitored.
     """
 
     channel: Channel | None = None
@@ -165,7 +173,7 @@ class ProbeReply(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
 
 
 class ProgressReply(msgspec.Struct, frozen=True, tag=True):
-    """Reply to a PollRequest after each step of the poll. Another reply with the result follows.
+    """Interim reply to a :class:`PollRequest`, sent after a step of the poll. The final reply follows later.
 
     ``text`` describes the step. ``elapsed_s`` is the time since the start of the poll, in seconds.
     """
@@ -175,32 +183,34 @@ class ProgressReply(msgspec.Struct, frozen=True, tag=True):
 
 
 class MoveReply(msgspec.Struct, frozen=True, tag=True):
-    """Reply to a MoveRequest: the move is recorded, and is carried out even if the worker fails."""
+    """Reply to a :class:`MoveRequest`: the move is recorded, and will be carried out even if the worker fails."""
 
 
 class PollReply(msgspec.Struct, frozen=True, tag=True):
-    """Reply to a PollRequest: the result of the poll."""
+    """Reply to a :class:`PollRequest`: the result of the poll."""
 
     result: PollResult
 
 
 class ExplanationReply(msgspec.Struct, frozen=True, tag=True):
-    """Reply to an ExplanationRequest: how often the channel is polled, and why."""
+    """Reply to an :class:`ExplanationRequest`: how often the channel is polled, and why."""
 
     reason: PollExplanation
 
 
 class OutlineReply(msgspec.Struct, frozen=True, tag=True):
-    """Reply to an OutlineRequest: the content of the OPML list."""
+    """Reply to an :class:`OutlineRequest`: the content of the OPML list."""
 
     outline: OpmlDocument
 
 
 class LookupReply(msgspec.Struct, frozen=True, tag=True):
-    """Reply to a LookupRequest: the ids of matching channels, best first.
+    """Reply to a :class:`LookupRequest`.
 
-    - ``worker``: the node that replied.
-    - ``examined``: number of channels that the node compared with the request; 0 if it has no part of the directory.
+    - ``worker``: the node that replies.
+    - ``names``: ids of the matching channels, best match first.
+    - ``examined``: how many channels the node has compared with the request; 0 if it has no part of the lookup
+      directory.
     """
 
     worker: NodeId
@@ -209,23 +219,23 @@ class LookupReply(msgspec.Struct, frozen=True, tag=True):
 
 
 class DirectoriesReply(msgspec.Struct, frozen=True, tag=True):
-    """Reply to a DirectoriesRequest: the lists of channels (lookup directories) that the worker coordinates."""
+    """Reply to a :class:`DirectoriesRequest`: the lookup directories that the worker coordinates."""
 
     directories: tuple[DirectoryChoice, ...]
 
 
 class ShareReply(msgspec.Struct, frozen=True, tag=True):
-    """Reply to a ShareRequest: the channels in the worker's part of the lookup directory, in no particular order."""
+    """Reply to a :class:`ShareRequest`: the channels in the worker's part of the lookup directory, in any order."""
 
     channels: tuple[ChannelId, ...]
 
 
 class ContentReply(msgspec.Struct, frozen=True, tag=True):
-    """Reply to a ContentRequest: a channel's latest entries at ``version``, newest first.
+    """Reply to a :class:`ContentRequest`: a channel's latest entries at version ``version``, newest first.
 
     - ``source``: where the entries were found.
-    - ``worker``: name of another worker that had the entries; "" if they were not found at another worker.
-    - ``hops``: distance of this other worker in hops; 0 if there is none.
+    - ``worker``: name of the other worker that provided the entries; "" if no other worker was involved.
+    - ``hops``: distance in hops to that other worker; 0 if no other worker was involved.
     """
 
     version: int
@@ -236,7 +246,7 @@ class ContentReply(msgspec.Struct, frozen=True, tag=True):
 
 
 class ErrorReply(msgspec.Struct, frozen=True, tag=True):
-    """Reply to any request: the request failed with the error ``fault``."""
+    """Reply to any request that has failed. ``fault`` describes the error."""
 
     fault: Fault
 
@@ -261,10 +271,10 @@ _A = TypeVar("_A")
 
 
 async def next_reply(redis: RedisClient, request_id: str, until_s: float, reply_type: type[_A]) -> _A | None:
-    """Wait for the next reply to the request ``request_id``; return None if no reply arrives until ``until_s``.
+    """Wait until ``until_s`` for the next reply to a request; return the reply, or None if none arrives in time.
 
-    ``until_s`` is a time of the monotonic clock. ``reply_type`` is the union of the expected types of replies. If the
-    reply is an ErrorReply, its error is raised.
+    ``until_s`` is a time of the monotonic clock in seconds. ``reply_type`` is the union of the types that replies may
+    have. If the reply is an :class:`ErrorReply`, its error is raised.
     """
     while (left_s := until_s - time.monotonic()) > 0:
         found = await redis.call_blocking("BLPOP", keys.reply(request_id), min(left_s, MAX_BLOCK_S))
@@ -277,16 +287,17 @@ async def next_reply(redis: RedisClient, request_id: str, until_s: float, reply_
 
 
 def expect_reply(reply: object, kind: type[_A]) -> _A:
-    """Return ``reply`` if its type is ``kind``. Raises :class:`NoWorker` if it is not."""
+    """Return ``reply`` if its type is ``kind``. Raises :class:`NoWorker` otherwise."""
     if isinstance(reply, kind):
         return reply
     raise NoWorker(f"{type(reply).__name__} is no answer to that request: the fleet's versions differ.")
 
 
 class WorkerRequests:
-    """Sends requests to the responsible worker and returns the replies.
+    """Sends each request to the responsible worker and returns its reply.
 
-    Each method raises the error with which the worker replied, or :class:`NoWorker` if no worker replied.
+    If the worker replies with an error, this error is raised. If no worker replies in time, :class:`NoWorker` is
+    raised.
     """
 
     def __init__(self, redis: RedisClient, inboxes: NodeInboxes, ring: Ring, blocks: BlockedHosts) -> None:
@@ -296,27 +307,32 @@ class WorkerRequests:
         self._ring = ring
 
     async def probe(self, url: str, *, as_page: bool = False, keep: bool = True, afresh: bool = False) -> ProbeReply:
-        """Let a worker fetch a URL; return the channel of the feed or page, or the feeds that the page names.
+        """Have a worker fetch a URL; return the channel found there, or the feeds that the page names.
 
         - ``url``: URL in canonical form.
         - ``as_page``: use a channel that monitors the page itself, even if the page names feeds.
-        - ``keep``: create the channel, or start to poll it again. If False, nothing is stored.
-        - ``afresh``: use an existing channel of the page only if it is polled and has not moved. Otherwise, start from
+        - ``keep``: whether to create the channel, or to poll it again if it is dormant. If it is False, nothing is
+          stored.
+        - ``afresh``: use an existing channel of the page only if it is polled and has not moved. Otherwise, start with
           the page's present content.
 
-        Raises :class:`HostBlocked` if an admin has blocked the host of the URL.
+        Raises :class:`HostBlocked` if an admin has blocked the URL's host.
         """
         await self._blocks.check(host_of(url))
         return await self._request(channel_id(url), ProbeRequest(url, as_page, keep, afresh), ProbeReply)
 
     async def move(self, cid: ChannelId, url: str) -> None:
-        """Move a channel to another URL, which the caller has probed before. The call is idempotent."""
+        """Move a channel to ``url``, which the caller has already probed. The call is idempotent."""
         await self._request(cid, MoveRequest(cid, url), MoveReply)
 
     async def poll_now(
         self, cid: ChannelId, *, on_progress: Callable[[ProgressReply], Awaitable[None]] | None = None
     ) -> PollResult:
-        """Poll a channel at once and return the result; ``on_progress`` is called with each step."""
+        """Poll a channel immediately and return the result.
+
+        ``on_progress`` is called with a :class:`ProgressReply` after each step of the poll. If it is None, progress is
+        not reported.
+        """
         return (
             await self._request(cid, PollRequest(cid, on_progress is not None), PollReply, on_progress=on_progress)
         ).result
@@ -324,25 +340,26 @@ class WorkerRequests:
     async def explain(self, cid: ChannelId, timeout_s: float = _REQUEST_TIMEOUT_S) -> PollExplanation:
         """Return how often a channel is polled, and why.
 
-        ``timeout_s`` is the maximum time in seconds to wait for a worker's reply.
+        ``timeout_s`` is the maximum number of seconds to wait for the reply.
         """
         return (await self._request(cid, ExplanationRequest(cid), ExplanationReply, timeout_s)).reason
 
     async def content(self, cid: ChannelId) -> ContentReply:
-        """Return a channel's latest entries from the nearest worker that has a copy.
+        """Return a channel's latest entries, from the nearest worker that has a copy.
 
-        If no worker replies, :class:`NoWorker` is raised. The caller then has to read the entries from the store.
+        Raises :class:`NoWorker` if no worker replies. The caller then has to read the entries from the store.
         """
         return await self._request(cid, ContentRequest(cid), ContentReply, _CONTENT_TIMEOUT_S)
 
     async def outline(self, url: str) -> OpmlDocument:
-        """Return the OPML list at a canonical URL."""
+        """Fetch the OPML list at ``url``, a canonical URL, and return its content."""
         return (await self._request(channel_id(url), OutlineRequest(url), OutlineReply)).outline
 
     async def directories(self) -> list[DirectoryChoice]:
-        """Return the lookup directories of all workers that reply, sorted by attribute-value pair.
+        """Return the lookup directories that workers coordinate, sorted by attribute-value pair.
 
-        A lookup directory is a list of the channels with one pair, kept in memory for searches.
+        A lookup directory is a list of all channels that have a certain attribute-value pair, kept in memory for
+        searches. The result does not include the directories of workers that do not reply.
         """
         nodes = [node.id for node in await self._ring.nodes()]
         found = await asyncio.gather(
@@ -351,10 +368,11 @@ class WorkerRequests:
         return sorted((each for own in found if own for each in own.directories), key=lambda each: each.pair)
 
     async def shares(self, pair: str) -> list[tuple[ChannelId, ...] | None]:
-        """Return the part of a lookup directory that each worker has: the channels that it stores.
+        """Return each worker's part of the lookup directory for the attribute-value pair ``pair``.
 
-        A lookup directory is a list of the channels with the attribute-value pair ``pair``. The result has one element
-        per worker, beginning with the directory's coordinator; None for a worker that does not reply.
+        A lookup directory is a list of all channels that have this pair. The result has one element per worker,
+        beginning with the directory's coordinator: the ids of the channels in the worker's part, or None if the worker
+        does not reply.
         """
         ring = await self._ring.view()
         nodes = sorted(ring.ids)
@@ -365,16 +383,16 @@ class WorkerRequests:
         return [share.channels if share else None for share in found]
 
     async def announce_channel(self, cid: ChannelId) -> None:
-        """Notify a channel's owner of a new subscription.
+        """Notify a channel's owner that a user has subscribed to the channel.
 
-        If the message is lost, the owner notices the subscription when it next reads all its channels.
+        If the notice is lost, the owner notices the subscription when it next reads all its channels.
         """
         await self._notify_owner(cid, InboxMessage("peer", "", encode("", ChannelAdded(cid))))
 
     async def announce_push(self, cid: ChannelId) -> None:
-        """Notify a channel's owner that a document from the channel's hub is queued.
+        """Notify a channel's owner that a document pushed by the channel's hub is queued.
 
-        If the message is lost, a poll finds the content.
+        If the notice is lost, the next poll finds the content.
         """
         await self._notify_owner(cid, InboxMessage("push", "", cid.encode()))
 
@@ -396,10 +414,13 @@ class WorkerRequests:
         timeout_s: float = _REQUEST_TIMEOUT_S,
         on_progress: Callable[[ProgressReply], Awaitable[None]] | None = None,
     ) -> _A:
-        """Send a request to the worker that owns the id ``cid``; return the reply, whose type must be ``kind``.
+        """Send a request to the owner of ``cid``; return the reply, which must be of type ``kind``.
 
-        - ``timeout_s``: maximum time in seconds to wait for the reply.
-        - ``on_progress``: called with each ProgressReply that precedes the reply; None to ignore them.
+        - ``cid``: a channel id or a node id. A node counts as the owner of its own id.
+        - ``timeout_s``: maximum number of seconds to wait for the reply.
+        - ``on_progress``: called with each :class:`ProgressReply` that precedes the reply; None to ignore them.
+
+        Raises :class:`NoWorker` if no worker is running, or if the reply does not arrive in time.
         """
         now_s, ring = await self._ring.time_and_view()
         owner = ring.owner(cid)
@@ -416,11 +437,14 @@ class WorkerRequests:
         raise NoWorker(f"No worker answered within {timeout_s:.0f} s. Try again in a moment.")
 
     async def reply(self, request: WorkerRequest, reply: WorkerReply) -> None:
-        """Send a reply to a request, possibly a ProgressReply that precedes the result. Workers call this."""
+        """Send a reply to a request. Workers call this method.
+
+        ``reply`` may be an interim :class:`ProgressReply`, which is followed by further replies.
+        """
         await send_reply(self._redis, request.id, reply)
 
 
 async def send_reply(redis: RedisClient, request_id: str, reply: msgspec.Struct) -> None:
-    """Send ``reply`` to the sender of the request ``request_id``."""
+    """Send ``reply`` to the process that sent the request with the id ``request_id``."""
     key = keys.reply(request_id)
     await redis.call_many([("RPUSH", key, msgspec.msgpack.encode(reply)), ("EXPIRE", key, _REPLY_TTL_S)])

@@ -1,1 +1,1 @@
-"""Messages to and from users: outboxes, dead letters, announcements, shared fan-outs, and the inbound log."""
+"""Messages to and from users: outboxes, dead letters, announcements, parts of fan-outs, and the inbound log."""

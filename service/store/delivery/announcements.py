@@ -1,12 +1,12 @@
-"""Announcements: messages of admins to people and rooms, spread over minutes.
+"""Announcements: messages from admins to people and rooms, delivered over several minutes to limit the load.
 
-Until an announcement was queued for a recipient, the recipient is *pending*. In each maintenance interval, every bot
-queues it for some pending recipients, as many as are due by the announcement's rate. A recipient is removed from the
-pending ones only afterwards, and each user has a record of the queued announcements. So each recipient gets it once,
-even if a process is killed or several bots queue it.
+A recipient is *pending* until the announcement has been queued in the recipient's outbox. In each maintenance interval,
+every bot queues the announcement for as many pending recipients as the announcement's rate allows. The bot then removes
+these recipients from the set of pending recipients. For each user, the store records which announcements were queued.
+Each recipient therefore gets an announcement once, even if a process is killed or several bots queue it.
 
-Quiet hours, digests, rate limits, receipts and resends apply as to every message. Users can turn announcements off
-(:class:`service.users.user_settings.UserSettings`).
+Quiet hours, digests, rate limits, receipts and resends apply to announcements as they do to other messages. Users can
+turn announcements off (:class:`service.users.user_settings.UserSettings`).
 """
 
 import math
@@ -33,18 +33,20 @@ RecipientKind = Literal["all", "people", "rooms"]
 
 
 class Announcement(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A message of an admin to many users, and its progress.
+    """A message from an admin to many users, and its progress.
 
+    - ``number``: identifies the announcement.
     - ``text``: the text for recipients whose language is not in ``translations``.
-    - ``translations``: texts by language (ISO 639).
     - ``audience``: description of the recipients, for admins.
-    - ``by``: account that started the announcement.
-    - ``started_s``: when it was started (Unix s).
-    - ``minutes``: time in which it is queued for all recipients. It takes longer if the rate would exceed
-      ``MAX_PER_S``.
+    - ``by``: name of the account that started the announcement.
+    - ``started_s``: when the announcement was started (Unix s).
+    - ``minutes``: how long it should take to queue the announcement for all recipients. It takes longer if the rate
+      would exceed ``MAX_PER_S``.
     - ``total``: number of recipients.
-    - ``stopped_s``: when it was stopped (Unix s); 0 if it was not stopped.
-    - ``stopped_at``: number of recipients for whom it had been queued then; 0 if it was not stopped.
+    - ``translations``: maps languages (ISO 639) to texts.
+    - ``stopped_s``: when the announcement was stopped (Unix s); 0 if it was not stopped.
+    - ``stopped_at``: for how many recipients the announcement had been queued when it was stopped; 0 if it was not
+      stopped.
     """
 
     number: int
@@ -60,11 +62,11 @@ class Announcement(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def per_s(self) -> float:
-        """Number of recipients per second for whom the announcement is queued."""
+        """The rate at which the announcement is queued, in recipients per second."""
         return min(MAX_PER_S, self.total / (self.minutes * 60))
 
     def text_in(self, language: str) -> str:
-        """Return the text for a language tag (BCP 47)."""
+        """Return the text in ``language`` (a BCP 47 tag); if there is no translation, return the default text."""
         return self.translations.get(_primary(language), self.text)
 
     def due_count(self, now_s: float) -> int:
@@ -73,13 +75,13 @@ class Announcement(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Audience(msgspec.Struct, frozen=True):
-    """Conditions that each recipient of an announcement has to meet.
+    """Conditions that each recipient of an announcement must meet.
 
-    - ``kind``: all users, only people, or only rooms (group chats).
+    - ``kind``: whether recipients are people, rooms (group chats), or both ("all").
     - ``language``: the recipient's language (ISO 639); "" for any language.
-    - ``jids``: bare JIDs of possible recipients; empty for any user.
+    - ``jids``: bare JIDs of the users who may be recipients; empty if any user may be one.
     - ``channels``: a recipient must be subscribed to at least one of these channels; None for no such condition.
-    - ``rooms``: JIDs of all group chats. They are used to tell rooms from people.
+    - ``rooms``: JIDs of all group chats, used to tell rooms from people.
     """
 
     kind: RecipientKind = "all"
@@ -89,7 +91,10 @@ class Audience(msgspec.Struct, frozen=True):
     rooms: frozenset[str] = frozenset()
 
     def includes(self, jid: str, settings: UserSettings) -> bool:
-        """Return whether the user ``jid`` with these settings meets all conditions, apart from ``channels``."""
+        """Return whether the user ``jid`` meets the conditions, and has not turned announcements off in ``settings``.
+
+        The condition ``channels`` is not checked.
+        """
         return (
             settings.announcements
             and (self.kind == "all" or (jid in self.rooms) is (self.kind == "rooms"))
@@ -99,23 +104,29 @@ class Audience(msgspec.Struct, frozen=True):
 
 
 class AnnouncementProgress(msgspec.Struct, frozen=True):
-    """An announcement, and the number of recipients for whom it is not queued yet."""
+    """An announcement and its progress.
+
+    ``remaining`` is the number of recipients for whom the announcement has not been queued yet.
+    """
 
     announcement: Announcement
     remaining: int
 
 
 class AnnouncementStore(RedisRepository):
-    """All announcements. Every method may raise :class:`service.errors.StoreUnavailable`, and can be repeated."""
+    """Starts, stops, reads and queues announcements.
+
+    Every method may raise :class:`service.errors.StoreUnavailable` and can then be called again.
+    """
 
     def __init__(self, redis: RedisClient, users: Users, outbox: Outbox) -> None:
-        """Create the repository, which queues announcements for ``users`` in ``outbox``."""
+        """Create the repository. It finds recipients in ``users`` and queues announcements in ``outbox``."""
         super().__init__(redis)
         self._users = users
         self._outbox = outbox
 
     async def find_recipients(self, audience: Audience) -> list[UserId]:
-        """Return the users to whom an announcement to ``audience`` would be sent now, sorted by id."""
+        """Return the sorted ids of the users who would receive an announcement to ``audience`` at present."""
         found: list[UserId] = []
         members = await self._redis.call("SMEMBERS", keys.USERS)
         uids = sorted(uid.decode() for uid in members)
@@ -124,7 +135,7 @@ class AnnouncementStore(RedisRepository):
         return found
 
     async def _select(self, uids: Sequence[UserId], audience: Audience) -> list[UserId]:
-        """Return the users among ``uids`` who are in ``audience`` and can receive messages."""
+        """Return the users in ``uids`` who belong to ``audience`` and to whom messages can be delivered."""
         jids, settings, unreachable, suspended = (
             await self._users.jids(uids),
             await self._users.user_settings(uids),
@@ -143,11 +154,11 @@ class AnnouncementStore(RedisRepository):
         return [uid for uid, channels in zip(chosen, held, strict=True) if not wanted.isdisjoint(channels)]
 
     async def reserve_number(self) -> int:
-        """Return the number for a new announcement. :meth:`start` accepts each number once."""
+        """Return an unused number, with which the caller can :meth:`start` a new announcement."""
         return int(await self._redis.call("INCR", keys.LAST_ANNOUNCEMENT))
 
     async def start(self, announcement: Announcement, uids: Collection[UserId]) -> bool:
-        """Start an announcement to these users; return False if its number has been used."""
+        """Start an announcement to the users ``uids``; return False if an announcement with the same number exists."""
         to = keys.announcement_recipients(announcement.number)
         if await self._redis.call("HEXISTS", keys.ANNOUNCEMENTS, announcement.number):
             return False
@@ -169,7 +180,7 @@ class AnnouncementStore(RedisRepository):
     async def stop(self, number: int, now_s: float) -> bool:
         """Stop an announcement; return False if it is not running.
 
-        It is not sent to further recipients, even if it is in their outboxes already.
+        Users who have not received the announcement yet will not receive it, even if it is already in their outboxes.
         """
         found = await self.get(number)
         if found is None or not await self._redis.call("SISMEMBER", keys.RUNNING_ANNOUNCEMENTS, number):
@@ -181,12 +192,15 @@ class AnnouncementStore(RedisRepository):
         return True
 
     async def get(self, number: int) -> Announcement | None:
-        """Return an announcement; None if the number is unknown. The latest hundred are kept."""
+        """Return the announcement with the number ``number``; None if it does not exist or is no longer kept.
+
+        The latest hundred announcements are kept.
+        """
         found = await self._redis.call("HGET", keys.ANNOUNCEMENTS, number)
         return msgspec.json.decode(found, type=Announcement) if found else None
 
     async def latest(self) -> list[AnnouncementProgress]:
-        """Return all announcements that are kept, newest first."""
+        """Return the announcements that are kept (up to a hundred) with their progress, newest first."""
         found = await self._redis.call("HVALS", keys.ANNOUNCEMENTS)
         records = sorted(
             (msgspec.json.decode(each, type=Announcement) for each in found), key=lambda each: -each.number
@@ -195,10 +209,10 @@ class AnnouncementStore(RedisRepository):
         return [AnnouncementProgress(each, remaining) for each, remaining in zip(records, left, strict=True)]
 
     async def dispatch(self, now_s: float, interval_s: float) -> None:
-        """Queue running announcements for the recipients who are due at ``now_s`` (Unix s).
+        """Queue each running announcement for the recipients whose turn has come by ``now_s`` (Unix s).
 
-        The caller repeats this every ``interval_s`` seconds. After a delay, recipients are queued at up to twice the
-        planned rate, until the delay is made up.
+        The caller repeats this every ``interval_s`` seconds. If calls are delayed, later calls queue announcements at
+        up to twice the planned rate until the delay is made up.
         """
         for number in map(int, await self._redis.call("SMEMBERS", keys.RUNNING_ANNOUNCEMENTS)):
             announcement, to = await self.get(number), keys.announcement_recipients(number)

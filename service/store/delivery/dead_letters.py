@@ -1,4 +1,4 @@
-"""Dead letters: messages that could not be delivered, which admins read, queue again or drop."""
+"""Dead letters: messages that could not be delivered. Admins can read them, queue them again, or drop them."""
 
 import re
 
@@ -15,10 +15,13 @@ _STREAM_ID = re.compile(r"\d{1,19}-\d{1,19}", re.ASCII)
 
 
 class DeadLetter(msgspec.Struct, frozen=True):
-    """A message that could not be delivered, and was given up at ``at_s`` (Unix s) for the reason ``why``.
+    """A message that could not be delivered.
 
-    If ``readable`` is False, the stored message cannot be decoded. Then ``user``, ``message_id`` and ``items`` are
-    empty, and the message can only be dropped.
+    - ``why``: why the bot gave up delivering the message.
+    - ``at_s``: when it gave up (Unix s).
+    - ``items``: the items that the message contained.
+    - ``readable``: False if the stored message cannot be decoded. In this case, ``user``, ``message_id`` and ``items``
+      are empty, and the message can only be dropped.
     """
 
     id: str
@@ -31,16 +34,17 @@ class DeadLetter(msgspec.Struct, frozen=True):
 
 
 class DeadLetters:
-    """The newest ~10,000 dead letters. Every method may raise :class:`StoreUnavailable`."""
+    """The latest dead letters, up to about 10,000. Every method may raise :class:`StoreUnavailable`."""
 
     def __init__(self, redis: RedisClient, outbox: Outbox) -> None:
         self._redis = redis
         self._outbox = outbox
 
     async def page(self, before: str = "", count: int = 50) -> tuple[list[DeadLetter], str]:
-        """Return ``count`` dead letters, newest first, and the id to pass as ``before`` for the next page.
+        """Return (letters, position): one page of dead letters, newest first, and the position of the next page.
 
-        To get the newest letters, pass "". The returned id is "" if there are no further letters.
+        The page contains up to ``count`` dead letters. To read the next page, pass the returned position as ``before``.
+        The position is "" if there are no further dead letters. To read the first page, pass "" as ``before``.
         """
         found, following = await read_page(self._redis, keys.DEAD_LETTERS, before, count)
         return [_parse_letter(*entry) for entry in found], following
@@ -50,10 +54,11 @@ class DeadLetters:
         return int(await self._redis.call("XLEN", keys.DEAD_LETTERS))
 
     async def requeue(self, letter: str) -> bool:
-        """Put the items of a dead letter back into the outbox, except items of subscriptions that have ended.
+        """Put the items of the dead letter with the id ``letter`` back into the user's outbox.
 
-        ``letter`` is the id of the dead letter. Return False if it does not exist. The call is idempotent. Raises
-        :class:`UserError` if the stored letter cannot be decoded.
+        Items of subscriptions that have ended are left out. The dead letter is then deleted. The call is idempotent.
+        Return False if the dead letter does not exist. Raises :class:`UserError` if the stored dead letter cannot be
+        decoded.
         """
         found = (
             await self._redis.call("XRANGE", keys.DEAD_LETTERS, letter, letter) if _STREAM_ID.fullmatch(letter) else ()
@@ -71,7 +76,7 @@ class DeadLetters:
         return True
 
     async def drop(self, letter: str) -> bool:
-        """Delete the dead letter with this id; return False if it does not exist."""
+        """Delete the dead letter with the id ``letter``; return False if it does not exist."""
         return bool(_STREAM_ID.fullmatch(letter) and await self._redis.call("XDEL", keys.DEAD_LETTERS, letter))
 
 

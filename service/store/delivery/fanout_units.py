@@ -1,16 +1,17 @@
 """Division of a *fan-out* among several workers. A fan-out queues a new version for all subscribers of a channel.
 
-The fan-out of a channel with many subscribers is divided into *units*. A unit is a fixed part of the subscribers: those
-in one key group (:mod:`service.clash.key_groups`).
+If a channel has many subscribers, its fan-out is divided into *units*. Each unit covers the subscribers in one key
+group (:mod:`service.clash.key_groups`).
 
 1. The channel's owner divides the fan-out into units.
-2. Any worker claims a unit, and queues the version for its subscribers, page by page.
-3. After each page, the worker records the *cursor*, the position to continue from. This extends the claim.
-4. If a claim is not extended, it ends, by Redis's clock. Another worker then continues the unit.
+2. Any worker can claim a unit. It then queues the version for the unit's subscribers, page by page.
+3. After each page, the worker records the *cursor*, the position at which to continue. This also extends the worker's
+   claim.
+4. A claim that is not extended ends after ``CLAIM_S`` seconds of Redis's clock. Another worker then continues the unit.
 
-If a worker is alive after its claim has ended, two workers queue the same pages. This is harmless: a version is queued
+If a worker continues after its claim has ended, two workers queue the same pages. This is harmless: a version is queued
 once for each user (guarantee I2), and never after a later version (guarantee I4). Only the worker with the latest claim
-records progress.
+can record progress.
 """
 
 # The units of a version are in the slot of their channel.
@@ -25,19 +26,19 @@ from service.store.client import keys
 from service.store.client.redis_client import RedisRepository
 
 DIVIDED: Final = "*"
-"""Value of a channel's fan-out cursor that means: several workers queue the next version, in units."""
+"""Value of a channel's fan-out cursor which means that the fan-out of the next version is divided into units."""
 CLAIM_S: Final = 10.0
-"""Length of a claim, which is extended by each recorded page. A page takes 50 ms, or a second under heavy load."""
+"""Duration of a claim (s). Each recorded page extends it. A page takes 50 ms, or a second under heavy load."""
 _UNITS_TTL_S: Final = 86_400
 
 
 class ClaimedUnit(msgspec.Struct, frozen=True):
-    """A part of a channel's subscribers for whom the caller has to queue ``version``.
+    """A claimed unit of a fan-out: the caller must queue ``version`` for the subscribers in this unit.
 
-    - ``label``: identifies this part.
-    - ``cursor``: position to continue from; "" is the first subscriber.
+    - ``unfinished``: number of units of the fan-out that are not finished, including this one.
+    - ``label``: identifies the unit.
     - ``token``: identifies the caller's claim.
-    - ``unfinished``: number of parts that are not finished, including this one.
+    - ``cursor``: position in the unit at which to continue; "" stands for the first subscriber.
     """
 
     version: int
@@ -48,10 +49,10 @@ class ClaimedUnit(msgspec.Struct, frozen=True):
 
 
 class UnitsLeft(msgspec.Struct, frozen=True):
-    """The state of a divided fan-out in which no unit (part of the subscribers) can be claimed at present.
+    """The state of a divided fan-out when none of its units can be claimed.
 
-    - ``wait_s``: seconds until the first claim ends; 0 if all units are finished.
     - ``queued``: number of users for whom the version has been queued so far.
+    - ``wait_s``: seconds until the first of the present claims ends; 0 if all units are finished.
     """
 
     queued: int
@@ -59,19 +60,20 @@ class UnitsLeft(msgspec.Struct, frozen=True):
 
 
 class FanOutUnits(RedisRepository):
-    """Parts (units) of the fan-outs in progress. A fan-out queues a version for all subscribers of a channel.
+    """Divides fan-outs into units, and lets workers claim them.
 
-    Units are dropped a day after the fan-out was divided. Every method may raise
-    :class:`service.errors.StoreUnavailable` and can then be repeated.
+    A fan-out queues a version for all subscribers of a channel. A unit covers a part of these subscribers. Units are
+    deleted a day after the fan-out was divided. Every method may raise :class:`service.errors.StoreUnavailable` and can
+    then be called again.
     """
 
     async def divide(self, cid: ChannelId, epoch: int, version: int, units: Mapping[str, str]) -> bool:
-        """Divide the subscribers for whom a version has to be queued into units, unless this was done before.
+        """Divide the fan-out of a version into units, unless this was done before.
 
-        - ``epoch``: number by which the caller proves that it owns the channel.
-        - ``units``: position from which to continue in each unit, by the unit's label.
+        - ``epoch``: the channel's epoch, with which the caller proves that it owns the channel.
+        - ``units``: maps the label of each unit to the position at which to continue in the unit.
 
-        Return False if another node owns the channel, or ``version`` is not the next one to be queued.
+        Return False if another node owns the channel, or if ``version`` is not the next version to be queued.
         """
         fields = [value for unit in units.items() for value in unit]
         return bool(
@@ -79,15 +81,15 @@ class FanOutUnits(RedisRepository):
         )
 
     async def claim(self, cid: ChannelId, version: int | None = None) -> ClaimedUnit | UnitsLeft | None:
-        """Claim a unit, that is, a part of a channel's subscribers for whom a version has to be queued.
+        """Claim a unit of a channel's divided fan-out.
 
-        Only a unit that no worker has claimed, or whose claim has ended, can be claimed. The result is one of these:
+        A unit can be claimed if no worker has claimed it, or if the last claim has ended. The result is one of these:
 
-        - ClaimedUnit: the claimed unit.
-        - UnitsLeft: no unit can be claimed at present.
-        - None: no version of the channel is being queued in units, or it is not ``version``.
+        - :class:`ClaimedUnit`: the claimed unit.
+        - :class:`UnitsLeft`: no unit can be claimed at present.
+        - None: the channel has no divided fan-out, or the fan-out is for a version other than ``version``.
 
-        If ``version`` is None, any version is accepted.
+        If ``version`` is None, the fan-out may be for any version.
         """
         wanted = "" if version is None else version
         reply = await self._redis.run_script("fanout_claim", _keys(cid), DIVIDED, int(CLAIM_S * 1000), wanted)
@@ -99,9 +101,10 @@ class FanOutUnits(RedisRepository):
         return ClaimedUnit(first, second, *(part.decode() for part in unit))
 
     async def record(self, cid: ChannelId, unit: ClaimedUnit, cursor: str, queued: int) -> bool:
-        """Record that a page of ``queued`` users has been queued; return False if another worker has the claim.
+        """Record that the version was queued for a page of users; return False if another worker has claimed the unit.
 
-        ``cursor`` is the position to continue from; "" means that the unit is finished.
+        - ``cursor``: the position at which to continue; "" if the unit is finished.
+        - ``queued``: the number of users in the page.
         """
         arguments = (unit.label, unit.token, cursor, queued, int(CLAIM_S * 1000))
         return bool(await self._redis.run_script("fanout_record", (keys.fanout_units(cid),), *arguments))

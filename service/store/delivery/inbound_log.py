@@ -1,9 +1,9 @@
-"""The inbound log: messages of users to a bot, stored until the bot has replied.
+"""The inbound log: users' messages to a bot, stored until the bot has replied to them.
 
-An XMPP server may deliver a message to several sessions of the bot, and so to several processes. The message is stored
-once, because each process stores it under the token that the server gave it. One process is responsible for each user.
-It reads the user's messages in order, replies, and removes them. The failure of a process therefore neither loses a
-message nor repeats a reply (guarantee I8).
+An XMPP server may deliver the same message to several sessions of the bot, and thus to several processes. The message
+is nevertheless stored only once, because all processes store it under the token that the server gave it. One process is
+responsible for each user: it reads the user's messages in order, replies to them, and removes them. Thus no message is
+lost and no reply is repeated, even if a process fails (guarantee I8).
 """
 
 from collections.abc import Collection, Sequence
@@ -20,7 +20,7 @@ from service.store.client.worklists import Worklist
 
 MAX_UNANSWERED: Final = 100
 TOKEN_TTL_S: Final = 90_000
-"""How long the token of a stored message is remembered; longer than any message waits for its reply."""
+"""How long the token of a stored message is remembered (s). No message waits this long for its reply."""
 
 EntryId = str
 """Id of a message in the inbound log of its user."""
@@ -29,9 +29,10 @@ EntryId = str
 class InboundMessage(msgspec.Struct, frozen=True):
     """A message from the user ``jid`` to the bot at ``address``.
 
-    - ``payload``: the message as the bots serialize it.
-    - ``token``: identifies the message, so that it is stored once; "" if it cannot be received twice.
-    - ``since_s``: time (Unix s) before which a message with the same token counts as a different message.
+    - ``token``: identifies the message, so that it is stored only once; "" if it cannot arrive twice.
+    - ``payload``: the message as serialised by the bots.
+    - ``since_s``: if a message with the same token was stored before this time (Unix s), this one counts as a new
+      message.
     """
 
     jid: str
@@ -42,9 +43,9 @@ class InboundMessage(msgspec.Struct, frozen=True):
 
 
 class UnansweredMessage(msgspec.Struct, frozen=True):
-    """A message in the inbound log to which no bot has completely replied.
+    """A message in the inbound log to which no bot has sent a complete reply.
 
-    If a bot has begun to send a reply, ``reply`` has its stanzas; otherwise it is empty.
+    ``reply`` contains the stanzas of the reply if a bot has begun to send one. Otherwise, it is empty.
     """
 
     uid: UserId
@@ -55,14 +56,18 @@ class UnansweredMessage(msgspec.Struct, frozen=True):
 
 
 class InboundLog(RedisRepository):
-    """Inbound messages by user. Every method may raise :class:`StoreUnavailable`."""
+    """Stores and reads the inbound messages of all users. Every method may raise :class:`StoreUnavailable`."""
 
     def __init__(self, redis: RedisClient) -> None:
         super().__init__(redis)
         self._worklist = Worklist(redis, keys.USERS_WITH_INBOUND)
 
     async def add(self, messages: Sequence[InboundMessage]) -> list[bool]:
-        """Store messages; return, for each message in order, whether it is new."""
+        """Store messages; return, for each message in order, whether it was new.
+
+        Messages that were stored before are not stored again. If a user has more than ``MAX_UNANSWERED`` messages, the
+        oldest are dropped.
+        """
         if not messages:
             return []
         # The index of users comes first: it may name users without messages, but never lack one with messages.
@@ -76,7 +81,10 @@ class InboundLog(RedisRepository):
         return [reply == 1 for reply in await self._redis.call_many(commands)]
 
     async def read_unanswered(self, uids: Collection[UserId]) -> list[UnansweredMessage]:
-        """Return the unanswered messages of these users; the messages of each user are in the order of arrival."""
+        """Return all unanswered messages of the users ``uids``.
+
+        Each user's messages are in the order of their arrival.
+        """
         found = await self._redis.call_many([("XRANGE", keys.inbound_messages(uid), "-", "+") for uid in uids])
         full = [uid for uid, entries in zip(uids, found, strict=True) if entries]
         begun = await self._redis.call_many([("HGETALL", keys.inbound_replies(uid)) for uid in full])
@@ -94,19 +102,19 @@ class InboundLog(RedisRepository):
         ]
 
     async def unanswered_users(self) -> list[UserId]:
-        """Return the users who may have unanswered messages, longest waiting first."""
+        """Return the users who may have unanswered messages, beginning with the one who has waited longest."""
         return await self._worklist.all()
 
     async def record_reply(self, uid: UserId, entry_id: EntryId, stanzas: Sequence[str]) -> None:
-        """Store the stanzas of a reply before it is sent.
+        """Store the stanzas of the reply to a message, before they are sent.
 
-        If this process fails, the next one sends the same reply.
+        If this process then fails, the process that takes over can send the same reply.
         """
         script_keys = (keys.inbound_messages(uid), keys.inbound_replies(uid))
         await self._redis.run_script("inbound_record_reply", script_keys, entry_id, msgspec.json.encode(stanzas))
 
     async def remove_answered(self, pairs: Sequence[tuple[UserId, EntryId]]) -> None:
-        """Remove messages that have been answered, given as pairs (user id, entry id)."""
+        """Remove messages to which a bot has replied, given as pairs (user id, entry id)."""
         uids = list(dict.fromkeys(uid for uid, _ in pairs))
         timestamps = await self._worklist.timestamps(uids)
         gone: list[Command] = [("XDEL", keys.inbound_messages(uid), entry_id) for uid, entry_id in pairs]
@@ -116,9 +124,15 @@ class InboundLog(RedisRepository):
         await self._worklist.remove(timestamps, [uid for uid, count in zip(uids, left, strict=True) if not count])
 
     async def caught_up_until_s(self, address: str) -> float:
-        """Return the time (Unix s) up to which all archived messages of an account are stored; 0 if unknown."""
+        """Return the time (Unix s) up to which all archived messages of an account are stored; 0 if it is unknown.
+
+        ``address`` is the account's address.
+        """
         return float(await self._redis.call("HGET", keys.CAUGHT_UP_UNTIL, address) or 0)
 
     async def record_caught_up(self, address: str, until_s: float) -> None:
-        """Record that all archived messages of an account up to this time (Unix s) are stored."""
+        """Record that all archived messages of an account up to ``until_s`` (Unix s) are stored.
+
+        ``address`` is the account's address.
+        """
         await self._redis.call("HSET", keys.CAUGHT_UP_UNTIL, address, until_s)

@@ -1,9 +1,10 @@
 """The outbox of each user: items that are still to be delivered, and messages that are being sent.
 
-- An *item* is the news or the edits of one version of a channel. Its text is made from the channel's log when it is
-  sent.
+- An *item* stands for the news or the edits of one version of a channel. Its text is made from the channel's log of
+  versions when it is sent.
 - A *claim* moves items from the outbox into a *batch*, which is sent as one message.
-- A batch keeps its message id. A message that is sent again after a crash can therefore be recognized.
+- A batch keeps its message id. If the message is sent again after a crash, recipients can thus recognise the
+  duplicate.
 - A claim omits articles that another channel has already delivered to the user.
 - The last messages are kept with their items, so that a batch of edits can be sent as a correction (XEP-0308).
 - A message that cannot be delivered becomes a dead letter (:mod:`service.store.delivery.dead_letters`).
@@ -25,16 +26,18 @@ from service.store.client.worklists import Worklist
 from service.users.preferences import MAX_INTERVAL_S
 
 ANNOUNCEMENTS: Final[ChannelId] = "0" * 40
-"""Channel id in items that are announcements, whose version is the announcement's number; no channel has this id."""
+"""Channel id of items that are announcements; their version is the announcement's number. No channel has this id."""
 
 MessageId = str
 _Pair = tuple[UserId, MessageId]
 
 
 class MatchedSearch(msgspec.Struct, frozen=True, array_like=True):
-    """A saved search, given by its number and text, that matches a version of a channel.
+    """A saved search that matches a version of a channel.
 
-    ``positions`` are the positions of the matching changes in the version's list of changes.
+    - ``number``: identifies the saved search among those of the same user.
+    - ``query``: the text of the saved search.
+    - ``positions``: indices of the matching changes in the version's list of changes.
     """
 
     number: int
@@ -43,16 +46,19 @@ class MatchedSearch(msgspec.Struct, frozen=True, array_like=True):
 
 
 class OutboxItem(msgspec.Struct, frozen=True, array_like=True):
-    """An item to be delivered to a user: the news of one version of a channel, or its edits.
+    """An item to be delivered to a user: the news of one version of a channel, its edits, or an announcement.
 
+    - ``channel``, ``version``: the channel and its version. If ``channel`` is ``ANNOUNCEMENTS``, the item is the
+      announcement whose number is ``version``.
     - ``queued_s``: when the item was queued (Unix s).
     - ``edits``: True for the edits of the version, False for its news.
     - ``omitted``: positions of changes that are not delivered, because another channel has delivered them, a filter
-      suppresses them, or no saved search matches them. The value is None if all changes are delivered.
+      suppresses them, or no saved search matches them. It is None if all changes are delivered.
     - ``matches``: saved searches for which the item was queued; None if there are none.
-    - ``after_version``: set only for the item queued at the end of a pause. This item has the news of all versions
-      after ``after_version`` up to ``version``. Positions in ``omitted`` then count back from the last change of
-      ``version``, which has position -1, because the channel's log may drop older versions.
+    - ``after_version``: set only for an item that is queued at the end of a pause; None otherwise. Such an item stands
+      for the news of all versions after ``after_version`` up to ``version``. The positions in ``omitted`` then count
+      back from the last change of ``version``, which has position -1, because the channel's log may drop older
+      versions.
     """
 
     # None is used instead of empty lists, because the scripts' JSON has no empty lists.
@@ -67,30 +73,34 @@ class OutboxItem(msgspec.Struct, frozen=True, array_like=True):
 
 
 class QueuedItem(msgspec.Struct, frozen=True):
-    """An item in the outbox, with its id, that is not yet part of a message."""
+    """An item that is in the outbox and is not part of a message yet.
+
+    ``id`` is the item's id in the outbox.
+    """
 
     id: str
     item: OutboxItem
 
     @property
     def queued_s(self) -> float:
-        """When the item was queued, by Redis's clock (Unix s)."""
+        """When the item was queued (Unix s, according to Redis's clock)."""
         return int(self.id.partition("-")[0]) / 1000
 
 
 Suppressions = dict[str, tuple[int, ...] | Literal["later"] | None]
-"""What to do with items in an outbox, by entry id, in the order of the outbox.
+"""Maps ids of items in an outbox, in their order there, to what is done with them.
 
-The value for an item is a tuple of the positions of changes to omit, "later" to leave the item in the outbox, or None
-to drop it.
+The value is a tuple with the positions of changes to omit, "later" to leave the item in the outbox, or None to drop
+the item.
 """
 
 
 class ClaimRules(msgspec.Struct, frozen=True):
-    """Rules for choosing which of a user's items are sent in the next message.
+    """Rules for choosing which of a user's items to send in the next message.
 
-    - ``suppressions``: what to do with each item: omit some of its changes, send it later, or drop it.
-    - ``interval_channels``: channels with a minimum time between deliveries to this user.
+    - ``suppressions``: states, by item id, what to do with an item: omit some changes, keep the item in the outbox for
+      later, or drop it.
+    - ``interval_channels``: channels for which there is a minimum time between deliveries to this user.
     """
 
     suppressions: Suppressions
@@ -101,21 +111,22 @@ _NO_RULES: Final[Mapping[UserId, ClaimRules]] = {}
 
 
 class SavedSearchHit(msgspec.Struct, frozen=True):
-    """The saved searches of one user that match a version, each with the position of at least one matching change."""
+    """The saved searches of the user ``uid`` that match a version, with the changes that they match."""
 
     uid: UserId
     matches: tuple[MatchedSearch, ...]
 
 
 class Batch(msgspec.Struct, frozen=True, rename={"message_id": "m", "claimed_s": "at"}):
-    """Items that are sent as one message: either news only, or edits only.
+    """Items that are sent as one message: only news, only edits, or only announcements.
 
-    - ``acked``: True if the server has accepted the message and a receipt is awaited.
-    - ``claimed_s``: when the items were taken from the outbox.
-    - ``replaces``: id of the message that this one corrects (XEP-0308); "" if it corrects none. Items of the corrected
-      message come first.
-    - ``tries``: how often the message was sent.
-    - ``has_more``: True if items were left in the outbox. It is False for a batch that is read again later.
+    - ``acked``: True if the server has accepted the message, and a receipt is awaited.
+    - ``claimed_s``: when the items were taken from the outbox (Unix s).
+    - ``replaces``: id of the earlier message that this one corrects (XEP-0308); "" if it corrects none. The items of
+      the earlier message come first in ``items``.
+    - ``tries``: how many times the message was sent.
+    - ``has_more``: True if further items were left in the outbox when these were taken. Only :meth:`Outbox.claim` sets
+      this; it is False in the results of other methods.
     """
 
     message_id: MessageId
@@ -134,11 +145,11 @@ class SentMessage(
 ):
     """A message that was sent or given up, together with its corrections.
 
-    - ``claimed_s``: when its items were taken from the outbox (Unix s).
-    - ``sent_s``: when the server accepted it (Unix s); None if it did not.
+    - ``claimed_s``: when the items were taken from the outbox (Unix s).
+    - ``sent_s``: when the server accepted the message (Unix s); None if it did not.
     - ``received_s``: when a client sent a receipt (Unix s); None if none did.
-    - ``tries``: how often it was sent.
-    - ``why``: reason why it was given up; "" if it was not given up.
+    - ``tries``: how many times the message was sent.
+    - ``why``: why the message was given up; "" if it was not given up.
     """
 
     message_id: MessageId
@@ -155,9 +166,10 @@ _SENT: Final = msgspec.json.Decoder(SentMessage)
 
 
 class Outbox(RedisRepository):
-    """Outboxes of users: the items to be delivered to each of them.
+    """Manages the outboxes of all users. An outbox contains the items that are to be delivered to a user.
 
-    An item is queued once and delivered at least once (guarantee I1), always under the same message id (guarantee I2).
+    Each item is queued once. It is delivered at least once (guarantee I1), always under the same message id (guarantee
+    I2).
     """
 
     def __init__(self, redis: RedisClient) -> None:
@@ -167,10 +179,11 @@ class Outbox(RedisRepository):
     async def enqueue(
         self, uids: Sequence[UserId], cid: ChannelId, version: int, now_s: float, parts: VersionParts
     ) -> list[UserId]:
-        """Queue a version of a channel for each of these users, at most once per user, and wake the bots.
+        """Queue a version of a channel for users, at most once for each user, and wake the bots.
 
-        ``parts`` are the version's news and edits, which are queued as separate items. ``now_s`` is the Unix time.
-        Return the users who are no longer subscribed; nothing is queued for them.
+        ``now_s`` is the Unix time. ``parts`` contains the version's news and edits, which are queued as separate items.
+
+        Return the users who are no longer subscribed to the channel. For them, nothing is queued.
         """
         given = (cid, version, now_s, _marks_as_json(parts.news), _marks_as_json(parts.edits))
         replies = await self._redis.call_many(
@@ -190,14 +203,15 @@ class Outbox(RedisRepository):
         news: ArticleHashes,
         changes: int,
     ) -> None:
-        """Queue what saved searches have matched in a version, for each user in ``hits``, and wake the bots.
+        """Queue the changes in a version that match users' saved searches, and wake the bots.
 
-        - ``now_s``: Unix time.
-        - ``news``: hashes of the version's new articles.
-        - ``changes``: number of all changes of the version.
+        - ``now_s``: the Unix time.
+        - ``hits``: for each user, the matching saved searches.
+        - ``news``: hashes of the new articles in the version.
+        - ``changes``: total number of changes in the version.
 
-        Users who are subscribed to the channel and saved searches that were removed are skipped. Repeated calls queue
-        nothing more.
+        Users who are subscribed to the channel are skipped. So are saved searches that were removed in the meantime.
+        Repeating the call queues nothing twice.
         """
         commands = []
         for hit in hits:
@@ -213,27 +227,29 @@ class Outbox(RedisRepository):
         await self.wake_delivery([hit.uid for hit, reply in zip(hits, replies, strict=True) if reply in (0, 1)])
 
     async def wake_delivery(self, waiting: Sequence[UserId]) -> None:
-        """Add users to the list of users with pending deliveries, and notify the bots."""
+        """Add users to the list of users with pending deliveries, and notify the bots about them."""
         if waiting:
             await self._redis.call_many(
                 [self._worklist.add_command(waiting), append_command(keys.DELIVERY_WAKEUPS, "u", " ".join(waiting))]
             )
 
     async def waiting_users(self, limit: int = 0) -> list[UserId]:
-        """Return users with queued items or unfinished messages, longest waiting first.
+        """Return the users who may have queued items or unfinished messages, the longest-waiting users first.
 
-        ``limit`` is the maximum number of users; 0 stands for all of them.
+        ``limit`` is the maximum number of users; 0 means no limit.
         """
         return await self._worklist.all(limit)
 
     async def count_waiting(self) -> int:
-        """Return the number of users with queued items or unfinished messages."""
+        """Return the number of users who may have queued items or unfinished messages."""
         return int(await self._redis.call("ZCARD", keys.USERS_WITH_DELIVERIES))
 
     async def wait_for_wakeups(self, after: str) -> tuple[list[UserId], str]:
-        """Wait some seconds for new items; return the users who have them, and the position for the next call.
+        """Wait up to a few seconds for new items in outboxes.
 
-        ``after`` is the position that the last call returned. If it is "", the call waits for items from now on.
+        ``after`` is the position that the previous call returned; "" waits for items that are queued from now on.
+
+        Return (users, position): the users with new items, and the position to pass to the next call.
         """
         after = after or await newest_id(self._redis, keys.DELIVERY_WAKEUPS)
         woken = await wait_for_entries(self._redis, keys.DELIVERY_WAKEUPS, after, 100)
@@ -241,26 +257,26 @@ class Outbox(RedisRepository):
         return list(uids), woken[-1][0] if woken else after
 
     async def oldest_queued_s(self, uids: Sequence[UserId]) -> list[float | None]:
-        """Return, for each user in order, the time when the oldest item in the outbox was queued (Unix s).
+        """Return, for each user in order, when the oldest item in the user's outbox was queued (Unix s).
 
-        The time is None if the outbox is empty.
+        The time is None if the user's outbox is empty.
         """
         found = await self._redis.call_many([("XRANGE", keys.outbox(uid), "-", "+", "COUNT", 1) for uid in uids])
         return [int(items[0][0].partition(b"-")[0]) / 1000 if items else None for items in found]
 
     async def queued_items(self, after: Mapping[UserId, str], max_items: int) -> list[list[QueuedItem]]:
-        """Return, for each user in order, up to ``max_items`` items that are still in the outbox.
+        """Return, for each user in order, up to ``max_items`` items that are still in the user's outbox, oldest first.
 
-        ``after`` maps each user to the id of the item after which the result begins; "" stands for the beginning.
+        ``after`` maps each user to the id of the item after which to begin; "" to begin with the oldest item.
         """
         ranges = [(keys.outbox(uid), f"({entry_id}" if entry_id else "-") for uid, entry_id in after.items()]
         found = await self._redis.call_many([("XRANGE", *each, "+", "COUNT", max_items) for each in ranges])
         return [[_parse_item(*item) for item in items] for items in found]
 
     async def last_sent_s(self, uids: Sequence[UserId]) -> list[dict[ChannelId, float]]:
-        """Return, for each user in order, the time of the last delivery (Unix s) by channel.
+        """Return, for each user in order, a mapping from channels to the times of their last deliveries (Unix s).
 
-        Only channels with a minimum time between deliveries are included.
+        The mapping includes only channels for which there is a minimum time between deliveries.
         """
         found = await self._redis.call_many([("HGETALL", keys.last_sent_times(uid)) for uid in uids])
         return [{cid.decode(): int(at_ms) / 1000 for cid, at_ms in noted.items()} for noted in found]
@@ -268,15 +284,15 @@ class Outbox(RedisRepository):
     async def claim(
         self, uids: Sequence[UserId], max_items: int, now_s: float, rules: Mapping[UserId, ClaimRules] = _NO_RULES
     ) -> dict[UserId, Batch]:
-        """For each user, take the oldest items, at most ``max_items``, from the outbox to send them as one message.
+        """Take up to ``max_items`` of the oldest items from each user's outbox, to be sent as one message.
 
-        Return the messages (batches) by user. Users without items to deliver are left out.
+        - ``now_s``: the Unix time.
+        - ``rules``: maps users to their rules, if they have any. If a user has rules, no items after the last one in
+          ``suppressions`` are taken.
 
-        - ``now_s``: Unix time.
-        - ``rules``: rules of some users. For such a user, items after the last one in ``suppressions`` stay in the
-          outbox.
-
-        After :class:`service.errors.StoreUnavailable`, it is unknown whether items were taken.
+        Return a mapping from users to their batches. Users without items to deliver are left out. The items of
+        suspended users are dropped. If :class:`service.errors.StoreUnavailable` is raised, items may or may not have
+        been taken.
         """
         stamps = await self._worklist.timestamps(uids)
         replies = await self._redis.call_many_once(
@@ -295,7 +311,7 @@ class Outbox(RedisRepository):
         }
 
     async def drop_queued(self, uids: Sequence[UserId]) -> None:
-        """Delete the queued items of users. Messages that are being sent remain."""
+        """Delete all items in users' outboxes. Messages that are already being sent are not affected."""
         stamps = await self._worklist.timestamps(uids)
         replies = await self._redis.call_many(
             [command for uid in uids for command in (("DEL", keys.outbox(uid)), ("HLEN", keys.in_flight(uid)))]
@@ -303,33 +319,39 @@ class Outbox(RedisRepository):
         await self._worklist.remove(stamps, [uid for uid, left in zip(uids, replies[1::2], strict=True) if not left])
 
     async def in_flight(self, uids: Sequence[UserId]) -> dict[UserId, list[Batch]]:
-        """Return, for each user, the messages whose sending is not complete, oldest first."""
+        """Map each user to the user's messages that are still being sent, oldest first."""
         found = await self._redis.call_many([("HVALS", keys.in_flight(uid)) for uid in uids])
         return {
             uid: sorted(map(_BATCH.decode, batches), key=_age_key) for uid, batches in zip(uids, found, strict=True)
         }
 
     async def sent_messages(self, uids: Sequence[UserId]) -> list[list[SentMessage]]:
-        """Return, for each user in order, the last sent messages, newest first, without messages that were given up."""
+        """Return, for each user in order, the last messages that were sent to the user, newest first.
+
+        Messages that were given up are left out.
+        """
         every = await asyncio.gather(*map(self.history, uids))
         return [[message for message in messages if not message.why] for messages in every]
 
     async def history(self, uid: UserId) -> list[SentMessage]:
-        """Return a user's last messages, newest first, including those that were given up, but not those in flight."""
+        """Return the last messages that were sent to a user or given up, newest first.
+
+        Messages that are still being sent are not included.
+        """
         return [_SENT.decode(message) for message in await self._redis.call("LRANGE", keys.sent_messages(uid), 0, -1)]
 
     async def correct(
         self, batches: Sequence[tuple[UserId, MessageId, MessageId]], max_items: int
     ) -> dict[UserId, Batch]:
-        """Turn messages that are about to be sent into corrections of earlier messages; return them by user.
+        """Turn messages that are about to be sent into corrections of earlier messages.
 
-        ``batches`` has tuples (user, id of the message, id of the earlier message). A message is returned unchanged in
-        these cases:
+        ``batches`` contains tuples (user, id of the message, id of the earlier message).
 
-        - The earlier message is unknown, or contains a channel that the user has left.
+        Return a mapping from users to the resulting messages. Messages that are already complete are left out. A
+        message stays unchanged in these cases:
+
+        - The earlier message is unknown, or contains an item of a channel from which the user has unsubscribed.
         - The correction would have more than ``max_items`` items.
-
-        A message that is already complete is not returned.
         """
         replies = await self._redis.call_many(
             [
@@ -349,23 +371,26 @@ class Outbox(RedisRepository):
     ) -> None:
         """Record the progress of messages, given as pairs (user id, message id).
 
-        - ``acked``: the server has accepted the message, and a receipt is awaited.
-        - ``done``: the server has accepted the message, and no receipt is awaited.
-        - ``received``: a receipt of the message has arrived.
+        - ``acked``: messages that the server has accepted, and for which a receipt is awaited.
+        - ``done``: messages that the server has accepted, and for which no receipt is awaited.
+        - ``received``: messages for which a receipt has arrived.
 
-        Messages in ``done`` or ``received`` are no longer in flight.
+        Messages in ``done`` and ``received`` no longer count as being sent.
         """
         progress = {"acked": acked, "done": done, "received": received}
         await self._complete([(*pair, how, "") for how, pairs in progress.items() for pair in pairs])
 
     async def count_retry(self, uid: UserId, message_ids: Sequence[MessageId]) -> None:
-        """Increment the number of tries of some messages of a user that are sent again."""
+        """Increment the number of tries of messages that are being sent to a user again."""
         await self._redis.call_many(
             [script_command("outbox_count_retry", (keys.in_flight(uid),), mid) for mid in message_ids]
         )
 
     async def move_to_dead_letters(self, uid: UserId, message_id: MessageId, reason: str) -> None:
-        """Give up a message that cannot be delivered. Admins find it among the dead letters, with ``reason``."""
+        """Give up a message that cannot be delivered, and add it to the dead letters.
+
+        ``reason`` tells admins why the message was given up.
+        """
         packed = await self._redis.call("HGET", keys.in_flight(uid), message_id)
         if packed:
             letter: tuple[str | bytes, ...] = ("u", uid, "m", message_id, "why", reason, "items", packed)
@@ -376,7 +401,7 @@ class Outbox(RedisRepository):
         """Record the progress of messages, given as tuples (user id, message id, progress, reason).
 
         - progress: "acked", "done" or "received", as in :meth:`complete`, or "lost" if the message was given up.
-        - reason: why the message was given up; otherwise "".
+        - reason: why the message was given up; "" if it was not given up.
         """
         stamps = await self._worklist.timestamps(list(dict.fromkeys(uid for uid, *_ in batches)))
         replies = await self._redis.call_many(
@@ -423,9 +448,10 @@ def _parse_item(entry_id: bytes, fields: Mapping[bytes, bytes]) -> QueuedItem:
 
 
 def _marks_as_json(marks: ArticleHashes | None) -> str:
-    """Return the hashes of articles as JSON for the script ``outbox_claim.lua``; "" if ``marks`` is None.
+    """Encode the hashes of a version's articles as JSON, in the form that Lua scripts expect.
 
-    ``marks`` has the hashes of a version's news or of its edits; None if the version has none.
+    ``marks`` contains the hashes for the version's news or for its edits. If it is None, because there are none, the
+    result is "".
     """
     if marks is None:
         return ""
@@ -433,15 +459,7 @@ def _marks_as_json(marks: ArticleHashes | None) -> str:
 
 
 def _claim_arguments(rules: ClaimRules | None) -> tuple[Value, ...]:
-    """Return ``rules`` as the last arguments of ``outbox_claim.lua``; empty without rules.
-
-    The arguments are, in order:
-
-    - the id of the last item to consider
-    - the channels with a minimum time between deliveries
-    - how long the times of their deliveries are remembered (s)
-    - the suppressions
-    """
+    """Return ``rules`` as the last arguments of the script ``outbox_claim``; empty if there are no rules."""
     if rules is None:
         return ()
     last = next(reversed(rules.suppressions), "0-1")
@@ -449,9 +467,10 @@ def _claim_arguments(rules: ClaimRules | None) -> tuple[Value, ...]:
 
 
 def _age_key(batch: Batch) -> tuple[int, int]:
-    """Return a key that sorts messages by age: the stream id of the first item, as two integers.
+    """Return a sort key by which older messages come first.
 
-    A message id ends with this stream id.
+    A message id ends with the stream id of the message's first item. The key consists of the two integers in this
+    stream id.
     """
     _, at_ms, serial = batch.message_id.rsplit("-", 2)
     return int(at_ms), int(serial)

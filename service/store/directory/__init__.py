@@ -1,1 +1,1 @@
-"""The directory: matrix cells, content names, and saved searches."""
+"""The search directory: its matrices and their cells, lookup directories, saved searches, and the vocabulary."""

@@ -1,19 +1,18 @@
-"""Reports of how often the directory's cells are used.
+"""Reports of how often the cells of the search directory are used.
 
-A *cell* stores a part of the names with one attribute-value pair. Its load is found in three steps:
+A *cell* stores a part of the names that have one attribute-value pair. Its load is measured in three steps:
 
 1. Each process counts the queries and registrations that it sends to each cell. A cell cannot count queries itself,
-   because a query only reads.
-2. When a cell has ``WINDOW`` new events, or more names than its limit, the process adds its counts to a hash that all
-   processes share. It does so at most once per ``_INTERVAL_S``.
+   because queries only read it.
+2. The process adds its counts for a cell to a Redis hash that all processes share. It does so after ``WINDOW`` queries
+   or registrations, or when the cell reaches its limit on names, but at most once every ``_INTERVAL_S`` seconds.
 3. The shared counts decay exponentially with the time constant ``_MEMORY_S``. The rate of events is count /
    ``_MEMORY_S``.
 
-A rate follows a change within seconds, and falls by itself when nothing is reported. The loss of a report changes the
-rate little.
+The rate adapts to a change within seconds. A lost report changes the rate only slightly.
 
-Deviation from the paper on load-balancing matrices: there, a node computes a rate from its last 20 events. Here, no
-single process sees all events of a cell.
+In the paper on load-balancing matrices, a node computes a rate from its last 20 events. This is not possible here,
+because no single process sees all events of a cell.
 """
 
 import asyncio
@@ -44,11 +43,11 @@ log = structlog.get_logger(__name__)
 
 
 class ReportedCell(msgspec.Struct, frozen=True, order=True):
-    """A cell in load reports; it stores a part of the names with one attribute-value pair.
+    """The address of a cell in the load reports. A cell stores a part of the names that have one attribute-value pair.
 
-    - ``pair``: the pair, as text.
-    - ``partition``: number of the part of the names.
-    - ``row``: number of the copy (replica) of this part.
+    - ``pair``: the attribute-value pair, as text.
+    - ``partition``: the index of the part of the names that the cell stores.
+    - ``row``: the index of the replica. The replicas of a partition store the same names.
     """
 
     pair: Pair
@@ -57,9 +56,9 @@ class ReportedCell(msgspec.Struct, frozen=True, order=True):
 
 
 class _Count(msgspec.Struct):
-    """Counts for a cell: its queries and registrations that have not been reported yet, and its number of names.
+    """A process's counts for a cell: the queries and registrations since its last report, and the names in the cell.
 
-    The number of names is the last one that this process knows.
+    ``names`` is None if this process does not know how many names the cell has.
     """
 
     queries: int = 0
@@ -68,10 +67,16 @@ class _Count(msgspec.Struct):
 
 
 class CellLoadReports:
-    """Reports of how often cells of one directory are used, by this process and by all processes."""
+    """Reports of how often the cells of one directory are used.
+
+    This process sends reports on its own use of cells, and can read the combined reports of all processes.
+    """
 
     def __init__(self, client: RedisClient, about: ContentKind, limits: MatrixLimits) -> None:
-        """Create the reports for the directory ``about`` (channels or entries); ``limits`` limit the load of a cell."""
+        """Create the reports for one directory. ``about`` selects the directory: that of channels or that of entries.
+
+        A cell is reported when it has been used often, or when it reaches the limit on names in ``limits``.
+        """
         self._redis = client
         self._key = keys.matrix_loads(about)
         self._limits = limits
@@ -90,7 +95,7 @@ class CellLoadReports:
     def count_registrations(self, cell: ReportedCell, number: int, name_count: int | None) -> None:
         """Count ``number`` registrations of names that this process has sent to a cell.
 
-        ``name_count`` is the number of names that the cell has now; None if it is unknown.
+        ``name_count`` is how many names the cell has now; None if this is unknown.
         """
         count = self._counts.setdefault(cell, _Count())
         count.registrations += number
@@ -99,7 +104,7 @@ class CellLoadReports:
             self._report(cell)
 
     def _report(self, cell: ReportedCell) -> None:
-        """Add the counts of a cell to the next report, and send the report if the last one is old enough."""
+        """Add a cell to the next report, and send the report unless one was sent recently."""
         # The report is sent by a task, because the sender of a query must not wait for it.
         self._due[cell] = None
         if time.monotonic() - self._reported_s >= _INTERVAL_S and not self._sending:
@@ -108,9 +113,10 @@ class CellLoadReports:
             task.add_done_callback(self._sending.discard)
 
     async def flush(self) -> None:
-        """Send the next report now. It has the cells with the most events.
+        """Report this process's counts for the cells that are waiting to be reported.
 
-        The report is lost if Redis does not reply.
+        At most ``_CELLS_PER_REPORT`` cells are reported: those with the most events. The report is lost if Redis does
+        not reply.
         """
         self._reported_s = time.monotonic()
         due, self._due = self._due, {}
@@ -129,7 +135,7 @@ class CellLoadReports:
             log.debug("load report lost", cells=len(counts), error=str(error))
 
     async def read(self) -> dict[ReportedCell, CellLoad]:
-        """Return the present load of all cells that any process has reported.
+        """Return the current load of every cell that any process has reported.
 
         Raises :class:`StoreUnavailable` if Redis is unavailable.
         """
@@ -138,13 +144,13 @@ class CellLoadReports:
         return {_cell(field): _load(value, int(now_ms)) for field, value in zip(fields, fields, strict=True)}
 
     async def forget(self, cells: Sequence[ReportedCell]) -> None:
-        """Remove the reports about cells. Raises :class:`StoreUnavailable` if Redis is unavailable."""
+        """Remove the reports on these cells. Raises :class:`StoreUnavailable` if Redis is unavailable."""
         if cells:
             await self._redis.call("HDEL", self._key, *map(_field, cells))
 
 
 def is_forgettable(load: CellLoad) -> bool:
-    """Return whether a cell with this load has so few recent events that its report can be removed."""
+    """Return whether a cell with this load has had so few recent events that its report can be removed."""
     return (load.queries_s + load.registrations_s) * _MEMORY_S < _FORGOTTEN_COUNT
 
 

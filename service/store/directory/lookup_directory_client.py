@@ -1,13 +1,14 @@
 """Searches in the lookup directories, which workers keep in memory.
 
-A *lookup directory* is a list of the channels with one popular attribute-value pair. The workers announce which pairs
-have a directory, and by which strategy its entries are distributed over workers. A client, which is a bot or the
-console, queries the workers in the order of the strategy until it has enough names (partial lookup, Sun and
-Garcia-Molina §2). Searches for other pairs read the directory in Redis.
+A *lookup directory* is a list of the channels that have one popular attribute-value pair. The workers announce which
+pairs have a lookup directory, and which strategy distributes its entries over the workers. A client (a bot or the
+console) queries the workers in the order that the strategy prescribes, until it has enough names (partial lookup, Sun
+and Garcia-Molina §2). Searches for other pairs read the directory in Redis.
 
-- Clients report how often each pair is searched for. From these counts, workers decide which pairs have a directory.
-- If a worker is slower than most recent replies, the next one is queried as well (a *hedged* request).
-- A worker that does not reply is queried last for a while, so that it delays one search only.
+- Clients report how often each pair is searched for. From these counts, workers decide which pairs get a lookup
+  directory.
+- If a worker takes longer than most recent replies, the next one is queried as well (a *hedged* request).
+- A worker that does not reply is queried last for a while, so that it delays only one search.
 """
 
 import asyncio
@@ -39,11 +40,12 @@ from service.store.coordination.worker_leases import Ring
 from service.store.coordination.worker_requests import LookupReply, LookupRequest, WorkerRequest
 
 REFRESH_S = 2.0
-"""Time for which a client caches the ring and the announcements; also the interval of its reports of counts."""
+"""Time in seconds for which a client caches the ring and the announcements, and interval at which it reports its counts
+of searches."""
 MAX_WORKERS_ASKED = 8
 """Maximum number of workers that one lookup queries."""
 TIMEOUT_S = 0.025
-"""Timeout of a lookup in seconds. After it, the matrices are queried instead."""
+"""Maximum duration of a lookup in seconds. If it takes longer, the matrices are queried instead."""
 MIN_HEDGE_S, MAX_HEDGE_S = 0.002, 0.01
 """Lower and upper bound of the time in seconds that a lookup waits for a worker before it queries the next one too."""
 _HEDGE_QUANTILE = 0.95
@@ -61,20 +63,26 @@ _reply = msgspec.msgpack.Decoder(LookupReply)
 
 
 class DirectoryAnnouncements:
-    """Announcements of the lookup directories: lists of channels with one pair, in workers' memory.
+    """Announcements of the lookup directories: in-memory lists of the channels that have one attribute-value pair.
 
     Methods may raise :class:`StoreUnavailable`.
     """
 
     def __init__(self, redis: RedisClient, ring: Ring) -> None:
-        """Create the repository. ``ring`` provides the fleet's common time."""
+        """Create the repository, which stores the announcements in ``redis``.
+
+        ``ring`` provides the time that all processes share.
+        """
         self._redis = redis
         self._ring = ring
         self._own: dict[Pair, bytes] = {}
-        """This process's announcement of each pair."""
+        """Maps each pair to this process's announcement, encoded."""
 
     async def announce(self, directories: Sequence[DirectoryAnnouncement], lifetime_s: float) -> None:
-        """Announce directories for ``lifetime_s`` seconds, replacing this process's earlier announcements of them."""
+        """Announce lookup directories for ``lifetime_s`` seconds.
+
+        The announcements replace those that this process made earlier for the same attribute-value pairs.
+        """
         now_s, _ = await self._ring.time_and_view()
         present = {each.pair: msgspec.msgpack.encode(each) for each in directories}
         former = [packed for pair, packed in self._own.items() if present.get(pair, packed) != packed]
@@ -86,7 +94,10 @@ class DirectoryAnnouncements:
         await self._redis.call_many(commands)
 
     async def read(self, now_s: float) -> dict[Pair, DirectoryAnnouncement]:
-        """Return the latest valid announcement by AV-pair. ``now_s`` is the Unix time of Redis's clock."""
+        """Map each attribute-value pair to the latest announcement of its lookup directory.
+
+        Only announcements that are still valid at ``now_s``, a Unix time by Redis's clock, are included.
+        """
         found = await self._redis.call("ZRANGEBYSCORE", keys.DIRECTORY_ANNOUNCEMENTS, now_s, "+inf")
         announced: dict[Pair, DirectoryAnnouncement] = {}
         for packed in found:  # in the order of their ends
@@ -101,10 +112,10 @@ class DirectoryAnnouncements:
 class LookupResult(msgspec.Struct, frozen=True):
     """The result of a search in the lookup directory of the attribute-value pair ``directory``.
 
-    - ``names``: the best matching names of each worker that replied.
-    - ``is_complete``: True if there are no other matching names.
-    - ``asked``: number of workers that were queried.
-    - ``answers``: number of workers that replied.
+    - ``names``: the best matching names that the workers returned.
+    - ``is_complete``: True if no other names match.
+    - ``answers``: how many workers replied.
+    - ``asked``: how many workers were queried.
     """
 
     directory: Pair
@@ -115,7 +126,10 @@ class LookupResult(msgspec.Struct, frozen=True):
 
 
 class DirectoryLookups:
-    """Searches in the lookup directories: lists of channels with one attribute-value pair, in workers' memory."""
+    """Searches in the lookup directories, which workers keep in memory.
+
+    A lookup directory lists the channels that have one attribute-value pair.
+    """
 
     def __init__(
         self, redis: RedisClient, inboxes: NodeInboxes, ring: Ring, announcements: DirectoryAnnouncements
@@ -137,10 +151,11 @@ class DirectoryLookups:
         self._late: set[asyncio.Task[None]] = set()
 
     async def lookup(self, pairs: Collection[Pair], target: int) -> LookupResult | None:
-        """Return names that have all these attribute-value pairs: at least ``target``, or all that exist.
+        """Search the lookup directories for names that have all these attribute-value pairs.
 
-        Names may be outdated. The result is None if the workers do not have enough matching names, or too few workers
-        reply in time. The caller then has to search in Redis. Raises :class:`StoreUnavailable` if Redis is unavailable.
+        Return at least ``target`` names, or all matching names. The names may be outdated. Return None if no lookup
+        directory has enough matching names, or if too few workers reply in time. The caller must then search in Redis
+        instead. Raises :class:`StoreUnavailable` if Redis is unavailable.
         """
         await self._refresh()
         required = frozenset(pairs)
@@ -160,10 +175,11 @@ class DirectoryLookups:
         return None
 
     def count_search(self, frequencies: Mapping[Pair, int], target: int) -> None:
-        """Count a search in Redis for ``target`` names, so that workers load popular attribute-value pairs into memory.
+        """Count a search for ``target`` names that was made in Redis.
 
-        ``frequencies`` maps each pair that the search requires to its number of names. The search counts for the pair
-        with the fewest names, unless this pair is so rare that it need not be in memory.
+        From these counts, workers decide for which attribute-value pairs they keep a lookup directory in memory.
+        ``frequencies`` maps each pair that a name must have to the number of names with this pair. The search is
+        counted for the pair with the fewest names, unless this pair is too rare for a lookup directory.
         """
         pair = min(frequencies, key=frequencies.__getitem__, default="")
         if pair and frequencies[pair] >= MIN_ENTRIES:
@@ -178,14 +194,20 @@ class DirectoryLookups:
 
     @property
     def hedge_s(self) -> float:
-        """The time in seconds after which the next worker is queried as well. 95 % of recent replies took less."""
+        """How many seconds to wait for a worker's reply before the next worker is queried as well.
+
+        Within the limits ``MIN_HEDGE_S`` and ``MAX_HEDGE_S``, this is the time in which 95 % of recent replies arrived.
+        """
         if not self._durations_s:
             return MAX_HEDGE_S
         ordered = sorted(self._durations_s)
         return min(max(ordered[int(_HEDGE_QUANTILE * len(ordered))], MIN_HEDGE_S), MAX_HEDGE_S)
 
     async def _refresh(self) -> None:
-        """Read the ring and the announcements, and report the counts, unless this was done recently."""
+        """Report this process's counts of searches, and read the ring and the announcements.
+
+        Do nothing if this was last done less than ``REFRESH_S`` seconds ago.
+        """
         now_s = time.monotonic()
         if now_s - self._refreshed_s < REFRESH_S:
             return
@@ -204,10 +226,10 @@ class DirectoryLookups:
         self._announced = await self._announcements.read(fleet_s)
 
     def _directory_for(self, required: frozenset[Pair]) -> DirectoryAnnouncement | None:
-        """Return the smallest lookup directory for a search of names with all ``required`` pairs.
+        """Return the smallest lookup directory that can answer a search for names with all ``required`` pairs.
 
-        A lookup directory lists names with one attribute-value pair. If it has only the best names, it is used only for
-        searches of this pair alone. The result is None if no directory can be used.
+        Return None if there is none. A lookup directory that lists only the best names of its pair cannot answer a
+        search for several pairs.
         """
         known = [self._announced[pair] for pair in required if pair in self._announced]
         usable = [each for each in known if each.is_complete or len(required) == 1]
@@ -216,7 +238,10 @@ class DirectoryLookups:
     async def _query_workers(
         self, directory: DirectoryAnnouncement, required: frozenset[Pair], target: int
     ) -> tuple[LookupResult, int]:
-        """Query workers until ``target`` names are found; return the result, and the number of examined entries."""
+        """Query up to ``MAX_WORKERS_ASKED`` workers, until ``target`` names are found or the time is up.
+
+        Return (result, examined), where ``examined`` is how many entries of the lookup directory the workers examined.
+        """
         nodes = self._servers(directory)
         # All servers of these strategies have the same entries.
         is_same = isinstance(directory.strategy, FullReplication | Fixed)
@@ -264,7 +289,11 @@ class DirectoryLookups:
         return LookupResult(directory.pair, names, is_all, len(answered), len(asked)), examined
 
     def _servers(self, directory: DirectoryAnnouncement) -> list[NodeId]:
-        """Return the workers in the order in which to query them by the directory's strategy; slow ones are last."""
+        """Return the workers in the order in which to query them.
+
+        This is the order that the strategy of ``directory`` prescribes. Workers that recently did not reply in time are
+        moved to the end.
+        """
         ids = self._view.ids
         if not ids:
             return []
@@ -283,9 +312,9 @@ class DirectoryLookups:
         return found[1] if found else None
 
     async def _await_late_reply(self, request_id: str, reply: asyncio.Task[bytes | None] | None) -> None:
-        """Wait about a second for the late reply of a worker. If it arrives, the worker is no longer queried last.
+        """Wait about a second for a worker's late reply. A worker that replies is no longer queried last.
 
-        ``reply`` is the task that already waits for the reply; None if there is none.
+        ``reply`` is the task that is already waiting for the reply; None if there is none.
         """
         with suppress(StoreUnavailable):
             answer = _decode_reply(await (reply or self._next_reply(request_id)))

@@ -1,8 +1,8 @@
-"""Access of a process to the matrices of one directory.
+"""A process's access to the matrices of one directory.
 
 A *matrix* is a grid of cells that store the names with one attribute-value pair. This module sends commands to cells,
-caches how many cells each matrix has, and reports the load of cells. Workers resize the matrices by these reports
-(:mod:`service.store.directory.matrix_balancer`). All data that a process caches may be lost.
+caches how many cells each matrix has, and reports the load of cells. Workers use these reports to resize the matrices
+(:mod:`service.store.directory.matrix_balancer`). Everything that a process caches here can be lost without harm.
 """
 
 from collections.abc import Sequence
@@ -35,28 +35,28 @@ T = TypeVar("T")
 LIMITS = MatrixLimits(names=4000, registrations_s=400.0, queries_s=100.0)
 """Limits on the load of a cell: its number of names, and its registrations and queries per second.
 
-Deviation from the paper on load-balancing matrices, which has limits of 50 registrations and 200 queries per second at
-a node: here, a matrix gets partitions later and replicas earlier. An additional partition makes each query more
-expensive. An additional replica makes only registrations more expensive, and these are far rarer than queries. On a
-standalone Redis, only the number of names has an effect.
+The paper on load-balancing matrices limits a node to 50 registrations and 200 queries per second. With the limits here,
+a matrix gets partitions later and replicas earlier. An additional partition makes each query more expensive. An
+additional replica makes only registrations more expensive, and these are far rarer than queries. On a standalone Redis,
+only the number of names has an effect.
 """
 
 _CACHED_SIZES = 10_000
 
 
 class MatrixAccess:
-    """Access to the matrices of one directory: that of channels, or that of entries.
+    """Access to the matrices of one directory, which contains either channels or entries.
 
-    A matrix is a grid of cells with the names of one attribute-value pair. Every method may raise
+    A matrix is a grid of cells that store the names with one attribute-value pair. Every method may raise
     :class:`service.errors.StoreUnavailable`.
     """
 
     def __init__(
         self, redis: RedisClient, cells: MatrixCells, about: ContentKind, limits: MatrixLimits = LIMITS
     ) -> None:
-        """Create the access to the matrices of one directory, whose cells are in ``cells``.
+        """Create an accessor for the matrices of one directory, whose cells are in ``cells``.
 
-        - ``about``: whether it is the directory of channels or that of entries.
+        - ``about`` selects the directory: that of channels or that of entries.
         - ``limits``: limits on the load of a cell.
         """
         self._redis = redis
@@ -68,14 +68,17 @@ class MatrixAccess:
         self._texts: LRUCache[PairKey, AvPair] = LRUCache(_CACHED_SIZES)
 
     async def matrix_sizes(self) -> dict[AvPair, MatrixSize]:
-        """Return the sizes of matrices that have, or recently had, more than one cell, by attribute-value pair."""
+        """Map attribute-value pairs to the sizes of their matrices.
+
+        Only matrices that have, or recently had, more than one cell are included.
+        """
         held = await self._redis.call("HGETALL", keys.matrix_sizes(self._about))
         return {pair.decode(): msgspec.msgpack.decode(size, type=MatrixSize) for pair, size in held.items()}
 
     async def list_size(self, pair: AvPair, size: MatrixSize) -> None:
-        """Record the number of cells of an AV-pair's matrix in the list of matrices that have more than one cell.
+        """Add the matrix of an attribute-value pair, and its size, to the list of matrices with more than one cell.
 
-        If the matrix has only one cell, the matrix is removed from the list.
+        If the matrix has only one cell, remove it from the list.
         """
         key = keys.matrix_sizes(self._about)
         if size.partitions * size.replicas > 1:
@@ -84,7 +87,7 @@ class MatrixAccess:
             await self._redis.call("HDEL", key, pair)
 
     async def cells_of(self, pair: AvPair) -> list[tuple[CellAddress, CellAnswer]]:
-        """Return the address and the state of each cell in the matrix of an AV-pair."""
+        """Return the address and state of each cell in the matrix of an attribute-value pair."""
         key = self.key(pair)
         (head,) = await self.cells.carry_out([matrix_cell.ReadState(head_address(key))])
         size = head.matrix.size if head.matrix else MatrixSize()
@@ -94,7 +97,7 @@ class MatrixAccess:
         )
 
     def key(self, pair: AvPair) -> PairKey:
-        """Return the digest that represents an AV-pair in the records of cells."""
+        """Return the digest that stands for an attribute-value pair in the addresses of cells."""
         key = pair_key(f"{self._about} {pair}")
         self._texts[key] = pair
         return key
@@ -102,9 +105,8 @@ class MatrixAccess:
     async def _run(self, protocol: Rounds[T], *, is_query: bool = False) -> T:
         """Run ``protocol`` and return its result.
 
-        ``protocol`` is a generator that yields groups of commands to cells, and gets the cells' answers to each group.
-        The registrations of names among the commands are counted, to balance load. With ``is_query``, the reads are
-        counted too.
+        ``protocol`` is a generator. It yields groups of commands to cells, and receives the cells' answers to each
+        group. Registrations of names are counted for the load reports; if ``is_query``, reads of cells are counted too.
         """
         try:
             commands = next(protocol)
@@ -117,7 +119,7 @@ class MatrixAccess:
             return result
 
     def _count(self, commands: Sequence[Command], answers: Sequence[CellAnswer], *, is_query: bool = False) -> None:
-        """Count the queries and registrations among these commands, for the reports of the cells' loads."""
+        """Count the queries and registrations in these commands, for the reports of the cells' loads."""
         for command, answer in zip(commands, answers, strict=True):
             pair = self._texts.get(command.place.pair)
             if pair is None or answer.is_in(CellState.CLOSED, CellState.FILLING):

@@ -8,9 +8,9 @@ steps:
 2. Decide on the new size of each matrix (:mod:`service.discovery.matrix_resize_policy`).
 3. Change the cells, and restore lost cells (:mod:`service.discovery.matrix_resizing`).
 
-The next pass, in this worker or another, continues an interrupted one. The first cell of a matrix, cell (0, 0), has the
-matrix's *record*, which states its size. The record is changed by compare-and-set, so that two workers may maintain the
-same matrix without harm.
+If a pass is interrupted, the next one continues it, in the same worker or another. The first cell of a matrix, cell
+(0, 0), holds a *record* of the matrix's size. The record is changed by compare-and-set, so that two workers can safely
+maintain the same matrix at once.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ _MAX_RECONCILE_PASSES = 8
 _PATIENCE = 3
 """Number of successive passes after which a superfluous partition or replica is removed."""
 _PASSES_PER_CHECK = 10
-"""A matrix with more than one cell is checked at least once in this number of passes, even without load."""
+"""Number of passes in which each matrix with more than one cell is checked at least once, even without load."""
 _CONCURRENT_MATRICES = 8
 _MIN_MEASUREMENT_S = 1.0
 
@@ -58,19 +58,20 @@ log = structlog.get_logger(__name__)
 
 
 class NodeLoads:
-    """Measures how busy the primaries of a Redis Cluster are, as shares of a processor (0 to 1)."""
+    """Measures how busy the primaries of a Redis Cluster are, as fractions of one processor's time (0 to 1)."""
 
     def __init__(self, redis: RedisClient) -> None:
-        """Create the meter, which reads the loads through ``redis``."""
+        """Create a meter that reads the loads through ``redis``."""
         self._redis = redis
         self._last: dict[Node, tuple[float, float]] = {}
-        """By node: the monotonic time of the last reading, and the processor time used until then (both in s)."""
+        """Maps each node to (monotonic time of the last reading, processor time used until then), both in seconds."""
         self._busy: dict[Node, float] = {}
 
     async def read(self) -> RedisNodes:
-        """Return the Redis nodes with their present loads.
+        """Return the Redis nodes with their current loads.
 
-        A node is left out at its first measurement, and if it does not reply. A single Redis server has the load 0.
+        A load is computed from two measurements. Nodes that have been measured only once, or that did not reply, are
+        omitted. A standalone Redis server has load 0.
         """
         # With a standalone Redis there is no other node to choose.
         primaries = self._redis.primaries()
@@ -97,7 +98,7 @@ class NodeLoads:
 
 
 def _processor_time_s(info: Mapping[str, float]) -> float:
-    """Return the processor time that a Redis server has used, without its child processes.
+    """Return the processor time in seconds that a Redis server has used, excluding its child processes.
 
     ``info`` is the server's reply to ``INFO cpu``.
     """
@@ -107,26 +108,27 @@ def _processor_time_s(info: Mapping[str, float]) -> float:
 class MatrixBalancer:
     """Resizes and repairs the matrices of one directory.
 
-    A matrix is a grid of cells with the names of one attribute-value pair. Methods may raise :class:`StoreUnavailable`.
+    A matrix is a grid of cells that store the names with one attribute-value pair. Methods may raise
+    :class:`StoreUnavailable`.
     """
 
     def __init__(self, directory: Directory, nodes: NodeLoads) -> None:
-        """Create the balancer of the matrices of ``directory``, whose cells are on ``nodes``."""
+        """Create the balancer for the matrices of ``directory``; ``nodes`` measures the load of the Redis nodes."""
         self._directory, self._node_loads = directory, nodes
         self._limits = directory.limits
         self._passes = 0
         self._active: set[Pair] = set()
         """AV-pairs whose matrices changed in the last pass, or have a superfluous partition or replica."""
         self._superfluous: dict[Pair, int] = {}
-        """By AV-pair: in how many successive passes a partition or replica of the matrix was superfluous."""
+        """Maps each AV-pair to how many successive passes found a partition or replica of its matrix superfluous."""
         self._listed: set[Pair] = set()
         self.cell_count = 0
         """Number of cells of all matrices with more than one cell, in the last pass."""
 
     async def maintain(self, is_own: Callable[[Pair], bool]) -> int:
-        """Maintain once the matrices of all attribute-value pairs for which ``is_own`` is true.
+        """Run one maintenance pass over the matrices of all attribute-value pairs for which ``is_own`` is true.
 
-        Return the number of matrices that were resized, or have to be maintained again.
+        Return how many matrices were resized or need another pass.
         """
         self._passes += 1
         await self._directory.load_reports.flush()
@@ -155,16 +157,16 @@ class MatrixBalancer:
         nodes: RedisNodes,
         is_own: Callable[[Pair], bool],
     ) -> list[Pair]:
-        """Return the attribute-value pairs whose matrices have to be checked in this pass.
+        """Return the attribute-value pairs whose matrices must be checked in this pass.
 
         Only pairs for which ``is_own`` is true are returned. A matrix is checked in each of these cases:
 
-        - It may have to grow, judged by the reported ``loads`` and the loads of the Redis ``nodes``.
+        - The reported ``loads`` and the loads of the Redis ``nodes`` suggest that it may have to grow.
         - It has several replicas.
-        - It changed in the last pass, or a part of it was superfluous.
-        - It has several cells, so it is in ``sizes``, and it is its turn. Each such matrix has one turn in
-          ``_PASSES_PER_CHECK`` passes.
-        - It was in ``sizes`` in the last pass and is missing now. The list may have been lost.
+        - In the last pass, it changed or had a superfluous partition or replica.
+        - It is listed in ``sizes``, and its turn has come. Each listed matrix has one turn every ``_PASSES_PER_CHECK``
+          passes.
+        - It was listed in the last pass but is not listed now, perhaps because the stored list was lost.
         """
         growing = {at.pair for at, load in loads.items() if can_request_growth(load, self._limits, nodes)}
         replicated = {pair for pair, size in sizes.items() if size.replicas > 1}
@@ -177,7 +179,7 @@ class MatrixBalancer:
         return sorted(pair for pair in growing.union(replicated, in_turn, unlisted, self._active) if is_own(pair))
 
     async def _check_matrix(self, pair: Pair, reported: Mapping[ReportedCell, CellLoad], nodes: RedisNodes) -> bool:
-        """Repair and resize the matrix of an AV-pair; return whether it has changed, or needs another pass."""
+        """Repair and resize the matrix of ``pair``; return whether it has changed or needs another pass."""
         key = self._directory.key(pair)
         try:
             if await self._directory.cells.run(find_size(key, self._limits)) is None:
@@ -198,9 +200,9 @@ class MatrixBalancer:
         return True
 
     async def _settle(self, pair: Pair, key: PairKey) -> Matrix | None:
-        """Make the cells of a matrix match the size that the matrix's record states; return the record.
+        """Make the cells of a matrix match the size in the matrix's record; return the record.
 
-        The result is None if more than ``_MAX_RECONCILE_PASSES`` passes are needed.
+        Return None if this takes more than ``_MAX_RECONCILE_PASSES`` attempts.
         """
         for _ in range(_MAX_RECONCILE_PASSES):
             matrix = await self._directory.cells.run(reconcile_matrix(key, self._limits))
@@ -212,7 +214,11 @@ class MatrixBalancer:
     async def _loads(
         self, key: PairKey, size: MatrixSize, reported: Mapping[ReportedCell, CellLoad]
     ) -> dict[CellAddress, CellLoad]:
-        """Return the load of each cell of a matrix: its number of names, and the reported rates."""
+        """Map the address of each cell of a matrix to the cell's load.
+
+        A load consists of the number of names, which is read from the cell, and the reported rates of queries and
+        registrations.
+        """
         rates = {CellAddress(key, at.partition, at.row): load for at, load in reported.items()}
         places = cell_addresses(key, size)
         answers = await self._directory.cells.run(_run_once([matrix_cell.ReadState(place) for place in places]))
@@ -230,7 +236,7 @@ class MatrixBalancer:
     def _choose_request(
         self, pair: Pair, matrix: Matrix, loads: dict[CellAddress, CellLoad], nodes: RedisNodes
     ) -> ResizeRequest | None:
-        """Return the change of size to carry out now; None for no change.
+        """Return the change to the size of ``matrix`` that must be made now; None if no change is due.
 
         A partition or replica is removed only if it was superfluous in ``_PATIENCE`` successive passes.
         """
@@ -245,9 +251,9 @@ class MatrixBalancer:
         return request
 
     async def _change(self, pair: Pair, before: Matrix, after: Matrix) -> bool:
-        """Replace the record of a matrix, which states its size, by ``after``; return whether this was done.
+        """Replace the stored record ``before`` of a matrix's size with ``after``; return whether it was replaced.
 
-        Nothing is done if ``after`` equals ``before``, or if the present record is not ``before``.
+        Nothing is replaced if ``after`` equals ``before``, or if the stored record is no longer ``before``.
         """
         # A matrix is listed with its new size before cells are added, so that no cell exists in an unlisted matrix.
         if after == before:
@@ -259,5 +265,5 @@ class MatrixBalancer:
 
 
 def _run_once(commands: Iterable[matrix_cell.Command]) -> Rounds[list[CellAnswer]]:
-    """Generator that yields ``commands`` as one group, gets the cells' answers, and returns them."""
+    """Yield ``commands`` as one group, and return the answers that the cells send back."""
     return list((yield list(commands)))

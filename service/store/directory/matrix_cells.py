@@ -1,13 +1,13 @@
-"""Storage in Redis of the directory's cells. A *cell* holds a part of the names with one attribute-value pair.
+"""Redis storage for the directory's cells. A *cell* stores a part of the names that have one attribute-value pair.
 
-Each command runs atomically, in one slot of the cluster. ``tests.support.memory_cells`` is the reference
+Each command on a cell runs atomically, in one slot of the cluster. ``tests.support.memory_cells`` is the reference
 implementation.
 
-Most cells have few entries (*postings*), because most words are rare. One Redis key per cell would take a multiple of
-their memory. Cells are therefore grouped into ``keys.CELL_BUCKETS`` buckets:
+Most cells have few entries (*postings*), because most words are rare. One Redis key per cell would take several times
+as much memory as these entries. Cells are therefore grouped into ``keys.CELL_BUCKETS`` buckets:
 
 - A bucket has one *shared hash* for all its small cells.
-- Each larger cell has its *own hash*. It is divided into 2 ^ b pages by the first b bits of the names. The shared hash
+- Each larger cell has its *own hash*, divided into 2 ^ b pages by the first b bits of the names. The shared hash
   states b.
 
 ``scripts/cell_common.lua`` documents the layout. Reads are plain commands without scripts.
@@ -39,10 +39,8 @@ _CACHED_CELLS = 20_000
 _PAIR_BYTES = 8
 _NAME_BITS = 64
 _READ_WITH_STATE_BITS = 2
-"""Maximum number of bits in the page numbers of a cell that is always read with its postings.
-
-A cell with b bits has 2 ^ b pages. If only the state of a larger cell is needed, its postings are not read.
-"""
+"""A cell with b bits has 2 ^ b pages. If b is at most this number, the cell is always read with its postings. If only
+the state of a larger cell is needed, its postings are not read."""
 _MAX_TRIES = 8
 
 _ScriptCall = tuple[str, Sequence[redis.Value]]
@@ -56,9 +54,9 @@ def pair_key(pair: str) -> PairKey:
 
 
 class MatrixCells(RedisRepository):
-    """All cells of the directory; a cell stores a part of the names with one attribute-value pair.
+    """All cells of the directories; a cell stores a part of the names that have one attribute-value pair.
 
-    Calls in one iteration of the event loop share a round trip. Every method may raise
+    Calls made in the same iteration of the event loop share a round trip. Every method may raise
     :class:`service.errors.StoreUnavailable`.
     """
 
@@ -69,9 +67,9 @@ class MatrixCells(RedisRepository):
         """The number of bits in the page numbers of each cell that had its own hash when it was last read."""
 
     async def carry_out(self, commands: Sequence[Command]) -> list[CellAnswer]:
-        """Run commands on cells and return their answers, in the order of ``commands``.
+        """Run commands on cells and return the cells' answers, in the order of ``commands``.
 
-        Each command is atomic. The order in which they run is undefined.
+        Each command is atomic. The order in which the commands run is undefined.
         """
         states = [command.place for command in commands if isinstance(command, matrix_cell.ReadState)]
         if len(states) == len(commands):
@@ -100,7 +98,8 @@ class MatrixCells(RedisRepository):
     async def run(self, protocol: Rounds[T]) -> T:
         """Run ``protocol`` and return its result.
 
-        ``protocol`` is a generator that yields groups of commands to cells, and gets the cells' answers to each group.
+        ``protocol`` is a generator. It yields groups of commands to cells, and receives the cells' answers to each
+        group.
         """
         try:
             commands = next(protocol)
@@ -125,9 +124,9 @@ class MatrixCells(RedisRepository):
                 return _parse_answer(reply)
 
     async def _read_states(self, places: Sequence[CellAddress]) -> list[CellAnswer]:
-        """Return the state of each cell, in order. For a small cell, the state includes the cell's entries.
+        """Return the state of the cell at each address in ``places``, in order.
 
-        ``places`` are the addresses of the cells.
+        For a small cell, the result also contains the cell's entries.
         """
         # A small cell is in the hash that the cells of its bucket share; a larger one has its own hash. The hash in
         # which a cell was found last is read first, and the other hash only if the cell is no longer there.
@@ -178,9 +177,10 @@ class MatrixCells(RedisRepository):
         return CellAnswer(None, done=False, postings=b"")
 
     async def _read_shared(self, place: CellAddress) -> tuple[CellAnswer | None, int]:
-        """Read a small cell in the hash that it shares with others; return its answer and 0.
+        """Read a small cell from the hash that it shares with other cells.
 
-        A larger cell has its own hash with 2 ^ b pages. For such a cell, return None and b.
+        Return (answer, 0) if the cell is there. Return (None, b) if the cell is larger and has its own hash with 2 ^ b
+        pages.
         """
         while True:
             field = await self._redis.call(*_shared_field(place))
@@ -193,7 +193,7 @@ class MatrixCells(RedisRepository):
                 return answer, 0
 
     def _answer_of_hash(self, place: CellAddress, found: dict[bytes, bytes]) -> CellAnswer:
-        """Return the answer of a cell whose own hash has the fields ``found``."""
+        """Convert the fields of a large cell's own Redis hash to the cell's answer."""
         member, matrix = found.pop(b"m", None), found.pop(b"x", None)
         found.pop(b"n", None)
         page = next(iter(found), None)
@@ -204,7 +204,7 @@ class MatrixCells(RedisRepository):
         return CellAnswer(_decode_membership(member), _decode_matrix(matrix), load, done=True, postings=postings)
 
     async def _read_names(self, command: matrix_cell.ReadPostings) -> CellAnswer:
-        """Return all entries of a cell on the pages that contain the names in ``command.names``."""
+        """Read the pages of a cell that contain the names in ``command.names``; return all entries on these pages."""
         # If none of these pages exists, the number of pages may have changed since it was cached; it is then read
         # again.
         place, names = command.place, np.array(command.names, np.uint64)
@@ -258,9 +258,9 @@ def _redis_command(place: CellAddress, name: str, arguments: Sequence[redis.Valu
 
 
 def _script_call_of(command: Command) -> _ScriptCall | None:
-    """Return the script and arguments that carry out a command on a cell.
+    """Return (script, arguments) for the script that carries out a command on a cell.
 
-    The result is None for a command that is carried out without a script, or in several steps.
+    Return None if the command needs no script, or takes several steps.
     """
     match command:
         case matrix_cell.PutPostings(place=place, postings=postings, assumed_size=assumed):
@@ -280,7 +280,7 @@ def _script_call_of(command: Command) -> _ScriptCall | None:
 def _is_large(field: bytes | None) -> TypeGuard[bytes]:
     """Return whether a cell of the directory is so large that it has its own Redis hash.
 
-    ``field`` is the cell's field in the hash of small cells; None if it does not exist.
+    ``field`` is the cell's field in the shared hash for small cells; None if the field does not exist.
     """
     return field is not None and len(field) % POSTING_BYTES > 1
 
@@ -290,10 +290,10 @@ def _has_further_fields(field: bytes | None) -> TypeGuard[bytes]:
 
 
 def _join_fields(fields: Sequence[bytes | None]) -> CellAnswer | None:
-    """Return the answer of a cell whose entries are in several fields of a shared hash.
+    """Return the answer of a small cell whose entries are spread over several fields of a shared hash.
 
-    ``fields`` are the contents of these fields, in order. The first field states how many others there are. Return None
-    if this number is not the number of the fields that were read.
+    ``fields`` are the contents of these fields, in order. The first field states how many further fields there are.
+    Return None if ``fields`` contains a different number of further fields.
     """
     first, *further = fields
     if not _has_further_fields(first) or first[0] != len(further):
@@ -302,7 +302,7 @@ def _join_fields(fields: Sequence[bytes | None]) -> CellAnswer | None:
 
 
 def _answer_without_hash(field: bytes | None) -> CellAnswer:
-    """Return the answer of a small cell. ``field`` has its entries; None if there are none."""
+    """Convert the entries of a small cell to the cell's answer. ``field`` holds the entries; None means no entries."""
     postings = field or b""
     return CellAnswer(None, None, CellLoad(len(postings) // POSTING_BYTES), done=False, postings=postings)
 

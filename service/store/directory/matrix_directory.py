@@ -1,14 +1,14 @@
-"""The directory, by which searches find channels and entries (paper on load-balancing matrices, §III-IV).
+"""The directory in which searches look up channels and entries (paper on load-balancing matrices, §III-IV).
 
 - The *content name* of a channel or entry is a set of attribute-value pairs.
 - Each pair has a *matrix*: a grid of cells in which all names with this pair are registered. The cells share the load.
 - Any process may register and find names. Names are registered again before they expire, so lost names return.
-- Cells refer to names by keys of 8 bytes. A table maps these keys to names. It has ``BUCKETS`` hashes, small enough for
-  Redis to keep them as listpacks.
+- Cells refer to names by 8-byte keys. A table maps these keys to names. It consists of ``BUCKETS`` hashes, each small
+  enough for Redis to store it as a listpack.
 - A name is never removed before it expires. A process can therefore cache the names that it has read.
 
-Workers also keep lookup directories in memory: lists of channels with one pair. The workers read these lists from the
-matrices with :class:`MatrixNameReader`.
+Workers also keep lookup directories in memory: lists of the channels that have one pair. The workers read these lists
+from the matrices with :class:`MatrixNameReader`.
 """
 
 # Without the cache of names, each query of a popular AV-pair would read the pair's names from the same nodes, and these
@@ -57,10 +57,13 @@ _READER_CACHED_NAMES = 100_000
 
 
 class ContentNameTable:
-    """The names of one directory. Every method may raise :class:`service.errors.StoreUnavailable`."""
+    """The table that maps 8-byte keys to names, for one directory.
+
+    Every method may raise :class:`service.errors.StoreUnavailable`.
+    """
 
     def __init__(self, client: RedisClient, about: ContentKind) -> None:
-        """Create the table of the names of channels or of entries, as ``about`` states."""
+        """Create the table. ``about`` selects whose names it contains: those of channels or those of entries."""
         self._redis = client
         self._about = about
         self._cached: LRUCache[NameKey, bytes] = LRUCache(_CACHED_NAMES)
@@ -77,7 +80,7 @@ class ContentNameTable:
         )
 
     async def resolve(self, name_keys: Sequence[NameKey]) -> dict[NameKey, str]:
-        """Return names by their keys. Keys of names that are not registered any more are left out."""
+        """Map each key to its name. Keys of names that are no longer registered are omitted."""
         now_s = time.time()
         found = {key: value for key in name_keys if _is_current(value := self._cached.get(key), now_s)}
         missing = [key for key in name_keys if key not in found]
@@ -103,9 +106,9 @@ _ONE = MatrixSize()
 
 
 class ContentName(msgspec.Struct, frozen=True):
-    """A name to register: the attribute-value pairs of the channel or entry ``id``.
+    """A name to register: the channel or entry with the id ``id``, and its attribute-value pairs.
 
-    Each pair has a weight from 1 to 255, which states how much the pair says about the channel or entry.
+    Each pair has a weight from 1 to 255, which expresses how characteristic the pair is of the channel or entry.
     """
 
     id: str
@@ -113,7 +116,7 @@ class ContentName(msgspec.Struct, frozen=True):
 
 
 class Directory(MatrixAccess):
-    """The directory of channels or of entries, in which searches find them by attribute-value pairs.
+    """A directory in which searches find channels, or entries, by their attribute-value pairs.
 
     Every method may raise :class:`service.errors.StoreUnavailable`.
     """
@@ -121,20 +124,20 @@ class Directory(MatrixAccess):
     def __init__(
         self, redis: RedisClient, cells: MatrixCells, about: ContentKind, limits: MatrixLimits = LIMITS
     ) -> None:
-        """Create the directory, whose data is in ``cells``.
+        """Create the directory, whose data is stored in ``cells``.
 
-        - ``about``: whether it is the directory of channels or that of entries.
-        - ``limits``: limits on the load of a cell, a part of the directory.
+        - ``about`` selects the directory: that of channels or that of entries.
+        - ``limits``: limits on the load of a cell, which stores a part of the directory.
         """
         super().__init__(redis, cells, about, limits)
         self._names = ContentNameTable(redis, about)
         self.vocabulary = StoredVocabulary(redis, about)
 
     async def register(self, names: Sequence[ContentName], expires_s: float) -> None:
-        """Register names, or refresh them, so that searches find them until ``expires_s`` (Unix time).
+        """Register or refresh names, so that searches find them until ``expires_s`` (Unix time).
 
         A name that is already registered for longer is not changed. If a name no longer has an attribute-value pair,
-        the caller has to remove the name from this pair (:meth:`withdraw`). Raises
+        the caller must remove the name from this pair (:meth:`withdraw`). Raises
         :class:`service.errors.CellsUnavailable` if cells changed or disappeared too often during the call.
         """
         expiry_s = int(expires_s)
@@ -152,7 +155,7 @@ class Directory(MatrixAccess):
     async def withdraw(self, name: str, pairs: Iterable[AvPair], expires_s: float) -> None:
         """Remove a name from attribute-value pairs that it no longer has.
 
-        Each removal is recorded until ``expires_s`` (Unix time). This must not be earlier than the expiry of any
+        Each removal is recorded until ``expires_s`` (Unix time), which must not be earlier than the expiry of any
         registration of the name. Raises :class:`service.errors.CellsUnavailable` if cells changed or disappeared too
         often during the call.
         """
@@ -174,12 +177,13 @@ class Directory(MatrixAccess):
         """Return up to ``max_count`` names that match a query, best first.
 
         - ``clauses``: at least one clause. A name satisfies a clause if it has one of the clause's attribute-value
-          pairs. It must satisfy every required clause, and one of the optional clauses if there are any.
-        - ``excluded``: pairs that a name must not have.
+          pairs. A matching name satisfies every required clause, and at least one optional clause if there are any.
+        - ``excluded``: pairs that a matching name must not have.
         - ``cached``: data that earlier searches for the same query have read. This search adds what it reads.
 
-        Names that satisfy more optional clauses come first; among them, those with higher scores. Raises
-        :class:`service.errors.CellsUnavailable` if cells changed or disappeared too often during the call.
+        Names that satisfy more optional clauses come first. Names that satisfy equally many are sorted by score,
+        highest first. Raises :class:`service.errors.CellsUnavailable` if cells changed or disappeared too often during
+        the call.
         """
         began_s = time.perf_counter()
         asked = [
@@ -228,7 +232,7 @@ class Directory(MatrixAccess):
         )
 
     async def weights_of(self, pair: AvPair) -> dict[NameKey, int]:
-        """Return the keys of all names that have an attribute-value pair, each with the pair's weight.
+        """Return the weight of an attribute-value pair for each name that has the pair, keyed by the name's key.
 
         Raises :class:`service.errors.CellsUnavailable` if cells changed or disappeared too often during the call.
         """
@@ -238,14 +242,14 @@ class Directory(MatrixAccess):
         return dict(zip(names.tolist(), weights.tolist(), strict=True))
 
     async def resolve(self, name_keys: Sequence[NameKey]) -> dict[NameKey, str]:
-        """Return names by their keys. Keys of names that are not registered any more are left out."""
+        """Map each key to its name. Keys of names that are no longer registered are omitted."""
         return await self._names.resolve(name_keys)
 
     async def _store_postings(self, given: Sequence[tuple[PairKey, Posting]]) -> list[tuple[PairKey, Posting]]:
         """Store registrations (*postings*) in cells, with one command per cell; return those that were not stored.
 
-        ``given`` and the result have tuples: the digest of an attribute-value pair, and the posting of a name with this
-        pair. A posting is not stored if the cached number of cells of its pair is wrong, or if one of the cells is
+        ``given`` and the result contain tuples (digest of an attribute-value pair, posting of a name with this pair). A
+        posting is not stored if the cached size of the pair's matrix is wrong, or if one of the posting's cells is
         missing.
         """
         by_cell: dict[CellAddress, list[Posting]] = {}
@@ -267,9 +271,10 @@ class Directory(MatrixAccess):
         return [each for each in given if each in left]
 
     def _is_stored(self, put: matrix_cell.PutPostings, answer: CellAnswer, assumed: MatrixSize) -> bool:
-        """Return whether a command has stored its registrations, in a matrix that has the size ``assumed``.
+        """Return whether a cell has stored the registrations in ``put`` where searches find them.
 
-        ``put`` is the command, and ``answer`` is the cell's answer to it.
+        If the cell's ``answer`` states that the matrix does not have the size ``assumed``, cache the actual size and
+        return False.
         """
         pair, member = put.place.pair, answer.member
         if member is None or answer.is_in(CellState.CLOSED):
@@ -281,9 +286,9 @@ class Directory(MatrixAccess):
         return member.size == assumed or (assumed == _ONE and member.size.partitions * member.size.replicas == 1)
 
     def _learn(self, pairs: Sequence[PairKey], sizes: Sequence[MatrixSize]) -> None:
-        """Cache the size of each attribute-value pair's matrix. ``sizes`` has the sizes in the order of ``pairs``.
+        """Cache the size of each attribute-value pair's matrix; ``pairs`` and ``sizes`` are in the same order.
 
-        A matrix of one cell is not cached, because this size is assumed by default.
+        A one-cell matrix is not cached, because that size is assumed by default.
         """
         for pair, size in zip(pairs, sizes, strict=True):
             if size == _ONE:
@@ -293,20 +298,20 @@ class Directory(MatrixAccess):
 
 
 class MatrixNameReader:
-    """Reads names of channels from the matrices. Methods may raise :class:`service.errors.StoreUnavailable`."""
+    """Reads the names of channels from the matrices. Methods may raise :class:`service.errors.StoreUnavailable`."""
 
     def __init__(self, directory: Directory, channels: Channels) -> None:
-        """Create a reader of the names of channels in ``directory``."""
+        """Create a reader of the channels' names in ``directory``."""
         self._directory = directory
         self._channels = channels
         self._names: LRUCache[NameKey, str] = LRUCache(_READER_CACHED_NAMES)
 
     async def names_of(self, pair: Pair, max_count: int, known_mark: Hashable) -> NamesOfPair | None:
-        """Return the ``max_count`` names of channels with the greatest weights for an attribute-value pair.
+        """Return the ``max_count`` channel names for which an attribute-value pair has the greatest weights.
 
-        ``known_mark`` is the ``mark`` of the caller's last result; None if there is none. If nothing has changed since
-        this result, None is returned. Raises :class:`service.errors.CellsUnavailable` if cells changed or disappeared
-        too often during the call.
+        ``known_mark`` is the ``mark`` of the result that the caller already has, or None. Return None if nothing has
+        changed since that result. Raises :class:`service.errors.CellsUnavailable` if cells changed or disappeared too
+        often during the call.
         """
         weights = await self._directory.weights_of(pair)
         mark = hash(frozenset(weights.items()))
@@ -318,8 +323,8 @@ class MatrixNameReader:
         return NamesOfPair(named, len(weights) - len(best) + len(named), mark)
 
     async def pairs_of(self, names: Sequence[str]) -> list[frozenset[Pair]]:
-        """Return all attribute-value pairs of each channel, in order.
+        """Return the set of attribute-value pairs of each channel, in the order of ``names``.
 
-        The set is empty if searches cannot find the channel.
+        The set is empty for a channel that searches cannot find.
         """
         return await self._channels.content_names(names)

@@ -1,8 +1,8 @@
-"""Saved searches of users, and a copy of all of them that workers load.
+"""Users' saved searches, and a copy of all of them for the workers.
 
-Each user's own list is authoritative. A copy of each saved search is in one of ``BUCKETS`` buckets, from which workers
-load all of them. The copy is written first and deleted last. It may therefore outlive a search that was removed, but is
-never missing. Before delivery, matches of removed searches are dropped.
+Each user's own list is authoritative. In addition, each saved search is copied to one of ``BUCKETS`` buckets, from
+which workers load all saved searches. The copy is written first and deleted last. It may therefore outlive a search
+that was removed, but is never missing. Matches of removed searches are dropped before delivery.
 """
 
 import secrets
@@ -32,10 +32,10 @@ class SavedSearches(RedisRepository):
     """Saved searches of all users. Every method may raise :class:`service.errors.StoreUnavailable`."""
 
     async def add(self, jid: str, condition: SearchCondition, text: str, max_count: int) -> SavedSearch:
-        """Store a saved search of a user, durably, and return it. ``text`` is the condition as the user wrote it.
+        """Durably store a saved search of a user, and return it. ``text`` is the condition as the user wrote it.
 
-        A search with the same condition is stored once. Raises :class:`LimitReached` if the user already has
-        ``max_count`` saved searches.
+        If the user already has a search with the same condition, that one is returned. Raises :class:`LimitReached` if
+        the user already has ``max_count`` saved searches.
         """
         uid = keys.user_id(jid)
         for held in await self.of_user(jid):
@@ -58,7 +58,7 @@ class SavedSearches(RedisRepository):
         return msgspec.structs.replace(watch, number=number)
 
     async def remove(self, jid: str, number: int) -> SavedSearch | None:
-        """Remove the saved search with this number and return it; None if the user has no such search."""
+        """Remove and return the user's saved search with this number; return None if the user has no such search."""
         uid = keys.user_id(jid)
         held = await self._redis.call("HGET", keys.saved_searches(uid), number)
         if held is None:
@@ -80,9 +80,9 @@ class SavedSearches(RedisRepository):
         await self._redis.call("DEL", keys.saved_searches(uid))
 
     async def restore(self, packed: Sequence[bytes]) -> None:
-        """Write saved searches from a backup to the copy that workers load.
+        """Write saved searches from a backup to the copy of all saved searches, which workers load.
 
-        ``packed`` are the saved searches as they are stored with their users (SavedSearch, msgpack).
+        Each item of ``packed`` is a :class:`SavedSearch` in msgpack, as stored in a user's own list.
         """
         for watch in (msgspec.msgpack.decode(each, type=SavedSearch) for each in packed):
             await self._write(watch.id, watch.condition)
@@ -92,7 +92,7 @@ class SavedSearches(RedisRepository):
         return _parse_saved_searches(await self._redis.call("HGETALL", keys.saved_searches(keys.user_id(jid))))
 
     async def by_owner(self, ids: Sequence[SavedSearchId]) -> dict[UserId, list[SavedSearch]]:
-        """Return the saved searches with these ids, by user. Ids that do not exist are left out."""
+        """Return the saved searches with these ids, grouped by their owners. Ids that do not exist are omitted."""
         owners = list(dict.fromkeys(search_id.partition("/")[0] for search_id in ids))
         wanted, found = set(ids), dict[UserId, list[SavedSearch]]()
         for uid, held in zip(
@@ -104,9 +104,9 @@ class SavedSearches(RedisRepository):
         return found
 
     async def load(self) -> tuple[str, dict[SavedSearchId, SearchCondition]]:
-        """Return a position in the log of changes, and the conditions of all saved searches by id.
+        """Return (position, conditions): a position in the log of changes, and the conditions of all saved searches.
 
-        The conditions include all changes up to the position.
+        ``conditions`` maps the id of each saved search to its condition, and reflects all changes up to ``position``.
         """
         newest = await self._redis.call("XREVRANGE", keys.SAVED_SEARCH_LOG, "+", "-", "COUNT", 1)
         position = newest[0][0] if newest else await self._log("", b"")
@@ -116,10 +116,11 @@ class SavedSearches(RedisRepository):
         }
 
     async def changes(self, position: str) -> list[tuple[str, SavedSearchId, SearchCondition | None]] | None:
-        """Return the next changes of saved searches after ``position`` in the log of changes.
+        """Return the next changes to saved searches after ``position`` in the log of changes.
 
-        A change is a tuple (position, id of the saved search, new condition). The condition is None if the search was
-        removed. The result is None if the log no longer has all changes. The caller then has to call :meth:`load`.
+        Each change is a tuple (position, id of the saved search, new condition); the condition is None if the search
+        was removed. Return None if the log no longer contains all changes since ``position``; the caller must then call
+        :meth:`load`.
         """
         since = await self._redis.call("XRANGE", keys.SAVED_SEARCH_LOG, position, "+", "COUNT", _CHANGES_PER_READ)
         if not since or since[0][0].decode() != position:
@@ -130,9 +131,9 @@ class SavedSearches(RedisRepository):
         ]
 
     async def _write(self, search_id: SavedSearchId, condition: SearchCondition | None) -> None:
-        """Write a saved search to the copy that workers load, and to the log of changes.
+        """Write a saved search to the copy that workers load, and append the change to the log.
 
-        If ``condition`` is None, the search is deleted.
+        If ``condition`` is None, delete the search from the copy.
         """
         packed = msgspec.msgpack.encode(condition) if condition else b""
         bucket = keys.saved_search_bucket(zlib.crc32(search_id.encode()) % BUCKETS)
@@ -140,14 +141,17 @@ class SavedSearches(RedisRepository):
         await self._log(search_id, packed)
 
     async def _log(self, search_id: SavedSearchId, packed: bytes) -> bytes:
-        """Append a change of a saved search to the log and return its position; ``packed`` is empty for a removal."""
+        """Append a change to a saved search to the log; return the change's position in the log.
+
+        ``packed`` is the new condition, or empty if the search was removed.
+        """
         entry = ("i", search_id, "s", packed)
         entry_id: bytes = await self._redis.call("XADD", keys.SAVED_SEARCH_LOG, "MAXLEN", "~", _LOG_LENGTH, "*", *entry)
         return entry_id
 
 
 class SavedSearchMatcher:
-    """Matches entries with all saved searches. Before each match it reads the latest changes of saved searches."""
+    """Finds the saved searches that match an entry, after reading the latest changes to saved searches."""
 
     def __init__(self, saved_searches: SavedSearches) -> None:
         self._saved_searches = saved_searches
@@ -157,7 +161,7 @@ class SavedSearchMatcher:
     async def match(self, entries: Sequence[SearchableEntry]) -> list[set[SavedSearchId]]:
         """Return, for each entry in order, the ids of the saved searches that match it.
 
-        Searches that were added before this call are included.
+        All searches that were added before this call are considered.
         """
         await self._refresh()
         return [self._index.match(entry) for entry in entries]
@@ -181,7 +185,7 @@ class SavedSearchMatcher:
 
 
 def _parse_saved_searches(held: dict[bytes, bytes]) -> list[SavedSearch]:
-    """Return a user's saved searches, sorted by number; ``held`` maps numbers to packed searches, as stored."""
+    """Return a user's saved searches, sorted by number; ``held`` maps numbers to searches, as stored in Redis."""
     found = (
         msgspec.structs.replace(msgspec.msgpack.decode(watch, type=SavedSearch), number=int(number))
         for number, watch in held.items()

@@ -3,8 +3,8 @@
 Processes that search keep a copy of all words in memory, to complete prefixes and correct misspelt words. A word
 expires unless it is added again. If there are too many words, those that were added least recently are removed.
 
-If the vocabulary is lost, it fills again when names are registered again. Until then, words are searched for as
-written.
+A lost vocabulary is rebuilt as names are registered again. Until then, words are searched for exactly as the user wrote
+them.
 """
 
 # The words are in SHARDS hashes, so small that Redis keeps them as listpacks, with about 20 bytes per word. The new
@@ -28,7 +28,7 @@ from service.store.client.redis_client import RedisClient, script_command
 HOUR_S: Final = 3600
 SHARDS: Final = 512
 SHARD_WORDS: Final = 200
-"""Maximum number of words of a shard: 100,000 words in all."""
+"""Maximum number of words in a shard; all shards together have room for 100,000 words."""
 WORD_TTL_S: Final = 2 * 86_400
 """Time after which a word expires; channels are registered again every two hours, and entries once a day."""
 _LATEST_WORDS: Final = 5_000
@@ -47,13 +47,13 @@ _RELOAD_S: Final = 3600.0
 
 
 class StoredVocabulary:
-    """The words of the directory of channels, or of that of entries.
+    """The words of one directory, which contains either channels or entries.
 
     Every method may raise :class:`service.errors.StoreUnavailable`.
     """
 
     def __init__(self, redis: RedisClient, about: ContentKind) -> None:
-        """Create the repository of the words of channels or of entries, as ``about`` states."""
+        """Create the repository. ``about`` selects the words: those of channels or those of entries."""
         self._redis = redis
         self._about = about
         self._added: TTLCache[str, None] = TTLCache(SHARDS * SHARD_WORDS, _REPEAT_S)
@@ -61,9 +61,9 @@ class StoredVocabulary:
         self._loaded_s = self._updated_s = float("-inf")
 
     async def add(self, words: Mapping[str, str]) -> None:
-        """Add words.
+        """Add words to the vocabulary.
 
-        ``words`` maps each case-folded word to its stem, under which names with this word are registered.
+        ``words`` maps each case-folded word to its stem. Names that contain the word are registered under the stem.
         """
         members = (word if word == stem else f"{word} {stem}" for word, stem in words.items())
         new = [each for each in members if each not in self._added and len(each.encode()) <= _MAX_WORD_BYTES]
@@ -90,7 +90,7 @@ class StoredVocabulary:
         self._added.update(dict.fromkeys(new))
 
     async def read(self) -> Vocabulary:
-        """Return a copy of the words that is at most a minute old."""
+        """Return this process's copy of the words, which is at most a minute old."""
         now_s = time.monotonic()
         if now_s - self._updated_s < _UPDATE_S:
             return self._copy
@@ -117,6 +117,6 @@ class StoredVocabulary:
 
 
 def _pairs(members: Iterable[bytes]) -> list[tuple[str, str]]:
-    """Return pairs (word, stem) from ``members``, stored as ``WORD STEM``, or as ``WORD`` if both are equal."""
+    """Parse ``members``, each stored as ``WORD STEM`` (or ``WORD`` if both are equal), into pairs (word, stem)."""
     parts = (member.decode().partition(" ") for member in members)
     return [(word, stem or word) for word, _, stem in parts]

@@ -1,4 +1,4 @@
-"""Group chats of each bot, stored so that any process that serves the bot can join them again."""
+"""The group chats of each bot, stored so that any process that runs the bot can rejoin them."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -10,12 +10,12 @@ from service.store.client.redis_client import RedisRepository
 from service.store.delivery.outbox import MessageId
 
 MAX_MESSAGE_IDS: Final = 50
-"""Number of the bot's messages in a group chat whose ids are remembered."""
+"""Maximum number of the bot's messages per group chat whose ids are stored."""
 _MESSAGE_IDS_TTL_S: Final = 30 * 86_400
 
 
 class Room(msgspec.Struct, frozen=True):
-    """The data for joining a group chat.
+    """What a bot needs to join a group chat, and who invited it.
 
     ``nick`` is the bot's nickname in the chat. ``by`` is the bare JID of the inviter; "" if it was not verified.
     """
@@ -26,25 +26,26 @@ class Room(msgspec.Struct, frozen=True):
 
 
 class BotRooms(RedisRepository):
-    """Group chats by bot. Every method may raise :class:`service.errors.StoreUnavailable`."""
+    """The group chats of each bot. Every method may raise :class:`service.errors.StoreUnavailable`."""
 
     async def get(self, address: str) -> dict[str, Room]:
-        """Return the group chats of the bot at ``address``, by their JIDs."""
+        """Return the group chats of the bot at ``address``, keyed by the JID of the chat."""
         found = await self._redis.call("HGETALL", keys.bot_rooms(address))
         return {jid.decode(): msgspec.msgpack.decode(packed, type=Room) for jid, packed in found.items()}
 
     async def put(self, address: str, jid: str, room: Room) -> None:
-        """Store the group chat ``jid`` of the bot at ``address``."""
+        """Store ``room``, which holds what the bot at ``address`` needs to join the group chat ``jid``."""
         await self._redis.call("HSET", keys.bot_rooms(address), jid, msgspec.msgpack.encode(room))
 
     async def drop(self, address: str, jid: str) -> None:
-        """Delete the group chat ``jid`` of the bot at ``address``."""
+        """Remove ``jid`` from the group chats of the bot at ``address``."""
         await self._redis.call("HDEL", keys.bot_rooms(address), jid)
 
     async def message_ids(self, jids: Sequence[str]) -> dict[str, dict[str, MessageId]]:
-        """Return the ids of the bot's last messages in each group chat, by the chat's JID.
+        """Return the ids of the bot's most recent messages in each group chat, keyed by the JID of the chat.
 
-        The value for a chat maps the chat's id of a message to the bot's own id of it, oldest message first.
+        Each value is a dict, oldest message first. It maps the id that the chat assigned to a message to the bot's own
+        id for that message.
         """
         found = await self._redis.call_many(
             [("LRANGE", keys.room_message_ids(keys.user_id(jid)), 0, -1) for jid in jids]

@@ -1,16 +1,17 @@
-"""Erasure of a user: deletes the user's data, except usage counts and restrictions by admins.
+"""Erasure of users: removes all data about a user, except usage counts and restrictions set by admins.
 
 The user is added to a list first and removed from it last, so that :meth:`Erasure.resume` can continue after a crash.
 
 What remains after an erasure:
 
-- Restrictions by admins (address, suspension, maximum number of subscriptions), for ``RESTRICTIONS_KEPT_DAYS`` days,
-  and usage counts, for up to a day. Users could otherwise lift their own limits. Both are deleted if an admin erases
-  the user (:meth:`service.store.people.user_administration.People.erase`).
-- The user's id, a hash, with the time of the erasure, for ``ERASURES_KEPT_DAYS`` days. If an older backup is restored,
-  the user is erased again (:mod:`service.store.client.erasure_file`).
-- The greatest change number (``seq``) of all erased users, for a day. A user who returns gets greater numbers. Earlier
-  changes that are repeated late then have no effect.
+- The restrictions that admins have set (suspension, maximum number of subscriptions) and the user's address, for
+  ``RESTRICTIONS_KEPT_DAYS`` days, and usage counts, for up to a day. Otherwise, users could lift their own limits by
+  having themselves erased. When an admin erases the user
+  (:meth:`service.store.people.user_administration.People.erase`), these data are deleted too.
+- The user's id, which is a hash, and the time of the erasure, for ``ERASURES_KEPT_DAYS`` days. If an older backup is
+  restored, the user is erased again (:mod:`service.store.client.erasure_file`).
+- The greatest change number (``seq``) of all erased users, for a day. If an erased user returns, new changes get
+  greater numbers. Delayed copies of changes from before the erasure then have no effect.
 """
 
 import time
@@ -29,7 +30,7 @@ _PAGE = 1_000
 _FLOOR_TTL_S = 86_400
 """Time in seconds for which the greatest change number (``seq``) of all erased users is kept.
 
-A process that repeats a change late does so within a far shorter time.
+Delayed copies of changes arrive within a far shorter time.
 """
 
 RESTRICTIONS_KEPT_DAYS: Final = 180
@@ -38,21 +39,18 @@ _RESTRICTIONS_TTL_S: Final = RESTRICTIONS_KEPT_DAYS * 86_400
 
 
 class Erasure:
-    """Erases users. Every method may raise :class:`service.errors.StoreUnavailable` and can be repeated then."""
+    """Erases users. Every method may raise :class:`service.errors.StoreUnavailable`; the call can then be repeated."""
 
     def __init__(self, redis: RedisClient, subscriptions: Subscriptions, saved_searches: SavedSearches) -> None:
-        """Create the eraser.
-
-        ``subscriptions`` and ``saved_searches`` are the subscriptions and saved searches of all users.
-        """
+        """Create the eraser, which deletes users' data from ``subscriptions`` and ``saved_searches`` as well."""
         self._redis = redis
         self._subscriptions = subscriptions
         self._saved_searches = saved_searches
 
     async def erase(self, jid: str) -> bool:
-        """Erase a user; return whether restrictions by admins remain.
+        """Erase a user; return whether restrictions set by admins remain.
 
-        No delivery to the user begins during the call.
+        No new delivery to the user starts while the call runs.
         """
         uid = keys.user_id(jid)
         now_s = int(await self._redis.time_s())
@@ -66,16 +64,16 @@ class Erasure:
         return await self._finish(uid)
 
     async def resume(self) -> int:
-        """Complete erasures that a crash interrupted; return their number."""
+        """Complete the erasures that a crash interrupted; return how many there were."""
         left = [uid.decode() for uid in await self._redis.call("SMEMBERS", keys.USERS_BEING_ERASED)]
         for uid in left:
             await self._finish(uid)
         return len(left)
 
     async def _finish(self, uid: UserId) -> bool:
-        """Carry out the erasure of a user who is in the list of erasures.
+        """Carry out the erasure of a user who is in the list of users being erased.
 
-        Return whether restrictions by admins remain.
+        Return whether restrictions set by admins remain.
         """
         await self._subscriptions.end_all_of_user(uid)
         await self._saved_searches.remove_all(uid)
@@ -99,9 +97,9 @@ class Erasure:
         return is_restricted
 
     async def _keep_restrictions(self, uid: UserId) -> bool:
-        """Keep the restrictions that admins have set for an erased user until they expire.
+        """Keep the restrictions that admins have set for an erased user, but only for a limited time.
 
-        Return whether there are any. The console lists the user until then.
+        Return whether there are any restrictions. The console lists the user until they expire.
         """
         now_s = int(time.time())
         await self._redis.call("ZREMRANGEBYSCORE", keys.ERASED_USERS_WITH_RESTRICTIONS, "-inf", now_s)
@@ -112,9 +110,9 @@ class Erasure:
         return is_restricted
 
     async def _remove_from_stream(self, stream: str, uid: UserId) -> None:
-        """Remove the entries about a user from a stream.
+        """Remove a user's entries from a Redis stream.
 
-        If an entry also names other users, it is replaced by a new entry for them.
+        An entry that also names other users is replaced with a new entry that names only the other users.
         """
         # They are notified a second time, which has no effect.
         async for entry_id, fields in self._entries(stream):
@@ -126,7 +124,7 @@ class Erasure:
                 await self._redis.call("XDEL", stream, entry_id)
 
     async def _entries(self, stream: str) -> AsyncIterator[tuple[str, dict[bytes, bytes]]]:
-        """Yield the id and the fields of each entry of a stream."""
+        """Yield the id and fields of each entry in a stream."""
         after = "-"
         while page := await self._redis.call("XRANGE", stream, after, "+", "COUNT", _PAGE):
             for entry_id, fields in page:

@@ -1,6 +1,6 @@
-"""Invitation codes, and the users whom they have admitted.
+"""Invitation codes, and the users who were admitted by a code.
 
-A code is random and only its SHA-256 is stored, so that codes cannot be read from Redis.
+Codes are random, and only their SHA-256 digests are stored, so that nobody can read the codes from Redis.
 """
 
 import hashlib
@@ -14,10 +14,10 @@ _CODE_BYTES = 9
 
 
 class InvitationCodes(RedisRepository):
-    """Invitation codes, and the users whom a code has admitted (guests). Methods may raise StoreUnavailable."""
+    """Invitation codes, and the users who were admitted by a code (guests). Methods may raise StoreUnavailable."""
 
     async def create(self, uses: int, lasts_s: float) -> str:
-        """Return a new code that admits up to ``uses`` users and is valid for ``lasts_s`` seconds."""
+        """Create and return a code that admits up to ``uses`` users and is valid for ``lasts_s`` seconds."""
         code = secrets.token_urlsafe(_CODE_BYTES)
         await self._redis.call("HSET", keys.INVITATION_CODES, _digest(code), f"{uses} {int(time.time() + lasts_s)}")
         return code
@@ -25,20 +25,20 @@ class InvitationCodes(RedisRepository):
     async def accept(self, jid: str, code: str) -> bool:
         """Use a code to admit the user ``jid``; return False if the code is invalid.
 
-        The result is True for a user whom any code has admitted before.
+        The result is always True for a user who has already been admitted by any code.
         """
         script_keys = (keys.INVITATION_CODES, keys.GUESTS)
         arguments = (_digest(code), keys.user_id(jid), int(time.time()))
         return bool(await self._redis.run_script("invitation_accept", script_keys, *arguments))
 
     async def is_valid(self, code: str) -> bool:
-        """Return whether a code would admit a user."""
+        """Return whether a code can still admit a user."""
         found = await self._redis.call("HGET", keys.INVITATION_CODES, _digest(code))
         uses, until = map(int, (found or b"0 0").split())
         return uses > 0 and until > time.time()
 
     async def is_guest(self, jid: str) -> bool:
-        """Return whether a code has admitted a user."""
+        """Return whether a user was admitted by an invitation code."""
         return bool(await self._redis.call("SISMEMBER", keys.GUESTS, keys.user_id(jid)))
 
 

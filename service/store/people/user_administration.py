@@ -1,4 +1,4 @@
-"""Administration of users: admins list, suspend, limit and erase them."""
+"""Administration of users: admins can list, suspend, limit and erase them."""
 
 import asyncio
 import time
@@ -16,18 +16,19 @@ from service.store.people.erasure import Erasure
 
 
 class Person(msgspec.Struct, frozen=True):
-    """A user who has written to a bot, or who was erased and still has restrictions by admins.
+    """A user who has written to a bot, or who was erased and still has restrictions set by admins.
 
-    - ``subscriptions``, ``watches``: numbers of subscriptions and of saved searches.
-    - ``suspended``: True if an admin has suspended the user. Then nothing is queued for the user, and the user's
+    - ``subscriptions``, ``watches``: how many subscriptions and saved searches the user has.
+    - ``suspended``: True if an admin has suspended the user. Nothing is then queued for the user, and the user's
       messages are not answered.
-    - ``most_subscriptions``: maximum number of subscriptions that an admin has set; None if the one in the settings
-      applies.
-    - ``queued``: number of items to be delivered.
-    - ``in_flight``: number of messages that are being sent.
-    - ``waiting_since_s``: when the oldest item was queued (Unix s); None if no item is queued.
+    - ``most_subscriptions``: the user's maximum number of subscriptions, set by an admin; None if the general maximum
+      in the settings applies.
+    - ``queued``: how many items are waiting for delivery.
+    - ``in_flight``: how many messages are being sent.
+    - ``waiting_since_s``: when the oldest waiting item was queued (Unix time in seconds); None if no item is queued.
     - ``receipts``: whether the user's client sends receipts (XEP-0184).
-    - ``blocked_domain``: blocked domain of the user, with the same effect as ``suspended``; "" if there is none.
+    - ``blocked_domain``: the blocked domain to which the user belongs; "" if there is none. Users of a blocked domain
+      are treated as suspended.
     """
 
     id: UserId
@@ -53,21 +54,21 @@ class People:
         self._outbox = outbox
 
     async def ids(self) -> list[UserId]:
-        """Return the sorted ids of all users, including erased users with restrictions."""
+        """Return the sorted ids of all users, including erased users who still have restrictions."""
         known, restricted = await self._redis.call_many(
             [("SMEMBERS", keys.USERS), ("ZRANGEBYSCORE", keys.ERASED_USERS_WITH_RESTRICTIONS, int(time.time()), "+inf")]
         )
         return sorted(uid.decode() for uid in {*known, *restricted})
 
     async def jids(self, uids: Sequence[UserId]) -> list[str]:
-        """Return the bare JIDs of users, in order; "" for an unknown user."""
+        """Return the bare JID of each user, in order; "" for an unknown user."""
         found = await self._redis.call_many(
             [("HGET", key, "jid") for uid in uids for key in (keys.user(uid), keys.restrictions(uid))]
         )
         return [(jid or restricted or b"").decode() for jid, restricted in zip(found[::2], found[1::2], strict=True)]
 
     async def get_many(self, uids: Sequence[UserId]) -> list[Person | None]:
-        """Return users in the order of ``uids``; None for an unknown user."""
+        """Return the users in the order of ``uids``, with None for each unknown user."""
         people = await asyncio.gather(*map(self._read, uids))
         domains = [domain_of_jid(each.jid) if each else "" for each in people]
         blocked = await self._blocked_domains.matching(domains)
@@ -77,7 +78,7 @@ class People:
         ]
 
     async def _read(self, uid: UserId) -> Person | None:
-        """Return a user, with ``blocked_domain`` left empty; None for an unknown user."""
+        """Return a user without looking up ``blocked_domain``, which is left empty; None for an unknown user."""
         replies = await self._redis.call_many(
             [
                 ("HMGET", keys.user(uid), "jid", "receipts"),
@@ -125,7 +126,7 @@ class People:
         return await self._set(uid, "most_subscriptions", "" if max_count is None else str(max_count))
 
     async def erase(self, uid: UserId) -> bool:
-        """Erase a user, including the restrictions by admins and the usage counts; return False for an unknown user."""
+        """Erase a user, including restrictions set by admins and usage counts; return False for an unknown user."""
         (jid,) = await self.jids([uid])
         if jid:
             limits = (keys.restrictions(uid), *(keys.usage_count(uid, what) for what in keys.USAGE_KINDS))

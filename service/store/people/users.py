@@ -1,6 +1,6 @@
 """State and settings of users, their home addresses, and their preferences for subscriptions.
 
-A user's home address is the address of the bot to which the user wrote first. Only this bot writes to the user. The
+A user's home address is the address of the bot to which the user first wrote. Only this bot writes to the user. The
 preferences are defined in :mod:`service.users.preferences`.
 """
 
@@ -26,10 +26,10 @@ class UserState(msgspec.Struct, frozen=True):
     - ``receipts``: whether the user's client sends receipts (XEP-0184).
     - ``unreachable``: whether deliveries are suspended because messages bounced.
     - ``suspended``: whether an admin has suspended the user or blocked the user's domain.
-    - ``most_subscriptions``: maximum number of subscriptions that an admin has set; None if the one in the settings
-      applies.
+    - ``most_subscriptions``: the user's maximum number of subscriptions, set by an admin; None if the general maximum
+      in the settings applies.
 
-    ``suspended`` and ``most_subscriptions`` remain when the user is erased.
+    ``suspended`` and ``most_subscriptions`` are kept when the user is erased.
     """
 
     jid: str
@@ -52,10 +52,10 @@ def _decode_user_settings(written: bytes | None, client_language: bytes | None) 
 
 
 class Users(RedisRepository):
-    """State of users, by bare JID."""
+    """The state and settings of all users, looked up by bare JID or user id."""
 
     def __init__(self, redis: RedisClient, blocked_domains: BlockedHosts) -> None:
-        """Create the repository. The users of ``blocked_domains`` count as suspended."""
+        """Create the repository. Users whose domain is in ``blocked_domains`` are treated as suspended."""
         super().__init__(redis)
         self._blocked_domains = blocked_domains
 
@@ -80,19 +80,19 @@ class Users(RedisRepository):
         )
 
     async def jids(self, uids: Sequence[UserId]) -> list[str]:
-        """Return the bare JIDs of users, in order; "" for an unknown user."""
+        """Return the bare JID of each user, in order; "" for an unknown user."""
         found = await self._redis.call_many([("HGET", keys.user(uid), "jid") for uid in uids])
         return [jid.decode() if jid else "" for jid in found]
 
     async def suspended_users(self, uids: Iterable[UserId]) -> set[UserId]:
-        """Return the users among ``uids`` whom an admin has suspended, or whose domain an admin has blocked."""
+        """Return the users in ``uids`` whom an admin has suspended, or whose domain an admin has blocked."""
         asked = list(uids)
         found = await self._redis.call_many([("HGET", keys.restrictions(uid), "suspended") for uid in asked])
         suspended = {uid for uid, value in zip(asked, found, strict=True) if value == b"1"}
         return suspended | await self.users_of_blocked_domains(asked)
 
     async def users_of_blocked_domains(self, uids: Sequence[UserId]) -> set[UserId]:
-        """Return the known users among ``uids`` whose domain an admin has blocked."""
+        """Return the users in ``uids`` whose domain an admin has blocked. Unknown users are omitted."""
         if not uids or await self._blocked_domains.is_empty():
             return set()
         jids = await self.jids(uids)
@@ -100,7 +100,7 @@ class Users(RedisRepository):
         return {uid for uid, jid in zip(uids, jids, strict=True) if jid in blocked}
 
     async def jids_of_blocked_domains(self, jids: Sequence[str]) -> set[str]:
-        """Return the JIDs whose domain, or a parent of it, an admin has blocked."""
+        """Return the addresses in ``jids`` for which an admin has blocked the domain or one of its parent domains."""
         domains = [domain_of_jid(jid) for jid in jids]
         matching = await self._blocked_domains.matching(domains)
         return {jid for jid, blocked in zip(jids, matching, strict=True) if blocked}
@@ -108,7 +108,7 @@ class Users(RedisRepository):
     async def mark_welcomed(self, jid: str) -> None:
         """Record that the welcome message was sent to a user.
 
-        If the user was erased before, the restrictions that admins set do not expire any more.
+        If the user was erased earlier and restrictions were kept, these restrictions no longer expire.
         """
         uid = keys.user_id(jid)
         await self._redis.call_many(
@@ -126,12 +126,12 @@ class Users(RedisRepository):
         return [_decode_user_settings(*values) for values in found]
 
     async def recipients(self, uids: Sequence[UserId]) -> list[tuple[UserSettings, bool]]:
-        """Return, for each user in order, the settings, and whether the user's client sends receipts."""
+        """Return a tuple for each user, in order: the user's settings, and whether the user's client sends receipts."""
         found = await self._redis.call_many([("HMGET", keys.user(uid), *_SETTINGS_FIELDS, "receipts") for uid in uids])
         return [(_decode_user_settings(*user_settings), receipts == b"1") for *user_settings, receipts in found]
 
     async def set_user_settings(self, jid: str, user_settings: UserSettings) -> None:
-        """Store a user's settings. The language that the user's client declares remains unchanged."""
+        """Store a user's settings, except the language that the user's client declares, which is left unchanged."""
         await self._store_fields(
             jid, "habits", msgspec.json.encode(msgspec.structs.replace(user_settings, client_language=""))
         )
@@ -160,7 +160,7 @@ class Users(RedisRepository):
         return int(await self._redis.call("HGET", keys.user(keys.user_id(jid)), what) or 0) + 1
 
     async def count(self) -> int:
-        """Return the number of users who have ever written to a bot."""
+        """Return how many users have ever written to a bot and have not been erased."""
         return int(await self._redis.call("SCARD", keys.USERS))
 
 
@@ -168,7 +168,10 @@ _ARRIVAL_TTL_S: Final = 3_600
 
 
 class HomeAddresses(RedisRepository):
-    """Home addresses by user. Every method may raise :class:`StoreUnavailable`."""
+    """The home address of each user: the address of the bot that writes to the user.
+
+    Every method may raise :class:`StoreUnavailable`.
+    """
 
     async def of_users(self, uids: Sequence[UserId]) -> list[str]:
         """Return the home address of each user, in order; "" if it is unknown."""
@@ -176,15 +179,18 @@ class HomeAddresses(RedisRepository):
         return [address.decode() if address else "" for address in found]
 
     async def record_arrival(self, jid: str, address: str) -> None:
-        """Record ``address`` as the home address of a user who is not admitted yet. The record is kept for an hour."""
+        """Record ``address``, for an hour, as the home address of a user who has not been admitted yet.
+
+        A home address that is already recorded is not changed.
+        """
         await self._redis.call("SET", keys.home_address(user_id(jid)), address, "NX", "EX", _ARRIVAL_TTL_S)
 
     async def keep(self, jid: str) -> None:
-        """Keep the home address of a user permanently, because the user was admitted."""
+        """Make a user's home address permanent, because the user has been admitted."""
         await self._redis.call("PERSIST", keys.home_address(user_id(jid)))
 
     async def set(self, jids: Sequence[str], address: str) -> None:
-        """Set the home address of group chats to ``address``, the bot that is in them."""
+        """Set the home address of group chats to ``address``: the address of the bot that takes part in these chats."""
         await self._redis.call_many([("SET", keys.home_address(user_id(jid)), address) for jid in jids])
 
 
@@ -196,13 +202,16 @@ It is one shared object, which saves memory, because callers cache the preferenc
 
 
 class PreferenceStore(RedisRepository):
-    """Preferences by user and by number of the subscription.
+    """Each user's preferences, stored under the number of the subscription to which they apply.
 
     Methods may raise :class:`service.errors.StoreUnavailable`.
     """
 
     async def of_users(self, uids: Sequence[UserId]) -> list[PreferencesByNumber]:
-        """Return the preferences of each user, in order. Number 0 stands for all subscriptions."""
+        """Return the preferences of each user, in order.
+
+        A user's preferences are a mapping whose keys are the numbers of subscriptions; 0 stands for all subscriptions.
+        """
         found = await self._redis.call_many([("HGETALL", keys.preferences(uid)) for uid in uids])
         return [
             {int(number): msgspec.msgpack.decode(packed, type=Preferences) for number, packed in held.items()}
@@ -212,7 +221,7 @@ class PreferenceStore(RedisRepository):
         ]
 
     async def put(self, jid: str, number: int, preferences: Preferences) -> None:
-        """Store a user's preferences for the subscription with this number. Number 0 stands for all subscriptions."""
+        """Store a user's preferences for the subscription with this number; 0 stands for all subscriptions."""
         key = keys.preferences(keys.user_id(jid))
         if preferences == NO_PREFERENCES:
             await self._redis.call("HDEL", key, number)

@@ -1,10 +1,10 @@
-"""The channel index: the subscribers of each channel, distributed over servers by CLASH.
+"""The channel index, which lists the subscribers of each channel and is distributed over servers by CLASH.
 
 The index may contain a user who has just unsubscribed, but never lacks a subscriber. Each user's own list of
 subscriptions is authoritative, and the last step of every delivery checks it.
 
-Each entry has the number (``seq``) of the user's change that wrote it. Only a change with a greater number replaces the
-entry. A change that is repeated late therefore never undoes a newer one.
+Each entry contains the sequence number (``seq``) of the user's change that wrote it. Only a change with a greater
+sequence number replaces the entry. A delayed copy of an old change therefore never undoes a newer one.
 """
 
 import asyncio
@@ -30,24 +30,24 @@ _PAGE = 500
 
 
 class ChannelIndex:
-    """Subscribers by channel. The entries of a channel have keys with a common prefix.
+    """The subscribers of each channel. The keys of a channel's entries share a prefix.
 
-    Every method may raise :class:`service.errors.StoreUnavailable` and can then be repeated.
+    Every method may raise :class:`service.errors.StoreUnavailable` and can then be called again.
 
-    :meth:`add` first writes the entry, and then counts it in the channel's counter of joins. This order ensures:
+    :meth:`add` first writes the entry, and then increments the channel's counter of joins. This order ensures:
 
-    - No subscriber misses a version (guarantee I1). Every entry that was written before a version is found when the
-      version is queued.
-    - No version is delivered twice (guarantee I2). Each user's data has the last version that was queued for the
-      subscription, initially the channel's version at the time of subscribing.
-    - A deleted channel keeps no subscriber. If the channel is deleted before the join is counted, the entry is removed
-      and the caller is informed. Otherwise the entry is found when subscriptions are ended after the deletion.
+    - No subscriber misses a version (guarantee I1). When a version is queued, all entries written before it are found.
+    - No version is delivered twice (guarantee I2). Each user's data states the last version that was queued for the
+      subscription; initially, this is the channel's version at the time of subscribing.
+    - A deleted channel has no subscribers. If the channel is deleted before the join is counted, :meth:`add` removes
+      the entry and returns False. If it is deleted afterwards, the entry is found when the channel's subscriptions are
+      ended.
     - A channel with subscribers remains polled. A count of subscribers is used only if the counter of joins has not
-      changed since.
+      changed since the subscribers were counted.
     """
 
     def __init__(self, redis: RedisClient, keyspaces: KeyspaceStore, layout: KeyLayout) -> None:
-        """Create the index, whose entries are in ``keyspaces``. ``layout`` determines their keys."""
+        """Create the index, whose entries are stored in ``keyspaces``. ``layout`` determines the entries' keys."""
         self._redis = redis
         self._keyspaces = keyspaces
         self._layout = layout
@@ -55,10 +55,10 @@ class ChannelIndex:
         self._depths = DepthCache()
 
     async def add(self, cid: ChannelId, uid: UserId, seq: int) -> bool:
-        """Add a subscriber to a channel; return False, and add nothing, if the channel does not exist.
+        """Add a subscriber to a channel; if the channel does not exist, add nothing and return False.
 
-        ``seq`` is the number of the user's change. If a user has two entries, the one with the greater ``seq`` is
-        newer.
+        ``seq`` is the sequence number of the user's change. If a user has two entries, the one with the greater ``seq``
+        is newer.
         """
         (site,) = await self._sites([cid])
         if site is None:
@@ -72,9 +72,10 @@ class ChannelIndex:
         return bool(joined)
 
     async def remove(self, cid: ChannelId, entries: Sequence[tuple[UserId, int]]) -> None:
-        """Remove subscribers of a channel, given as pairs (user id, ``seq`` of the user's change).
+        """Remove subscribers of a channel.
 
-        An entry that a later change of the user has written stays.
+        Each entry is a pair (user id, ``seq``), where ``seq`` is the sequence number of the user's change. An entry is
+        kept if a later change of the user has written it again.
         """
         (site,) = await self._sites([cid])
         if site is None:
@@ -83,7 +84,7 @@ class ChannelIndex:
         await self._redis.call(*record_change(cid))
 
     async def count(self, cids: Sequence[ChannelId]) -> list[int]:
-        """Return the number of entries of each channel, in order."""
+        """Return how many entries each channel has, in order; 0 for a channel that does not exist."""
         sites = await self._sites(cids)
         known = {cid: site for cid, site in zip(cids, sites, strict=True) if site is not None}
         counts = await self._count_at_leaves(known)
@@ -93,11 +94,10 @@ class ChannelIndex:
         return [counts.get(cid, 0) for cid in cids]
 
     async def _count_at_leaves(self, sites: Mapping[ChannelId, str]) -> dict[ChannelId, int]:
-        """Return the numbers of subscribers of these channels, counted in one round trip.
+        """Count the subscribers of each channel, using one round trip.
 
-        A channel is left out if it is not known where its subscribers are stored, or if they are being moved.
-
-        ``sites`` maps each channel to its registrable domain.
+        ``sites`` maps channels to their registrable domains. The result omits a channel if its subscribers are being
+        moved, or if this process does not know where they are stored.
         """
         # A leaf is a key group that is not split. A channel is left out if its leaf is not cached, or is moving to
         # another keyspace.
@@ -120,7 +120,7 @@ class ChannelIndex:
         return DepthSearch(key, self._layout.bits, self._keyspaces.map, self._depths)
 
     async def _count(self, site: str, cid: ChannelId) -> int:
-        """Return the number of a channel's subscribers. It may be too high for a while, but is never too low.
+        """Return how many subscribers a channel has. The count may temporarily be too high, but is never too low.
 
         ``site`` is the channel's registrable domain, which determines where the subscribers are stored.
         """
@@ -145,13 +145,13 @@ class ChannelIndex:
                 search = self._search(leaf.group.last + 1)
 
     async def divide(self, cid: ChannelId, cursor: str, count: int) -> dict[str, str]:
-        """Divide the subscribers of a channel into about equally large groups.
+        """Divide the subscribers of a channel into groups of roughly equal size.
 
-        Return the cursor of each group's first page, by the label of the group. Groups that end before ``cursor`` are
-        left out.
+        ``count`` is the desired number of groups. It is rounded up to a power of two, but does not exceed the number of
+        keys that the channel has.
 
-        ``count`` is the number of groups for the whole channel. It is rounded up to a power of two, but does not exceed
-        the number of the channel's keys.
+        Return a dict that maps each group's label to the cursor of the group's first page. Groups that end before
+        ``cursor`` are omitted.
         """
         (site,) = await self._sites([cid])
         if site is None:
@@ -166,11 +166,11 @@ class ChannelIndex:
     async def page(
         self, cid: ChannelId, cursor: str, count: int, label: str = ""
     ) -> tuple[list[tuple[UserId, int]], str]:
-        """Return up to ``count`` subscribers of a channel, and the cursor of the next page.
+        """Return a page of up to ``count`` subscribers of a channel, and the cursor of the next page.
 
-        A subscriber is a pair (user id, ``seq``: number of the user's last change).
+        A subscriber is a pair (user id, ``seq``), where ``seq`` is the sequence number of the user's last change.
 
-        - ``cursor``: where the page begins; "" for the first page. The last page is returned with the cursor "".
+        - ``cursor``: where the page begins; "" for the first page. The cursor returned with the last page is "".
         - ``label``: restricts the pages to one group from :meth:`divide`; "" for all subscribers.
 
         A user who stays subscribed while the caller reads all pages is on at least one of them.
@@ -189,7 +189,10 @@ class ChannelIndex:
         return entries, "" if query.request is None else _format_cursor(query.position)
 
     async def pages(self, cid: ChannelId) -> AsyncIterator[list[tuple[UserId, int]]]:
-        """Yield all entries of a channel, as pairs (user id, ``seq`` of the user's change), in pages."""
+        """Yield all entries of a channel in pages, as pairs (user id, ``seq``).
+
+        ``seq`` is the sequence number of the user's change that wrote the entry.
+        """
         cursor, is_last = "", False
         while not is_last:
             entries, cursor = await self.page(cid, cursor, _PAGE)
@@ -199,7 +202,7 @@ class ChannelIndex:
     def learn_sites(self, sites: Mapping[ChannelId, bytes | None]) -> None:
         """Cache the registrable domains of channels. A channel without a domain (None) is ignored.
 
-        ``sites`` has the domains as they are stored in the channels' hashes.
+        The values of ``sites`` are bytes, as stored in the channels' Redis hashes.
         """
         self._sites_known.update({cid: intern(site.decode()) for cid, site in sites.items() if site})
 
@@ -231,7 +234,7 @@ class ChannelIndex:
             pass
 
     async def _run_query(self, query: PrefixQuery, channel: KeyGroup) -> tuple[Record, ...]:
-        """Send the next request of ``query``; return the records of the page that is then complete, often none.
+        """Send the next request of ``query``. Return the records of a page if this request completes it, otherwise ().
 
         ``channel`` is the group of keys under which the channel's subscribers are stored. The returned records are
         counted as deliveries, to balance load.
@@ -250,12 +253,12 @@ class ChannelIndex:
 
 
 def _format_cursor(position: Position | None) -> str:
-    """Return the cursor for a position in the channel index. A position of None stands for the beginning."""
+    """Return the cursor for a position in the channel index; None stands for the beginning."""
     key, name = position or (0, "")
     return f"{key:x}.{name.encode('latin-1').hex()}"
 
 
 def _parse_cursor(cursor: str) -> Position | None:
-    """Return the position in the channel index for a cursor; None stands for the beginning."""
+    """Return the position in the channel index that a cursor represents; None stands for the beginning."""
     key, stop, name = cursor.partition(".")
     return (int(key, 16), bytes.fromhex(name).decode("latin-1")) if stop else None

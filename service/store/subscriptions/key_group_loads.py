@@ -1,8 +1,8 @@
-"""Loads of key groups, in deliveries per second, by which groups of subscriptions are split (CLASH §VI.A).
+"""Loads of key groups, in deliveries per second. They decide when a key group is split (CLASH §VI.A).
 
 A *leaf* is a key group that is not split. A leaf may contain the smaller key groups of several channels. The worker
-that balances a server measures the delivery rate of each channel's key group. From these rates, the load of each half
-of a leaf is known before the leaf is split. A stored rate decays from the time of its measurement
+that balances a server measures the delivery rate of each channel's key group. From these rates, it can predict the load
+of each half of a leaf before the leaf is split. A stored rate decays from the time of its measurement
 (:class:`service.clash.split_merge_policy.DeliveryRate`). Lost rates are measured again.
 """
 
@@ -28,11 +28,13 @@ Rates = Mapping[KeyGroup, DeliveryRate]
 
 
 class LeafLoads(NamedTuple):
-    """Sizes and loads of leaves (key groups that are not split), by keyspace and leaf.
+    """Sizes and loads of leaves (key groups that are not split).
 
-    - ``sizes``: number of subscriptions.
-    - ``loads``: present deliveries per second.
-    - ``peak_loads``: the higher one of the present and the long-term load.
+    Each field maps a keyspace to a mapping from its leaves to their values:
+
+    - ``sizes``: how many subscriptions the leaf contains.
+    - ``loads``: current deliveries per second.
+    - ``peak_loads``: the higher of the current and the long-term deliveries per second.
     """
 
     sizes: dict[Keyspace, dict[KeyGroup, int]]
@@ -51,12 +53,12 @@ class KeyGroupLoads:
         self._keyspaces = keyspaces
 
     async def measure(self, keyspace: Keyspace, elapsed_s: float, fleet_s: float, memory: HalfLives) -> None:
-        """Compute and store delivery rates from the deliveries counted during the last ``elapsed_s`` seconds.
+        """Compute and store delivery rates from the deliveries counted in the last ``elapsed_s`` seconds.
 
-        Only the worker that balances the keyspace (a server of CLASH) calls this.
+        Only the worker that balances ``keyspace`` (a server of CLASH) calls this.
 
         - ``fleet_s``: Unix time in seconds, by the clock that all workers share.
-        - ``memory``: half-lives by which rates decay.
+        - ``memory``: the half-lives of rates.
         """
         delivered, (before,) = await asyncio.gather(
             self._keyspaces.take_deliveries(keyspace), self._rates([keyspace], fleet_s, memory)
@@ -72,7 +74,7 @@ class KeyGroupLoads:
         """Return the sizes and loads of all leaves (key groups that are not split) in these server tables.
 
         - ``fleet_s``: Unix time in seconds, by the clock that all workers share.
-        - ``memory``: half-lives by which rates decay.
+        - ``memory``: the half-lives of rates.
         """
         leaves = [[group for group, entry in table.entries.items() if entry.state in LEAF_STATES] for table in tables]
         counted, rates = await asyncio.gather(
@@ -92,12 +94,12 @@ class KeyGroupLoads:
         return weighed
 
     async def hand_over(self, move: Move, fleet_s: float, memory: HalfLives) -> None:
-        """Move the rates of a key group to the keyspace (server) to which the group has moved.
+        """Move the delivery rates of a key group to the keyspace (server) to which ``move`` has moved the group.
 
-        The rates apply until the next measurement.
+        That keyspace uses these rates until it measures its own.
 
         - ``fleet_s``: Unix time in seconds, by the clock that all workers share.
-        - ``memory``: half-lives by which rates decay.
+        - ``memory``: the half-lives of rates.
         """
         (rates,) = await self._rates([move.donor], fleet_s, memory)
         going, staying = split_rates({prefix: rate.current for prefix, rate in rates.items()}, move.group)

@@ -1,30 +1,33 @@
-"""Storage in Redis of the channel index: server tables, records, and moves of key groups (CLASH).
+"""Redis storage for the channel index: server tables, records, and moves of key groups (CLASH).
 
-A *keyspace* stands for a server of the CLASH paper. It has a *server table*, which lists its key groups, and the
-records in them. A *leaf* is a key group that is not split. ``service.clash`` decides; this module stores.
+A *keyspace* represents a server in the CLASH paper. It has a *server table*, which lists its key groups, and it stores
+the records in these groups. A *leaf* is a key group that is not split. ``service.clash`` makes the decisions; this
+module stores the results.
 
 To change a server table, a process takes these steps:
 
 1. It reads the table.
-2. It computes the new table by a pure function.
-3. It writes the new table if the present one has not changed since.
+2. It computes the new table with a pure function.
+3. It writes the new table if the stored one has not changed since.
 
-A script shortens this for one common case: ``AcceptObject`` (the request to accept a key) at a leaf that is not moving.
+One common case needs only a single script: a request to accept a key (``AcceptObject``), if the leaf that contains the
+key is not moving.
 
-Records are stored in pages, sorted by position. A record has 28 bytes, big-endian; the first 24 are its position:
+Records are stored in pages, sorted by position. A record is 28 bytes long, with big-endian integers. Its first 24 bytes
+are its position:
 
-====  ===================================================================================
+====  =====================================================================================
 size  content
-====  ===================================================================================
+====  =====================================================================================
 4     identifier key, unsigned
 8     first bytes of the channel id, which with 24 bits of the key identify the channel
 12    user id
-4     2 · seq, plus 1 for a tombstone, unsigned; the record with the greater one is newer
-====  ===================================================================================
+4     2 · seq, plus 1 for a tombstone, unsigned; the record with the greater value is newer
+====  =====================================================================================
 
-- ``seq`` is the number of the user's change.
+- ``seq`` is the sequence number of the user's change.
 - A *tombstone* is the record of a subscription that has ended.
-- ``Record.id`` is the 20 bytes of channel and user as Latin-1 characters, so that ids sort like the bytes.
+- ``Record.id`` consists of the 20 bytes for channel and user, as Latin-1 characters, so that ids sort like these bytes.
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -66,7 +69,7 @@ RECORD_BYTES = _RECORD.size
 
 
 def channel_prefix(cid: ChannelId) -> bytes:
-    """Return the first 8 bytes of a channel id, which identify the channel in records of subscriptions."""
+    """Return the first 8 bytes of a channel id, by which records of subscriptions identify the channel."""
     # They identify it among subscriptions with the same key.
     return bytes.fromhex(cid[: 2 * _CHANNEL_BYTES])
 
@@ -77,7 +80,7 @@ def record_id(cid: ChannelId, uid: UserId) -> str:
 
 
 def user_ids(records: Sequence[Record]) -> list[UserId]:
-    """Return the user ids of records, in order."""
+    """Return the user id in each record, in order."""
     # 12 bytes are exactly 16 characters of base64, so all ids can be encoded in one call.
     together = "".join([record.id[_CHANNEL_BYTES:] for record in records]).encode("latin-1")
     text = urlsafe_b64encode(together).decode()
@@ -85,28 +88,28 @@ def user_ids(records: Sequence[Record]) -> list[UserId]:
 
 
 def pack_record(record: Record) -> bytes:
-    """Return the 28 bytes that store a record. Raises :class:`BadKey` if its key or seq is out of range."""
+    """Encode a record as 28 bytes. Raises :class:`BadKey` if its key or seq is out of range."""
     if not 0 <= record.seq <= _MOST_SEQ or not 0 <= record.key <= _MOST_KEY:
         raise BadKey(f"No page can hold {record}: keys have up to 32 bits, and seqs 31.")
     return _RECORD.pack(record.key, _id_bytes(record.id), record.seq << 1 | (not record.present))
 
 
 def unpack_page(page: bytes) -> tuple[Record, ...]:
-    """Return the records in a page."""
+    """Decode the records in a page."""
     return tuple(
         [Record(key, name.decode("latin-1"), word >> 1, not word & 1) for key, name, word in _RECORD.iter_unpack(page)]
     )
 
 
 def position_bytes(record: Record) -> bytes:
-    """Return the 24 bytes that store a record's position."""
+    """Encode the position of a record as 24 bytes."""
     return pack_record(record)[:-4]
 
 
 def range_bounds(group: KeyGroup, after: Position | None = None) -> tuple[bytes, bytes]:
-    """Return the first and the last position in a key group (both inclusive), as bytes.
+    """Return the first and last positions in a key group (both inclusive), as bytes.
 
-    If ``after`` is given, the first position is the next one after ``after``.
+    If ``after`` is given, the range starts at the position that follows ``after``.
     """
     least = group.key.to_bytes(4) + bytes(_ID_BYTES)
     if after is not None and after[1]:
@@ -128,9 +131,10 @@ Fields = Mapping[str, str]
 
 
 def table_changes(fields: Fields, table: ServerTable) -> bytes:
-    """Return the JSON with which a script changes a server table: expected fields, fields to set, fields to delete.
+    """Return the JSON that tells a script how to replace a server table with ``table``.
 
-    ``fields`` are the fields as they were read, and ``table`` is the new table.
+    The JSON contains the fields that the script must find unchanged, the fields to set, and the fields to delete.
+    ``fields`` are the stored table's fields, as they were read.
     """
     after = to_fields(table)
     changed = {name: text for name, text in after.items() if fields.get(name) != text}
@@ -138,7 +142,7 @@ def table_changes(fields: Fields, table: ServerTable) -> bytes:
 
 
 def decode_fields(reply: Any) -> Fields:
-    """Return the fields of a hash. ``reply`` is Redis's reply to HGETALL, a dictionary or a flat list."""
+    """Return the fields of a Redis hash. ``reply`` is Redis's reply to HGETALL: a dictionary or a flat list."""
     pairs = reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2], strict=True)
     return {name.decode(): text.decode() for name, text in pairs}
 
@@ -152,8 +156,8 @@ _EMPTY_PAGE = Page((), complete=True)
 class KeyspaceStore:
     """All keyspaces: the servers of CLASH, which store the subscribers of channels.
 
-    Each method is atomic, in one cluster slot. Calls in one iteration of the event loop share a round trip. Every
-    method may raise these errors:
+    Each change to a server table or its records is atomic, and stays in one cluster slot. Calls made in the same
+    iteration of the event loop share a round trip. Every method may raise these errors:
 
     - :class:`service.errors.StoreUnavailable`
     - :class:`service.errors.UnknownKeyspace` if a keyspace does not exist; nothing is changed.
@@ -161,9 +165,9 @@ class KeyspaceStore:
     """
 
     def __init__(self, redis: RedisClient, keyspaces: Keyspaces, bits: int) -> None:
-        """Create the repository of these keyspaces, for keys of ``bits`` bits (at most 32).
+        """Create the repository for these keyspaces, with keys of ``bits`` bits (at most 32).
 
-        Keyspaces and bits must be the same in all processes.
+        ``keyspaces`` and ``bits`` must be the same in all processes.
         """
         self._redis = redis
         self.map = keyspaces
@@ -171,9 +175,9 @@ class KeyspaceStore:
         self._root = keyspaces.keyspace_of(KeyGroup(0, 0, bits))
 
     async def carry_out(self, step: move_steps.Step) -> move_steps.Outcome:
-        """Run one step of a move of a key group, atomically, and return its outcome.
+        """Run one step of moving a key group atomically, and return the step's outcome.
 
-        Raises :class:`service.errors.MoveRefused` if the present state of the server table does not permit the step.
+        Raises :class:`service.errors.MoveRefused` if the current state of the server table does not permit the step.
         """
         keyspace = move_steps.keyspace_of(step)
         outcome: move_steps.Outcome | None = None
@@ -189,35 +193,35 @@ class KeyspaceStore:
         return outcome
 
     async def tables(self, keyspaces: Sequence[Keyspace]) -> list[ServerTable]:
-        """Return the server tables of keyspaces, in order."""
+        """Return the server table of each keyspace, in order."""
         return [table for _, table in await self._read_tables(keyspaces)]
 
     async def write(self, probe: Probe, record: Record) -> AcceptObjectReply:
-        """Write ``record`` to a keyspace if the keyspace accepts the key of ``probe``; return the keyspace's answer.
+        """Write ``record`` to a keyspace if the keyspace accepts the key in ``probe``; return the keyspace's answer.
 
         - ``probe``: a request to a keyspace to accept a key (CLASH's AcceptObject).
-        - ``record``: a subscription, or the note that a subscription has ended (tombstone).
+        - ``record``: a subscription, or a tombstone, which records that a subscription has ended.
         """
         check_key(record.key, self.bits)
         return (await self._accept(probe, "write", pack_record(record)))[0]
 
     async def count(self, probe: Probe, prefix: bytes) -> tuple[AcceptObjectReply, int]:
-        """Return a keyspace's answer to ``probe``, and the number of subscriptions to one channel in the keyspace.
+        """Return a keyspace's answer to ``probe``, and how many subscriptions to one channel the keyspace stores.
 
-        ``probe`` is a request to a keyspace to accept a key (CLASH's AcceptObject). ``prefix`` is the
-        :func:`channel_prefix` of the channel.
+        - ``probe``: a request to a keyspace to accept a key (CLASH's AcceptObject).
+        - ``prefix``: the :func:`channel_prefix` of the channel.
         """
         found, (number,) = await self._accept(probe, "count", prefix)
         return found, number
 
     async def count_at_leaves(self, pairs: Sequence[tuple[Probe, bytes]]) -> list[tuple[bytes | None, int]]:
-        """Count the subscriptions to channels in the keyspaces where they are probably stored.
+        """Count the subscriptions to channels in the leaves (key groups that are not split) that probably contain them.
 
-        Each pair has a probe and the :func:`channel_prefix` of a channel. The probe names a keyspace and a leaf: a key
-        group that is not split. Return, for each pair in order, the leaf's label and the number of the channel's
-        subscriptions in the keyspace.
+        Each of ``pairs`` consists of a probe, which names a keyspace and a leaf, and the :func:`channel_prefix` of a
+        channel. Return a tuple for each pair, in order: the leaf's label, and how many subscriptions to the channel the
+        keyspace stores.
 
-        The label is None if the keyspace does not have the leaf, or if the leaf is moving. The caller then has to call
+        The label is None if the keyspace does not have the leaf, or if the leaf is moving. The caller must then call
         :meth:`count`.
         """
         replies = await self._redis.call_many(
@@ -231,13 +235,13 @@ class KeyspaceStore:
         return [(answer if isinstance(answer, bytes) else None, number) for answer, number in replies]
 
     async def count_in(self, keyspace: Keyspace, prefix: bytes) -> int:
-        """Return a keyspace's number of subscriptions to the channel with the :func:`channel_prefix` ``prefix``."""
+        """Return how many subscriptions to the channel with this :func:`channel_prefix` a keyspace stores."""
         return int(await self._redis.call("HGET", keys.keyspace(keyspace)[3], prefix) or 0)
 
     async def count_all(self) -> Counter[bytes]:
-        """Return the number of subscriptions by :func:`channel_prefix`.
+        """Return how many subscriptions each channel has, keyed by the channel's :func:`channel_prefix`.
 
-        While key groups move, a number may be too high, but never too low.
+        While key groups are moving, a count may be too high, but is never too low.
         """
         found = await self._redis.call_many([("HGETALL", keys.keyspace(number)[3]) for number in range(self.map.count)])
         counts: Counter[bytes] = Counter()
@@ -247,19 +251,20 @@ class KeyspaceStore:
         return counts
 
     async def read_leaf(self, request: ReadLeaf) -> tuple[AcceptObjectReply, Page]:
-        """Return a keyspace's answer to a request, and a page of records of a leaf (a key group that is not split).
+        """Return a keyspace's answer to ``request``, and a page of records from a leaf (a key group that is not split).
 
-        ``request`` contains a probe: a request to accept a key (CLASH's AcceptObject). The leaf is the one with this
-        key. The page is empty if the keyspace does not accept the key.
+        ``request`` contains a probe: a request to a keyspace to accept a key (CLASH's AcceptObject). The leaf is the
+        one that contains this key. The page is empty if the keyspace does not accept the key.
         """
         low, high = range_bounds(request.prefix, request.after)
         found, pages = await self._accept(request.probe, "read", low, high, request.count)
         return found, _parse_page(pages, request.count) if isinstance(found, Accepted) else _EMPTY_PAGE
 
     async def read_donor(self, request: ReadDonor) -> Page:
-        """Return a page of those records of a moving key group that have not been moved yet.
+        """Return a page of the records of a moving key group that have not been moved yet.
 
-        The records are read from the keyspace that the group is leaving (the donor).
+        The records are read from the donor: the keyspace that the group is leaving. The page is empty if the donor is
+        not currently giving the group away.
         """
         donor = request.move.donor
         low, high = range_bounds(request.group, request.after)
@@ -268,24 +273,27 @@ class KeyspaceStore:
         return _parse_page(pages, request.count) if is_giving(table, request.move) else _EMPTY_PAGE
 
     async def sizes(self, keyspace: Keyspace, groups: Sequence[KeyGroup]) -> list[int]:
-        """Return the number of subscriptions in each of these key groups of a keyspace, in order."""
+        """Return how many subscriptions a keyspace stores in each of these key groups, in order."""
         found: list[int] = await self._run(
             keyspace, "sizes", *(bound for group in groups for bound in range_bounds(group))
         )
         return found
 
     async def record_deliveries(self, keyspace: Keyspace, group: KeyGroup, deliveries: int) -> None:
-        """Count deliveries to subscribers in a key group. The count is only used to balance load, and may be lost."""
+        """Add ``deliveries`` to the count of deliveries to subscribers in a key group.
+
+        The count is used only to balance load, and may be lost.
+        """
         await self._redis.call("HINCRBY", keys.keyspace_deliveries(keyspace), group.label, deliveries)
 
     async def take_deliveries(self, keyspace: Keyspace) -> Mapping[KeyGroup, int]:
-        """Return the numbers of deliveries since the last call, by key group, and reset them to 0."""
+        """Return the number of deliveries per key group since the last call, and reset these counts to 0."""
         counters = keys.keyspace_deliveries(keyspace)
         found, _ = await self._redis.call_many([("HGETALL", counters), ("DEL", counters)])
         return {KeyGroup.from_label(label.decode(), self.bits): int(number) for label, number in found.items()}
 
     async def _read_tables(self, keyspaces: Sequence[Keyspace]) -> list[tuple[Fields, ServerTable]]:
-        """Return server tables, in order, as pairs (fields of the Redis hash, table)."""
+        """Return a pair (fields of the Redis hash, server table that they encode) for each keyspace, in order."""
         for keyspace in keyspaces:
             self.map.check(keyspace)
         replies = await self._redis.call_many([("HGETALL", keys.keyspace(keyspace)[0]) for keyspace in keyspaces])
@@ -293,17 +301,17 @@ class KeyspaceStore:
         return [(fields, self._table(keyspace, fields)) for keyspace, fields in found]
 
     def _table(self, keyspace: Keyspace, fields: Fields) -> ServerTable:
-        """Return the server table of a keyspace from the fields of its Redis hash.
+        """Decode a keyspace's server table from the fields of its Redis hash.
 
-        ``fields`` is empty before the first write. The group of all keys then belongs to the keyspace ``_root``. The
-        tables of all other keyspaces are empty.
+        ``fields`` is empty before the first write. Until then, the keyspace ``_root`` owns the group of all keys, and
+        the tables of all other keyspaces are empty.
         """
         if fields:
             return from_fields(keyspace, fields, self.map, self.bits)
         return root_table(keyspace, self.bits) if keyspace == self._root else empty_table(keyspace, self.bits)
 
     async def _write_table(self, fields: Fields, table: ServerTable) -> bool:
-        """Replace a server table by ``table``; return False if it has changed since ``fields`` were read."""
+        """Replace a server table with ``table``; return False if it has changed since ``fields`` were read."""
         (done,) = await self._run(table.keyspace, "change", table_changes(fields, table))
         return bool(done)
 
@@ -313,7 +321,7 @@ class KeyspaceStore:
         return await self._redis.run_script(f"keyspace_{operation}", keys.keyspace(keyspace), *arguments)
 
     async def _accept(self, probe: Probe, operation: str, *arguments: Value) -> tuple[AcceptObjectReply, list[Any]]:
-        """Run ``scripts/keyspace_OPERATION.lua``, if the keyspace accepts the key of ``probe`` (CLASH's AcceptObject).
+        """Run ``scripts/keyspace_OPERATION.lua`` if the keyspace accepts the key in ``probe`` (CLASH's AcceptObject).
 
         Return the keyspace's answer, and the rest of the script's reply.
         """
@@ -333,7 +341,10 @@ class KeyspaceStore:
             await self._write_table(fields, table)
 
     async def _apply_proof(self, keyspace: Keyspace, proof: Move) -> None:
-        """Enter ``proof``, the move by which another keyspace gave a key group to this one, into the server table."""
+        """Record in a keyspace's server table that the keyspace has received a key group, if this is not recorded yet.
+
+        ``proof`` is the move in which another keyspace gave the group away.
+        """
         while True:
             ((fields, before),) = await self._read_tables([keyspace])
             after = apply_proof(before, proof)
@@ -357,13 +368,13 @@ class KeyspaceStore:
         return move_steps.StepDone()
 
     async def _drop_tombstones(self, fields: Fields, after: ServerTable, leaf: KeyGroup) -> bool:
-        """Replace a server table by ``after``, and delete tombstones of a leaf, atomically.
+        """Replace a server table with ``after`` and delete tombstones in a leaf, in one atomic step.
 
         A leaf is a key group that is not split. A tombstone is the record of a subscription that has ended. ``fields``
         are the table's fields as they were read.
 
-        Return False if the leaf may have more tombstones than the ``_TOMBSTONES_PER_STEP`` of one call, or if the table
-        has changed since it was read. The caller then has to try again.
+        Return False if the table has changed since it was read, or if there may be more tombstones than one call
+        deletes (``_TOMBSTONES_PER_STEP``). The caller must then try again.
         """
         changed = table_changes(fields, after)
         done, *dropped = await self._run(
@@ -392,19 +403,19 @@ class KeyspaceStore:
 
 
 def _parse_page(reply: Sequence[Any], count: int) -> Page:
-    """Return the first ``count`` records in a script's reply. The page is marked as complete if there are no more."""
+    """Return a page of the first ``count`` records in a script's reply. It is complete if there are no more records."""
     more, *pages = reply
     found = b"".join(pages)
     return Page(unpack_page(found[: count * RECORD_BYTES]), complete=not more and len(found) <= count * RECORD_BYTES)
 
 
 async def run_move(keyspaces: KeyspaceStore, first: Step) -> AsyncIterator[tuple[Step, str | None]]:
-    """Run a move, which splits or merges a key group: the step ``first``, and all steps that follow.
+    """Run all steps of a move, beginning with ``first``. A move splits or merges a key group.
 
-    This is a generator, which runs as far as the caller iterates. After each step, it yields the step and a text:
-    "split" or "merge" if the step has completed the move, else None.
+    Each iteration runs one step and yields a tuple (step, text). The text is "split" or "merge" if the step has
+    completed the move; otherwise it is None.
 
-    An interrupted move is continued with :func:`service.clash.move_steps.resume_step`. Raises
+    To continue an interrupted move, pass the step from :func:`service.clash.move_steps.resume_step`. Raises
     :class:`service.errors.MoveRefused` if a server table does not permit a step, and the errors of
     :class:`KeyspaceStore`.
     """

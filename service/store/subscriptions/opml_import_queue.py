@@ -1,6 +1,6 @@
-"""Queues of feeds from OPML lists that users have sent. A feed stays queued until the user is subscribed to it.
+"""Queues of feeds from the OPML lists that users send. A feed stays queued until the user is subscribed to it.
 
-After a crash, at most one step of the import is repeated.
+A crash causes at most one step of the import to be repeated.
 """
 
 from collections.abc import Sequence
@@ -15,16 +15,16 @@ from service.store.client import keys
 from service.store.client.redis_client import RedisRepository
 
 MAX_QUEUED_FEEDS: Final = 5_000
-"""Maximum number of queued feeds of one user: as many as one list may have."""
+"""Maximum number of queued feeds of one user: as many as one OPML list may contain."""
 
 
 class ImportQueue(RedisRepository):
-    """Feeds to import, by user. Every method may raise :class:`service.errors.StoreUnavailable`."""
+    """Each user's queue of feeds to import. Every method may raise :class:`service.errors.StoreUnavailable`."""
 
     async def add(self, jid: str, feeds: Sequence[OpmlSubscription], bot: str) -> None:
-        """Queue feeds for a user. ``bot`` is the address of the bot that subscribes the user to them.
+        """Queue feeds for a user. ``bot`` is the address of the bot that will subscribe the user to them.
 
-        Raises :class:`LimitReached` if the user would have more than ``MAX_QUEUED_FEEDS`` queued feeds.
+        Raises :class:`LimitReached` if the user would then have more than ``MAX_QUEUED_FEEDS`` queued feeds.
         """
         uid = keys.user_id(jid)
         await self._redis.call("HSET", keys.USERS_WITH_IMPORTS, uid, bot)
@@ -33,21 +33,24 @@ class ImportQueue(RedisRepository):
             raise LimitReached("I'm still importing the lists you sent. Please send this one when I'm done.")
 
     async def count(self, jid: str) -> int:
-        """Return the number of a user's queued feeds."""
+        """Return how many feeds a user has in the queue."""
         return int(await self._redis.call("LLEN", keys.pending_imports(keys.user_id(jid))))
 
     async def users(self, bot: str) -> list[UserId]:
-        """Return the users whose queued feeds the bot with the address ``bot`` imports."""
+        """Return the users whose queued feeds are imported by the bot with the address ``bot``."""
         found = await self._redis.call("HGETALL", keys.USERS_WITH_IMPORTS)
         return [uid.decode() for uid, address in found.items() if address.decode() == bot]
 
     async def peek(self, uid: UserId, count: int) -> list[OpmlSubscription]:
-        """Return a user's next feeds, at most ``count``. They stay in the queue until :meth:`remove` is called."""
+        """Return up to ``count`` of a user's next feeds, without removing them from the queue."""
         found = await self._redis.call("LRANGE", keys.pending_imports(uid), 0, count - 1)
         return [msgspec.msgpack.decode(packed, type=OpmlSubscription) for packed in found]
 
     async def remove(self, uid: UserId, count: int) -> None:
-        """Remove the first ``count`` feeds from a user's queue, because each was subscribed or cannot be subscribed."""
+        """Remove the first ``count`` feeds from a user's queue.
+
+        Call this only when each of these feeds is done: the user has been subscribed, or a subscription is impossible.
+        """
         await self._redis.call("LTRIM", keys.pending_imports(uid), count, -1)
 
     async def remove_user(self, uid: UserId, bot: str) -> None:

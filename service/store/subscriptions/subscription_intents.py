@@ -1,8 +1,10 @@
-"""Intents: notes of subscription changes in progress, by which changes are completed after a crash (guarantee I5).
+"""Intents: notes about subscription changes in progress, used to complete them after a crash (guarantee I5).
 
-1. A change writes the user's list of subscriptions together with an intent, in one script.
-2. It updates the channel's list of subscribers.
-3. It deletes the intent.
+A change to a subscription takes three steps:
+
+1. One script changes the user's list of subscriptions and writes an intent.
+2. The channel's list of subscribers is updated.
+3. The intent is deleted.
 
 If a process dies in between, another process completes the change (:meth:`SubscriptionIntents.replay`).
 """
@@ -27,7 +29,7 @@ _CONCURRENT_REPLAYS = 100
 
 
 class SubscriptionIntents:
-    """Completes changes of subscriptions. Every method may raise :class:`service.errors.StoreUnavailable`."""
+    """Completes unfinished changes to subscriptions. Methods may raise :class:`service.errors.StoreUnavailable`."""
 
     def __init__(self, redis: RedisClient, index: ChannelIndex, channels: Channels, outbox: Outbox) -> None:
         self._redis = redis
@@ -37,9 +39,9 @@ class SubscriptionIntents:
         self._outbox = outbox
 
     async def replay(self, min_age_s: float = _INTENT_TIMEOUT_S) -> int:
-        """Complete changes of subscriptions that a crash interrupted (guarantees I5 and I8).
+        """Complete changes to subscriptions that a crash interrupted (guarantees I5 and I8).
 
-        A change that began less than ``min_age_s`` seconds ago may still be in progress and is left alone. Return the
+        A change that began less than ``min_age_s`` seconds ago may still be in progress, and is left alone. Return the
         number of users for whom changes were completed.
         """
         now_ms = time.time() * 1000
@@ -52,16 +54,16 @@ class SubscriptionIntents:
         return len(left)
 
     async def begin(self, uid: UserId) -> float:
-        """Add a user to the list of users who may have unfinished changes; return the timestamp of the addition.
+        """Record that a user may have unfinished changes; return the timestamp of this record.
 
-        This has to precede all other writes of a change, so that :meth:`replay` finds the change.
+        Call this before a change writes anything else, so that :meth:`replay` finds the change after a crash.
         """
         stamp = unique_timestamp()
         await self._redis.call("ZADD", keys.USERS_WITH_INTENTS, stamp, uid)
         return stamp
 
     async def complete(self, uid: UserId, stamp: float) -> None:
-        """Complete all unfinished changes of a user's subscriptions; ``stamp`` is the result of :meth:`begin`."""
+        """Complete all unfinished changes to a user's subscriptions; ``stamp`` is the result of :meth:`begin`."""
         pending = await self._redis.call("HGETALL", keys.intents(uid))
         # Additions first: a walk of the old channel's index during a move has to find all users who have not moved.
         for cid, intent in sorted(pending.items(), key=lambda change: change[1].startswith(b"del")):
@@ -79,10 +81,10 @@ class SubscriptionIntents:
         await self._redis.run_script("user_delete_intent", (keys.intents(uid),), cid, intent)
 
     async def _queue_missed_versions(self, uid: UserId, cid: ChannelId) -> None:
-        """Queue the versions of a channel that a subscriber has missed, in order.
+        """Queue, in order, the versions of a channel that a subscriber has missed.
 
-        A subscriber has missed versions if the user was moved to this channel and joined it at an earlier version than
-        the present one.
+        A user whose old channel has moved to this channel misses the versions published before the user is added to
+        this channel's index.
         """
         held = await self._redis.call("HGET", keys.user_index(uid), index_field(cid))
         given = parse_subscription(cid, held).seen_version if held else inf

@@ -1,7 +1,8 @@
-"""Pauses of subscriptions. A pause begins at the user's request, or when the user's messages bounce.
+"""Pauses of subscriptions. A pause begins when the user requests it, or when the user's messages bounce.
 
 Nothing is queued for a paused subscription; only the last version before the pause is recorded. At the end of the
-pause, one item stands for all versions since then. The cost of a pause therefore does not depend on its length.
+pause, a single item is queued, which covers all versions published during the pause. The cost of a pause therefore does
+not depend on its length.
 """
 
 import time
@@ -16,11 +17,11 @@ from service.store.delivery.outbox import Outbox
 
 
 class ResumeResult(msgspec.Struct, frozen=True):
-    """Result of resuming subscriptions.
+    """What was withheld from a user whose subscriptions have been resumed.
 
-    - ``withheld``: number of versions that were not delivered during the pause, by channel.
-    - ``missed_matches``: number of matches of saved searches during the pause.
-    - ``saved_searches_resumed``: True if the saved searches were paused before.
+    - ``withheld``: how many versions of each channel were not delivered during the pause.
+    - ``missed_matches``: how many matches of saved searches were not delivered during the pause.
+    - ``saved_searches_resumed``: True if the saved searches had been paused and have now been resumed.
     """
 
     withheld: dict[ChannelId, int]
@@ -38,11 +39,13 @@ class SubscriptionPauses:
     async def pause(
         self, jid: str, cids: Sequence[ChannelId], *, saved_searches: bool = False, automatic: bool = False
     ) -> list[ChannelId]:
-        """Pause subscriptions to these channels; return those that were not paused before.
+        """Pause subscriptions to these channels; return the channels whose subscriptions were not paused before.
 
-        - ``saved_searches``: pause all saved searches of the user too.
-        - ``automatic``: the pause was caused by bounced messages, not requested by the user. Then messages that are
-          being sent are withheld too, and only an automatic resume ends the pause.
+        - ``saved_searches``: whether to pause all saved searches of the user as well.
+        - ``automatic``: True if bounced messages cause the pause, False if the user requests it.
+
+        Queued items of these channels are withheld; an automatic pause also withholds messages that are being sent. A
+        pause that the user requests replaces an automatic one, so that an automatic :meth:`resume` does not end it.
         """
         script_keys = (*_own_keys(jid), keys.in_flight(keys.user_id(jid)))
         mark = "*" if automatic else ""
@@ -54,10 +57,10 @@ class SubscriptionPauses:
     ) -> ResumeResult:
         """Resume subscriptions to these channels; return what was withheld from the user during the pause.
 
-        - ``saved_searches``: resume all saved searches of the user too.
-        - ``automatic``: end only pauses that were caused by bounced messages.
+        - ``saved_searches``: whether to resume all saved searches of the user as well.
+        - ``automatic``: True to end only pauses that bounced messages caused; False to end all pauses.
 
-        For each channel whose subscription was paused, one item is queued for all versions since the pause began.
+        For each channel with withheld versions, one item is queued, which covers all of these versions.
         """
         mark = "*" if automatic else ""
         resumed, unheard, searches_paused = await self._redis.run_script(
@@ -71,8 +74,8 @@ class SubscriptionPauses:
     async def suspend_unreachable(self, jid: str, cids: Sequence[ChannelId]) -> None:
         """Pause all subscriptions and saved searches of a user whose messages bounce.
 
-        The pause lasts until :meth:`resume_reachable` is called. ``cids`` are the user's channels. The call is
-        idempotent.
+        The pause lasts until :meth:`resume_reachable` is called. ``cids`` are the channels to which the user is
+        subscribed. The call is idempotent.
         """
         key = keys.user(keys.user_id(jid))
         unreachable, silent = await self._redis.call("HMGET", key, "unreachable", "unheard")
@@ -81,9 +84,10 @@ class SubscriptionPauses:
         await self.pause(jid, cids, saved_searches=True, automatic=True)
 
     async def resume_reachable(self, jid: str, cids: Sequence[ChannelId]) -> bool:
-        """Resume the subscriptions and saved searches of a user that were paused automatically.
+        """Resume the subscriptions and saved searches of a user that were paused because messages bounced.
 
-        ``cids`` are the user's channels. Return False if the user was not suspended as unreachable.
+        ``cids`` are the channels to which the user is subscribed. Return False if the user was not marked as
+        unreachable.
         """
         key = keys.user(keys.user_id(jid))
         unreachable = await self._redis.call("HGET", key, "unreachable")

@@ -1,13 +1,14 @@
 """Subscriptions of users.
 
 The *user index* lists the subscriptions of each user, and is authoritative. The *channel index* lists the subscribers
-of each channel. A change updates both:
+of each channel. Each change is made in three steps:
 
-1. It writes the user index, together with an *intent*: a note of what the channel index lacks.
-2. It updates the channel index.
-3. It deletes the intent. Now the change is acknowledged (guarantee I5).
+1. Write the user index, together with an *intent*: a note that the channel index must still be updated.
+2. Update the channel index.
+3. Delete the intent. Only then is the change acknowledged (guarantee I5).
 
-After a crash, changes are completed from their intents (:mod:`service.store.subscriptions.subscription_intents`).
+After a crash, interrupted changes are completed from their intents
+(:mod:`service.store.subscriptions.subscription_intents`).
 """
 
 import asyncio
@@ -28,7 +29,7 @@ _CONCURRENT_MOVES = 16
 
 
 class Subscriptions:
-    """Changes and reads the subscriptions of all users, in the user index and the channel index."""
+    """Reads and changes the subscriptions of all users, in the user index and the channel index."""
 
     def __init__(
         self,
@@ -47,7 +48,7 @@ class Subscriptions:
     async def subscribe(
         self, jid: str, cid: ChannelId, max_subscriptions: int | None = None
     ) -> tuple[Subscription, bool]:
-        """Subscribe a user to a channel, durably; return the subscription and whether it is new.
+        """Durably subscribe a user to a channel; return the subscription and whether it is new.
 
         If the channel has moved, the user is subscribed to its successor. ``max_subscriptions`` is the user's maximum
         number of subscriptions; None for no maximum. A maximum that an admin has set for this user takes precedence.
@@ -79,7 +80,7 @@ class Subscriptions:
         return parse_subscription(cid, held), bool(new)
 
     async def unsubscribe(self, jid: str, cid: ChannelId) -> bool:
-        """Unsubscribe a user, durably. Afterwards nothing of the channel is queued for the user (guarantee I3).
+        """Durably unsubscribe a user from a channel, and remove the channel's queued items (guarantee I3).
 
         Return False if the user was not subscribed.
         """
@@ -101,9 +102,10 @@ class Subscriptions:
         await self._intents.complete(uid, await self._intents.begin(uid))
 
     async def _register_user(self, uid: UserId) -> int:
-        """Register a user. Return the number that all change numbers (``seq``) of the user must exceed.
+        """Register a user; return a number that the change numbers (``seq``) of a new user must exceed.
 
-        This matters if the user is new: the number is the greatest ``seq`` of recently erased users.
+        The number is the greatest ``seq`` of recently erased users. Delayed copies of changes from before an erasure
+        therefore have no effect.
         """
         # It is the greatest seq of recently erased users. If a user returns after erasure, changes from before the
         # erasure may still be repeated late. They have no effect, because their seq is lower than that of new changes.
@@ -111,7 +113,7 @@ class Subscriptions:
         return int(floor or 0)
 
     async def end_all_of_channel(self, cid: ChannelId) -> None:
-        """End all subscriptions to a channel. The call is idempotent and has to be repeated after a crash."""
+        """End all subscriptions to a channel. The call is idempotent, and must be repeated if a crash interrupts it."""
         async for entries in self._index.pages(cid):
             for uid, _ in entries:
                 await self._unsubscribe(uid, cid)
@@ -120,8 +122,8 @@ class Subscriptions:
     async def move(self, cid: ChannelId, successor: ChannelId, joins_at: int) -> None:
         """Turn all subscriptions to a channel into subscriptions to its successor.
 
-        Every version of the successor after ``joins_at`` is queued once for each subscriber. A subscription keeps its
-        number, and queued items stay queued. If the process crashes during the call, the call has to be repeated.
+        Every version of the successor after version ``joins_at`` is queued once for each subscriber. A subscription
+        keeps its number, and queued items stay queued. The call must be repeated if a crash interrupts it.
         """
         async for entries in self._index.pages(cid):
             for first in range(0, len(entries), _CONCURRENT_MOVES):
@@ -148,9 +150,10 @@ class Subscriptions:
         return sorted(found, key=lambda subscription: subscription.number)
 
     async def numbers(self, pairs: Sequence[tuple[UserId, ChannelId]]) -> list[int | None]:
-        """Return, for each pair in order, the number of the user's subscription to the channel.
+        """Return the number of the subscription for each pair (user id, channel id), in order.
 
-        The number is None if the user is not subscribed.
+        Users refer to their subscriptions by these numbers. A number is None if the user is not subscribed to the
+        channel.
         """
         found = await self._redis.call_many([("HGET", keys.user_index(uid), index_field(cid)) for uid, cid in pairs])
         return [
@@ -158,5 +161,5 @@ class Subscriptions:
         ]
 
     async def count(self, cid: ChannelId) -> int:
-        """Return the number of subscribers of a channel."""
+        """Return how many subscribers a channel has."""
         return (await self._index.count([cid]))[0]
