@@ -1,4 +1,4 @@
-"""``coronet admin``: a command-line client of the console's API with one command per operation.
+"""``coronet admin``: a command-line client for the console's API, with one command per operation.
 
 Path parameters and required body fields are arguments, and everything else is an option. A command's name comes from
 the id of its operation: the operation ``get_keys`` has the command ``keys``, and ``post_key`` has ``add-key``. The
@@ -56,9 +56,9 @@ Set CORONET_CONSOLE_PUBLIC_URL to the console's URL and CORONET_CONSOLE_ADMIN_TO
 
 @dataclass(frozen=True)
 class ApiRequest:
-    """The API request for a command line.
+    """The API request to send for a command line.
 
-    ``as_json`` states that the response is printed unchanged instead of as text.
+    If ``as_json`` is true, the response is printed unchanged instead of as text.
     """
 
     operation: Operation
@@ -70,11 +70,11 @@ class ApiRequest:
 
 
 async def run(arguments: Sequence[str], environ: Mapping[str, str]) -> str:
-    """Send the request of a command line; return the text to print.
+    """Send the API request for a command line; return the text to print.
 
-    ``arguments`` are the words of the command line after the program's name. ``environ`` are the environment variables
-    with the settings. Raises :class:`UsageError` or an error of typer for an invalid command line, and the error in the
-    console's response if the request failed.
+    ``arguments`` are the words of the command line after the program's name. ``environ`` contains the environment
+    variables with the settings. Raises :class:`UsageError` or a typer error if the command line is invalid. If the
+    request fails, raises the error from the console's response.
     """
     api_request = parse(arguments)
     if api_request is None:
@@ -98,8 +98,8 @@ async def run(arguments: Sequence[str], environ: Mapping[str, str]) -> str:
 def parse(arguments: Sequence[str]) -> ApiRequest | None:
     """Return the API request for the command line ``arguments``; None if help was printed.
 
-    Raises an error of typer if the command line does not fit its command, and :class:`UsageError` if the value of a
-    field of the request body is invalid.
+    Raises a typer error if the arguments do not match the command, and :class:`UsageError` if the value of a field of
+    the request body is invalid.
     """
     app = typer.Typer(
         add_completion=False,
@@ -162,7 +162,7 @@ def _parameter(name: str, kind: type, description: str | None = None, *, is_argu
 
 
 def _body_fields(kind: type[msgspec.Struct]) -> Iterator[msgspec.structs.FieldInfo]:
-    """Yield the fields of a request body's type; a nested struct is replaced by its fields."""
+    """Yield the fields of a request body's type; each nested struct is replaced with its own fields."""
     for field in msgspec.structs.fields(kind):
         inner = _struct_of(field)
         yield from _body_fields(inner) if inner is not None else (field,)
@@ -218,7 +218,8 @@ def _read_file(name: str) -> bytes:
 async def _send(settings: Settings, api_request: ApiRequest) -> tuple[str, bytes]:
     """Send a request to the console; return the response's media type and body.
 
-    Raises the error of a problem response, and :class:`OperationalError` if no console answers.
+    If the response is a problem document, raises the corresponding error. Raises :class:`OperationalError` if no
+    console answers.
     """
     url, token = _url(settings), settings.console_admin_token.get_secret_value()
     headers: dict[str, str] = {hdrs.AUTHORIZATION: f"Bearer {token}"}
@@ -260,7 +261,7 @@ def _url(settings: Settings) -> str:
 
 
 def as_text(value: object) -> str:
-    """Format an API response for the terminal: lists as tables, other values as lines, control characters replaced."""
+    """Format an API response for the terminal: lists as tables, other values as lines, without control characters."""
     if not isinstance(value, Mapping):
         return _cell("", value)
     if not isinstance(value.get("items"), list):
@@ -299,10 +300,10 @@ def _table(items: Sequence[Any]) -> list[str]:
 
 
 def _flatten(item: object) -> dict[str, object]:
-    """Return the fields of ``item`` by name, to be printed as one line or one table row.
+    """Map the field names of ``item`` to their values, to be printed as lines or as one table row.
 
-    The fields of nested mappings are included. Lists that contain lists or mappings are left out. If ``item`` is not a
-    mapping, it is returned under the name "".
+    The fields of nested mappings are included; lists that contain lists or mappings are left out. If ``item`` is not a
+    mapping, map the name "" to it.
     """
     if not isinstance(item, Mapping):
         return {"": item}

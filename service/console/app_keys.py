@@ -1,4 +1,4 @@
-"""Keys of the values in the application and in requests, by which handlers find the store, the settings and others."""
+"""Keys under which handlers find shared values, such as the store and the settings, in the application or request."""
 
 from typing import Final
 
@@ -28,12 +28,12 @@ CSRF: Final = web.RequestKey("csrf", str)
 
 
 def local_path(request: web.Request) -> str:
-    """Return the path of a request without its prefix, the setting ``console_base_path``."""
+    """Return the path of a request without the prefix that the setting ``console_base_path`` defines."""
     return request.path.removeprefix(request.app[SETTINGS].console_base_path)
 
 
 def time_zone(request: web.Request) -> str:
-    """Return the time zone in which the response shows times: the account's zone if set, else the console's default."""
+    """Return the time zone for times in the response: the account's zone if set, else the console's default."""
     principal = request.get(PRINCIPAL)
     return (principal.zone if principal else "") or request.app[SETTINGS].console_zone
 

@@ -1,6 +1,6 @@
-"""SVG charts of the console: wait curves, poll rate, poll timeline and ring.
+"""SVG charts for the console: wait curves, poll rate, poll timeline and ring.
 
-The console's stylesheet styles the charts by class; ElementTree escapes every text.
+The console's stylesheet styles the charts through CSS classes. ElementTree escapes all text.
 """
 
 import math
@@ -30,9 +30,9 @@ def _svg(css_class: str, width: float, height: float, title: str) -> ET.Element:
 
 
 def _draw(parent: ET.Element, tag: str, css_class: str = "", title: str = "", **attributes: float | str) -> ET.Element:
-    """Add an SVG element ``tag`` with the tooltip ``title`` to ``parent``; return the element.
+    """Add an SVG element ``tag`` with the tooltip ``title`` to ``parent``; return the new element.
 
-    Numeric attributes are written with one decimal.
+    Numeric attributes are written with one decimal place.
     """
     texts = {name: value if isinstance(value, str) else f"{value:.1f}" for name, value in attributes.items()}
     shape = ET.SubElement(parent, tag, ({"class": css_class} if css_class else {}) | texts)
@@ -50,13 +50,13 @@ def _markup(svg: ET.Element) -> Markup:
 
 
 def _time_axis(begin_s: float, end_s: float) -> Callable[[float], float]:
-    """Return a function that maps a time to its x coordinate on a timeline from ``begin_s`` to ``end_s`` (Unix s)."""
+    """Return a function that maps times to x coordinates, for a timeline from ``begin_s`` to ``end_s`` (Unix s)."""
     per_s = (_TIMELINE_WIDTH - _MARGIN_LEFT - _MARGIN_RIGHT) / (end_s - begin_s)
     return lambda at_s: _MARGIN_LEFT + (at_s - begin_s) * per_s
 
 
 def _row_line(svg: ET.Element, y: float, label: str) -> None:
-    """Draw a horizontal line with the label ``label`` on a timeline, at the y coordinate ``y``."""
+    """Draw a labelled horizontal line on a timeline, at the y coordinate ``y``."""
     _draw(svg, "line", "grid", x1=_MARGIN_LEFT, x2=_TIMELINE_WIDTH - _MARGIN_RIGHT, y1=y, y2=y)
     _write(svg, _MARGIN_LEFT - 10, y + 4, label, "end")
 
@@ -79,10 +79,10 @@ _WAIT_TICKS_S: Final = (
 
 
 def draw_wait_curves(waits_s: Sequence[float], changed_waits_s: Sequence[float] | None = None) -> Markup:
-    """Return the chart of the share of subscriptions whose mean detection delay is at most the value on the x axis.
+    """Return a chart that shows how the mean detection delay is distributed over all subscriptions.
 
-    ``waits_s`` are the quantiles of the present delays, in seconds, at even steps from 0 to 100 %. ``changed_waits_s``
-    are the same quantiles after a change of the policy; None means that only the present curve is drawn.
+    ``waits_s`` are the evenly spaced quantiles (0 to 100 %) of the current delays, in seconds. ``changed_waits_s`` are
+    the same quantiles after a change to the policy; None means that only the current curve is drawn.
     """
     curves = {"now": waits_s} if changed_waits_s is None else {"now": waits_s, "then": changed_waits_s}
     title = "Share of all subscriptions by mean detection delay"
@@ -117,7 +117,7 @@ def draw_wait_curves(waits_s: Sequence[float], changed_waits_s: Sequence[float] 
 def _wait_ticks(low: float, high: float) -> Iterator[float]:
     """Yield the delays (s) to label on a logarithmic axis of detection delays.
 
-    ``low`` and ``high`` are the ends of the axis as base-10 logarithms of seconds.
+    The axis runs from ``low`` to ``high``, which are base-10 logarithms of seconds.
     """
     last = low - 1
     for tick_s in _WAIT_TICKS_S:
@@ -139,10 +139,10 @@ _LABEL_DISTANCE: Final = 18
 
 
 def draw_poll_rate(poll_rates: Sequence[PollRate], now_s: float, zone: str) -> Markup | None:
-    """Return the chart of a channel's poll interval (the inverse of its poll rate); None if no interval was recorded.
+    """Return a chart of a channel's poll interval over time; None if no interval was recorded.
 
     ``poll_rates`` are the recorded intervals, oldest first. ``now_s`` is the Unix time at which the chart ends. The
-    chart's title names the time of the first interval in the time zone ``zone``.
+    chart's title contains the time of the first interval, in the time zone ``zone``.
     """
     if not poll_rates:
         return None
@@ -191,10 +191,10 @@ _LABEL_WIDTH: Final = 90
 def draw_poll_timeline(
     polls: Sequence[PollResult], turns: Sequence[PollingTurn], names: Mapping[NodeId, str], now_s: float
 ) -> Markup | None:
-    """Return the chart of a channel's past and planned polls by node; None without polls.
+    """Return a chart of a channel's past and planned polls, with one row per node; None if there are no polls.
 
-    ``polls`` are the past polls, newest first. ``turns`` has the time of the next poll by each node that polls the
-    channel. ``names`` are the nodes' names. ``now_s`` is the present Unix time.
+    ``polls`` are the past polls, newest first. ``turns`` contains the time of the next poll for each node that polls
+    the channel. ``names`` maps ids of nodes to their names. ``now_s`` is the current Unix time.
     """
     nodes = list(dict.fromkeys([*(turn.node for turn in turns), *(poll.node for poll in polls)]))[:_MAX_ROWS]
     times_s = [poll.at_s for poll in polls] + [turn.next_poll_s for turn in turns]
@@ -250,10 +250,10 @@ def ring_position(identifier: ChannelId | NodeId) -> float:
 def draw_ring(
     nodes: Sequence[NodeInfo], channel: ChannelId | None = None, polling_set: Sequence[NodeId] = ()
 ) -> Markup:
-    """Return the chart of the ring of ``nodes``.
+    """Return a chart of the ring that ``nodes`` form.
 
-    If ``channel`` is given, the chart shows the channel's position and wedge: the part of the id space around the nodes
-    of ``polling_set``, which poll the channel.
+    If ``channel`` is given, the chart shows the channel's position and wedge: the part of the id space that contains
+    the nodes which poll the channel (``polling_set``).
     """
     ordered = sorted(nodes, key=lambda node: node.id)
     title = f"Ring of {len(nodes)} nodes, with the channel's position and the {len(polling_set)} nodes that poll it"
@@ -281,14 +281,12 @@ def wedge_arcs(
 ) -> Sequence[tuple[float, float]]:
     """Return the arcs of the ring that form the wedge of ``channel``: (start, end) as fractions of a turn.
 
-    The wedge contains all ids whose XOR distance from the channel's id is less than a radius r. The radius is chosen so
-    that the ids of the nodes in ``polling_set`` are in the wedge, and the ids of the other ``nodes`` are not. This is
-    possible because ``polling_set`` has the nodes with the smallest distances.
+    The wedge contains all ids whose XOR distance from the channel's id is less than a radius. The radius is chosen so
+    that the wedge contains exactly those of ``nodes`` that are in ``polling_set``, which are the nearest ones.
 
-    The wedge has one arc for each bit of r that is 1 (fewer if arcs adjoin). If several radii are possible, r is the
-    one with the fewest such bits. If ``polling_set`` has the nodes whose ids share a prefix with the channel's id
-    (Corona §3.1), r is a power of two, and the wedge is a single arc with all ids that have this prefix. If
-    ``polling_set`` is empty, there are no arcs.
+    Usually several radii are possible. The one with the fewest 1 bits is used, which keeps the number of arcs low. If
+    ``polling_set`` consists of all nodes whose ids share a certain prefix with the channel's id (Corona §3.1), the
+    wedge is a single arc: all ids that have this prefix. If ``polling_set`` is empty, there are no arcs.
     """
     target = from_hex(channel)
     polling = {from_hex(node) ^ target for node in polling_set}
@@ -314,7 +312,7 @@ def _arc_path(start: float, end: float, radius: float) -> str:
     """Return the SVG path of an arc around the centre of the ring.
 
     The arc goes clockwise from ``start`` to ``end``, which are fractions of a turn. The path consists of two halves,
-    because SVG cannot draw a full turn as a single arc.
+    because SVG cannot draw a full circle as a single arc.
     """
     first, half, last = (
         "{:.2f} {:.2f}".format(*_on_circle(position, radius)) for position in (start, (start + end) / 2, end)
@@ -326,8 +324,8 @@ def _arc_path(start: float, end: float, radius: float) -> str:
 def find_regions(nodes: Sequence[NodeInfo]) -> Iterator[tuple[NodeId, float, float]]:
     """Yield the arcs of the ring that the nodes own, clockwise: (owner, start, end).
 
-    The owner of an arc is the node that is responsible for the channels whose ids are in the arc. Start and end are
-    fractions of a turn, rounded to the chart's resolution.
+    The owner of an arc is responsible for the channels whose ids are in the arc. Start and end are fractions of a turn,
+    rounded to the chart's resolution.
     """
     view = RingView(0, tuple(sorted(nodes, key=lambda node: node.id)))
     segment = (1 << BITS) // _SEGMENTS

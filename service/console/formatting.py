@@ -1,6 +1,6 @@
-"""Formatting of values for pages: durations, numbers with units, times, labels of codes, links, and text differences.
+"""Formatting of values for pages: durations, numbers with units, times, labels, links, and text differences.
 
-The module also has the parser of durations in forms. Text differences compare two versions of a text word by word.
+The module also has the parser for durations in forms. Text differences compare two versions of a text word by word.
 """
 
 import re
@@ -37,7 +37,7 @@ def duration(length_s: float) -> str:
 
 
 def parse_duration(text: str) -> float:
-    """Return the length in seconds of a duration such as ``15 min``. A number without a unit is in seconds.
+    """Return the length in seconds of a duration such as ``15 min``. A number without a unit counts as seconds.
 
     Raises :class:`UserError` for any other text.
     """
@@ -48,9 +48,10 @@ def parse_duration(text: str) -> float:
 
 
 def format_duration(length_s: float) -> str:
-    """Return the exact length of a duration as text, in the largest unit that divides it.
+    """Return a duration as text, in the largest unit in which it is a whole number.
 
-    :func:`parse_duration` reads the text back.
+    If there is no such unit, the duration is in seconds, rounded to milliseconds. :func:`parse_duration` is the
+    inverse.
     """
     unit_s = next((unit_s for unit_s in _UNIT_NAMES if length_s >= unit_s and length_s % unit_s == 0), 1)
     name = "day" if unit_s == length_s == _UNITS_S["d"] else _UNIT_NAMES[unit_s]
@@ -69,9 +70,9 @@ def count(number: float, singular: str, plural: str = "") -> str:
 
 
 def ago(then_s: float, now_s: float) -> str:
-    """Return the time since ``then_s`` as text: ``3 min ago``. Times are Unix seconds.
+    """Return the time since ``then_s`` as text, such as ``3 min ago``. Times are Unix seconds.
 
-    Because machines' clocks differ, a ``then_s`` in the future is ``just now``.
+    Because machines' clocks differ, ``then_s`` may be in the future. The result is then ``just now``.
     """
     past_s = now_s - then_s
     return "just now" if past_s < 1 else f"{duration(past_s)} ago"
@@ -80,18 +81,18 @@ def ago(then_s: float, now_s: float) -> str:
 def percent(share: float, places: int = 0, sign: Literal["", "+"] = "") -> str:
     """Return the fraction ``share`` as a percentage: ``95 %``, ``12.5 %``, ``+3 %``.
 
-    ``places`` is the number of decimal places. ``sign`` is "+" to mark positive values.
+    ``places`` is the number of decimal places. With the ``sign`` "+", positive values begin with a plus sign.
     """
     return f"{100 * share:{sign},.{places}f} %"
 
 
 def requests(per_s: float) -> str:
-    """Return a request rate: ``1 request/s``, ``0.5 requests/s``."""
+    """Return a request rate as text: ``1 request/s``, ``0.5 requests/s``."""
     return f"{per_s:g} {'request' if per_s == 1 else 'requests'}/s"
 
 
 def instant(unix_s: float) -> str:
-    """Return a Unix time as ISO 8601 in UTC, to the second; an em dash if it is out of range."""
+    """Return a Unix time in ISO 8601 format in UTC, to the second; an em dash if it is out of range."""
     try:
         return datetime.fromtimestamp(unix_s, UTC).isoformat(sep=" ", timespec="seconds").replace("+00:00", "Z")
     except (ValueError, OverflowError, OSError):
@@ -101,7 +102,7 @@ def instant(unix_s: float) -> str:
 def clock(unix_s: float, zone: str, precision: Literal["day", "second"] = "second") -> str:
     """Return a Unix time in the time zone ``zone``: ``3 May 2026, 14:05:09 CEST``; an em dash if it is out of range.
 
-    The ``precision`` ``day`` leaves out the time of day.
+    With the ``precision`` "day", the time of day is left out.
     """
     try:
         local = local_datetime(unix_s, zone)
@@ -122,9 +123,9 @@ def is_success(outcome: str) -> bool:
 
 
 def outcome_label(outcome: str) -> str:
-    """Return the label of a poll's outcome.
+    """Return the label for a poll's outcome.
 
-    The label of an error is made from its code: ``tls-failed`` becomes ``TLS failed``.
+    The label for an error is derived from its code: ``tls-failed`` becomes ``TLS failed``.
     """
     if outcome in _SUCCESSES:
         return _SUCCESSES[outcome]
@@ -141,7 +142,7 @@ def web_address(link: str) -> str:
 
 
 def keep_units(text: str) -> str:
-    """Return ``text`` with no-break spaces between numbers and their units."""
+    """Return ``text`` with non-breaking spaces between numbers and their units."""
     return _BEFORE_UNIT.sub("\N{NO-BREAK SPACE}", text)
 
 
@@ -153,16 +154,17 @@ because it would take too long."""
 
 
 class TextChange(NamedTuple):
-    """A piece of text, and what happened to it: it is the same in both versions, was removed, or was added."""
+    """A piece of text, and whether it is the same in both versions, was removed, or was added."""
 
     kind: Literal["same", "removed", "added"]
     text: str
 
 
 def differences(before: str, after: str) -> list[TextChange]:
-    """Return the word-by-word differences of two texts; of long texts, only the first 400 words are compared.
+    """Return the word-by-word differences between two texts; of long texts, only the first 400 words are compared.
 
-    Texts with very many repeated words are not compared: ``before`` is returned as removed and ``after`` as added.
+    Texts in which words are repeated very often are not compared. The whole of ``before`` is then returned as removed,
+    and the whole of ``after`` as added.
     """
     old, new = _words(before), _words(after)
     in_old, in_new = Counter(old), Counter(new)

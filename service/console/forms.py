@@ -1,4 +1,4 @@
-"""HTML forms: reading their fields, and the response to a change: a redirect, or the form again with the error."""
+"""HTML forms: reading their fields, and responding with a redirect after a change, or with the form after an error."""
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
@@ -19,19 +19,19 @@ _Page = Callable[..., Awaitable[web.StreamResponse]]
 
 
 async def read_form(request: web.Request) -> dict[str, str]:
-    """Return the stripped fields of the posted form, or of the URL's query if the request is not a POST.
+    """Return the fields of the posted form, or of the URL's query if the request is not a POST.
 
-    The CSRF token is left out. If a field is repeated, its last value counts.
+    White space around values is removed, and the CSRF token is left out. If a field is repeated, its last value counts.
     """
     fields = await request.post() if request.method == hdrs.METH_POST else request.query
     return {name: str(value).strip() for name, value in fields.items() if name != CSRF_FIELD}
 
 
 def convert_fields(fields: Mapping[str, object], kind: type[_Kind], problem: str) -> _Kind:
-    """Return the fields of a form or a URL's query as an object of the type ``kind``.
+    """Convert the fields of a form or a URL's query to an object of the type ``kind``.
 
-    Raises :class:`UserError` if a field is missing or invalid. Its text is ``problem``, in which ``{}`` is replaced by
-    msgspec's description of the mistake.
+    Raises :class:`UserError` if a field is missing or invalid. The error's message is ``problem``, in which ``{}`` is
+    replaced with msgspec's description of the mistake.
     """
     try:
         return msgspec.convert(fields, kind, strict=False)
@@ -42,8 +42,8 @@ def convert_fields(fields: Mapping[str, object], kind: type[_Kind], problem: str
 def redisplay_on_error(page: _Page) -> Callable[[Handler], Handler]:
     """Return a decorator for form handlers: if a handler raises a :class:`CoronetError`, the form is shown again.
 
-    ``page`` shows the form. It is called with the request, the status, and the message as ``error``. HTTPNotFound and
-    HTTPConflict are treated like a CoronetError; :class:`StoreUnavailable` is passed on.
+    ``page`` shows the form. It is called with the request, the status, and the error's message as ``error``.
+    HTTPNotFound and HTTPConflict are treated like a CoronetError; :class:`StoreUnavailable` is passed on.
     """
 
     def decorate(handler: Handler) -> Handler:
@@ -66,12 +66,13 @@ def redisplay_on_error(page: _Page) -> Callable[[Handler], Handler]:
 def redirect_after(
     operation: Callable[..., Awaitable[object]], target: str, page: _Page | None = None, problem: str = "{}"
 ) -> Handler:
-    """Return the handler of a form that executes an API operation and redirects to ``target``.
+    """Return a form handler that executes an API operation and then redirects to ``target``.
 
-    - ``operation`` is the API operation. Its body, if it has one, consists of the non-empty fields of the form.
+    - ``operation`` is the API operation. If it has a request body, the body consists of the form's non-empty fields.
     - ``target`` is a path with placeholders for path parameters of the request, for example ``/channels/{cid}``.
-    - ``page`` shows the form again after an error (see :func:`redisplay_on_error`). With None, errors are passed on.
-    - ``problem`` is the message if fields of the form are invalid (see :func:`convert_fields`).
+    - ``page`` shows the form again after an error (see :func:`redisplay_on_error`). If it is None, errors are passed
+      on.
+    - ``problem`` is the message for invalid fields (see :func:`convert_fields`).
     """
     bodies = [each.annotation for each in inspect.signature(operation).parameters.values()][1:]
 

@@ -1,4 +1,4 @@
-"""The program ``coronet console``: the web application with its routes and middleware, and the server for it."""
+"""The program ``coronet console``: the web application with its routes and middleware, and the server that runs it."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -68,9 +68,9 @@ log = structlog.get_logger(__name__)
 
 
 def make_app(settings: Settings, store: Store, check_ready: ReadinessCheck | None = None) -> web.Application:
-    """Return the console's application for an open store, which the application does not close.
+    """Return the console's application for ``store``, which must be open; the caller closes it.
 
-    ``check_ready`` is the check for ``/readyz``; None means that the console is ready while Redis responds.
+    ``check_ready`` is the check that ``/readyz`` makes; None means that the console is ready while Redis responds.
     """
     app = web.Application(middlewares=[measure_duration, handle_errors, limit_body_size, authorize])
     app[SETTINGS] = settings
@@ -90,7 +90,7 @@ def make_app(settings: Settings, store: Store, check_ready: ReadinessCheck | Non
 
 
 def _add_routes(app: web.Application, health: Sequence[web.RouteDef]) -> None:
-    """Add all routes and the rules of their handlers. All paths begin with the setting ``console_base_path``.
+    """Add all routes and the access rules of their handlers. All paths begin with the setting ``console_base_path``.
 
     ``health`` are the routes of the health endpoints, which are public.
     """
@@ -125,13 +125,16 @@ async def _stop(app: web.Application) -> None:
 
 
 class ConsoleProgram(HostedProgram):
-    """The console as a part of a process. While Redis is unavailable, every page responds with status 503."""
+    """The console as a program that can share a process with other programs.
+
+    While Redis is unavailable, every page responds with status 503.
+    """
 
     name = "console"
     needs_health_server = False
 
     def __init__(self, settings: Settings, store: Store) -> None:
-        """Create a console, which listens as soon as :meth:`run` is called."""
+        """Create a console, which starts to listen when :meth:`run` is called."""
         super().__init__(settings, store)
         self._is_listening = False
 
@@ -141,7 +144,7 @@ class ConsoleProgram(HostedProgram):
             raise NotReady("The console does not listen yet.")
 
     async def run(self, process: HostProcess) -> None:
-        """Serve until cancelled, then finish the requests in progress.
+        """Serve requests until cancelled, then finish the requests in progress.
 
         Raises :class:`OperationalError` if the address is in use.
         """

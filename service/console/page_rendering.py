@@ -1,7 +1,7 @@
 """Rendering of pages from templates.
 
-Pages are not compressed: they contain secrets next to parts of their URL, so a compressed page's size could reveal the
-secrets (BREACH).
+Pages are not compressed: they contain secrets as well as parts of their URL, so the size of a compressed page could
+reveal the secrets (BREACH).
 """
 
 import time
@@ -58,7 +58,7 @@ _TEMPLATES: Final = Path(__file__).parent / "templates"
 
 @cache
 def load_templates(base_path: str = "") -> Environment:
-    """Return the Jinja environment of the console's templates, whose links begin with ``base_path``.
+    """Return the Jinja environment for the console's templates, whose links begin with ``base_path``.
 
     Values are escaped, and undefined names are errors. Each template is compiled once.
     """
@@ -75,10 +75,10 @@ def load_templates(base_path: str = "") -> Environment:
 
 
 def render(request: web.Request, template: str, status: int = 200, **values: object) -> web.Response:
-    """Return the HTML page that ``template`` renders with ``values``.
+    """Return the HTML page that ``template`` produces from ``values``.
 
-    The template also gets the request, the path on this console, the settings, the current time, the account's name,
-    time zone and rights, and the CSRF token.
+    The template also has access to the request, the path on this console, the settings, the current time, the account's
+    name, time zone and rights, and the CSRF token.
     """
     principal = request.get(PRINCIPAL)
     text = (

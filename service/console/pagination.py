@@ -1,4 +1,4 @@
-"""Pagination of lists: page sizes, the cursors of the API, and the page numbers of the console's own pages."""
+"""Pagination of lists: page sizes, the API's cursors, and the page numbers on the console's own pages."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ _STREAM_CURSOR: Final = re.compile(r"\d{1,19}-\d{1,19}", re.ASCII)
 
 
 def read_limit(request: web.Request, default: int = PAGE_SIZE) -> int:
-    """Return the maximum number of items on the requested page: ``limit`` in the URL's query, or ``default``.
+    """Return the maximum number of items per page: the value of ``limit`` in the URL's query, or ``default``.
 
     Raises :class:`UserError` if ``limit`` is not a number from 1 to ``MAX_ITEMS``.
     """
@@ -34,9 +34,10 @@ def read_limit(request: web.Request, default: int = PAGE_SIZE) -> int:
 
 
 def read_log_cursor(request: web.Request) -> str:
-    """Return ``cursor`` in the URL's query: the id of a Redis stream entry, after which the page begins.
+    """Return the ``cursor`` in the URL's query, which is the id of the log entry after which the page begins.
 
-    The value "" means that the page begins with the newest entry. Raises :class:`UserError` for an invalid id.
+    The value "" means that the page begins with the newest entry. Raises :class:`UserError` unless the cursor is "" or
+    the id of a Redis stream entry.
     """
     cursor = request.query.get("cursor", "")
     if cursor and not _STREAM_CURSOR.fullmatch(cursor):
@@ -48,9 +49,9 @@ def find_page_start(ids: Sequence[str], cursor: str) -> int:
     """Return the index in ``ids`` at which the requested page of a list begins.
 
     ``ids`` are the ids of all items in the list. ``cursor`` is the field ``next`` of the previous page, or "" for the
-    first page. It has the form ``ID.COUNT``: ID is the last id on the previous page, and COUNT is the number of ids up
-    to and including ID. The page begins after ID. If ID has been removed from the list, the page begins at the index
-    COUNT - 1, because the following ids have moved up by one. Raises :class:`UserError` for an invalid cursor.
+    first page. Its form is ``ID.COUNT``: the last id on the previous page, and the number of ids up to and including
+    that id. If the id has been removed from the list in the meantime, the page begins at the index COUNT - 1, because
+    the following ids have moved up by one. Raises :class:`UserError` for an invalid cursor.
     """
     if not cursor:
         return 0
@@ -70,9 +71,10 @@ def next_cursor(ids: Sequence[str], end: int) -> str:
 
 
 def read_page_number(query: Mapping[str, str], total: int, size: int) -> tuple[int, int]:
-    """Return the number of the requested page, limited to existing pages, and the number of all pages.
+    """Return (page, pages): the number of the requested page, and how many pages there are.
 
-    ``query`` is the URL's query. The pages show ``total`` items, ``size`` on each page.
+    The page number is read from ``query``, the URL's query. A number out of range is replaced with that of the first or
+    last page; anything but a number counts as 1. ``total`` items are divided into pages of ``size`` items.
     """
     pages, text = max(1, -(-total // size)), query.get("page", "1")[:9]
     return min(max(1, int(text) if text.isdecimal() else 1), pages), pages

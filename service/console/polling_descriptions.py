@@ -1,4 +1,4 @@
-"""Descriptions of polling for people: schedules, publishers' hints, and the constraints and bounds on poll rates."""
+"""Texts that explain polling to people: schedules, publishers' hints, and the constraints and bounds on poll rates."""
 
 from calendar import day_name
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ from service.operations.poll_constraints import BOUND_LABELS
 
 
 def describe_polling_hints(hints: PollingHints) -> str:
-    """Return the polling hints in a publisher's feed and its HTTP response as text; "" for none."""
+    """Describe the polling hints in a publisher's feed and its HTTP response; return "" if there are none."""
     parts = []
     intervals_s = [
         interval_s for interval_s in (hints.ttl_s, hints.update_period_s, hints.max_age_s) if interval_s is not None
@@ -30,14 +30,14 @@ def describe_polling_hints(hints: PollingHints) -> str:
 
 
 def bound_label(bound: BindingConstraint) -> str:
-    """Return the label of the constraint that determines a channel's poll rate."""
+    """Return the label for a constraint that determines a channel's poll rate."""
     return BOUND_LABELS[bound]
 
 
 def describe_bound(reason: PollExplanation, now_s: float) -> str:
-    """Return the constraint that determines a channel's polls, as a sentence without full stop.
+    """Describe the constraint that determines how often a channel is polled, as a sentence without a full stop.
 
-    ``reason`` explains the channel's poll schedule. ``now_s`` is the Unix time.
+    ``reason`` is the explanation of the channel's poll schedule. ``now_s`` is the current Unix time.
     """
     match reason.bound:
         case BindingConstraint.CHANNEL_BUDGET:
@@ -54,7 +54,7 @@ def describe_bound(reason: PollExplanation, now_s: float) -> str:
 
 
 def describe_bounds(bounds: ChannelBounds) -> str:
-    """Return a channel's own bounds on its poll rate in one line."""
+    """Describe in one line a channel's own bounds on its poll rate; return "policy only" if there are none."""
     parts = []
     if bounds.longest_wait_s is not None:
         parts.append(f"mean delay at most {format_duration(bounds.longest_wait_s)}")
@@ -64,14 +64,14 @@ def describe_bounds(bounds: ChannelBounds) -> str:
 
 
 def level(value: float) -> str:
-    """Return a polling level with at most one decimal place: ``2``, ``1.6``."""
+    """Format a polling level with at most one decimal place: ``2``, ``1.6``."""
     return f"{value:.1f}".removesuffix(".0")
 
 
 def describe_schedule(reason: PollExplanation) -> str:
-    """Return a channel's polling level, number of nodes, and poll interval, as a sentence without full stop.
+    """Describe a channel's polling level, number of nodes, and poll interval, as a sentence without a full stop.
 
-    ``reason`` explains the channel's poll schedule.
+    ``reason`` is the explanation of the channel's poll schedule.
     """
     nodes = f"{reason.nodes:,} of {count(reason.ring_nodes, 'node')}"
     turns = "polls it" if reason.nodes == 1 else "poll it in turn"
@@ -82,7 +82,7 @@ def describe_schedule(reason: PollExplanation) -> str:
 
 
 def _hour_ranges(hours: Sequence[int]) -> Iterator[str]:
-    """Yield the time ranges that sorted hours of a day cover: the hours 0, 1 and 2 become ``0:00 to 3:00``."""
+    """Yield the time ranges that a sorted list of hours covers: the hours 0, 1 and 2 become ``0:00 to 3:00``."""
     starts = [hour for hour in hours if hour - 1 not in hours]
     ends = [hour + 1 for hour in hours if hour + 1 not in hours]
     return (f"{start}:00 to {end}:00" for start, end in zip(starts, ends, strict=True))

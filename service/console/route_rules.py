@@ -1,4 +1,4 @@
-"""Rules of routes: who may use a handler, its class of requests in the metrics, and its limit on bodies.
+"""Rules for routes: who may use a handler, how its requests are classified in the metrics, and how large a body may be.
 
 The middleware :func:`limit_body_size` enforces the limit on the size of request bodies.
 """
@@ -21,7 +21,7 @@ LARGEST_BODY_BYTES: Final = 64 * 1024
 
 
 class OpenAccess(Enum):
-    """Access without an account."""
+    """Kinds of access that do not require an account."""
 
     PUBLIC = "public"
     """The handler needs no authentication."""
@@ -33,12 +33,12 @@ class OpenAccess(Enum):
 class RouteRules:
     """Who may use the handler of a route, and how its requests are treated.
 
-    - ``access`` is the permission that the handler requires, or its access without an account. None means that nobody
-      may use the handler.
-    - ``kind`` is the class of the handler's requests in the metrics.
-    - ``largest_bytes`` is the maximum size of a request body.
-    - ``without_store`` is true if the handler also works while programs refuse to use the store
-      (``StoreIdentityMismatch``).
+    - ``access``: the permission that the handler requires, or the kind of access without an account. None means that
+      nobody may use the handler.
+    - ``kind``: the class under which the metrics count the handler's requests.
+    - ``largest_bytes``: the maximum size of a request body.
+    - ``without_store``: whether the handler also works while the console refuses to use the store because the store has
+      lost data or belongs to another fleet (``StoreIdentityMismatch``).
     """
 
     access: Permission | OpenAccess | None
@@ -52,15 +52,19 @@ _CLOSED: Final = RouteRules(None, "other")
 
 
 def rules_of(request: web.Request) -> RouteRules:
-    """Return the rules of the request's route."""
+    """Return the rules for the handler that the request is routed to.
+
+    For a handler without rules, return rules that let nobody use it.
+    """
     return request.app[ROUTE_RULES].get(request.match_info.handler, _CLOSED)
 
 
 @web.middleware
 async def limit_body_size(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Refuse a request body that exceeds the limit of the request's handler.
+    """Refuse a request whose body is larger than its handler allows.
 
-    The ``Content-Length`` header is checked first. Without it, the body is refused while it is read.
+    The ``Content-Length`` header is checked first. If the header is missing, the size is checked while the body is
+    read.
     """
     largest_bytes = rules_of(request).largest_bytes
     if (request.content_length or 0) > largest_bytes:

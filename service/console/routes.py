@@ -1,4 +1,4 @@
-"""Routes of the console: pages by required permission, and the JSON API with its document and reference page."""
+"""Routes of the console: its pages, grouped by the permission they require, and the JSON API with its documentation."""
 
 from collections.abc import Mapping, Sequence
 
@@ -39,7 +39,7 @@ from service.store.console.accounts import Role
 
 
 def list_routes() -> Mapping[Permission | OpenAccess, Sequence[web.RouteDef]]:
-    """Return the routes of all pages, by the permission that they require or the open access that they allow."""
+    """Return the routes of all pages, grouped by the permission they require or the open access they allow."""
     return {
         OpenAccess.PUBLIC: [
             web.get("/static/{path:.+}", serve_static_file),

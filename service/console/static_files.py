@@ -1,6 +1,6 @@
-"""Static files: their compression, media types and cache headers.
+"""Static files, with their compression, media types and cache headers.
 
-Only these responses are compressed, besides the API reference: see :mod:`service.console.page_rendering`.
+The console compresses only static files and the API reference: see :mod:`service.console.page_rendering`.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ _COMPRESSED_TYPES: Final = ("text/", "application/javascript", "application/json
 
 
 async def serve_static_file(request: web.Request) -> web.Response:
-    """Return the static file with the ``path`` in the URL, compressed with gzip if that saves bytes and is accepted."""
+    """Send the static file named in the request's path, with gzip if the client accepts it and it saves bytes."""
     name = request.match_info["path"]
     if name not in _STATIC_FILES:
         raise web.HTTPNotFound
@@ -35,9 +35,9 @@ async def serve_static_file(request: web.Request) -> web.Response:
 
 @cache
 def _load_static_file(name: str) -> tuple[bytes, bytes, str, str]:
-    """Return a file's content, the same content compressed with gzip, the media type, and the entity tag.
+    """Return (content, content compressed with gzip, media type, entity tag) of the static file ``name``.
 
-    If the file's type is not worth compressing, the second content is not compressed either.
+    The second item is not compressed if files of this type are not worth compressing.
     """
     content = _STATIC_FILES[name].read_bytes()
     media_type = mimetypes.guess_type(name)[0] or "application/octet-stream"

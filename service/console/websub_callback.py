@@ -1,7 +1,7 @@
 """WebSub callback: hubs verify subscriptions and push new content here (W3C WebSub §5.3 and §7).
 
-A hub is authenticated by the secret token in the callback URL, and for pushes also by the signature of the body. A
-request with a wrong token gets 404. A push with a wrong signature is accepted with 202 and ignored (§7.1).
+The secret token in the callback URL authenticates a hub. For pushes, the signature of the body is checked as well. A
+request with a wrong token is answered with 404. A push with a wrong signature is answered with 202 but ignored (§7.1).
 """
 
 import asyncio
@@ -28,10 +28,9 @@ _MAX_TOTAL_BYTES = 16 * 1024 * 1024
 
 
 class PushReader:
-    """Reads the bodies of hubs' pushes into memory, one at a time per channel.
+    """Reads pushed content into memory, one push at a time per channel.
 
-    ``size_bytes`` is the total size of the bodies that are being read at present. It is limited to
-    ``_MAX_TOTAL_BYTES``.
+    ``size_bytes`` is the total size of all bodies that are being read. It is limited to ``_MAX_TOTAL_BYTES``.
     """
 
     def __init__(self) -> None:
@@ -39,11 +38,11 @@ class PushReader:
         self._channels: set[ChannelId] = set()
 
     async def read(self, request: web.Request, cid: ChannelId) -> bytes | None:
-        """Return the body of a push to the channel ``cid``.
+        """Return the body of a push to the channel ``cid``, or None if it cannot be read now.
 
-        The result is None if another push to the channel is being read, after a timeout, or if the bodies in memory
-        together exceed ``_MAX_TOTAL_BYTES``. Raises ``web.HTTPRequestEntityTooLarge`` for a body above
-        ``LARGEST_PUSH_BYTES``.
+        The result is None in three cases: another push to the channel is being read, the sender takes too long, or all
+        bodies in memory together would exceed ``_MAX_TOTAL_BYTES``. Raises ``web.HTTPRequestEntityTooLarge`` if the
+        body is larger than ``LARGEST_PUSH_BYTES``.
         """
         if cid in self._channels:
             return None
@@ -70,9 +69,9 @@ PUSH_READER: Final = web.AppKey("push reader", PushReader)
 
 
 async def verify(request: web.Request) -> web.Response:
-    """Answer a hub's verification of intent with the hub's challenge (W3C WebSub §5.3).
+    """Answer a hub's verification of intent by echoing the hub's challenge (W3C WebSub §5.3).
 
-    If the hub denies the subscription (§5.2), record this.
+    If the hub reports that it has denied the subscription (§5.2), record the denial.
     """
     state = await _subscription(request)
     if state is None:
@@ -88,9 +87,9 @@ async def verify(request: web.Request) -> web.Response:
 
 
 async def receive(request: web.Request) -> web.Response:
-    """Queue a hub's push of new content for the worker that owns the channel, and notify the worker.
+    """Queue content that a hub has pushed, and notify the worker that owns the channel.
 
-    If the push exceeds a limit, its content is dropped, and a poll is requested instead.
+    If the push exceeds a limit, drop its content and request a poll instead.
     """
     store, cid = request.app[STORE], request.match_info["cid"]
     state = await _subscription(request)
@@ -119,9 +118,9 @@ async def receive(request: web.Request) -> web.Response:
 
 
 async def _subscription(request: web.Request) -> HubState | None:
-    """Return the hub subscription of the channel in the request's path.
+    """Return the state of the hub subscription for the channel named in the request's path.
 
-    The result is None if the channel has no subscription, or if the secret token in the path is wrong.
+    The result is None if the channel has no hub subscription, or if the secret token in the path is wrong.
     """
     state = await request.app[STORE].websub.get(request.match_info["cid"])
     token = request.match_info["token"].encode(errors="replace")

@@ -1,6 +1,6 @@
 """The OpenAPI 3.1 document of the JSON API, and the page with the API reference.
 
-Descriptions of schemas are the docstrings of their classes, without references to modules.
+The description of a schema is the docstring of its class, without references to modules.
 """
 
 import re

@@ -1,7 +1,8 @@
 """Declaration of the JSON API's operations, with the decoding of their request bodies and the encoding of responses.
 
-:class:`Operations` declares a function as an operation and derives the rest from its signature: a second parameter is
-the request body, the return value is the response. The function's name is the operation id, its docstring the summary.
+:class:`Operations` declares a function as an operation and derives the rest from the function. A second parameter is
+the request body, and the return value is the response. The function's name is the operation id, and its docstring is
+the summary.
 """
 
 import inspect
@@ -26,7 +27,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Awaitable[object]])
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of an operation in the path, the query or a header."""
+    """A parameter of an operation: a part of the path, a field of the URL's query, or a header."""
 
     name: str
     place: Literal["path", "query", "header"]
@@ -67,7 +68,7 @@ Body = type[msgspec.Struct] | File
 
 
 class ActionResult(msgspec.Struct, frozen=True):
-    """The result of an action; ``done`` says in one sentence what was done."""
+    """The result of an action; ``done`` states in one sentence what was done."""
 
     done: str
 
@@ -78,9 +79,9 @@ class Operation:
 
     - ``responses`` maps each success status to the type of the response body; None means an empty body.
     - ``body`` is the type of the request body; None means that there is none.
-    - ``problems`` are the error statuses.
-    - ``without_store`` is true if the operation also works while programs refuse to use the store, because the store
-      has lost data or belongs to another fleet.
+    - ``problems`` are the error statuses that the operation may return.
+    - ``without_store`` is true if the operation must work even while use of the store is blocked, because the store has
+      lost data or belongs to another fleet.
     """
 
     method: str
@@ -95,7 +96,7 @@ class Operation:
 
 
 class Operations(list[Operation]):
-    """The operations of one module, in the order of their declarations."""
+    """The operations of one module, in the order in which they are declared."""
 
     def __call__(
         self,
@@ -116,8 +117,8 @@ class Operations(list[Operation]):
         - ``query`` are the operation's parameters in the URL's query.
         - ``responses`` maps success statuses to types of response bodies. It is needed only for functions that return
           a response object.
-        - ``file`` is the type of a request body that is not JSON, which the function reads itself.
-        - ``status`` is the status of a success.
+        - ``file`` is the type of a request body that is not JSON. The function reads such a body itself.
+        - ``status`` is the HTTP status in case of success.
         - ``host_description`` describes the path parameter ``host``.
         - ``without_store`` is explained in :class:`Operation`.
         """
@@ -165,7 +166,7 @@ def json_response(value: object, status: int = HTTPStatus.OK) -> web.Response:
 
 
 async def read_body(request: web.Request, kind: type[_Body]) -> _Body:
-    """Return the request's JSON body, decoded as ``kind``.
+    """Return the request's JSON body, decoded as an object of the type ``kind``.
 
     Raises :class:`UserError` if the body does not match the type, HTTP 400 if it is not JSON, and HTTP 415 for another
     media type.

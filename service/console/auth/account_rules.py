@@ -1,4 +1,4 @@
-"""Rules of console accounts: names, creation, roles, invitations and removal.
+"""Rules for console accounts: names, creation, roles, invitations and removal.
 
 At least one admin who can log in always remains. An API key cannot grant more rights than it has.
 """
@@ -73,9 +73,9 @@ async def create_account(store: Store, by: Principal, name: str, role: Role) -> 
 
 
 async def set_role(store: Store, by: Principal, name: str, role: Role) -> AccountView:
-    """Set the role of the account ``name``; return the changed account.
+    """Set the role of the account called ``name``; return the changed account.
 
-    The new role applies from the account's next request on. ``by`` is the sender of the request. Raises
+    The new role takes effect with the account's next request. ``by`` is the sender of the request. Raises
     :class:`NotFound` if there is no such account, :class:`PermissionDenied` if ``by`` may not grant the old or the new
     role, and :class:`UserError` if no admin would remain.
     """
@@ -91,7 +91,7 @@ async def set_role(store: Store, by: Principal, name: str, role: Role) -> Accoun
 
 
 async def remove_account(store: Store, by: Principal, name: str) -> None:
-    """Remove the account ``name`` with its sessions and API keys.
+    """Remove the account called ``name``, including its sessions and API keys.
 
     ``by`` is the sender of the request. Raises :class:`NotFound` if there is no such account, :class:`PermissionDenied`
     if ``by`` may not grant the account's role, and :class:`UserError` if no admin would remain.
@@ -105,10 +105,10 @@ async def remove_account(store: Store, by: Principal, name: str) -> None:
 
 
 async def create_invitation(store: Store, by: Principal, name: str) -> str:
-    """Return a token with which the holder of the account ``name`` sets a new password.
+    """Return a token with which the holder of the account called ``name`` can set a new password.
 
-    The old password is valid until then. Earlier tokens of the account become invalid. ``by`` is the sender of the
-    request.
+    The old password stays valid until a new one is set. Earlier tokens of the account become invalid. ``by`` is the
+    sender of the request.
     """
     for _ in range(_MAX_ATTEMPTS):
         account = _require(await store.accounts.all(), name)
@@ -119,12 +119,12 @@ async def create_invitation(store: Store, by: Principal, name: str) -> str:
 
 
 async def set_password(store: Store, name: str, password_hash: str) -> Account:
-    """Set the password hash of the account ``name`` and end all its sessions; return the changed account."""
+    """Set the password hash of the account called ``name`` and end all its sessions; return the changed account."""
     return await _replace(store, name, password_hash=password_hash)
 
 
 async def set_zone(store: Store, name: str, query: str) -> str:
-    """Set the time zone of the account ``name``, in which pages show times; return the zone's name.
+    """Set the time zone in which pages show times to the account called ``name``; return the zone's name.
 
     ``query`` is the name of the zone or of a large city in it. Raises :class:`UserError` unless ``query`` matches
     exactly one zone.
@@ -142,10 +142,10 @@ async def _replace(store: Store, name: str, **fields: str) -> Account:
 
 
 async def _replace_account(store: Store, name: str, edit: Callable[[Mapping[str, Account]], _Changed]) -> _Changed:
-    """Replace the account ``name`` with the result of ``edit``, and return this result.
+    """Replace the account called ``name`` with the result of ``edit``, and return this result.
 
-    ``edit`` is called with all accounts by name. If ``edit`` returns None, the account is removed. If another request
-    changes the accounts in the meantime, ``edit`` is called again with the changed accounts.
+    ``edit`` is called with a mapping from name to account that contains all accounts. The account is removed if
+    ``edit`` returns None. If another request changes the accounts in the meantime, ``edit`` is called again.
     """
     for _ in range(_MAX_ATTEMPTS):
         accounts = await store.accounts.all()

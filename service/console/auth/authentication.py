@@ -1,6 +1,6 @@
-"""Authentication: the sender of a request, by session cookie, API key or the console's admin token.
+"""Authentication: determines who sent a request, from a session cookie, an API key or the console's admin token.
 
-The module also has the names, attributes and path of the console's cookies.
+The module also defines the names, attributes and path of the console's cookies.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ FORM_COOKIE: Final = "coronet_form"
 
 
 def is_https(request: web.Request) -> bool:
-    """Return whether the client uses HTTPS to reach this console, or to reach the reverse proxy in front of it."""
+    """Return whether the client uses HTTPS to reach this console or the reverse proxy in front of it."""
     return client_of(request).is_secure or request.app[SETTINGS].console_public_url.startswith("https://")
 
 
@@ -36,7 +36,7 @@ def set_cookie(request: web.Request, response: web.Response, name: str, value: s
 
 
 def cookie_path(request: web.Request) -> str:
-    """Return the path of this console's cookies, so that other applications of the same host do not get them."""
+    """Return the path for this console's cookies, so that other applications on the same host do not receive them."""
     return f"{request.app[SETTINGS].console_base_path}/"
 
 
@@ -44,12 +44,19 @@ _ADMIN_TOKEN_PRINCIPAL = Principal("", Role.ADMIN, key="console_admin_token")
 
 
 def has_api_key(request: web.Request) -> bool:
-    """Return whether a request to the API has an ``Authorization`` header; the session cookie is then ignored."""
+    """Return whether the request is for the API and has an ``Authorization`` header.
+
+    The session cookie of such a request is ignored.
+    """
     return hdrs.AUTHORIZATION in request.headers and local_path(request).startswith(API_PREFIX)
 
 
 async def authenticate(request: web.Request) -> Principal | None:
-    """Return the sender of a request, by its API key or else its session cookie; None if neither is valid."""
+    """Return the sender of a request; None if the request does not prove who sent it.
+
+    An API request with an ``Authorization`` header is authenticated by the API key or admin token in this header. Any
+    other request is authenticated by its session cookie.
+    """
     if has_api_key(request):
         return await _principal_of_key(request)
     found = await request.app[STORE].sessions.find(request.cookies.get(SESSION_COOKIE, ""))
@@ -73,9 +80,10 @@ async def _principal_of_key(request: web.Request) -> Principal | None:
 
 
 def require_login(request: web.Request) -> web.Response:
-    """Refuse a request without login.
+    """Refuse a request whose sender is not logged in.
 
-    A page request is redirected to the login form. Requests of the API and of htmx get the status 401.
+    For a page, raises HTTPSeeOther, which redirects to the login form. For the API, raises HTTPUnauthorized. For a
+    request by htmx, returns a response with status 401 that makes the browser reload the page.
     """
     if local_path(request).startswith(API_PREFIX):
         raise web.HTTPUnauthorized(

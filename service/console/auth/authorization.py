@@ -1,9 +1,9 @@
-"""Authorization middleware: who may send a request, by the rules of its route, its sender's rights and its CSRF token.
+"""Middleware that checks, for each request, the route's rules, the sender's rights and the CSRF token.
 
-``app[ROUTE_RULES]`` states who may use each handler. A handler without rules is refused to everybody.
+``app[ROUTE_RULES]`` states who may use each handler. Nobody may use a handler without rules.
 
 Browsers authenticate with a session cookie, API clients with an API key. A change made with a cookie must also have an
-``Origin`` of this console and the cookie's CSRF token. Browsers never send an API key by themselves, so requests with a
+``Origin`` of this console and the cookie's CSRF token. Browsers never send an API key on their own, so requests with a
 key need neither.
 """
 
@@ -29,8 +29,8 @@ from service.console.route_rules import Handler, OpenAccess, rules_of
 async def authorize(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Pass an authorized request to its handler; otherwise redirect to the login form, or raise HTTP 401 or 403.
 
-    Raises :class:`service.errors.StoreIdentityMismatch` if the handler needs the store, and programs refuse to use the
-    store at present, because it may belong to another fleet.
+    Raises :class:`service.errors.StoreIdentityMismatch` if the handler needs the store, but use of the store is blocked
+    because it may belong to another fleet.
     """
     rules = rules_of(request)
     access = rules.access

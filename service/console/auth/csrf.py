@@ -1,4 +1,4 @@
-"""CSRF protection: the token of each form, and the check of a request's Origin and token."""
+"""CSRF protection: the tokens that forms contain, and the check of a request's Origin and token."""
 
 import hashlib
 import hmac
@@ -24,7 +24,7 @@ def csrf_token(cookie: str) -> str:
 
 
 async def check_csrf(request: web.Request) -> None:
-    """Raise HTTPForbidden unless the request has an ``Origin`` of this console and the CSRF token of its cookie."""
+    """Raise HTTPForbidden unless the request has an ``Origin`` of this console and the CSRF token for its cookie."""
     check_origin(request)
     token = request.headers.get(CSRF_HEADER)
     if token is None:
@@ -39,8 +39,8 @@ async def check_csrf(request: web.Request) -> None:
 def check_origin(request: web.Request) -> None:
     """Raise HTTPForbidden unless the header ``Origin`` shows that a page of this console has sent the request.
 
-    An origin is a scheme and host. The permitted origins are the one under which the client has requested this console,
-    and the one of the setting ``console_public_url``.
+    An origin is a scheme and host. Two origins are permitted: the one that the client used to reach this console, and
+    the one in the setting ``console_public_url``.
     """
     public_origin = urljoin(request.app[SETTINGS].console_public_url, "/").rstrip("/")
     if request.headers.get(hdrs.ORIGIN, "") not in {own_origin(request), public_origin or None}:
@@ -48,5 +48,5 @@ def check_origin(request: web.Request) -> None:
 
 
 def own_origin(request: web.Request) -> str:
-    """Return the origin (scheme and host) under which the client has requested this console."""
+    """Return the origin (scheme and host) that the client used to reach this console."""
     return f"{'https' if client_of(request).is_secure else 'http'}://{request.host}"

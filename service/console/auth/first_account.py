@@ -1,4 +1,4 @@
-"""The first account: a one-time setup link, which is printed at the start, and the page that creates the account."""
+"""The first account: the one-time setup link that the console prints when it starts, and the page behind this link."""
 
 import time
 
@@ -33,7 +33,7 @@ async def create_setup_link(store: Store, base_url: str) -> str | None:
 async def setup_form(request: web.Request, status: int = 200, *, error: str = "") -> web.Response:
     """Show the form for the first account's name and password.
 
-    ``error`` is the message of a failed attempt, which is shown in a response with the HTTP status ``status``.
+    After a failed attempt, the page shows the message ``error`` and has the HTTP status ``status``.
     """
     fields = await read_account_fields(request)
     if not await request.app[STORE].accounts.is_setup_token_valid(fields["token"]):

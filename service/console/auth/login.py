@@ -1,4 +1,4 @@
-"""Login and logout: the pages, the check of a password, the limit on attempts, and the change of one's own password."""
+"""Login and logout: the pages, the password check, the limit on attempts, and changing one's own password."""
 
 import math
 from urllib.parse import urlsplit
@@ -33,8 +33,8 @@ log = structlog.get_logger(__name__)
 async def read_account_fields(request: web.Request) -> dict[str, str]:
     """Return the fields of a form about an account, such as ``name`` and ``password``.
 
-    They are read from the posted form, or from the URL's query if the request is not a POST. White space is not
-    stripped from the values. A missing field is "".
+    The fields are read from the posted form, or from the URL's query if the request is not a POST. Values keep leading
+    and trailing white space. A missing field is "".
     """
     values = await request.post() if request.method == hdrs.METH_POST else request.query
     return {name: str(values.get(name, "")) for name in ("token", "name", "password", "again", "next", "zone")}
@@ -43,7 +43,7 @@ async def read_account_fields(request: web.Request) -> dict[str, str]:
 async def login_form(request: web.Request, status: int = 200, *, error: str = "") -> web.Response:
     """Show the login form.
 
-    ``error`` is the message of a failed attempt, which is shown in a response with the HTTP status ``status``.
+    After a failed attempt, the page shows the message ``error`` and has the HTTP status ``status``.
     """
     fields, exist = await read_account_fields(request), bool(await request.app[STORE].accounts.all())
     return render(
@@ -66,10 +66,10 @@ async def login(request: web.Request) -> web.Response:
 
 
 async def change_password(request: web.Request, present: str, new: str, repeated: str) -> Account:
-    """Change the principal's own password from ``present`` to ``new``; return the changed account.
+    """Change the password of the logged-in account from ``present`` to ``new``; return the changed account.
 
-    ``repeated`` is the new password as the principal typed it a second time. Raises :class:`UserError` if ``present``
-    is wrong or ``new`` is not acceptable.
+    ``repeated`` is the new password, typed a second time. Raises :class:`UserError` if ``present`` is wrong or ``new``
+    is not acceptable.
     """
     name = request[PRINCIPAL].name
     check_password(new, repeated)
@@ -79,10 +79,10 @@ async def change_password(request: web.Request, present: str, new: str, repeated
 
 
 async def _authenticate(request: web.Request, name: str, password: str) -> Account | None:
-    """Return the account ``name`` if ``password`` is its password, else None.
+    """Return the account called ``name`` if ``password`` is its password, else None.
 
-    The duration of the check does not reveal whether the account exists. Raises :class:`LimitReached` if there were too
-    many attempts from the client's network or on the account, or if too many hashes are queued.
+    The duration of the check does not reveal whether the account exists. Raises :class:`LimitReached` if there have
+    been too many attempts from the client's network or for the account, or if too many hashes are queued.
     """
     account, limits = await request.app[STORE].accounts.get(name), request.app[STORE].login_limits
     browser, address = request.cookies.get(browser_cookie_name(name), ""), client_of(request).address
@@ -100,9 +100,9 @@ async def _authenticate(request: web.Request, name: str, password: str) -> Accou
 
 
 async def open_session(request: web.Request, name: str, account: Account, target: str) -> web.Response:
-    """Open a session of the account ``account`` with the name ``name``.
+    """Open a session for ``account``, whose name is ``name``; return a redirect to the path ``target``.
 
-    Return the redirect to the path ``target``, which sets the session's cookies.
+    The response sets the session's cookies.
     """
     browser = request.headers.get(hdrs.USER_AGENT, "")[:_MAX_USER_AGENT_CHARS]
     store, cookie = request.app[STORE], browser_cookie_name(name)
@@ -115,7 +115,7 @@ async def open_session(request: web.Request, name: str, account: Account, target
 
 
 def browser_cookie_name(name: str) -> str:
-    """Return the name of the cookie by which a browser proves that it has logged in to the account ``name`` before."""
+    """Return the name of the cookie which proves that a browser has logged in to the account called ``name`` before."""
     return f"coronet_browser_{digest(name)[:16]}"
 
 
@@ -128,12 +128,12 @@ async def logout(request: web.Request) -> web.Response:
 
 
 def _local_path(target: str) -> str:
-    """Return ``target`` if it is a path on this console, else "/", so that login never redirects to another site."""
+    """Return ``target`` if it is a path on this console, else "/"; prevents redirects to other sites after login."""
     parts = urlsplit(target)
     is_local = target.startswith("/") and not target.startswith(("//", "/\\")) and not parts.netloc
     return target if is_local and target.isprintable() else "/"
 
 
 async def redirect_to_overview(_: web.Request) -> web.Response:
-    """Redirect from the root, or from the base path without its final slash, to the overview."""
+    """Redirect requests for the root, or for the base path without its trailing slash, to the overview."""
     raise web.HTTPSeeOther("/")

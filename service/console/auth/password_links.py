@@ -1,4 +1,4 @@
-"""Password links: one-time links with which an account's holder chooses a password."""
+"""Password links: one-time links with which the holder of an account chooses a password."""
 
 from aiohttp import web
 
@@ -14,9 +14,9 @@ _INVITATION_INVALID = "This link has been used or has expired. An admin can crea
 
 
 async def join_form(request: web.Request, status: int = 200, *, error: str = "") -> web.Response:
-    """Show the form in which an invited account's holder sets a password.
+    """Show the form in which the holder of an invited account sets a password.
 
-    ``error`` is the message of a failed attempt, which is shown in a response with the HTTP status ``status``.
+    After a failed attempt, the page shows the message ``error`` and has the HTTP status ``status``.
     """
     token = (await read_account_fields(request))["token"]
     name = await _invited_account(request, token)

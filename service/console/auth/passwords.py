@@ -1,7 +1,7 @@
 """Passwords of console accounts: rules, hashing, and the limit on queued hashes.
 
 Passwords are hashed with argon2id (RFC 9106) with OWASP's minimum parameters. Because each hash takes 19 MiB of memory
-and a CPU core, hashes are computed one at a time and outside the event loop. If many hashes are queued already, further
+and a CPU core, hashes are computed one at a time and outside the event loop. If many hashes are already queued, further
 requests for a hash are refused.
 """
 
@@ -44,16 +44,16 @@ class Passwords:
         self._queued = 0
 
     async def hash(self, password: str) -> str:
-        """Return the argon2id string of ``password``. Raises :class:`LimitReached` if too many hashes are queued."""
+        """Return the argon2id hash of ``password``. Raises :class:`LimitReached` if too many hashes are queued."""
         async with self._turn(_MAX_QUEUED):
             return await asyncio.to_thread(_HASHER.hash, password)
 
     async def verify(self, password: str, stored: str, *, is_known: bool = False) -> bool:
         """Return whether ``password`` matches the argon2id string ``stored``.
 
-        For an account without a password, ``stored`` is "". The result is then False, and takes the same time.
-        ``is_known`` states that the browser has logged in to the account before; the limit on queued hashes is then
-        higher. Raises :class:`LimitReached` if too many hashes are queued.
+        For an account without a password, ``stored`` is "". The result is then False, but computing it takes as long as
+        for any other account. ``is_known`` states whether the browser has logged in to the account before; if so, a
+        higher limit on queued hashes applies. Raises :class:`LimitReached` if too many hashes are queued.
         """
         async with self._turn(_MAX_QUEUED if is_known else _MAX_QUEUED_FOR_UNKNOWN):
             return await asyncio.to_thread(_matches, password, stored or _DUMMY_HASH) and bool(stored)

@@ -1,4 +1,4 @@
-"""Permissions: roles of accounts and scopes of API keys, the sender of a request, and what a route requires."""
+"""Permissions: the roles of accounts, the scopes of API keys, the sender of a request, and what a route requires."""
 
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
@@ -18,7 +18,7 @@ SCOPES: Final = tuple(f"{area}:{action}" for area in get_args(Area) for action i
 class Permission:
     """The permission that a route requires.
 
-    ``role`` is the lowest sufficient role. An API key also needs ``scope``; "" means that any scope is sufficient.
+    ``role`` is the lowest role that is sufficient. An API key must also have ``scope``; "" means that any key will do.
     """
 
     role: Role
@@ -30,8 +30,8 @@ class Principal:
     """The authenticated sender of a request.
 
     ``name`` is the account's name, or "" for the console's admin token. ``key`` is the API key's name, or "" for a
-    session. ``scopes`` are the key's scopes; None means that the access is unrestricted. ``zone`` is the account's time
-    zone, or "" for the console's default.
+    session. ``scopes`` are the key's scopes, or None if access is not restricted by scopes. ``zone`` is the account's
+    time zone, or "" for the console's default.
     """
 
     name: str
@@ -43,8 +43,8 @@ class Principal:
     def has_scope(self, scope: str) -> bool:
         """Return whether the principal's scopes include ``scope``.
 
-        Write access to an area (``AREA:write``) includes read access to it (``AREA:read``). The empty scope is always
-        included.
+        Write access to an area (``AREA:write``) includes read access to it (``AREA:read``). Every principal has the
+        empty scope.
         """
         if self.scopes is None or not scope or scope in self.scopes:
             return True
@@ -52,10 +52,10 @@ class Principal:
         return action == "read" and f"{area}:write" in self.scopes
 
     def can_grant(self, role: Role) -> bool:
-        """Return whether this principal may create, change or remove accounts of ``role``.
+        """Return whether this principal may create, change or remove accounts with the role ``role``.
 
-        The password link of an account gives access to everything that its role allows. Therefore an API key grants
-        only roles that its own scopes cover. It never grants the admin role, which scopes do not restrict.
+        The password link of an account gives access to everything that its role allows. Therefore an API key can grant
+        only roles that its own scopes cover. It can never grant the admin role, which scopes do not restrict.
         """
         if self.scopes is None:
             return True
@@ -74,9 +74,9 @@ def write_access(area: Area) -> Permission:
 
 
 def admin_access(area: Area, action: Literal["read", "write"] = "write") -> Permission:
-    """Return a permission that only admins have, for ``action`` in the area ``area``.
+    """Return the permission that allows only admins to perform ``action`` in ``area``.
 
-    Such a permission is required for changes that affect all users, and for reading accounts and the audit log. An API
-    key also needs the scope ``AREA:ACTION``.
+    It is required for changes that affect all users, and for reading accounts and the audit log. An API key also needs
+    the scope ``AREA:ACTION``.
     """
     return Permission(Role.ADMIN, f"{area}:{action}")

@@ -1,4 +1,4 @@
-"""Security headers of every response: the content security policy, HSTS, and others."""
+"""The security headers that every response has: the content security policy, HSTS, and others."""
 
 from typing import Final
 
@@ -28,8 +28,8 @@ _HEADERS: Final = {
 async def add_security_headers(request: web.Request, response: web.StreamResponse) -> None:
     """Add the security headers to a response; aiohttp calls this for every response (``on_response_prepare``).
 
-    Handlers redirect to paths without the prefix ``console_base_path``. Therefore also add this prefix to the header
-    ``Location`` if it is a path.
+    Handlers redirect to paths without the prefix ``console_base_path``. Therefore this function also adds the prefix to
+    the header ``Location`` if its value is a path.
     """
     location = response.headers.get(hdrs.LOCATION, "")
     if location.startswith("/"):

@@ -1,1 +1,1 @@
-"""Middleware and decorators of handlers: error responses, audit log, idempotency, limits and metrics of requests."""
+"""Middleware and decorators for handlers: error responses, audit log, idempotency, limits and request metrics."""

@@ -1,4 +1,4 @@
-"""Recorder of the audit log: writes an entry for every change.
+"""The part of the audit log that writes an entry for every change.
 
 An entry is begun before the change is made, and completed with the outcome afterwards. If the console crashes in
 between, the entry still shows the attempt, and only its outcome is missing.
@@ -64,10 +64,10 @@ def audit(handler: Handler) -> Handler:
 
 
 async def record_action(request: web.Request, by: str, action: str, key: str = "") -> None:
-    """Write a completed audit entry for ``action``, for handlers that are not wrapped by :func:`audit`.
+    """Write a complete audit entry for ``action``, for a handler that :func:`audit` does not wrap.
 
-    These handlers execute actions before login, or make the store usable again. ``by`` is the account's name. ``key``
-    is the name of the API key; "" without a key.
+    Such a handler serves a request before login, or makes an unusable store usable again. ``by`` is the account's name.
+    ``key`` is the name of the API key, or "" if none was used.
     """
     entry_id, entry = secrets.token_hex(8), _make_entry(request, by, key, action)
     await request.app[STORE].audit_log.begin(entry_id, entry)

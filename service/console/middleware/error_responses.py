@@ -1,4 +1,4 @@
-"""Error responses: every exception becomes an error page for browsers or an RFC 9457 problem document for the API."""
+"""Error responses: exceptions become error pages for browsers, or RFC 9457 problem documents for API clients."""
 
 import http
 import secrets
@@ -74,24 +74,23 @@ _STORE_UNAVAILABLE = (
 def status_of(error: CoronetError) -> int:
     """Return the HTTP status of the response to ``error``.
 
-    The status is that of the error's class. If this class has none, it is that of the nearest base class with a status;
-    if no base class has one, it is 500.
+    The status is looked up for the error's class, then for its base classes. If none of them has a status, it is 500.
     """
     return next((_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS), 500)
 
 
 def make_problem(status: int, detail: str, code: str = "") -> Problem:
-    """Return the problem for an HTTP status. ``code`` defaults to the status's name, such as ``not-found``."""
+    """Return the problem document for an HTTP status. ``code`` defaults to the status's name, such as ``not-found``."""
     phrase = http.HTTPStatus(status).phrase
     code = code or phrase.lower().replace(" ", "-")
     return Problem(f"urn:coronet:problem:{code}", _TITLES.get(status, phrase), status, detail, code)
 
 
 def public_message(error: CoronetError) -> str:
-    """Return an error's message for responses, without secrets (guarantee I10).
+    """Return the message for ``error`` to put into a response, without secrets (guarantee I10).
 
-    People who are not logged in also get responses. Therefore the address of Redis in :class:`StoreUnavailable` is left
-    out of the message and only logged.
+    People who are not logged in also receive responses. Therefore the message for :class:`StoreUnavailable` leaves out
+    the address of Redis, which is only logged.
     """
     if isinstance(error, StoreUnavailable) and not isinstance(error, StoreIdentityMismatch):
         log.warning("store unavailable", error=str(error))
@@ -101,9 +100,9 @@ def public_message(error: CoronetError) -> str:
 
 @web.middleware
 async def handle_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Convert every exception of a handler into an error response.
+    """Convert every exception that a handler raises into an error response.
 
-    An unexpected exception is logged with a reference, which the response contains.
+    An unexpected exception is logged with a reference, which is also shown in the response.
     """
     try:
         return await handler(request)

@@ -1,8 +1,9 @@
-"""Idempotency keys: a POST request with an Idempotency-Key is executed once, and its response is repeated.
+"""Idempotency keys: a POST request with an Idempotency-Key is executed only once, even if the client sends it again.
 
-The rules are those of draft-ietf-httpapi-idempotency-key: the same key with a different request is refused, and so is a
-repetition while the first request is still in progress. Failed requests are not stored, so that they can be sent again.
-If a response contains a secret or is too large, only its status is stored.
+When a request is sent again, the client gets the stored response to the first one. The rules are those of
+draft-ietf-httpapi-idempotency-key: a different request with the same key is refused, and so is a repetition while the
+first request is still in progress. Responses to failed requests are not stored, so that the client can try again. If a
+response contains a secret or is too large, only its status is stored.
 """
 
 import hashlib
@@ -30,7 +31,10 @@ log = structlog.get_logger(__name__)
 
 
 def make_idempotent(handler: Handler) -> Handler:
-    """Return a handler that executes a request with an Idempotency-Key once, and repeats the response afterwards."""
+    """Return a handler that executes a request only once, even if it is sent again with the same Idempotency-Key.
+
+    A repeated request gets the stored response. Requests without a key are always executed.
+    """
 
     @wraps(handler)
     async def handle(request: web.Request) -> web.StreamResponse:
@@ -76,10 +80,10 @@ def _replay(earlier: StoredResponse, request_digest: str) -> web.Response:
 
 
 def _make_record(request: web.Request, response: web.StreamResponse, request_digest: str) -> StoredResponse | None:
-    """Return the record of ``response`` to store, so that a repeated request can be answered from the record.
+    """Return the record of a response, to be stored for answering repetitions of the request.
 
-    ``request_digest`` is a hash of the request. The result is None for a server error, after which the request may be
-    sent again.
+    ``request_digest`` is a hash of the request. The result is None for a server error, so that a repetition is executed
+    again.
     """
     if response.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return None

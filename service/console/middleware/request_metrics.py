@@ -1,4 +1,4 @@
-"""The metric of request durations, by class of request."""
+"""The metric of request durations, recorded separately for each class of requests."""
 
 import time
 from collections.abc import Mapping
@@ -21,13 +21,13 @@ _CLASSES: Mapping[str, str] = {
 
 
 def request_class(path: str) -> str:
-    """Return the class of the requests for a route with the path ``path``."""
+    """Return the class of a request, such as ``api`` or ``page``, from the path of its route."""
     return next((name for start, name in _CLASSES.items() if path.startswith(start)), "page")
 
 
 @web.middleware
 async def measure_duration(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Record the duration of each request in a metric, by class of route; streams and WebSockets are not recorded."""
+    """Record the duration of each request in the metric of its class; streams and WebSockets are not recorded."""
     started_s = time.monotonic()
     response: web.StreamResponse | None = None
     try:

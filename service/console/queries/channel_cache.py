@@ -1,10 +1,10 @@
-"""In-memory cache of all channels, which the search for the console's lists reads.
+"""In-memory cache of all channels, which the console's lists use for searching and sorting.
 
 Redis stores every channel under a separate key, without an index for searching or sorting. The console therefore reads
 all channels once and then follows changes. At every refresh, it compares the sizes of the channel registry's 256
-buckets to find new and removed channels. It reads subscriber counts and other changes repeatedly, with pauses, so that
-reading takes only a small share of the time. The cache decides only which channels are displayed and in which order;
-pages read the displayed channels from the store.
+buckets to find new and removed channels. In the background, it reads subscriber counts and other changes again and
+again, with pauses, so that reading takes only a small share of the time. The cache decides only which channels are
+displayed and in which order; pages read the displayed channels from the store.
 """
 
 import asyncio
@@ -40,7 +40,10 @@ log = structlog.get_logger(__name__)
 
 
 class ChannelCache:
-    """The searchable fields of all channels, in ``rows`` by channel id. :meth:`refresh` updates them."""
+    """The searchable fields of all channels. :meth:`refresh` updates them.
+
+    ``rows`` maps the ids of channels to these fields.
+    """
 
     def __init__(self, store: Store, default_interval_s: float) -> None:
         """Create an empty cache. ``default_interval_s`` is assumed for channels without a recorded poll interval."""
@@ -62,7 +65,7 @@ class ChannelCache:
         self._blocked_sites: frozenset[str] = frozenset()
 
     def subscribers(self, cid: ChannelId) -> int:
-        """Return the number of subscribers of the channel ``cid``."""
+        """Return the number of subscribers of the channel with the id ``cid``."""
         return self._counts.get(channel_prefix(cid), 0)
 
     def is_blocked(self, row: ChannelRow) -> bool:
@@ -81,14 +84,14 @@ class ChannelCache:
 
     @property
     def subscriptions(self) -> int:
-        """The number of all subscriptions to all channels."""
+        """The total number of subscriptions to all channels."""
         return self._counts.total()
 
     async def refresh(self) -> None:
         """Update the cache from the store.
 
         If this takes longer than ``_REFRESH_TIMEOUT_S``, the method returns, and reading continues in the background.
-        Raises :class:`service.errors.StoreUnavailable`.
+        Raises :class:`service.errors.StoreUnavailable` if the store does not respond.
         """
         if self._refresh_task is None or self._refresh_task.done():
             self._refresh_task = _start_reading(self._refresh())
@@ -97,7 +100,7 @@ class ChannelCache:
             task.result()
 
     def start(self) -> None:
-        """Start refreshing in the background."""
+        """Start refreshing the cache periodically in the background."""
         self._background_task = asyncio.create_task(self._refresh_periodically())
 
     async def _refresh_periodically(self) -> None:
@@ -130,7 +133,7 @@ class ChannelCache:
             self._reread_task = _start_reading(self._reread_all())
 
     async def _changed_membership(self) -> tuple[list[ChannelId], list[ChannelId]]:
-        """Return the ids of the channels that were removed, and of those that were added, since the last refresh.
+        """Return (removed, added): the ids of the channels removed and added since the last refresh.
 
         The channel registry consists of buckets of ids. Only buckets whose size has changed are read.
         """
@@ -145,7 +148,7 @@ class ChannelCache:
         return removed, [cid for cid in registered if cid not in self.rows]
 
     async def _reread_all(self) -> None:
-        """Read all channels again, with pauses so that reading takes only ``_TIME_SHARE`` of the time."""
+        """Read all channels again, pausing so that reading takes up only the fraction ``_TIME_SHARE`` of the time."""
         ids = list(self.rows)
         for start in range(0, len(ids), _BATCH_SIZE):
             started_s = time.monotonic()
@@ -177,7 +180,10 @@ class ChannelCache:
         SUBSCRIPTIONS.set(self.subscriptions)
 
     async def reload(self, ids: Sequence[ChannelId]) -> None:
-        """Read the channels ``ids`` from the store into ``rows``. Raises :class:`service.errors.StoreUnavailable`."""
+        """Read the channels with these ids from the store into ``rows``.
+
+        Raises :class:`service.errors.StoreUnavailable` if the store does not respond.
+        """
         for start in range(0, len(ids), _BATCH_SIZE):
             now_s = time.time()
             batch = ids[start : start + _BATCH_SIZE]
@@ -204,7 +210,7 @@ class ChannelCache:
 def _start_reading(reading: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
     """Run ``reading`` in a new task; return the task.
 
-    If the task fails, its exception is not logged, because the next refresh reads the channels again.
+    An exception of the task is not logged, because the next refresh reads the channels again.
     """
     task = asyncio.create_task(reading)
     task.add_done_callback(lambda done: done.cancelled() or done.exception())

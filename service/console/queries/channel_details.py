@@ -1,6 +1,6 @@
-"""Channels as pages and the API show them: their state in lists, and one channel in detail.
+"""The views of channels on pages and in the API: their state in lists, and all details of a single channel.
 
-Functions return the response types of the API, which templates render as well.
+Functions return the API's response types, which the templates of pages use as well.
 """
 
 import asyncio
@@ -41,10 +41,10 @@ _UNPOLLED: Final[Mapping[State, str]] = {
 class ChannelView(msgspec.Struct, frozen=True):
     """A channel and its state. Times are Unix seconds.
 
-    - ``selector`` is the CSS selector of the watched part of a page; ``url`` includes it.
+    - ``selector`` is the CSS selector for the watched part of a page; ``url`` includes it.
     - ``condition`` is the last problem that subscribers were notified of; "" means that there is none.
     - ``moved_to`` is the id of the channel that replaces this one; "" means that there is none.
-    - ``paused_until_s`` is the end of a pause by an admin; 0 means that there is none.
+    - ``paused_until_s`` is the end of a pause set by an admin; 0 means that there is none.
     - ``blocked_by`` is the blocked host or domain to which the channel belongs; "" means that there is none.
     """
 
@@ -71,8 +71,8 @@ class ChannelView(msgspec.Struct, frozen=True):
 class ChannelPage(msgspec.Struct, frozen=True):
     """One page of the list of matching channels.
 
-    ``next`` is the cursor of the next page; "" means that this is the last page. ``total`` counts the channels of all
-    pages.
+    ``next`` is the cursor of the next page; "" means that this is the last page. ``total`` is the number of channels on
+    all pages.
     """
 
     items: tuple[ChannelView, ...]
@@ -83,10 +83,10 @@ class ChannelPage(msgspec.Struct, frozen=True):
 class HubView(msgspec.Struct, frozen=True):
     """A channel's WebSub subscription at the hub that its feed declares. Times are Unix seconds.
 
-    - ``hub`` is the hub's URL, and ``topic`` is the feed's URL at the hub.
+    - ``hub`` is the hub's URL, and ``topic`` is the URL by which the hub knows the feed.
     - ``since_s`` is the time of the last change to ``status`` or of the last request to the hub; 0 means never.
     - ``lease_until_s`` is the end of the subscription; 0 means that the hub has not granted one.
-    - ``failures`` is the number of the latest requests in a row that the hub did not answer.
+    - ``failures`` is the number of requests sent since the hub last confirmed a request.
     """
 
     hub: str
@@ -103,9 +103,9 @@ class ChannelPolling(msgspec.Struct, frozen=True):
     - ``level`` is the polling level (Corona §3.1). At level 0, all nodes poll the channel in turn. Each higher level
       divides the number of nodes by two, or by the base that the policy states.
     - ``nodes`` is the number of nodes that poll the channel.
-    - ``mean_wait_s`` is the mean time in seconds from a change to the poll that finds it; null if the channel is not
-      polled at present.
-    - ``bound_by`` is the constraint that determines the number of polls.
+    - ``mean_wait_s`` is the mean time in seconds from a change to the poll that finds it; null if the channel is
+      currently not polled.
+    - ``bound_by`` is the constraint that determines how often the channel is polled.
     - ``next_poll_at`` is the time of the next poll (Unix s); null if none is due.
     """
 
@@ -120,7 +120,7 @@ class ChannelPolling(msgspec.Struct, frozen=True):
 class ChannelDetail(msgspec.Struct, frozen=True, rename={"polling_hints": "wishes", "poll_rates": "paces"}):
     """A channel with its latest polls and its latest entries, both newest first.
 
-    - ``owner`` is the node that is responsible for the channel, and ``polling_set`` are the nodes that poll it.
+    - ``owner`` is the node that is responsible for the channel, and ``polling_set`` contains the nodes that poll it.
     - ``polling`` is the poll schedule, and ``why`` is the owner's calculation of it. Both are null if the channel is
       not polled, or if the owner does not answer in time.
     - ``polling_unknown`` is the reason why ``polling`` is null; otherwise it is "".
@@ -129,7 +129,7 @@ class ChannelDetail(msgspec.Struct, frozen=True, rename={"polling_hints": "wishe
     - ``polling_hints`` (in JSON ``wishes``) are the hints in the publisher's feed.
     - ``paused_s`` is the number of seconds for which the publisher must not be polled.
     - ``validators`` are the HTTP validators of the last version.
-    - ``note`` is a text by admins.
+    - ``note`` is a text written by admins.
     - ``poll_rates`` (in JSON ``paces``) are the significant changes to the poll interval, oldest first.
     - ``bounds`` is the last change to the channel's own bounds on its poll rate; null means that there was none.
     - ``hub`` is the WebSub subscription; null means that the feed declares no hub.
@@ -163,7 +163,7 @@ async def read_requested_channel(request: web.Request) -> Channel:
 
 
 async def read_channel_detail(store: Store, cid: ChannelId) -> ChannelDetail:
-    """Return the details of the channel ``cid``. Raises ``HTTPNotFound`` if it does not exist."""
+    """Return the details of the channel with the id ``cid``. Raises ``HTTPNotFound`` if it does not exist."""
     ring, found, (state,), poll_rates = await asyncio.gather(
         store.ring.view(),
         read_channel_views(store, [cid]),
@@ -214,10 +214,10 @@ def _hub_view(state: HubState) -> HubView:
 
 
 async def _explain_schedule(store: Store, cid: ChannelId, view: ChannelView) -> tuple[PollExplanation | None, str]:
-    """Request an explanation of a channel's poll schedule from its owner, the node that is responsible for it.
+    """Ask the owner of a channel (the node responsible for it) to explain the channel's poll schedule.
 
-    Returns a pair (explanation, problem). ``problem`` is "" if there is an explanation. If the channel is not polled,
-    or no owner replies in time, the explanation is None, and ``problem`` is the reason as a sentence.
+    Return (explanation, problem). If the channel is not polled, or no owner replies in time, the explanation is None,
+    and ``problem`` is the reason as a sentence. Otherwise ``problem`` is "".
     """
     if view.state in _UNPOLLED:
         return None, _UNPOLLED[view.state]
@@ -228,7 +228,7 @@ async def _explain_schedule(store: Store, cid: ChannelId, view: ChannelView) -> 
 
 
 def summarize_polling(why: PollExplanation, earliest_s: float) -> ChannelPolling:
-    """Return a summary of ``why``, the explanation of a channel's poll schedule by the node that owns the channel.
+    """Summarise a channel's poll schedule, as explained by the channel's owner in ``why``.
 
     ``earliest_s`` is a time (Unix s) before which the channel is not polled, for example the end of a pause.
     """
@@ -244,7 +244,7 @@ def summarize_polling(why: PollExplanation, earliest_s: float) -> ChannelPolling
 
 
 async def read_channel_views(store: Store, ids: Sequence[ChannelId]) -> tuple[ChannelView, ...]:
-    """Return the channels ``ids`` with their states, in this order. Channels that no longer exist are left out."""
+    """Return the views of the channels with these ids, in the order of ``ids``; leave out channels that are gone."""
     found, counts = await asyncio.gather(store.admin_settings.read(ids), store.channel_index.count(list(ids)))
     blocked = await store.blocked_hosts.matching([host_of(each.channel.url) if each else "" for each in found])
     now_s = time.time()

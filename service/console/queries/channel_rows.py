@@ -1,6 +1,6 @@
-"""Rows of channels: the fields by which the console's lists search, filter and sort channels, and the channels' states.
+"""The fields by which the console's lists search, filter and sort channels, and the calculation of a channel's state.
 
-The states are polled, failing, paused, blocked, idle and moved.
+A channel is polled, failing, paused, blocked, idle or moved.
 """
 
 from sys import intern
@@ -79,7 +79,7 @@ State = Literal["polled", "failing", "paused", "blocked", "idle", "moved"]
 def channel_state(row: ChannelRow, subscribers: int, now_s: float, *, is_blocked: bool) -> State:
     """Return the state of a channel at the Unix time ``now_s``.
 
-    ``subscribers`` is the channel's number of subscribers. ``is_blocked`` says whether the channel's host is blocked.
+    ``subscribers`` is the channel's number of subscribers. ``is_blocked`` states whether the channel's host is blocked.
     """
     if row.moved:
         return "moved"

@@ -29,9 +29,8 @@ _SORT_KEYS: Final[Mapping[str, Callable[[ChannelCache, ChannelRow], Any]]] = {
 class ChannelQuery(msgspec.Struct, frozen=True):
     """A search for channels, and the order of the results.
 
-    ``text`` is searched for in titles and URLs, ignoring case. The other conditions are the state, the tag and the
-    site. A condition of "" matches every channel. A ``sort`` order with a leading ``-`` is reversed. In a URL, the text
-    is the field ``q``.
+    ``text`` (in a URL, ``q``) is searched for in titles and URLs, ignoring case. The other conditions are ``state``,
+    ``tag`` and ``site``. A condition of "" matches every channel. If ``sort`` begins with ``-``, the order is reversed.
     """
 
     text: str = msgspec.field(name="q", default="")
@@ -42,10 +41,13 @@ class ChannelQuery(msgspec.Struct, frozen=True):
 
 
 class ChannelSearch:
-    """Searches the channel cache. Each sort order is computed at most once every ``_ORDER_TTL_S`` seconds."""
+    """Searches the channel cache.
+
+    To save time, each sort order is computed at most once every ``_ORDER_TTL_S`` seconds.
+    """
 
     def __init__(self, cache: ChannelCache) -> None:
-        """Create a search over ``cache``."""
+        """Create a search that reads ``cache``."""
         self._cache = cache
         self._orders = TTLCache[tuple[str, int], list[ChannelId]](len(_SORT_KEYS), _ORDER_TTL_S)
 

@@ -1,4 +1,4 @@
-"""Problems of the fleet that need an admin's attention: when the page Overview shows each problem, and its text."""
+"""Problems of the fleet that need an admin's attention: when the Overview page reports them, and in which words."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -14,11 +14,11 @@ _WAITING_ALERT_USERS: Final = 100
 def list_problems(
     *, nodes: int, outbox_users: int, polls_per_minute: Mapping[str, float], overdue: int, example: str
 ) -> tuple[str, ...]:
-    """Return sentences about problems, most urgent first; empty if there are none.
+    """Return a sentence for each problem of the fleet, most urgent first; empty if there are none.
 
-    ``nodes`` is the number of workers, ``outbox_users`` the number of people with undelivered messages, and
-    ``polls_per_minute`` the rate of polls by outcome. ``overdue`` is the number of channels that have not been polled
-    for three poll intervals, and ``example`` the title of one of them.
+    ``nodes`` is the number of workers, and ``outbox_users`` the number of people with undelivered messages.
+    ``polls_per_minute`` maps the outcomes of polls to their rates. ``overdue`` is the number of channels that have not
+    been polled for three poll intervals, and ``example`` the title of one of these channels.
     """
     messages = []
     if not nodes:

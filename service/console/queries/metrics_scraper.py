@@ -1,7 +1,7 @@
-"""Metrics scraper: reads the metrics of all processes every few seconds, and keeps the samples of the last hour.
+"""Metrics scraper: regularly reads the metrics of all processes, and keeps the samples of the last hour.
 
-The interval is 5 seconds while at least one person watches the live overview, else 30 seconds. The update of the
-overview is rendered once per sample for all watchers.
+It reads them every 5 seconds while somebody watches the live overview, and every 30 seconds otherwise. Each sample is
+rendered only once, even if several people watch the overview.
 """
 
 import asyncio
@@ -29,9 +29,9 @@ _FINE_S: Final = 300.0
 _COARSE_S: Final = 30.0
 _RETENTION_S: Final = 3_600.0
 _LOAD_WINDOW_S: Final = 120.0
-"""Minimum time over which the load of a process is averaged; the maximum is twice as long. A sample is set aside
-whenever this time has passed. The load is computed from the difference between the newest sample and the last but one
-that was set aside."""
+"""Minimum time over which the load of a process is averaged; the maximum is twice as long. Whenever this time has
+passed, a sample is kept as a reference. The load is computed from the change between the last but one reference and
+the newest sample."""
 _MAX_PROCESSES: Final = 500
 
 log = structlog.get_logger(__name__)
@@ -40,7 +40,7 @@ log = structlog.get_logger(__name__)
 class Sample(msgspec.Struct, frozen=True):
     """The metrics of the fleet at the Unix time ``at_s``.
 
-    ``counts`` has the value of each metric, summed over all processes. ``waiting`` is the number of people with
+    ``counts`` contains the value of each metric, summed over all processes. ``waiting`` is the number of people with
     undelivered messages.
     """
 
@@ -52,8 +52,8 @@ class Sample(msgspec.Struct, frozen=True):
 def thin_out(samples: Iterable[Sample], now_s: float) -> list[Sample]:
     """Return the samples to keep at the Unix time ``now_s``, oldest first.
 
-    All samples up to the age ``_FINE_S`` are kept. Of the older samples up to the age ``_RETENTION_S``, one is kept in
-    each period of ``_COARSE_S``.
+    All samples up to ``_FINE_S`` seconds old are kept. Of older samples, one per ``_COARSE_S`` seconds is kept, and
+    samples older than ``_RETENTION_S`` seconds are dropped.
     """
     kept: list[Sample] = []
     for sample in samples:
@@ -65,10 +65,10 @@ def thin_out(samples: Iterable[Sample], now_s: float) -> list[Sample]:
 
 
 class MetricsScraper:
-    """Samples the metrics of all processes in the background, and streams updates of the live overview to watchers."""
+    """Samples the metrics of all processes in the background, and streams the live overview to its viewers."""
 
     def __init__(self, store: Store, metrics_token: str) -> None:
-        """Create a scraper that takes no samples before :meth:`start`.
+        """Create a scraper, which takes its first sample after :meth:`start`.
 
         ``metrics_token`` is sent with the requests for metrics; "" means that no token is sent.
         """
@@ -92,10 +92,10 @@ class MetricsScraper:
         self._task: asyncio.Task[None] | None = None
 
     def recent_growth(self, now_s: float) -> tuple[Counts, float]:
-        """Return the increase of all counts in the last 5 minutes, and the time in which they increased.
+        """Return (growth, seconds) for the last 5 minutes; ``now_s`` is the current Unix time.
 
-        This time is the number of seconds between the oldest and the newest sample of the last 5 minutes. Without such
-        samples, there are no counts, and the time is 0. ``now_s`` is the present Unix time.
+        ``growth`` maps each count to its increase from the oldest to the newest sample of these minutes. ``seconds`` is
+        the time between the two samples. Without samples, the result is ({}, 0.0).
         """
         recent = [sample for sample in self.samples if sample.at_s > now_s - _FINE_S]
         if not recent:
@@ -105,7 +105,7 @@ class MetricsScraper:
     def start(self, render_update: Callable[[], Awaitable[bytes]]) -> None:
         """Start sampling.
 
-        While there are watchers, ``render_update`` is called after each sample to render the live overview.
+        While somebody watches the live overview, ``render_update`` is called after each sample to render it.
         """
         self._task = asyncio.create_task(self._run(render_update))
 
@@ -117,7 +117,7 @@ class MetricsScraper:
         self._sampled.set()
 
     async def watch(self) -> AsyncIterator[bytes]:
-        """Yield the rendered update after each sample; the iteration ends when the scraper is closed."""
+        """Yield the rendered live overview after each sample, until the scraper is closed."""
         self._watchers += 1
         self._watcher_joined.set()
         try:
@@ -147,8 +147,8 @@ class MetricsScraper:
     async def _wait_for_next(self) -> None:
         """Wait until the next sample is due.
 
-        If a new watcher arrives, the next sample is due at once, but not earlier than ``_MIN_INTERVAL_S`` seconds after
-        the previous sample.
+        When somebody starts to watch the overview, the next sample is due at once, or as soon as ``_MIN_INTERVAL_S``
+        seconds have passed since the previous sample.
         """
         self._watcher_joined.clear()
         await asyncio.sleep(_MIN_INTERVAL_S)

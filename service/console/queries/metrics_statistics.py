@@ -1,4 +1,4 @@
-"""Statistics of metrics: growth of counters, percentiles of delays, loads of nodes, and outcomes of polls."""
+"""Statistics derived from metrics: growth of counters, percentiles of delays, loads of nodes, and outcomes of polls."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -21,11 +21,11 @@ _VERSIONS: Final = "coronet_versions_info{"
 _LABEL: Final = re.compile(r'(\w+)="([^"\\]*)"')
 _QUANTILES: Final = (0.5, 0.95, 0.99)
 Counts = Mapping[str, float]
-"""Values of metrics, by name with labels as in the Prometheus text format."""
+"""Maps each metric's name, with labels as in the Prometheus text format, to its value."""
 
 
 class Delays(msgspec.Struct, frozen=True):
-    """The median, the 95th and the 99th percentile of ``count`` delays, in seconds."""
+    """The 50th (median), 95th and 99th percentiles of ``count`` delays, in seconds."""
 
     count: int
     p50_s: float
@@ -34,12 +34,12 @@ class Delays(msgspec.Struct, frozen=True):
 
 
 class Load(msgspec.Struct, frozen=True):
-    """The load of one process over the last minutes.
+    """The load of one process over the last few minutes.
 
     - ``core_share`` is the used fraction of one CPU core.
-    - ``poll_lag`` is the delay of polls behind their schedule; null means that there were no polls.
-    - ``cache_hit_share`` concerns the contents that were requested since the process's start: it is the fraction of
-      them that were in the process's cache. The value null means that none was requested.
+    - ``poll_lag`` shows how late polls were compared with their schedule; null means that there were no polls.
+    - ``cache_hit_share`` is the fraction of requested contents that were found in the process's cache, since the
+      process started. The value null means that none was requested.
     - ``versions`` are the versions of Coronet, Python and the Redis client.
     """
 
@@ -54,9 +54,9 @@ class Load(msgspec.Struct, frozen=True):
 
 
 def parse_metrics(text: str) -> dict[str, float]:
-    """Return the values of Coronet's metrics and the process's CPU and memory from a Prometheus text exposition.
+    """Read Coronet's metrics, and the process's CPU and memory use, from a Prometheus text exposition.
 
-    Malformed lines are skipped.
+    Return a mapping from each metric's name with labels to its value. Malformed lines are skipped.
     """
     counts: dict[str, float] = {}
     for line in text.splitlines():
@@ -70,9 +70,9 @@ def parse_metrics(text: str) -> dict[str, float]:
 
 
 def compute_growth(before: Counts, after: Counts) -> dict[str, float]:
-    """Return the increase of each counter from ``before`` to ``after``.
+    """Map each counter to its increase from ``before`` to ``after``.
 
-    A counter that has decreased was reset by a restart; its increase is its new value.
+    A counter that has decreased was reset by a restart; its increase is then its new value.
     """
     increases: dict[str, float] = {}
     for name, value in after.items():
@@ -82,25 +82,25 @@ def compute_growth(before: Counts, after: Counts) -> dict[str, float]:
 
 
 def count_polls(counts: Counts) -> dict[str, float]:
-    """Return the number of polls by outcome, without outcomes that have not occurred."""
+    """Map each poll outcome to the number of polls with this outcome; leave out outcomes that have not occurred."""
     return {outcome: value for outcome, value in _by_label(counts, _POLLS, "outcome").items() if value > 0}
 
 
 def _by_label(counts: Counts, metric: str, label: str) -> dict[str, float]:
-    """Return the values of the metric ``metric`` by the value of its only label, which is named ``label``."""
+    """Map each value of ``label`` to the value of ``metric`` with this label. The metric must not have other labels."""
     start = f'{metric}{{{label}="'
     return {name[len(start) : -2]: value for name, value in counts.items() if name.startswith(start)}
 
 
 def count_key_group_moves(counts: Counts) -> dict[str, int]:
-    """Return the number of splits and the number of merges of key groups, by the kind of move."""
+    """Map each kind of key group move (split or merge) to the number of such moves; leave out kinds without any."""
     return {kind: int(value) for kind, value in _by_label(counts, _MOVES, "kind").items() if value > 0}
 
 
 def compute_delays(counts: Counts, histogram: str) -> Delays | None:
-    """Return the percentiles of a histogram, interpolated within its buckets; None if it is empty.
+    """Return percentiles of the delays in a histogram, interpolated within its buckets; None if the histogram is empty.
 
-    ``counts`` are the values of all metrics. ``histogram`` is the histogram's name.
+    ``counts`` contains the values of all metrics. ``histogram`` is the histogram's name.
     """
     by_bound = _by_label(counts, f"{histogram}_bucket", "le")
     buckets = sorted((inf if bound == "+Inf" else float(bound), count) for bound, count in by_bound.items())
@@ -123,7 +123,7 @@ def _quantile(buckets: Sequence[tuple[float, float]], rank: float) -> float:
 def compute_load(before: Counts, now: Counts, elapsed_s: float) -> Load:
     """Return the load of a process over the last ``elapsed_s`` seconds.
 
-    ``before`` and ``now`` are the process's metrics at the start and at the end of that time.
+    ``before`` and ``now`` are the process's metrics at the start and at the end of this period.
     """
     increases = compute_growth(before, now)
     contents = {name: value for name, value in now.items() if name.startswith(_CONTENTS)}

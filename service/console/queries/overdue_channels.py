@@ -1,6 +1,6 @@
-"""Overdue channels: those that should be polled but have not been for three poll intervals.
+"""Overdue channels: those that should have been polled but have not been polled for three poll intervals.
 
-The metric ``coronet_unpolled_channels`` counts them, and the page Overview reports them.
+The metric ``coronet_unpolled_channels`` counts them, and the Overview page reports them.
 """
 
 from math import inf
@@ -19,10 +19,13 @@ class OverdueChannels:
     """The channels that were overdue for a poll when they were last read from the store."""
 
     def __init__(self, default_interval_s: float) -> None:
-        """Create an empty object. ``default_interval_s`` is assumed for channels without a recorded poll interval."""
+        """Start without any overdue channels.
+
+        ``default_interval_s`` is assumed for channels without a recorded poll interval.
+        """
         self._default_interval_s = default_interval_s
         self._due_s: dict[ChannelId, float] = {}
-        """The overdue channels, with the time by which they should have been polled (Unix s)."""
+        """For each overdue channel, the time (Unix s) since which it should have been polled at least once."""
         self._last_blocked_s: dict[ChannelId, float] = {}
         """When a channel's host was last seen to be blocked (Unix s)."""
 
@@ -32,7 +35,7 @@ class OverdueChannels:
     def check(self, found: AdministeredChannel, now_s: float, *, is_blocked: bool) -> None:
         """Record whether the channel ``found``, which was read at ``now_s`` (Unix s), is overdue for a poll.
 
-        ``is_blocked`` says whether the channel's host is blocked.
+        ``is_blocked`` states whether the channel's host is blocked.
         """
         cid = found.channel.id
         if is_blocked:
@@ -47,22 +50,22 @@ class OverdueChannels:
             self._due_s.pop(cid, None)
 
     def discard(self, cid: ChannelId) -> None:
-        """Forget the channel ``cid``, which was removed."""
+        """Forget the channel with the id ``cid``, which was removed."""
         self._due_s.pop(cid, None)
         self._last_blocked_s.pop(cid, None)
 
     def find(self, fleet_started_s: float) -> list[ChannelId]:
         """Return the ids of the overdue channels.
 
-        ``fleet_started_s`` is the time when the first of the present workers joined the ring (Unix s). Channels whose
-        polls were due before this time are left out, because a fleet that has just started has not had the time to poll
-        them.
+        ``fleet_started_s`` is the time when the first of the current workers joined the ring (Unix s). A channel is
+        left out until the fleet has been running longer than the channel may go unpolled (:func:`max_silence_s`),
+        because a fleet that has just started has not yet had time to poll the channel.
         """
         return [cid for cid, due_s in self._due_s.items() if due_s > fleet_started_s]
 
 
 def max_silence_s(found: AdministeredChannel, default_interval_s: float) -> float:
-    """Return the seconds without a poll after which the channel ``found`` is overdue; infinity if it is not polled.
+    """Return for how many seconds ``found`` may go unpolled before it is overdue; infinity if it is never polled.
 
     ``default_interval_s`` is assumed as the poll interval if none is recorded.
     """
@@ -74,11 +77,11 @@ def max_silence_s(found: AdministeredChannel, default_interval_s: float) -> floa
 
 
 def poll_due_since_s(found: AdministeredChannel) -> float:
-    """Return the Unix time at which the present poll interval of the channel ``found`` began.
+    """Return the Unix time at which the current poll interval of the channel ``found`` began.
 
     It is the latest of these times: the channel's creation, its last poll, the end of a pause by its publisher or an
-    admin, and the last change of its poll interval. The store has these times even if the worker that owns the channel
-    is dead.
+    admin, and the last change of its poll interval. All of them are in the store, so the result is available even if
+    the worker that owns the channel is dead.
     """
     changed_s = found.poll_rate.since_s if found.poll_rate else 0.0
     return max(found.channel.created_s, found.polled_s, found.no_poll_before_s, found.paused_until_s, changed_s)
@@ -87,6 +90,6 @@ def poll_due_since_s(found: AdministeredChannel) -> float:
 def default_poll_interval_s(settings: Settings) -> float:
     """Return the poll interval (s) that is assumed for channels without a recorded one.
 
-    It is the longest interval of the default policy, which is twice the longest mean wait.
+    It is the longest interval under the default policy, which is twice the longest mean wait.
     """
     return 2 * settings.longest_wait_s

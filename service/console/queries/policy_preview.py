@@ -1,14 +1,14 @@
-"""Model of the effect of a polling policy on the current channels, computed with the workers' own optimizer.
+"""A model that predicts the effect of a polling policy on the current channels, using the workers' own optimizer.
 
-The model follows Corona §3.1 and §3.2, with the workers' additions:
+The model follows Corona §3.1 and §3.2. Like the workers, it also takes into account that
 
-- Limits on the number of polls depend on a channel's number of subscribers.
-- Publishers give polling hints, and failing channels are polled less often.
-- The requests to each site (a registrable domain with all its hosts) are limited.
-- The number of nodes that poll a channel is that of a whole polling level.
-- In a weekly rhythm, channels are polled more often at the hours and days at which they publish more.
+- limits on the number of polls depend on a channel's number of subscribers,
+- publishers give polling hints, and failing channels are polled less often,
+- the requests to each site (a registrable domain with all its hosts) are limited,
+- exactly as many nodes poll a channel as its level prescribes, if the policy permits only whole polling levels,
+- channels with a weekly rhythm are polled more often at the hours and days at which they publish more.
 
-The model leaves out polls that fail or are late, and pauses of whole sites.
+The model ignores polls that fail or are late, and pauses of whole sites.
 """
 
 from collections import Counter
@@ -41,9 +41,9 @@ class ChannelLoad(msgspec.Struct, frozen=True):
     - ``private`` is true if the channel is exempt from the limits for public channels.
     - ``site`` is the site whose request budget the channel's polls use; "" means that they use none.
     - ``bounds`` are the channel's own bounds on its poll rate.
-    - ``publisher_interval_s`` is the shortest interval between polls that the publisher's hints and the back-off after
-      failures permit now; 0.0 means that any interval is permitted.
-    - ``limit_reason`` is the hint or the back-off that determines ``publisher_interval_s``; None means that any
+    - ``publisher_interval_s`` is the shortest interval between polls that is currently permitted by the publisher's
+      hints and by the back-off after failures; 0.0 means that any interval is permitted.
+    - ``limit_reason`` states whether a hint or the back-off determines ``publisher_interval_s``; None means that any
       interval is permitted.
     - ``rhythm`` is the channel's encoded weekly rhythm: its publication rate by hour and day.
     """
@@ -80,7 +80,7 @@ class Outcome(msgspec.Struct, frozen=True):
     - ``waits_s`` are the quantiles 0, 1, …, 100 % of the delays of all subscriptions.
     - ``scale`` is the factor by which the optimizer multiplies the polls of all channels, so that all polls together
       use the fleet's budget; null means that there are no channels.
-    - ``bounds`` has the number of channels by the constraint that determines their poll rate.
+    - ``bounds`` maps each constraint to the number of channels whose poll rate it determines.
     """
 
     polls_per_minute: float
@@ -94,7 +94,7 @@ class Outcome(msgspec.Struct, frozen=True):
 class DelayChange(msgspec.Struct, frozen=True):
     """A channel whose mean detection delay would change.
 
-    ``before_s`` and ``after_s`` are the delays before and after the change, in seconds.
+    ``before_s`` and ``after_s`` are the delays before and after the change of policy, in seconds.
     """
 
     channel: ChannelId
@@ -105,7 +105,7 @@ class DelayChange(msgspec.Struct, frozen=True):
 
 
 class SlowestChannel(msgspec.Struct, frozen=True):
-    """A channel with a long mean detection delay ``wait_s`` (s), and the constraint that determines it."""
+    """A channel with a long mean detection delay, ``wait_s`` (s), and the constraint that determines its poll rate."""
 
     channel: ChannelId
     title: str
@@ -117,13 +117,12 @@ class SlowestChannel(msgspec.Struct, frozen=True):
 class _Solution(NamedTuple):
     """The optimizer's solution for all channels under a policy.
 
-    - ``policy`` is the policy, completed with the longest mean delay for which its poll budget suffices.
-    - ``size`` is the number of polls of each channel in one poll interval of the policy.
-    - ``delays_s`` is the mean detection delay of each channel in seconds.
-    - ``table`` has the optimizer's input for each channel. This includes the factor by which the optimizer multiplies
-      the polls of all channels of a site, so that these polls do not exceed the site's request limit.
+    - ``policy`` is the policy, with ``affordable_wait_s`` set to the shortest mean wait that its budget allows.
+    - ``size`` contains each channel's number of polls per poll interval of the policy.
+    - ``delays_s`` contains each channel's mean detection delay in seconds.
+    - ``table`` contains the optimizer's input for each channel, including the effect of its site's request limit.
     - ``scale`` is the factor by which the optimizer multiplies the polls of all channels, so that all polls together
-      fit into the fleet's budget; None without channels.
+      fit into the fleet's budget; None if there are no channels.
     - ``choices`` are the polling levels that each channel can have; None if any number of nodes may poll a channel.
     """
 
@@ -136,12 +135,12 @@ class _Solution(NamedTuple):
 
 
 class PolicyModel:
-    """A model of the current channels, nodes and request limits of sites, which predicts the effect of any policy."""
+    """Predicts the effect of any polling policy on the current channels, nodes and request limits of sites."""
 
     def __init__(self, channels: Sequence[ChannelLoad], ring: RingView, site_rates: Mapping[str, float]) -> None:
-        """Create a model of ``channels`` that the nodes of ``ring`` poll.
+        """Create a model of ``channels``, which are polled by the nodes of ``ring``.
 
-        ``site_rates`` are the request limits that admins have set, by site, in requests per second.
+        ``site_rates`` maps sites to the request limits that admins have set for them, in requests per second.
         """
         self._channels = channels
         self._table = factor_table((each.factors() for each in channels), len(channels))
@@ -152,9 +151,9 @@ class PolicyModel:
         self._solutions: dict[FleetPolicy, _Solution] = {}
 
     def solve(self, policy: FleetPolicy) -> _Solution:
-        """Return each channel's polls and detection delay under ``policy``.
+        """Return the solution under ``policy``: each channel's number of polls and its detection delay.
 
-        The worker that owns a channel computes the same values. Solutions are cached.
+        Workers compute the same results for the channels that they own. Solutions are cached.
         """
         if policy not in self._solutions:
             self._solutions[policy] = self._solve(node_allocation.affordable_policy(policy, len(self._channels)))
@@ -219,10 +218,9 @@ class PolicyModel:
         )
 
     def _bound(self, policy: FleetPolicy, row: int, table: FactorTable, scale: float) -> BindingConstraint:
-        """Return the constraint that determines the number of polls of the channel in row ``row`` of ``table``.
+        """Return the constraint that determines how often the channel in row ``row`` of ``table`` is polled.
 
-        ``scale`` is the factor by which the optimizer multiplies the polls of all channels, so that all polls together
-        fit into the fleet's budget.
+        ``scale`` is the factor that fits the polls of all channels into the fleet's budget.
         """
         channel, levels = self._channels[row], policy.objective.levels
         choices = RingLevels(self._ring, levels.base).choices([channel.id]) if levels.are_whole else None
@@ -234,11 +232,11 @@ class PolicyModel:
     def find_largest_delay_changes(
         self, before: FleetPolicy, after: FleetPolicy, max_count: int
     ) -> tuple[tuple[DelayChange, ...], tuple[DelayChange, ...]]:
-        """Return the channels whose detection delay decreases most, and the channels whose delay increases most.
+        """Return two tuples: the channels whose detection delay decreases most, and those whose delay increases most.
 
-        The policy changes from ``before`` to ``after``. Each tuple has at most ``max_count`` channels, most affected
-        first. Channels are ranked by the logarithm of the ratio of both delays, multiplied by the number of
-        subscribers. The field ``title`` of the channels is empty, because the model does not know titles.
+        The policy changes from ``before`` to ``after``. Each tuple contains at most ``max_count`` channels, most
+        affected first. The effect is measured by the logarithm of the ratio between the two delays, multiplied by the
+        number of subscribers. The field ``title`` of the channels is empty, because the model does not know titles.
         """
         before_s, after_s = self.solve(before).delays_s, self.solve(after).delays_s
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -254,11 +252,11 @@ class PolicyModel:
         return tuple(map(change, sooner)), tuple(map(change, later))
 
     def _site_scales(self, policy: FleetPolicy, table: FactorTable) -> Floats:
-        """Return for each channel the scale of its site.
+        """Return the scale of each channel's site, one value per channel.
 
-        The scale of a site is the factor by which the optimizer multiplies the polls of all channels of the site, so
-        that these polls fit into the site's request budget. The scale is ``UNBOUNDED_SCALE`` if the budget does not
-        restrict the polls. The worker that manages the site's budget computes the same scale.
+        A site's scale is the factor that fits the polls of its channels into the site's request budget; it is
+        ``UNBOUNDED_SCALE`` if the budget does not restrict them. The worker that manages the site's budget computes the
+        same scale.
         """
         scales = np.full(len(table), UNBOUNDED_SCALE)
         unbound = node_allocation.allocation_problem(policy, self._nodes, table)
@@ -277,14 +275,14 @@ class PolicyModel:
 
 
 def _mean(delays_s: Floats, weights: Floats) -> float:
-    """Return the mean of ``delays_s``, weighted by ``weights``; 0.0 without delays."""
+    """Return the mean of ``delays_s``, weighted by ``weights``; 0.0 if there are no delays."""
     return float(np.average(delays_s, weights=weights)) if len(delays_s) else 0.0
 
 
 def _quantiles(waits_s: Floats, subscriptions: Floats) -> tuple[float, ...]:
-    """Return the quantiles 0, 1, …, 100 % of the mean detection delays ``waits_s`` of channels.
+    """Return the quantiles 0, 1, …, 100 % of ``waits_s``, the mean detection delays of channels.
 
-    ``subscriptions`` has each channel's number of subscriptions, by which its delay is weighted.
+    ``subscriptions`` contains each channel's number of subscriptions, by which its delay is weighted.
     """
     if not len(waits_s):
         return (0.0,) * len(_SHARES)
@@ -295,7 +293,7 @@ def _quantiles(waits_s: Floats, subscriptions: Floats) -> tuple[float, ...]:
 
 
 def _enumerate_names(names: Sequence[str]) -> tuple[list[str], "np.ndarray[tuple[int], np.dtype[np.int64]]"]:
-    """Return the distinct names, and for each of ``names`` its index in the distinct names."""
+    """Return (distinct, indices): the distinct names, and for each of ``names`` its index in ``distinct``."""
     unique = list(dict.fromkeys(names))
     numbers = {name: number for number, name in enumerate(unique)}
     return unique, np.fromiter((numbers[name] for name in names), dtype=np.int64, count=len(names))

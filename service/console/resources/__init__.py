@@ -1,1 +1,4 @@
-"""The resources of the console, each a module with pages and API operations, in one package for each area of scopes."""
+"""The console's resources. Each module contains one resource's pages and API operations.
+
+The packages group the resources by the areas to which API scopes apply.
+"""

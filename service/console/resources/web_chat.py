@@ -1,7 +1,7 @@
-"""The page Chat: an XMPP client in the browser, logged in to an account of the demo installation (`coronet up`).
+"""The Chat page: an XMPP client in the browser, logged in to an account of the demo installation (`coronet up`).
 
-The browser uses XMPP over WebSocket (RFC 7395). The console proxies the WebSocket to the XMPP server on this machine,
-so that the page connects only to its own origin.
+The browser uses XMPP over WebSocket (RFC 7395). The console forwards the WebSocket connection to the XMPP server on
+this machine, so the page connects only to its own origin.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ Socket = web.WebSocketResponse | ClientWebSocketResponse
 
 
 async def page(request: web.Request) -> web.Response:
-    """Show the XMPP client, logged in to the first account of `coronet up`."""
+    """Show the XMPP client, logged in to the first account that `coronet up` created."""
     if not request.app[SETTINGS].chat_websocket_url:
         raise web.HTTPNotFound(text="The chat page is only available with `coronet up`.")
     response = render(request, "chat.html")
@@ -38,7 +38,7 @@ async def page(request: web.Request) -> web.Response:
 
 
 async def proxy_socket(request: web.Request) -> web.StreamResponse:
-    """Proxy WebSocket frames between the browser and the XMPP server until either side closes."""
+    """Forward WebSocket messages between the browser and the XMPP server until either side closes the connection."""
     url = request.app[SETTINGS].chat_websocket_url
     if not url:
         raise web.HTTPNotFound

@@ -1,1 +1,1 @@
-"""Resources of access: accounts, sessions, API keys, and the audit log."""
+"""Resources for access: accounts, sessions, API keys, and the audit log."""

@@ -1,4 +1,4 @@
-"""The page Settings, and the API operations for one's own account: time zone and password."""
+"""The Settings page, and the API operations for one's own account: time zone and password."""
 
 from typing import Annotated, Final
 
@@ -42,7 +42,7 @@ _DONE: Final = {
     "role": "The role has been changed.",
     "removed": "The account, its sessions and its API keys have been removed.",
 }
-"""Messages about a completed change, by the value of ``done`` in the query of the URL to which the change redirects."""
+"""After a change, the response redirects to a URL whose query contains ``done``. This maps its values to messages."""
 
 _Text = Annotated[str, msgspec.Meta(min_length=1, max_length=1024)]
 
@@ -52,7 +52,7 @@ operation = OPERATIONS = Operations()
 class Me(msgspec.Struct, frozen=True):
     """The sender of the request: the account, its role, and the API key's name and scopes.
 
-    The scopes are null if the access is unrestricted. ``zone`` is the time zone in which pages show times.
+    The scopes are null if access is not restricted by scopes. ``zone`` is the time zone in which pages show times.
     """
 
     account: str
@@ -63,13 +63,13 @@ class Me(msgspec.Struct, frozen=True):
 
 
 class SetZone(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A time zone, by its name (``Europe/Berlin``) or a large city in it."""
+    """A time zone, given by its name (``Europe/Berlin``) or by the name of a large city in it."""
 
     zone: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 
 
 class ChangePassword(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The present password and the wanted new one."""
+    """The current password (``present``) and the new one (``wanted``)."""
 
     present: _Text
     wanted: _Text
@@ -77,7 +77,7 @@ class ChangePassword(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @operation("GET", "/me", Permission(Role.VIEWER))
 async def get_me(request: web.Request) -> Me:
-    """Get the account, role and scopes of this request."""
+    """Get the account, role and scopes of the sender of this request."""
     principal = request[PRINCIPAL]
     scopes = None if principal.scopes is None else tuple(sorted(principal.scopes))
     return Me(principal.name, principal.role, principal.key, scopes, time_zone(request))
@@ -91,17 +91,17 @@ async def put_my_password(request: web.Request, body: ChangePassword) -> None:
 
 @operation("PUT", "/me/zone", OWN_ACCESS, 404)
 async def put_my_zone(request: web.Request, body: SetZone) -> None:
-    """Set the time zone in which pages show times to you."""
+    """Set the time zone for the times on your pages."""
     request[AUDIT_DETAIL] = await account_rules.set_zone(request.app[STORE], request[PRINCIPAL].name, body.zone)
 
 
 async def page(
     request: web.Request, status: int = 200, *, error: str = "", secret: str = "", secret_description: str = ""
 ) -> web.Response:
-    """Show the principal's own settings, and to admins also all accounts.
+    """Show the settings of the logged-in account and, to admins, all accounts.
 
-    ``error`` is the message of a failed change. ``secret`` is a new secret to show once, and ``secret_description``
-    states its purpose.
+    ``error`` is the message to show if a change failed. ``secret`` is a new secret, which is shown only once, and
+    ``secret_description`` states its purpose.
     """
     principal = request[PRINCIPAL]
     return render(

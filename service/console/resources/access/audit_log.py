@@ -1,4 +1,4 @@
-"""The page Log and its API operation: the audit log of all changes made in the console and through its API."""
+"""The Log page and its API operation, which show all changes made in the console and through its API."""
 
 import msgspec
 from aiohttp import web

@@ -1,4 +1,4 @@
-"""Console accounts: the API operations that list, create, change and remove them, and make password links."""
+"""Console accounts: the API operations that list, create, change and remove them, and create password links."""
 
 from typing import Annotated
 
@@ -19,7 +19,7 @@ operation = OPERATIONS = Operations()
 
 
 class Accounts(msgspec.Struct, frozen=True):
-    """All accounts by name."""
+    """All accounts, sorted by name."""
 
     items: tuple[AccountView, ...]
 
@@ -32,16 +32,16 @@ class AddAccount(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SetRole(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A new role for an account."""
+    """The new role of an account."""
 
     role: Role
 
 
 class PasswordLink(msgspec.Struct, frozen=True):
-    """The link with which an account's holder chooses a password.
+    """The link with which the holder of an account chooses a password.
 
-    The link works once within a week and is shown only here. An account has only one link: it becomes invalid when a
-    new link is made, when a password is chosen, or when the account is removed.
+    The link is shown only in this response; it works once, within a week. An account has only one link: it becomes
+    invalid when a new link is made, when a password is chosen, or when the account is removed.
     """
 
     link: str

@@ -1,7 +1,8 @@
 """Login sessions and API keys: the API operations that list them, create keys, and end or revoke them.
 
-Accounts see their own sessions and API keys, and admins see all. Those who see a session or key may also end or revoke
-it, unless they use an API key that has fewer rights than the owner of that session or key.
+Accounts see their own sessions and API keys, and admins see all. Whoever sees a session or key may also end or revoke
+it. There is one exception: a request sent with an API key cannot end or revoke the sessions and keys of another account
+that has more rights than the API key.
 """
 
 import time
@@ -26,19 +27,19 @@ OWN_ACCESS: Final = Permission(Role.VIEWER, "access:write")
 
 
 def can_see(request: web.Request, account: str) -> bool:
-    """Return whether the request's sender may see the sessions and API keys of the account named ``account``.
+    """Return whether the request's sender may see the sessions and API keys of this account.
 
-    Admins may see those of all accounts, others only their own.
+    Admins may see those of all accounts, other users only their own.
     """
     return request[PRINCIPAL].role is Role.ADMIN or request[PRINCIPAL].name == account
 
 
 async def check_can_end(request: web.Request, owner: str | None, missing: str) -> None:
-    """Check that the request's sender may end a session, or revoke an API key, of the account ``owner``.
+    """Raise an error unless the request's sender may end or revoke a session or API key that belongs to ``owner``.
 
-    An ``owner`` of None means that the session or key does not exist. In this case, raises HTTPNotFound with the text
-    ``missing``. Raises :class:`PermissionDenied` if the owner is another account and the request was sent with an API
-    key that has fewer rights than this account.
+    Raises HTTPNotFound with the text ``missing`` if ``owner`` is None, which means that the sender can see no such
+    session or key. Raises :class:`PermissionDenied` if ``owner`` is another account and the request was sent with an
+    API key that has fewer rights than ``owner``.
     """
     if owner is None:
         raise web.HTTPNotFound(text=missing)
@@ -50,7 +51,7 @@ async def check_can_end(request: web.Request, owner: str | None, missing: str) -
 
 
 class OpenSessions(msgspec.Struct, frozen=True):
-    """The open sessions, newest first. The ``id`` of a session is used to end it."""
+    """The open sessions, newest first. To end a session, send its ``id``."""
 
     items: tuple[Session, ...]
 
@@ -81,7 +82,7 @@ _MAX_KEYS: Final = 50
 class KeyView(msgspec.Struct, frozen=True):
     """An API key without its secret.
 
-    Times are Unix seconds. ``used_s`` is the time of the last use, exact to the minute; null means never.
+    Times are Unix seconds. ``used_s`` is the time of the last use, to the minute; null means never.
     """
 
     id: str
@@ -99,14 +100,14 @@ class ApiKeys(msgspec.Struct, frozen=True):
 
 
 class AddKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The name and the scopes (like ``channels:read``) of a new API key."""
+    """The name and the scopes (such as ``channels:read``) of a new API key."""
 
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
     scopes: Annotated[tuple[str, ...], msgspec.Meta(min_length=1, max_length=20)]
 
 
 class NewKey(msgspec.Struct, frozen=True):
-    """A new API key. ``token`` is the secret to send with requests; it is shown only here."""
+    """A new API key. ``token`` is the secret to send with requests; it is shown only in this response."""
 
     key: KeyView
     token: str

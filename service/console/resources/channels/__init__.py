@@ -1,1 +1,1 @@
-"""Resources of channels: the list, single channels, sites, blocked hosts, and OPML."""
+"""Resources for channels: the list, single channels, sites, blocked hosts, and OPML."""

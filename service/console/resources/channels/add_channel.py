@@ -33,8 +33,8 @@ operation = OPERATIONS = Operations()
 class AddChannel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The URL of a feed, or of a page that links to one.
 
-    ``as_page`` means that the page itself is watched. ``selector`` (CSS) limits it to the matching part; "" means the
-    whole page.
+    If ``as_page`` is true, the page itself is watched. ``selector`` (CSS) selects the part of the page to watch; ""
+    means the whole page.
     """
 
     url: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_URL_CHARS)]
@@ -43,19 +43,19 @@ class AddChannel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class FeedChoices(msgspec.Struct, frozen=True):
-    """The feeds that the page links to. The page itself was not added; add one of these feeds instead."""
+    """The feeds to which the page links. The page itself was not added; add one of these feeds instead."""
 
     choices: tuple[FeedLink, ...]
 
 
 class Preview(msgspec.Struct, frozen=True):
-    """A preview of the channel of a URL: its current entries, newest first, and an example notification.
+    """A preview of the channel for a URL: its current entries, newest first, and an example notification.
 
     - ``discovered`` is true if the requested URL is a page that links to the channel's feed.
-    - ``latest`` are the current entries.
+    - ``latest`` contains the current entries.
     - ``message`` is the English notification for the newest entry; "" means that there is no example.
     - ``trouble`` is the reason why there is no example, if it is known; otherwise "".
-    - ``known`` is the channel if it exists already; otherwise null.
+    - ``known`` is the channel if it already exists; otherwise null.
     """
 
     url: str
@@ -71,7 +71,7 @@ class Preview(msgspec.Struct, frozen=True):
 
 @operation("POST", "/channels", write_access("channels"), 502, responses={201: ChannelDetail, 300: FeedChoices})
 async def post_channel(request: web.Request, body: AddChannel) -> web.Response:
-    """Add the channel of a URL. It is polled even without subscribers."""
+    """Add the channel for a URL. It is polled even without subscribers."""
     store, probed = request.app[STORE], await _probe(request, body, keep=True)
     if probed.channel is None:
         return _offer_feeds(body, probed)
@@ -83,7 +83,7 @@ async def post_channel(request: web.Request, body: AddChannel) -> web.Response:
 
 @operation("POST", "/channels/preview", write_access("channels"), 502, responses={200: Preview, 300: FeedChoices})
 async def preview_channel(request: web.Request, body: AddChannel) -> web.Response:
-    """Preview the channel of a URL and an example notification without adding it."""
+    """Preview the channel for a URL, and an example notification, without adding the channel."""
     probed = await _probe(request, body, keep=False)
     if probed.channel is None:
         return _offer_feeds(body, probed)
@@ -94,7 +94,7 @@ async def add_form(request: web.Request, status: int = 200, *, error: str = "") 
     """Show the form for adding a channel.
 
     The form asks for a URL. If the request has the field ``as_page``, the form asks which part (CSS selector) of the
-    page at the URL to watch. ``error`` is the message of a failed attempt.
+    page at the URL to watch. ``error`` is the message to show if an attempt failed.
     """
     body = await _read_body(request)
     template = "channel_page.html" if body.as_page else "channel_add.html"
@@ -103,7 +103,7 @@ async def add_form(request: web.Request, status: int = 200, *, error: str = "") 
 
 @redisplay_on_error(add_form)
 async def preview(request: web.Request) -> web.Response:
-    """Preview the channel of a URL without adding it.
+    """Preview the channel for a URL without adding it.
 
     For a page with no feed or with several feeds, show the choices: to watch the page itself, or one of the feeds.
     """
@@ -117,7 +117,7 @@ async def preview(request: web.Request) -> web.Response:
 
 @redisplay_on_error(add_form)
 async def add(request: web.Request) -> web.Response:
-    """Add the channel of a URL. It is polled even without subscribers."""
+    """Add the channel for a URL. It is polled even without subscribers."""
     body = await _read_body(request)
     probed = await _probe(request, body, keep=True)
     if probed.channel is None:
@@ -132,7 +132,7 @@ async def _read_body(request: web.Request) -> AddChannel:
 
 
 def _offer_choices(request: web.Request, body: AddChannel, probed: ProbeReply) -> web.Response:
-    """Show the choices for the URL of a page: to watch the page itself, or one of the feeds to which it links.
+    """Show the choices for the URL of a page: watch the page itself, or one of the feeds to which it links.
 
     ``probed`` is a worker's reply about the URL.
     """
@@ -142,9 +142,9 @@ def _offer_choices(request: web.Request, body: AddChannel, probed: ProbeReply) -
 
 
 async def _probe(request: web.Request, body: AddChannel, *, keep: bool) -> ProbeReply:
-    """Request a worker to fetch the URL of ``body``; return the worker's reply.
+    """Ask a worker to fetch the URL in ``body``; return the worker's reply.
 
-    ``keep`` means that the worker also creates the channel of the URL. Raises the error that the worker reports, and
+    If ``keep`` is true, the worker also creates the channel for the URL. Raises the error that the worker reports, and
     :class:`OperationalError` if no worker replies.
     """
     request[AUDIT_DETAIL] = f"{body.url} {body.selector}".strip()
@@ -153,9 +153,9 @@ async def _probe(request: web.Request, body: AddChannel, *, keep: bool) -> Probe
 
 
 async def make_preview(store: Store, channel: Channel, probed: ProbeReply) -> Preview:
-    """Return the preview of ``channel``.
+    """Return the preview of ``channel``, with an example notification or, if known, the reason why there is none.
 
-    ``probed`` is a worker's reply about the channel's URL. If there is no example notification, the preview states why.
+    ``probed`` is a worker's reply about the channel's URL.
     """
     message, trouble = "", ""
     try:
@@ -178,9 +178,9 @@ async def make_preview(store: Store, channel: Channel, probed: ProbeReply) -> Pr
 
 
 def _offer_feeds(body: AddChannel, probed: ProbeReply) -> web.Response:
-    """Return the response for the URL of a page: the feeds to which the page links.
+    """Return a response that lists the feeds to which the requested page links.
 
-    ``probed`` is a worker's reply about the URL. Raises UserError if the page links to no feeds.
+    ``probed`` is a worker's reply about the page's URL. Raises UserError if the page links to no feeds.
     """
     if probed.page:
         url = page_url(body.url, body.selector)

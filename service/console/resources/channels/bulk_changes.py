@@ -1,6 +1,7 @@
 """Bulk changes: pausing, resuming, polling, listing, tagging or removing many channels at once.
 
-The changes of a request run concurrently for a limited time; the result states how many channels are left.
+The changes in one request run concurrently for a limited time; the result states how many channels were not processed
+in this time.
 """
 
 import asyncio
@@ -51,7 +52,7 @@ class BulkResult(msgspec.Struct, frozen=True):
     """The result of a change to many channels.
 
     ``done`` is the number of changed channels. ``left`` is the number of channels that were not processed before the
-    time ran out. ``problems`` are the errors of single channels.
+    time ran out. ``problems`` are the errors for individual channels.
     """
 
     done: int
@@ -105,8 +106,9 @@ async def change_each(
 ) -> tuple[int, list[tuple[_Item, CoronetError]]]:
     """Call ``change`` on each of ``items``, several at once.
 
-    Return the number of successful calls, and the failed calls as pairs (item, error). Items that remain after
-    ``time_limit_s`` seconds are in neither result. An error of the class ``fatal`` ends all calls and is raised.
+    Return (count, failures): the number of successful calls, and a pair (item, error) for each failed call. Calls that
+    do not finish within ``time_limit_s`` seconds are in neither. An error of the class ``fatal`` stops all calls and is
+    raised.
     """
     remaining, done = iter(items), 0
     failed: list[tuple[_Item, CoronetError]] = []

@@ -70,7 +70,7 @@ async def poll_channel(request: web.Request) -> PollResult:
 
 
 async def page(request: web.Request, status: int = 200, *, error: str = "") -> web.Response:
-    """Show one channel. ``error`` is the message of a failed change."""
+    """Show one channel. ``error`` is the message to show if a change failed."""
     store, now_s = request.app[STORE], time.time()
     detail, nodes = await asyncio.gather(get_channel(request), store.ring.nodes())
     moved_to = detail.channel.moved_to
@@ -122,7 +122,7 @@ async def trace_poll(request: web.Request) -> web.StreamResponse:
 
 
 async def remove_form(request: web.Request) -> web.Response:
-    """Show the confirmation of a channel's removal."""
+    """Show the page that asks for confirmation before a channel is removed."""
     channel = await read_requested_channel(request)
     subscribers = await request.app[STORE].subscriptions.count(channel.id)
     return render(request, "channel_remove.html", channel=channel, subscribers=subscribers)

@@ -1,4 +1,4 @@
-"""The page Channels and its API operation: search, sort and page through all channels, and select some for a change."""
+"""The Channels page and its API operation: search, sort and page through all channels, and change selected ones."""
 
 from collections.abc import Mapping
 from typing import Final, cast, get_args
@@ -67,7 +67,7 @@ async def page(
 ) -> web.Response:
     """Show the list of channels.
 
-    ``result`` is the result of a change to the selected channels. ``error`` is the message of a failed change.
+    ``result`` is the result of a change to the selected channels. ``error`` is the message to show if a change failed.
     """
     fields = await read_form(request)
     query, cache = _parse_query({"sort": "title", **fields}), request.app[CHANNEL_CACHE]
@@ -129,7 +129,7 @@ async def change_selected(request: web.Request) -> web.Response:
 
 
 def _parse_query(fields: Mapping[str, str]) -> ChannelQuery:
-    """Return the search that the query of a URL or the fields of a form describe.
+    """Return the search that the fields of a URL's query or of a form describe.
 
     Raises :class:`UserError` if a field is invalid.
     """
@@ -138,14 +138,14 @@ def _parse_query(fields: Mapping[str, str]) -> ChannelQuery:
 
 
 def _query_fields(query: ChannelQuery) -> dict[str, str]:
-    """Return the non-empty URL fields of a search; the inverse of :func:`_parse_query`."""
+    """Return the non-empty fields of a search as they appear in a URL; the inverse of :func:`_parse_query`."""
     return {name: value for name, value in msgspec.to_builtins(query).items() if value}
 
 
 def _link(query: ChannelQuery, **changes: object) -> str:
-    """Return the URL of the list of channels for ``query``, with the fields ``changes`` changed.
+    """Return the URL of the list of channels for ``query``, with the fields in ``changes`` replaced.
 
-    If ``changes`` sets the sort order that ``query`` already has, the order is reversed.
+    If ``query`` already has the sort order in ``changes``, the order is reversed.
     """
     if changes.get("sort") == query.sort and "page" not in changes:
         changes["sort"] = f"-{query.sort}"

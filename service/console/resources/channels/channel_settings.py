@@ -1,6 +1,6 @@
-"""Settings of one channel by admins: pause, tags, note, whether it is listed, and its own bounds on its poll rate.
+"""Settings that admins make for one channel: pause, tags, note, listing, and the channel's own bounds on its poll rate.
 
-The module has the rules and the parser of tags. The last change of the bounds can be undone.
+The module also contains the rules for tags and their parser. The last change of the bounds can be undone.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ _MAX_TAG_CHARS: Final = 40
 def parse_tag(text: str) -> str:
     """Return a tag in its stored form: stripped and case-folded.
 
-    Raises :class:`UserError` if ``text`` is not a single printable word, or too long.
+    Raises :class:`UserError` if ``text`` is too long or not a single printable word.
     """
     tag = text.strip().casefold()
     if not tag or len(tag) > _MAX_TAG_CHARS or len(tag.split()) > 1 or not tag.isprintable():
@@ -43,7 +43,7 @@ def parse_tag(text: str) -> str:
 
 
 def parse_tags(text: str) -> list[str]:
-    """Return the sorted tags in a text that separates them with spaces.
+    """Return the sorted tags in ``text``, which are separated by spaces.
 
     Raises :class:`UserError` if a tag is invalid, or if there are too many tags.
     """
@@ -108,7 +108,7 @@ _MAX_FIELD_CHARS: Final = 40
 
 @operation("PUT", "/channels/{cid}/bounds", write_access("channels"), 404, 429)
 async def put_bounds(request: web.Request, body: ChannelBounds) -> ChannelDetail:
-    """Set the bounds on a channel's poll rate; omitted ones follow the policy."""
+    """Set the bounds on a channel's poll rate; omitted bounds follow the policy."""
     await _set_bounds(request, (await read_requested_channel(request)).id, body)
     return await get_channel(request)
 

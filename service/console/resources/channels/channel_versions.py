@@ -1,4 +1,4 @@
-"""Versions of one channel: their list, and the entries at a version with the place where a copy of them was found."""
+"""Versions of one channel: the list of versions, and the channel's entries, read from the nearest copy."""
 
 from typing import Final
 
@@ -21,9 +21,9 @@ _VERSIONS_PER_PAGE: Final = 20
 
 
 class ContentView(msgspec.Struct, frozen=True):
-    """A channel's latest entries (newest first) at a version, and the place where the copy of them was found.
+    """A channel's latest entries (newest first) in one version, and where a copy of them was found.
 
-    ``source`` is the place:
+    ``source`` is the place where the copy was found:
 
     - ``cache``: the cache of the worker that received the request.
     - ``near``: the cache of another worker. ``worker`` is its name, or "" if unknown. ``hops`` is its distance
@@ -63,6 +63,6 @@ async def versions_page(request: web.Request) -> web.Response:
 
 
 async def content_page(request: web.Request) -> web.Response:
-    """Show a channel's latest entries from the nearest copy of them, and the place of this copy."""
+    """Show a channel's latest entries from the nearest copy of them, and where this copy was found."""
     channel = await read_requested_channel(request)
     return render(request, "channel_content.html", channel=channel, content=await get_content(request))

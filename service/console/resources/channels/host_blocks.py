@@ -1,4 +1,4 @@
-"""Blocked hosts: the API operations and forms that block the requests to a publisher's host or domain."""
+"""Blocked hosts: the API operations and forms that block requests to a publisher's host or domain."""
 
 import time
 from typing import Annotated, Final
@@ -22,13 +22,13 @@ operation = OPERATIONS = Operations()
 
 
 class SetBlock(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A block of a host. ``why`` is the reason for it, which other admins can read."""
+    """A block of a host. ``why`` is the reason, which other admins can read."""
 
     why: Annotated[str, msgspec.Meta(max_length=MAX_REASON_CHARS)] = ""
 
 
 class Blocked(msgspec.Struct, frozen=True):
-    """The blocked hosts and domains by name. A blocked domain includes all its hosts."""
+    """The blocked hosts and domains, by name. Blocking a domain blocks all its hosts."""
 
     items: dict[str, HostBlock]
 
@@ -72,6 +72,6 @@ allow = redirect_after(allow_host, "/hosts/{host}#blocked", site_page)
 
 
 async def add_block(request: web.Request, blocks: BlockedHosts, name: str, why: str) -> None:
-    """Add ``name`` to ``blocks`` for the reason ``why``, in the name of the request's sender."""
+    """Add ``name`` to ``blocks`` for the reason ``why``, on behalf of the request's sender."""
     request[AUDIT_DETAIL] = f"{name}: {why}"
     await blocks.add(name, HostBlock(request[PRINCIPAL].name, time.time(), why))

@@ -42,7 +42,7 @@ class Imported(msgspec.Struct, frozen=True):
 
     ``kept`` is the number of feeds that are polled from now on. ``left`` is the number of feeds that were not
     processed, because time ran out or their publisher's request limit was reached. Sending the file again processes
-    them. ``problems`` are errors of lines in the file and of single feeds.
+    them. ``problems`` are the errors for lines in the file and for individual feeds.
     """
 
     kept: int
@@ -90,7 +90,8 @@ async def _exported_feeds(store: Store) -> list[OpmlSubscription]:
 async def _import(request: web.Request, load: Callable[[], Awaitable[bytes]]) -> Imported:
     """Import the OPML file that ``load`` returns: its feeds are polled from now on, even without subscribers.
 
-    Raises :class:`UserError` if the file is not OPML, and :class:`OperationalError` if no worker or store is available.
+    Raises :class:`UserError` if the file is not OPML, and :class:`OperationalError` if the workers or the store are
+    unavailable.
     """
     outline = await request.app[OPML_PARSER_CLIENT].read(load)
     new = await _unlisted(request.app[STORE], outline.feeds)
@@ -111,9 +112,9 @@ async def _add(store: Store, feed: OpmlSubscription) -> None:
 
 
 async def _unlisted(store: Store, feeds: Sequence[OpmlSubscription]) -> list[OpmlSubscription]:
-    """Return the feeds of ``feeds`` that are not polled permanently yet.
+    """Return those of ``feeds`` that are not polled permanently yet.
 
-    These are the feeds that have no channel, and those whose channel is polled only while it has subscribers.
+    These are feeds without a channel, and feeds whose channel is polled only while it has subscribers.
     """
     unlisted: list[OpmlSubscription] = []
     for start in range(0, len(feeds), _BATCH_SIZE):

@@ -1,4 +1,4 @@
-"""The selector of a watched page: a preview of another selector, and its change.
+"""The selector of a watched page: previewing and changing it.
 
 The selector of a watched page is part of the channel's id. Changing the selector therefore creates another channel, to
 which all subscribers move.
@@ -51,7 +51,7 @@ async def preview_selector(request: web.Request, body: SetSelector) -> Preview:
 
 @redisplay_on_error(channel_page.page)
 async def change_selector(request: web.Request) -> web.Response:
-    """Preview another selector of a page; change it once the preview was confirmed."""
+    """Preview another selector of a page; change it once the preview has been confirmed."""
     channel, form = await read_requested_channel(request), await read_form(request)
     selector = form.get("selector", "")
     if form.get("sure") == "1":
@@ -68,7 +68,7 @@ async def change_selector(request: web.Request) -> web.Response:
 async def _move_to_part(request: web.Request, channel: Channel, selector: str) -> Channel:
     """Create the channel for the part of the page that ``selector`` (CSS) matches; return this new channel.
 
-    All subscribers of ``channel`` move to the new channel. The function can be called again after a crash.
+    All subscribers of ``channel`` move to the new channel. If a crash interrupts the move, call the function again.
     """
     store, url = request.app[STORE], _part_url(channel, selector)
     request[AUDIT_DETAIL] = f"{selector_of(channel.url) or 'whole page'} → {selector_of(url) or 'whole page'}"

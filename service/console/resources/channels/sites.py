@@ -1,4 +1,4 @@
-"""The page Hosts and its API operations: sites with their poll results, request limits and pauses.
+"""The Hosts page and its API operations: sites with their poll results, request limits and pauses.
 
 A site is a registrable domain with all its hosts. Its request limit applies to all its channels together.
 """
@@ -40,10 +40,12 @@ operation = OPERATIONS = Operations()
 
 
 class Site(msgspec.Struct, frozen=True):
-    """A site with the number of its channels, the number of subscriptions to them, and the number of failing channels.
+    """A site, which is a registrable domain with all its hosts.
 
-    ``requests_per_s`` is the request limit that an admin has set; null means the default. ``blocked`` are the blocked
-    hosts of the site. If the whole site is blocked, they include the site's name.
+    - ``channels`` is the number of channels of the site, and ``failing`` the number of failing ones.
+    - ``subscriptions`` is the number of subscriptions to these channels.
+    - ``requests_per_s`` is the request limit that an admin has set; null means the default.
+    - ``blocked`` are the blocked hosts of the site. If the whole site is blocked, they include the site's name.
     """
 
     site: str
@@ -55,7 +57,7 @@ class Site(msgspec.Struct, frozen=True):
 
 
 class Hosts(msgspec.Struct, frozen=True):
-    """One page of the list of sites, which is sorted by the number of channels, the largest first.
+    """One page of the list of sites, those with the most channels first.
 
     ``next`` is the cursor of the next page; "" means that this is the last page.
     """
@@ -67,7 +69,7 @@ class Hosts(msgspec.Struct, frozen=True):
 class SetHost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A limit on the requests per second that the whole fleet sends to a site.
 
-    The limits on requests to one network also apply.
+    The limits on requests to a single network apply as well.
     """
 
     requests_per_s: Annotated[float, msgspec.Meta(ge=_MIN_RATE_PER_S, le=_MAX_RATE_PER_S)]
@@ -87,7 +89,7 @@ class Host(msgspec.Struct, frozen=True):
 
 
 async def _find_sites(request: web.Request) -> list[Site]:
-    """Return all sites whose name contains the query's ``q``, beginning with the sites that have the most channels."""
+    """Return all sites whose name contains the URL query's ``q``, those with the most channels first."""
     store, cache, text = request.app[STORE], request.app[CHANNEL_CACHE], request.query.get("q", "").casefold().strip()
     rates, blocks, _ = await asyncio.gather(
         store.request_budgets.site_rates(), store.blocked_hosts.all(), cache.refresh()
@@ -121,7 +123,7 @@ async def _find_sites(request: web.Request) -> list[Site]:
     ),
 )
 async def get_hosts(request: web.Request) -> Hosts:
-    """List sites, those with most channels first."""
+    """List sites, those with the most channels first."""
     found = await _find_sites(request)
     names = [site.site for site in found]
     start = find_page_start(names, request.query.get("cursor", ""))
@@ -153,7 +155,7 @@ async def delete_host(request: web.Request) -> None:
 
 
 async def page(request: web.Request) -> web.Response:
-    """Show the list of sites, those with most channels first."""
+    """Show the list of sites, those with the most channels first."""
     query, found = request.query.get("q", ""), await _find_sites(request)
     number, pages = read_page_number(request.query, len(found), PAGE_SIZE)
     return render(
@@ -169,7 +171,7 @@ async def page(request: web.Request) -> web.Response:
 
 
 async def site_page(request: web.Request, status: int = 200, *, error: str = "") -> web.Response:
-    """Show one site. ``error`` is the message of a failed change."""
+    """Show one site. ``error`` is the message to show if a change failed."""
     store, cache, site = request.app[STORE], request.app[CHANNEL_CACHE], requested_site(request)
     await cache.refresh()
     rows = sorted(_rows_of(cache, site), key=lambda row: row.search_text)
@@ -213,9 +215,9 @@ async def pause(request: web.Request) -> web.Response:
 
 
 async def _poll_results(store: Store, ids: Sequence[ChannelId]) -> dict[str, object]:
-    """Return statistics of the last recorded polls of the channels ``ids``.
+    """Return statistics about the last recorded polls of the channels with these ids.
 
-    The result has the statistics by the names that the template uses.
+    The keys of the result are the names that the template uses.
     """
     results = [poll for polls in await store.channels.polls_of_many(ids, POLLS_KEPT) for poll in polls]
     statuses = Counter(poll.status for poll in results)
@@ -234,11 +236,11 @@ def _rows_of(cache: ChannelCache, site: str) -> list[ChannelRow]:
 
 
 def requested_site(request: web.Request) -> str:
-    """Return the site of the host in the request's path. Raises :class:`UserError` if it is not a host name."""
+    """Return the site of the host named in the request's path. Raises :class:`UserError` for an invalid name."""
     return site_of(parse_host(request.match_info["host"]))
 
 
 def parse_host(text: str) -> str:
-    """Return the host name ``text`` as canonical URLs spell it. Raises :class:`UserError` if it is invalid."""
+    """Return the host name ``text`` in its canonical form. Raises :class:`UserError` if it is invalid."""
     host = text[:_MAX_HOST_CHARS].strip("[]")
     return urlsplit(canonical_url(f"https://{f'[{host}]' if ':' in host else host}/")).hostname or ""

@@ -1,1 +1,1 @@
-"""Resources of delivery: the state of outboxes, dead letters, and announcements."""
+"""Resources for delivery: the state of outboxes, dead letters, and announcements."""

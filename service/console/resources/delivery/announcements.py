@@ -1,4 +1,4 @@
-"""The page of announcements and its API operations: messages of admins to all people, or to some of them.
+"""The page for announcements and its API operations. Announcements are messages from admins to all or some people.
 
 An announcement is previewed with the number of its recipients, then sent over some minutes, and can be stopped.
 """
@@ -36,17 +36,17 @@ operation = OPERATIONS = Operations()
 
 
 class AnnouncementDraft(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An announcement: its texts, the conditions that all recipients meet, and the minutes over which it is sent.
+    """An announcement: its texts, the conditions that recipients must meet, and the minutes over which it is sent.
 
-    The texts are ``text_de``, ``text_fr``, ``text_es``, and ``text`` for all other languages. The conditions are:
+    The texts are ``text_de``, ``text_fr``, ``text_es``, and ``text`` for all other languages. ``text`` is also sent if
+    the text in a recipient's language is empty. Each recipient must meet all of these conditions; an empty one is met
+    by everybody:
 
     - ``to``: all people and rooms, only people, or only rooms.
     - ``language``: only recipients with this language (``en``, ``de``, ``fr``, ``es``).
     - ``addresses``: only recipients with one of these addresses.
     - ``host``: only subscribers of channels of this site.
     - ``channel``: only subscribers of the channel with this URL or id.
-
-    An empty condition is met by everybody. ``text`` is also sent if the text in a recipient's language is empty.
     """
 
     text: Annotated[str, msgspec.Meta(min_length=1, max_length=_MAX_TEXT_CHARS)]
@@ -61,7 +61,7 @@ class AnnouncementDraft(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     minutes: Annotated[int, msgspec.Meta(ge=1, le=_MAX_MINUTES)] = 10
 
     def translations(self) -> dict[str, str]:
-        """Return the texts in languages other than English, by language code."""
+        """Map the codes of languages other than English to the texts in these languages."""
         return {name: text for name in LANGUAGES if name != "en" and (text := getattr(self, f"text_{name}"))}
 
     def describe_recipients(self) -> str:
@@ -76,7 +76,7 @@ class AnnouncementDraft(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
 
 
 class AnnouncementPreview(msgspec.Struct, frozen=True):
-    """A preview of an announcement: a description of its recipients, their number, and the minutes to send it."""
+    """A preview of an announcement: who its recipients are, how many, and how many minutes sending takes."""
 
     audience: str
     recipients: int
@@ -144,7 +144,7 @@ async def stop_announcement(request: web.Request) -> None:
 
 
 async def page(request: web.Request, status: int = 200, *, error: str = "") -> web.Response:
-    """Show the form and the announcements so far. ``error`` is the message of a failed change."""
+    """Show the form and the announcements so far. ``error`` is the message to show if a change failed."""
     form = await read_form(request)
     return render(
         request,
@@ -175,7 +175,7 @@ async def preview(request: web.Request) -> web.Response:
 
 @redisplay_on_error(page)
 async def send(request: web.Request) -> web.Response:
-    """Send a previewed announcement, once even if the form is sent twice."""
+    """Send a previewed announcement, only once even if the form is submitted twice."""
     form = await read_form(request)
     number = form.get("number", "")
     if not number.isdecimal():
@@ -207,7 +207,7 @@ async def _start(request: web.Request, draft: AnnouncementDraft, number: int) ->
 
 
 async def _recipients(request: web.Request, draft: AnnouncementDraft) -> list[UserId]:
-    """Return the ids of the people and rooms that get the announcement ``draft``.
+    """Return the ids of the people and rooms who are to receive the announcement ``draft``.
 
     Raises :class:`UserError` if the draft names an unknown channel or host.
     """
@@ -259,7 +259,7 @@ def _view(progress: AnnouncementProgress) -> AnnouncementView:
 
 
 def _parse(form: Mapping[str, str]) -> AnnouncementDraft:
-    """Return the draft in a form. Raises :class:`UserError` for an invalid value."""
+    """Return the draft that a form's fields describe. Raises :class:`UserError` for an invalid value."""
     values: dict[str, object] = {
         name: form.get(name, "").strip().replace("\r\n", "\n")
         for name in ("text", "text_de", "text_fr", "text_es", "language", "host", "channel")

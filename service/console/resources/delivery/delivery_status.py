@@ -1,7 +1,7 @@
-"""The page Delivery and its API operations: queued notifications, and one person's last messages.
+"""The Delivery page and its API operations: queued notifications, and the last messages to one person.
 
-A person's message log has the last 20 messages and expires after 30 days without a message. It names the channels of a
-message, but not its text, which is private.
+A person's message log contains the last 20 messages and expires after 30 days without a message. For each message, it
+lists the channels, but not the text, which is private.
 """
 
 import asyncio
@@ -33,8 +33,8 @@ operation = OPERATIONS = Operations()
 class Waiting(msgspec.Struct, frozen=True):
     """The state of the queue of notifications.
 
-    ``people`` is the number of people with undelivered messages. ``longest`` has the people among them who have waited
-    longest. ``dead_letters`` is the number of messages whose delivery failed permanently.
+    ``people`` is the number of people with undelivered messages, and ``longest`` lists those who have waited longest.
+    ``dead_letters`` is the number of messages whose delivery failed permanently.
     """
 
     people: int
@@ -43,10 +43,10 @@ class Waiting(msgspec.Struct, frozen=True):
 
 
 class MessageContent(msgspec.Struct, frozen=True):
-    """The channel and the version that a message is about.
+    """A channel that a message is about, and the channel's version.
 
-    ``title`` is the channel's title or URL, or "" for a removed channel. ``edits`` is true if the message is about
-    edits of known entries.
+    ``title`` is the channel's title or URL, or "" for a removed channel. ``edits`` is true if the message reports edits
+    of known entries.
     """
 
     channel: ChannelId
@@ -60,12 +60,12 @@ class Delivery(msgspec.Struct, frozen=True):
 
     Times are Unix seconds; null means that the event has not happened or was not recorded.
 
-    - ``state`` is ``awaited`` if the server has accepted the message and the client has not confirmed it yet.
+    - ``state`` is ``awaited`` if the server has accepted the message but the client has not confirmed it yet.
     - ``queued_s`` is the time when the oldest content of the message was queued.
     - ``sent_s`` is the time when the XMPP server accepted the message.
     - ``received_s`` is the time when the recipient's client confirmed the message.
-    - ``why`` is the reason of a failure.
-    - ``tells`` has the channels and versions that the message is about.
+    - ``why`` is the reason for a failure.
+    - ``tells`` lists the channels and versions that the message is about.
     """
 
     id: str
@@ -79,7 +79,7 @@ class Delivery(msgspec.Struct, frozen=True):
 
 
 class Deliveries(msgspec.Struct, frozen=True):
-    """A person's messages: first the messages in progress, then the completed ones, each newest first."""
+    """A person's messages: first those in progress, then the completed ones, each group with the newest first."""
 
     items: tuple[Delivery, ...]
 
@@ -113,7 +113,7 @@ drop = redirect_after(delete_dead_letter, "/delivery")
 
 
 async def read_deliveries(store: Store, uid: UserId) -> Deliveries:
-    """Return the messages to the person ``uid`` that are in progress, and the last completed messages."""
+    """Return the messages to the person with the id ``uid``: those in progress, and the last completed ones."""
     log, in_flight = await asyncio.gather(store.outbox.history(uid), store.outbox.in_flight([uid]))
     logged = {message.message_id: message for message in log}
     batches = list(reversed(in_flight[uid]))

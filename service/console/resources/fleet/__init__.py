@@ -1,1 +1,1 @@
-"""Resources of the fleet: overview, nodes, policy, key groups, directory, and the page About."""
+"""Resources for the fleet: overview, nodes, policy, key groups, directory, and the About page."""

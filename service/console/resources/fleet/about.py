@@ -1,7 +1,7 @@
-"""The page About, with the versions of Coronet and its dependencies, and the health of Redis and all processes.
+"""The About page, with the versions of Coronet and its dependencies, and the health of Redis and all processes.
 
-The module also has the API operation by which an admin accepts a store that has lost data or belongs to another fleet.
-Until then, programs refuse to use this store.
+The module also contains the API operation with which an admin accepts a store that has lost data or belongs to another
+fleet. Use of such a store is blocked until an admin accepts it.
 """
 
 import asyncio

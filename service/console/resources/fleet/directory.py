@@ -1,4 +1,9 @@
-"""The page Directory and its API operations: searches with an explanation, matrices, and directories in memory."""
+"""The Directory page and its API operations: searches with an explanation, matrices, and directories in memory.
+
+The directory registers channels and entries by their attribute-value pairs. For each pair, the store keeps a matrix: a
+grid of cells that list the channels or entries with this pair. For frequently requested pairs, workers also keep a
+directory in memory.
+"""
 
 import asyncio
 from collections.abc import Sequence
@@ -27,8 +32,9 @@ operation = OPERATIONS = Operations()
 class Matrix(msgspec.Struct, frozen=True):
     """The matrix of an attribute-value pair (AV-pair), in which the channels or entries with this pair are registered.
 
-    The matrix is a grid of cells. Each partition stores a part of the names (of channels or entries), and each replica
-    stores a copy of all partitions. ``names`` has, for each partition, the number of names in its first replica.
+    The matrix is a grid of cells. Each partition contains a part of the names (of channels or entries), and each
+    replica is a copy of all partitions. ``names`` states how many names each partition contains, counted in the first
+    replica.
     """
 
     about: ContentKind
@@ -39,15 +45,15 @@ class Matrix(msgspec.Struct, frozen=True):
 
 
 class Matrices(msgspec.Struct, frozen=True):
-    """All matrices with more than one cell, the largest first. Most matrices have one cell and are not listed."""
+    """All matrices with more than one cell, the largest first. Most matrices have a single cell and are not listed."""
 
     items: tuple[Matrix, ...]
 
 
 class DirectoryReason(msgspec.Struct, frozen=True):
-    """A reason for the choice of a strategy: the rule that was followed, and its explanation in words.
+    """A reason for the choice of a directory's strategy.
 
-    The rule compared ``value`` with ``bound``.
+    ``rule`` is the rule that was followed, and ``words`` explains it. The rule compares ``value`` with ``bound``.
     """
 
     rule: Rule
@@ -57,18 +63,19 @@ class DirectoryReason(msgspec.Struct, frozen=True):
 
 
 class MemoryDirectory(msgspec.Struct, frozen=True):
-    """The directory of an AV-pair that workers keep in memory, with its partial-lookup strategy and the reasons for it.
+    """The directory that workers keep in memory for an attribute-value pair (AV-pair), and how it was chosen.
 
+    - ``strategy`` is the partial-lookup strategy of the directory, and ``reasons`` are the reasons for choosing it.
     - ``target`` is t, the number of entries that a lookup should return.
-    - ``entries`` is h, the number of entries of the directory.
+    - ``entries`` is h, the number of entries in the directory.
     - ``servers`` is n, the number of workers.
 
-    The following numbers are computed by the formulas of the paper on partial lookup:
+    The following numbers are computed with formulas from the paper on partial lookup:
 
     - ``stored`` is the number of copies of entries on all workers.
-    - ``coverage`` is the number of different entries that can be found.
+    - ``coverage`` is the number of different entries that lookups can find.
     - ``lookup_cost`` is the number of workers that a lookup queries.
-    - ``messages_per_update`` is the number of messages per update.
+    - ``messages_per_update`` is the number of messages that an update needs.
     """
 
     pair: str
@@ -85,7 +92,7 @@ class MemoryDirectory(msgspec.Struct, frozen=True):
 
 
 class MemoryDirectories(msgspec.Struct, frozen=True):
-    """The directories that workers keep in memory, ordered by AV-pair.
+    """The directories that workers keep in memory, sorted by attribute-value pair (AV-pair).
 
     Only AV-pairs that are often requested have such a directory.
     """
@@ -94,21 +101,23 @@ class MemoryDirectories(msgspec.Struct, frozen=True):
 
 
 class DirectoryMetrics(msgspec.Struct, frozen=True):
-    """The metrics of one directory, from the entries that its workers have now (§4 of the paper on partial lookup).
+    """The current metrics of one directory (§4 of the paper on partial lookup).
+
+    They are computed from the entries that the directory's workers have now.
 
     - ``target`` is the number of entries that a lookup should return.
-    - ``entries`` is the number of different entries of the directory.
+    - ``entries`` is the number of different entries in the directory.
     - ``servers`` is the number of workers.
     - ``answered`` is the number of workers that reported their entries. The others are treated as having no entries.
     - ``stored`` is the number of copies of entries on all workers.
-    - ``coverage`` is the number of different entries of which a worker has a copy.
+    - ``coverage`` is the number of different entries of which at least one worker has a copy.
 
     The following metrics are computed over all subsets of workers. They are null with more than 10 workers.
 
     - ``lookup_cost`` is the mean number of workers that a lookup queries.
-    - ``fault_tolerance`` is the number of workers that may fail, whichever they are, with lookups still finding
-      ``target`` entries. It is -1 if lookups find fewer even without a failure.
-    - ``unfairness`` is the deviation from returning all entries equally often; 0 is fair.
+    - ``fault_tolerance`` is the largest number of workers that may fail while lookups still find ``target`` entries, no
+      matter which workers fail. It is -1 if lookups find fewer entries even without a failure.
+    - ``unfairness`` measures how unevenly lookups return the different entries; 0 is perfectly fair.
     """
 
     pair: str
@@ -199,7 +208,7 @@ async def page(request: web.Request) -> web.Response:
 
 
 async def measure(store: Store, pair: str) -> DirectoryMetrics:
-    """Return the metrics of the directory of the AV-pair ``pair``, from the entries that workers have in memory now.
+    """Return the current metrics of the directory that workers keep in memory for this attribute-value pair.
 
     Raises :class:`NotFound` if no worker has such a directory.
     """
@@ -211,10 +220,10 @@ async def measure(store: Store, pair: str) -> DirectoryMetrics:
 
 
 def compute_metrics(chosen: DirectoryChoice, shares: Sequence[Sequence[ChannelId] | None]) -> DirectoryMetrics:
-    """Return the metrics of the directory ``chosen``.
+    """Return the metrics of the directory that ``chosen`` describes.
 
-    ``shares`` has the entries that each worker of the directory stores, or None for a worker that did not reply. The
-    first worker is the one that coordinates the directory.
+    ``shares`` contains, for each worker of the directory, the entries that the worker stores, or None if it did not
+    reply. The first worker coordinates the directory.
     """
     known = sorted({name for share in shares for name in share or ()})
     # Only the number of entries without a copy is known. They count as never returned.

@@ -1,4 +1,7 @@
-"""The page Discover and its API operation: popular and new public channels, by language and topic, as in chat."""
+"""The Discover page and its API operation: popular and new public channels, by language and topic.
+
+Both show the same channels as the chat command ``discover``.
+"""
 
 from typing import Final, cast, get_args
 from urllib.parse import urlencode
@@ -22,7 +25,7 @@ operation = OPERATIONS = Operations()
 
 
 class DiscoveredChannel(msgspec.Struct, frozen=True):
-    """A public channel in a listing. ``created_s`` is when it was added (Unix s)."""
+    """A public channel in a listing. ``created_s`` is the time when it was added (Unix s)."""
 
     channel: ChannelId
     url: str
@@ -33,9 +36,10 @@ class DiscoveredChannel(msgspec.Struct, frozen=True):
 
 
 class Discovered(msgspec.Struct, frozen=True):
-    """A listing of public channels without known problems, and the most frequent languages and topics among them.
+    """A listing of public channels without known problems, with the most frequent languages and topics.
 
-    ``has_more`` is true if a listing with a higher limit would have more channels.
+    The listing can be narrowed to one of these ``languages`` or ``topics``. ``has_more`` is true if a listing with a
+    higher limit would contain more channels.
     """
 
     items: tuple[DiscoveredChannel, ...]
@@ -94,7 +98,7 @@ async def _page(
     query = {name: request.query.get(name, "").strip()[:_MAX_VALUE_CHARS] for name in ("order", "language", "topic")}
 
     def link(**changes: str) -> str:
-        """Return the URL of this page with these parameters changed."""
+        """Return the URL of this page with the query parameters in ``changes`` replaced."""
         chosen = {name: value for name, value in (query | changes).items() if value}
         return f"/directory/discover?{urlencode(chosen)}" if chosen else "/directory/discover"
 

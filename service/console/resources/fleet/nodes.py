@@ -1,4 +1,7 @@
-"""The page Nodes and its API operations: the ring of workers, their shares of the channels, loads, and draining."""
+"""The Nodes page and its API operations: the ring of workers, their shares of the channels, loads, and draining.
+
+Draining a worker removes it from the ring, so that others take over its channels.
+"""
 
 import asyncio
 from collections.abc import Sequence
@@ -26,9 +29,9 @@ operation = OPERATIONS = Operations()
 
 
 class Nodes(msgspec.Struct, frozen=True):
-    """The living nodes by id, and the names of drained workers.
+    """The live nodes, sorted by id, and the names of drained workers.
 
-    ``loads`` are the loads of the nodes' processes by node id. Processes that do not answer are left out.
+    ``loads`` maps the ids of nodes to the loads of their processes. Processes that do not answer are left out.
     """
 
     items: tuple[NodeInfo, ...]
@@ -38,7 +41,7 @@ class Nodes(msgspec.Struct, frozen=True):
 
 @operation("GET", "/nodes", read_access("fleet"))
 async def get_nodes(request: web.Request) -> Nodes:
-    """List living nodes and drained workers."""
+    """List live nodes and drained workers."""
     ring, known = request.app[STORE].ring, request.app[METRICS].loads
     nodes = await ring.nodes()
     loads = {node.id: known[node.metrics_url] for node in nodes if node.metrics_url in known}
@@ -66,7 +69,7 @@ async def restore_worker(request: web.Request) -> None:
 
 
 async def page(request: web.Request) -> web.Response:
-    """Show the ring, each node's share of the channels and its load.
+    """Show the ring, and each node's load and share of the channels.
 
     If ``channel`` in the URL's query is the id of a channel, or a part of its title or URL, the ring shows the
     channel's wedge: the part of the ring with the nodes that poll the channel (Corona §3.1).
@@ -93,9 +96,9 @@ async def page(request: web.Request) -> web.Response:
 
 
 async def _find_channel(request: web.Request, text: str) -> ChannelDetail | None:
-    """Return the channel with the id ``text``, or else the first channel with ``text`` in its title or URL.
+    """Return the channel with the id ``text``, or else the first one with ``text`` in its title or URL.
 
-    The result is None if there is no such channel.
+    The result is None if no channel matches.
     """
     ids: Sequence[ChannelId] = [text] if text in request.app[CHANNEL_CACHE].rows else ()
     ids = ids or request.app[CHANNEL_SEARCH].find(ChannelQuery(text=text, sort="title"))
@@ -103,7 +106,7 @@ async def _find_channel(request: web.Request, text: str) -> ChannelDetail | None
 
 
 def _versions(nodes: Nodes) -> list[tuple[str, list[str]]]:
-    """Return each combination of software versions with the names of the nodes that run it.
+    """Group nodes by the software versions that they run; return pairs (versions, names of nodes).
 
     Nodes whose process did not report its load are left out.
     """

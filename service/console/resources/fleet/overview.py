@@ -1,6 +1,6 @@
-"""The page Overview and its API operation: key figures of the fleet and problems that need attention, updated live.
+"""The Overview page and its API operation: key figures of the fleet and problems that need attention, updated live.
 
-All watchers of the page get the same stream of updates, which is rendered once.
+All viewers of the page receive the same stream of updates, so that each update is rendered only once.
 """
 
 import asyncio
@@ -39,16 +39,17 @@ class Overview(msgspec.Struct, frozen=True):
     """Key figures of the fleet.
 
     - ``outbox_users`` is the number of people with undelivered messages.
-    - ``polls_per_minute`` has the number of polls per minute by outcome.
+    - ``polls_per_minute`` maps each poll outcome to the number of polls per minute with this outcome.
     - ``budget_polls_per_minute`` is the limit on polls; null means that there is none.
     - ``failing`` is the number of channels whose last poll failed.
-    - ``attention`` has sentences about problems, most urgent first.
+    - ``attention`` contains sentences about problems, most urgent first.
 
-    Three fields are delays in the last minutes. They are null if nothing was detected, delivered or received:
+    Three fields are delays in the last few minutes. They are null if nothing was detected, delivered or received:
 
     - ``detection`` is the time from the publication of an entry to its detection.
-    - ``delivery`` is the time from detection until the XMPP server accepts the message.
-    - ``receipt`` is the time from then until the client's delivery receipt, for clients that send receipts.
+    - ``delivery`` is the time from the detection of an entry until the XMPP server accepts the message.
+    - ``receipt`` is the time from acceptance by the XMPP server until the client's delivery receipt. Only clients that
+      send receipts are counted.
     """
 
     nodes: int
@@ -113,10 +114,10 @@ async def page(request: web.Request) -> web.Response:
 
 
 async def stream_updates(request: web.Request) -> web.StreamResponse:
-    """Stream updates of the page Overview (server-sent events).
+    """Stream updates to the Overview page, as server-sent events.
 
-    The stream begins with all points of the charts. After each sample of the metrics, an update of the key figures and
-    the latest point of the charts follow.
+    The stream begins with all points of the charts. After each sample of the metrics, it continues with the updated key
+    figures and the latest point of the charts.
     """
     response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: "text/event-stream", "X-Accel-Buffering": "no"})
     await response.prepare(request)
@@ -148,7 +149,7 @@ def _event(name: str, data: str) -> bytes:
 
 
 def make_chart_series(samples: Sequence[Sample], budget: float | None) -> dict[str, list[float | None]]:
-    """Return the values to draw in the charts, by the name of the line; the name ``at_s`` has the times (Unix s).
+    """Map the name of each line in the charts to its values, and ``at_s`` to the times of the values (Unix s).
 
     Each list has one value for each sample except the first, because most values are differences from the previous
     sample. ``budget`` is the current limit on polls per minute; None means that there is none.
@@ -179,15 +180,15 @@ def _point(before: Sample, after: Sample) -> dict[str, float | None]:
 def estimate_polls_per_minute(
     sample: Sequence[Sequence[PollResult]], kept: int, channels: int, now_s: float
 ) -> dict[str, float]:
-    """Return an estimate of the polls per minute of all channels over the last ``_WINDOW_S`` seconds, by outcome.
+    """Estimate, for each poll outcome, how many polls per minute all channels had in the last ``_WINDOW_S`` seconds.
 
-    - ``sample`` has the recorded polls of each channel of a random sample, newest first.
+    - ``sample`` contains, for each channel in a random sample, its recorded polls, newest first.
     - ``kept`` is the maximum number of polls that are recorded per channel; older polls are forgotten.
-    - ``channels`` is the number of all channels.
-    - ``now_s`` is the present Unix time.
+    - ``channels`` is the total number of channels.
+    - ``now_s`` is the current Unix time.
 
-    A channel that was polled more than ``kept`` times in the last ``_WINDOW_S`` seconds has only the latest of these
-    polls recorded. Its rate is therefore computed over the time since its oldest recorded poll.
+    If all ``kept`` recorded polls of a channel fall into this period, the channel may have had further polls. The
+    channel's rate is therefore computed over the time since its oldest recorded poll.
     """
     rates: dict[str, float] = {}
     for polls in sample:

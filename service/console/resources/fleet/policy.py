@@ -1,4 +1,4 @@
-"""The page Policy and its API operations: the fleet's polling policy, a preview of changes, their history and undo."""
+"""The Policy page and its API operations: the fleet's polling policy, a preview of changes, their history, and undo."""
 
 import asyncio
 import time
@@ -42,13 +42,13 @@ operation = OPERATIONS = Operations()
 
 
 class CurrentPolicy(msgspec.Struct, frozen=True):
-    """The present policy and its last changes.
+    """The current policy and its last changes.
 
-    - ``aims`` is the present policy.
+    - ``aims`` is the current policy.
     - ``set`` is true if an admin has set the policy, and false if it is the default.
     - ``usual`` is the default policy, which the settings determine.
-    - ``revision`` is the number of the last change; 0 means that there was none.
-    - ``history`` has the last changes, newest first.
+    - ``revision`` is the sequence number of the last change; 0 means that there was none.
+    - ``history`` contains the last changes, newest first.
     """
 
     aims: FleetObjective
@@ -59,14 +59,14 @@ class CurrentPolicy(msgspec.Struct, frozen=True):
 
 
 class PolicyPreview(msgspec.Struct, frozen=True):
-    """A comparison of the present policy with a new one, by their effects on the polled channels.
+    """A comparison of the current policy with a new one, by their effects on the polled channels.
 
     - ``channels`` is the number of polled channels, and ``nodes`` the number of nodes.
-    - ``now`` is the effect of the present policy, and ``then`` the effect of the new one.
-    - ``sooner`` has the channels whose detection delay would decrease most.
-    - ``later`` has the channels whose detection delay would increase most.
-    - ``slowest`` has the channels with the longest detection delays under the new policy.
-    - ``warning`` states what to change if the same limit determines the polls of nearly all channels under the new
+    - ``now`` is the effect of the current policy, and ``then`` the effect of the new one.
+    - ``sooner`` contains the channels whose detection delay would decrease most.
+    - ``later`` contains the channels whose detection delay would increase most.
+    - ``slowest`` contains the channels with the longest detection delays under the new policy.
+    - ``warning`` states what to change if a single limit determines the polls of nearly all channels under the new
       policy; otherwise it is "".
     """
 
@@ -83,8 +83,8 @@ class PolicyPreview(msgspec.Struct, frozen=True):
 class SetPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A change of the policy. ``aims`` is the new policy; null restores the default in the settings.
 
-    ``seen`` is the revision of the policy that the change is based on. The change is refused if the policy has been
-    changed since. If ``seen`` is null, this is not checked.
+    ``seen`` is the revision of the policy on which the change is based. The change is refused if the policy has been
+    changed since then. If ``seen`` is null, this is not checked.
     """
 
     aims: FleetObjective | None
@@ -167,9 +167,9 @@ def _add_titles(channels: Sequence[_Shown], titles: Mapping[ChannelId, str]) -> 
 
 
 async def page(request: web.Request, status: int = 200, *, error: str = "") -> web.Response:
-    """Show the policy. If the request has the fields of another policy, show a preview of its effect.
+    """Show the policy. If the request contains the fields of another policy, show a preview of that policy's effect.
 
-    ``error`` is the message of a failed change.
+    ``error`` is the message to show if a change failed.
     """
     form, present = await read_form(request), await get_policy(request)
     aims = present.aims
@@ -229,7 +229,7 @@ async def _apply(request: web.Request, aims: FleetObjective | None, form: Mappin
 
 
 def describe_aims(aims: FleetObjective) -> str:
-    """Return a description of the policy ``aims`` in one line."""
+    """Describe a policy in one line."""
     name, _ = GOALS[aims.goal]
     parts = [name]
     if aims.goal is Goal.FAST:
@@ -245,7 +245,7 @@ def describe_aims(aims: FleetObjective) -> str:
 
 
 def _parse_aims(form: Mapping[str, str]) -> FleetObjective:
-    """Return the policy in the fields of ``form``. Raises :class:`UserError` if a field is invalid."""
+    """Return the policy that a form's fields describe. Raises :class:`UserError` if a field is invalid."""
     values: dict[str, object] = {"goal": form.get("goal", ""), "levels": form.get("levels", Levels.CONTINUOUS)}
     numbers = dict.fromkeys(("demand_factor", "budget_polls_per_minute"), _parse_number)
     durations = dict.fromkeys(("delay_s", "longest_wait_s"), parse_duration)
@@ -280,9 +280,9 @@ def _channel_load(
 
 
 def _previous_aims(history: Sequence[Revision]) -> FleetObjective | None:
-    """Return the policy that applied before the last change in ``history`` (newest first).
+    """Return the policy that applied before the last change; None means that it was the default policy.
 
-    None means that the default policy applied. Raises :class:`UserError` if ``history`` is empty.
+    ``history`` contains the changes, newest first. Raises :class:`UserError` if ``history`` is empty.
     """
     if not history:
         raise UserError("There is no change to undo.")

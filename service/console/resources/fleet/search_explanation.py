@@ -1,4 +1,4 @@
-"""Searches of the directory with an explanation of the order of their results."""
+"""Searches in the directory, with an explanation of how their results were found and ranked."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ operation = OPERATIONS = Operations()
 class ClauseScore(msgspec.Struct, frozen=True):
     """The score of a search result for one clause of the query.
 
-    ``pair`` is the attribute-value pair (AV-pair) of the result that satisfies the clause, and ``relevance`` is the
+    ``pair`` is the result's attribute-value pair (AV-pair) that satisfies the clause, and ``relevance`` is the
     relevance of this pair.
     """
 
@@ -36,11 +36,11 @@ class ClauseScore(msgspec.Struct, frozen=True):
 class ItemScore(msgspec.Struct, frozen=True):
     """The score of a search result: ``total`` = c * (1 + as_written + subscribers + language + recency).
 
-    The number c is the sum of the relevance of all ``clauses``. The other terms are bonuses:
+    Here, c is the sum of the relevance of all ``clauses``. The other terms are bonuses:
 
-    - ``as_written`` increases with the share of the query's words that the result contains in the same form.
+    - ``as_written`` increases with the share of the query's words that occur in the result in exactly the same form.
     - ``subscribers`` increases with the channel's number of subscribers.
-    - ``language`` is positive if the channel has the user's language.
+    - ``language`` is positive if the channel is in the user's language.
     - ``recency`` decreases with the age of an entry.
     """
 
@@ -53,9 +53,9 @@ class ItemScore(msgspec.Struct, frozen=True):
 
 
 class SearchItem(msgspec.Struct, frozen=True):
-    """A search result: a channel, or one of its entries, with a line of its text.
+    """A search result: a channel or one of its entries, with a line from its text.
 
-    ``lacks_words`` is true if the result has only some of the query's words.
+    ``lacks_words`` is true if the result contains only some of the query's words.
     """
 
     channel: ChannelId
@@ -68,13 +68,12 @@ class SearchItem(msgspec.Struct, frozen=True):
 
 
 class SearchAlternative(msgspec.Struct, frozen=True):
-    """An alternative of a clause: an attribute-value pair (AV-pair) that satisfies the clause.
+    """One of the alternatives in a clause: an attribute-value pair (AV-pair) that satisfies the clause.
 
-    - ``factor`` is the degree to which the pair corresponds to the query: 1 for the query's word itself, less than 1
-      for a word that is only similar.
+    - ``factor`` is the similarity of the pair to the query's word: 1 for the word itself, otherwise less than 1.
     - ``names`` is the approximate number of channels or entries with this pair.
-    - ``partitions`` and ``replicas`` are the dimensions of the matrix in which the pair's channels or entries are
-      registered, a grid of cells.
+    - ``partitions`` and ``replicas`` are the dimensions of the pair's matrix: the grid of cells in which the channels
+      or entries with this pair are registered.
     - ``cells`` is the number of cells of this matrix that were read.
 
     The dimensions and ``cells`` are 0 if the matrix was not needed.
@@ -89,10 +88,11 @@ class SearchAlternative(msgspec.Struct, frozen=True):
 
 
 class SearchClause(msgspec.Struct, frozen=True):
-    """A condition of a query. A result satisfies it if the result has the pair of at least one of the ``alternatives``.
+    """A condition of a query. A result satisfies the condition with any of the ``alternatives``.
 
-    If ``is_optional`` is false, every result satisfies the condition. ``importance`` is the weight of the condition in
-    the score: the inverse document frequency, so that rare words count more.
+    If ``is_optional`` is false, channels or entries that do not satisfy the condition are excluded from the results.
+    ``importance`` is the weight of the condition in the score. It is the inverse document frequency, so that rare words
+    count more.
     """
 
     importance: float
@@ -101,7 +101,7 @@ class SearchClause(msgspec.Struct, frozen=True):
 
 
 class SearchCorrection(msgspec.Struct, frozen=True):
-    """A word of the query that was not found, and the similar word that was."""
+    """A word of the query that was not found, and the similar word that was searched for instead."""
 
     word: str
     replacement: str
@@ -112,12 +112,12 @@ class SearchResult(msgspec.Struct, frozen=True):
 
     - ``about`` states whether channels or entries were searched.
     - ``clauses`` are the conditions of the query.
-    - ``excluded`` are the AV-pairs that no result may have.
-    - ``corrections`` are the words of the query that were replaced by similar ones.
+    - ``excluded`` are the attribute-value pairs that results must not have.
+    - ``corrections`` are the words of the query that were replaced with similar ones.
     - ``source`` is ``memory`` if workers answered from memory, and ``matrices`` if matrices in the store were read.
-    - ``cells`` is the number of cells of matrices that were read.
-    - ``candidates`` is the number of names (of channels or entries) that were found. The results are the candidates
-      that are not private and match the query as written.
+    - ``cells`` is the total number of matrix cells that were read.
+    - ``candidates`` is the number of channels or entries that were considered. The results leave out those that are
+      private or do not match the query as written.
     - ``total`` is the number of all results; null means that it is unknown.
     - ``has_more`` is true if there are further results.
     - ``took_s`` is the duration of the whole search in seconds.
@@ -170,8 +170,8 @@ async def get_search(request: web.Request) -> SearchResult:
 def _item(hit: SearchHit, parts: ScoreParts, pairs: Sequence[Pair]) -> SearchItem:
     """Return the search result for ``hit``, with an explanation of its score.
 
-    ``parts`` are the parts of the score. ``pairs`` has, for each clause of the query, the AV-pair of the result that
-    determined the score.
+    ``parts`` are the parts of the score. ``pairs`` contains one AV-pair of the result for each clause of the query: the
+    pair that determined the score for the clause.
     """
     channel = hit.channel
     clauses = tuple(ClauseScore(pair, value) for pair, value in zip(pairs, parts.clauses, strict=True) if value)

@@ -1,4 +1,4 @@
-"""The page Shards and its API operations: the tree of key groups with their loads, and manual splits and merges."""
+"""The Shards page and its API operations: the tree of key groups with their loads, and manual splits and merges."""
 
 from aiohttp import web
 
@@ -17,7 +17,7 @@ operation = OPERATIONS = Operations()
 
 @operation("GET", "/shards", read_access("fleet"))
 async def get_shards(request: web.Request) -> Shards:
-    """Get the tree of key groups with their keyspaces, numbers of subscriptions and loads."""
+    """Get the tree of key groups, with the keyspace, subscription count and load of each group."""
     return await shard_administration.read_shards(request.app[STORE], request.app[SETTINGS])
 
 
@@ -36,7 +36,7 @@ async def merge_shard(request: web.Request) -> ActionResult:
 async def page(request: web.Request, status: int = 200, *, done: str = "", error: str = "") -> web.Response:
     """Show the tree of key groups.
 
-    ``done`` says what an action has done; ``error`` is the message of a failed one.
+    ``done`` is the message to show after a successful action, ``error`` the one to show after a failed action.
     """
     groups, samples = await get_shards(request), request.app[METRICS].samples
     moves = count_key_group_moves(compute_growth(samples[0].counts, samples[-1].counts)) if samples else {}
@@ -45,7 +45,7 @@ async def page(request: web.Request, status: int = 200, *, done: str = "", error
 
 @redisplay_on_error(page)
 async def change(request: web.Request) -> web.Response:
-    """Split a key group, or merge its halves, whatever the load."""
+    """Split a key group, or merge its two halves, whatever the load."""
     form = await read_form(request)
     label, action = form.get("label", "")[:64], form.get("action", "")
     request[AUDIT_DETAIL] = f"{action} {label}"

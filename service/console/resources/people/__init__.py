@@ -1,1 +1,1 @@
-"""Resources of people: their records and limits, dry runs of their commands, and blocked XMPP domains."""
+"""Pages and API operations about people: records, limits, invitations, dry runs of commands, blocked XMPP domains."""

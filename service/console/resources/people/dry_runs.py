@@ -32,9 +32,9 @@ class Commands(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DryRunLine(msgspec.Struct, frozen=True):
-    """A command of a dry run with the bot's replies.
+    """One command of a dry run, and the bot's replies to it.
 
-    ``would`` are sentences that say what the command would change.
+    ``would`` contains sentences that say what the command would change.
     """
 
     command: str
@@ -43,9 +43,9 @@ class DryRunLine(msgspec.Struct, frozen=True):
 
 
 class CommandDryRun(msgspec.Struct, frozen=True):
-    """The replies to the commands of a dry run.
+    """The result of a dry run: each command with the bot's replies.
 
-    Every command is answered from the current data; the effects of earlier commands are not visible to it.
+    A dry run changes nothing, so no command sees the effects of earlier ones.
     """
 
     lines: tuple[DryRunLine, ...]
@@ -53,7 +53,7 @@ class CommandDryRun(msgspec.Struct, frozen=True):
 
 @operation("POST", "/people/{user}/rehearsal", write_access("people"), 404)
 async def rehearse(request: web.Request, body: Commands) -> CommandDryRun:
-    """Dry-run commands as a person: get the bot's replies and their effects without executing anything."""
+    """Dry-run commands as a person: get the bot's replies and the changes that the commands would make."""
     request[AUDIT_DETAIL] = f"{len(body.commands)} commands"
     previews = await request.app[STORE].bot_requests.dry_run((await get_person(request)).jid, body.commands)
     return CommandDryRun(tuple(DryRunLine(each.command, each.replies, each.effects) for each in previews))

@@ -1,4 +1,4 @@
-"""Invitations to the bot: codes with which people may use a bot that serves only invited people."""
+"""Invitations to the bot: codes that admit people to a bot that serves only invited people."""
 
 from typing import Annotated
 
@@ -22,13 +22,13 @@ class Invitation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class InvitationCode(msgspec.Struct, frozen=True):
-    """The code of a new invitation, which is shown only once. People send ``invite CODE`` to the bot."""
+    """The code of a new invitation. It is shown only once. Invited people send ``invite CODE`` to the bot."""
 
     code: str
 
 
 @operation("POST", "/invitations", write_access("people"))
 async def invite(request: web.Request, body: Invitation) -> InvitationCode:
-    """Create an invitation to a bot with the setting who_may_use=invited."""
+    """Create an invitation. It admits people to the bot while the setting who_may_use is "invited"."""
     request[AUDIT_DETAIL] = f"{body.uses} people, {body.days:g} days"
     return InvitationCode(await request.app[STORE].invitations.create(body.uses, body.days * DAY_S))

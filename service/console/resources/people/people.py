@@ -1,6 +1,6 @@
-"""The pages of people and their API operations: search, limits, suspension and deletion.
+"""The People pages and their API operations: search, limits, suspension and deletion.
 
-People are listed in the order of their ids. A search finds people by a part of their address.
+People are listed in order of id. A search finds the people whose address contains a given text.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ operation = OPERATIONS = Operations()
 class PeoplePage(msgspec.Struct, frozen=True):
     """One page of the list of people, ordered by id.
 
-    ``next`` is the cursor of the next page; "" means that this is the last page.
+    ``next`` is the cursor for the next page, or "" on the last page.
     """
 
     items: tuple[Person, ...]
@@ -47,7 +47,7 @@ class PeoplePage(msgspec.Struct, frozen=True):
 
 
 class SetPerson(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Settings of a person: suspension, and the maximum number of subscriptions (null for the default)."""
+    """Settings of a person: ``suspended``, and the maximum number of subscriptions (null for the default)."""
 
     suspended: bool
     most_subscriptions: Annotated[int, msgspec.Meta(ge=0, le=MAX_VALUE)] | None = None
@@ -61,7 +61,7 @@ class SetPerson(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     query=(Parameter("q", "query", "Only people whose address contains this text."), CURSOR, LIMIT),
 )
 async def get_people(request: web.Request) -> PeoplePage:
-    """List people by id."""
+    """List people in order of id."""
     store, part, cursor = request.app[STORE], request.query.get("q", ""), request.query.get("cursor", "")
     if cursor and len(cursor) != _ID_CHARS:
         raise UserError(INVALID_CURSOR)
@@ -82,7 +82,7 @@ async def get_person(request: web.Request) -> Person:
 
 @operation("GET", "/people/{user}/deliveries", read_access("people"), 404)
 async def get_deliveries(request: web.Request) -> Deliveries:
-    """List a person's last messages: when they were queued, sent and received, or why they failed."""
+    """List the most recent messages to a person: when they were queued, sent and received, or why they failed."""
     return await read_deliveries(request.app[STORE], (await get_person(request)).id)
 
 
@@ -113,7 +113,7 @@ async def page(request: web.Request) -> web.Response:
 
 
 async def person_page(request: web.Request, status: int = 200, *, error: str = "") -> web.Response:
-    """Show one person. ``error`` is the message of a failed change."""
+    """Show one person. ``error`` is the message to show if a change failed."""
     store, person = request.app[STORE], await get_person(request)
     subscriptions, log, (user_settings,) = await asyncio.gather(
         store.subscriptions.of_user(person.jid),
@@ -149,7 +149,7 @@ async def change(request: web.Request) -> web.Response:
 
 
 async def forget_form(request: web.Request) -> web.Response:
-    """Show the confirmation of a person's deletion."""
+    """Show the form that asks for confirmation before a person is deleted."""
     return render(request, "person_delete.html", person=await get_person(request))
 
 
@@ -157,12 +157,13 @@ forget = redirect_after(delete_person, "/people?forgotten=1")
 
 
 async def _find(store: Store, part: str, cursor: str, count: int) -> tuple[list[UserId], str]:
-    """Return the ids of people whose address contains ``part`` (ignoring case), and the cursor of the following page.
+    """Return (ids, cursor): one page of the people whose address contains ``part``, and the cursor for the next page.
 
-    A ``part`` of "" matches everybody. The page begins after the id ``cursor`` and has at most ``count`` people. On the
-    first page, a person whose address is exactly ``part`` comes first. Because at most ``_MAX_SCANNED`` people are
-    read, a page can have fewer than ``count`` people although there is a next page. The returned cursor is "" on the
-    last page.
+    Case is ignored; an empty ``part`` matches everybody. The page contains up to ``count`` people, ordered by id, whose
+    ids follow ``cursor``. A person whose address is exactly ``part`` comes first on the first page.
+
+    A page can be shorter even if more pages follow, because at most ``_MAX_SCANNED`` people are examined for each page.
+    The returned cursor is "" on the last page.
     """
     text = part.casefold().strip()
     exact = user_id(text)

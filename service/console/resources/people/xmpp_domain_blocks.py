@@ -1,6 +1,7 @@
-"""The page of blocked domains and its API operations: XMPP domains whose users may not use the service.
+"""The Blocked domains page and its API operations: XMPP domains whose users may not use the service.
 
-The bot does not answer these users, and sends them nothing. Their subscriptions remain and continue after the block.
+The bot does not answer these users and sends them nothing. Their subscriptions are kept, and continue once the domain
+is unblocked.
 """
 
 from typing import Annotated, Final
@@ -26,13 +27,13 @@ operation = OPERATIONS = Operations()
 
 
 class SetDomainBlock(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A block of a domain. ``why`` is the reason for it, which other admins can read."""
+    """The request to block a domain. ``why`` is the reason, which other admins can read."""
 
     why: Annotated[str, msgspec.Meta(max_length=MAX_REASON_CHARS)] = ""
 
 
 class BlockedDomains(msgspec.Struct, frozen=True):
-    """The blocked domains by name. A block includes all subdomains."""
+    """The blocked domains: ``items`` maps each domain to its block, which also applies to all subdomains."""
 
     items: dict[str, HostBlock]
 
@@ -45,7 +46,7 @@ async def get_blocked_domains(request: web.Request) -> BlockedDomains:
 
 @operation("PUT", "/blocked-domains/{host}", write_access("people"), 429, host_description=_DOMAIN)
 async def block_domain(request: web.Request, body: SetDomainBlock) -> BlockedDomains:
-    """Block a domain: the bot ignores its users, and sends them nothing."""
+    """Block a domain: the bot ignores its users and sends them nothing."""
     domain = _parse_domain(request.match_info["host"])
     await add_block(request, request.app[STORE].blocked_user_domains, domain, body.why)
     return await get_blocked_domains(request)
@@ -60,7 +61,7 @@ async def allow_domain(request: web.Request) -> None:
 
 
 async def page(request: web.Request, status: int = 200, *, error: str = "") -> web.Response:
-    """Show the blocked domains. ``error`` is the message of a failed change."""
+    """Show the blocked domains. ``error`` is the message to show if a change failed."""
     blocked = await request.app[STORE].blocked_user_domains.all()
     return render(request, "domain_blocks.html", status, blocked=dict(sorted(blocked.items())), error=error)
 
@@ -70,7 +71,7 @@ allow = redirect_after(allow_domain, "/blocked-domains", page)
 
 @redisplay_on_error(page)
 async def block(request: web.Request) -> web.Response:
-    """Block a domain: the bot ignores its users, and sends them nothing."""
+    """Block a domain: the bot ignores its users and sends them nothing."""
     form = await read_form(request)
     domain, why = _parse_domain(form.get("name", "")), form.get("why", "")[:MAX_REASON_CHARS]
     await add_block(request, request.app[STORE].blocked_user_domains, domain, why)
