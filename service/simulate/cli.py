@@ -1,12 +1,13 @@
 """The commands ``coronet simulate EXPERIMENT``.
 
-A new experiment needs:
+To add an experiment, write:
 
 - a command in this module
-- a module ``experiment`` with ``run(…, seed, report)``, and ``STEPS``, the number of progress reports
+- a module ``experiment`` with the function ``run(…, seed, report)`` and the constant ``STEPS`` (the number of progress
+  reports)
 - a module ``report``
 
-``service.cli`` adds the experiments that run real processes.
+The experiments that run real processes are added by ``service.cli``.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -102,7 +103,7 @@ def corona(
         float | None, typer.Option(min=0, max=0.5, help="Share of lost messages; 0.02 by default with churn.")
     ] = None,
 ) -> None:
-    """Run Corona's simulations. With the paper's algorithms or Coronet's."""
+    """Run Corona's simulations. The fleet runs either the paper's algorithms or Coronet's."""
     if base not in BASES:
         raise typer.BadParameter(f"The base is one of {', '.join(map(str, BASES[1:]))}.")
     if protocol and (phases, bins) != (PollPhases.EVEN, BinLayout.QUANTILE):
@@ -148,7 +149,7 @@ def schedulers(
     publishers: Annotated[Publishers, typer.Option(help="Publication pattern.")] = Publishers.POISSON,
     goal: Annotated[Goal, typer.Option(help="Corona's goal.")] = Goal.FAIR,
 ) -> None:
-    """Compare polling schedulers. Corona's and other readers', at equal numbers of requests."""
+    """Compare polling schedulers. Corona's and those of other feed readers make the same number of requests."""
     _run_experiment("schedulers", SchedulersSetup(channels, weeks, publishers, goal), seed, as_json=as_json, plot=plot)
 
 
@@ -173,7 +174,7 @@ def clash(
     ] = False,
     hashes: Annotated[MapKind, typer.Option("--map", help="Map from hashes to servers.")] = MapKind.EVEN,
 ) -> None:
-    """Run CLASH's simulations. Six hours of three workloads, compared with plain DHTs."""
+    """Run CLASH's simulations. Three workloads run for six hours in total, and are compared with plain DHTs."""
     setup = ClashSetup(
         stream_packets, queries, hashes, overload, merge, servers=servers, sources=sources, as_shipped=as_shipped
     )
@@ -184,13 +185,13 @@ def clash(
 
 @app.command()
 def partial_lookup(*, seed: Seed = 1, as_json: Json = False, plot: Plot = None) -> None:
-    """Run partial lookup's simulations. Five strategies by six metrics."""
+    """Run the partial-lookup simulations. Six metrics are measured for each of five strategies."""
     _run_experiment("partial_lookup", seed, as_json=as_json, plot=plot)
 
 
 @app.command()
 def discovery(*, seed: Seed = 1, as_json: Json = False, plot: Plot = None) -> None:
-    """Run content discovery's simulations. Load-balancing matrices with skewed names and queries."""
+    """Run the content-discovery simulations. The load-balancing matrices get skewed names and queries."""
     _run_experiment("discovery", seed, as_json=as_json, plot=plot)
 
 
@@ -203,7 +204,7 @@ def location(
     servers: Annotated[int, typer.Option(min=50, max=4000, help="Number of servers.")] = 1000,
     documents: Annotated[int, typer.Option(min=1, help="Documents per server in the static runs.")] = 70,
 ) -> None:
-    """Run content location's simulations. Attenuated Bloom filters compared with Tapestry and home nodes."""
+    """Run the content-location simulations. Attenuated Bloom filters are compared with Tapestry and home nodes."""
     _run_experiment("location", LocationSetup(servers, documents), seed, as_json=as_json, plot=plot)
 
 
@@ -219,7 +220,7 @@ def fleet(
         float, typer.Option(min=0, max=0.5, help="Share of nodes that die per hour; as many join. Default: 1 of 24.")
     ] = 1 / 24,
 ) -> None:
-    """Forecast the cost of a fleet's control plane. Messages, Redis commands, memory, and the time to heal."""
+    """Forecast the cost of a fleet's control plane. Counts messages, Redis commands, memory, and the time to heal."""
     setup = FleetSetup(nodes=nodes, channels=channels, subscribers=subscribers, churn=churn)
     _run_experiment("fleet", setup, seed, as_json=as_json, plot=None)
 
@@ -229,7 +230,7 @@ def report(
     directory: Annotated[Path, typer.Option(help="Directory for the pages.")] = Path("docs/experiments"),
     only: Annotated[list[str] | None, typer.Option(metavar="EXPERIMENT", help="Only these experiments.")] = None,
 ) -> None:
-    """Write the report pages. Runs all experiments, or those that ``--only`` selects."""
+    """Write the report pages. All experiments are run, or only those that ``--only`` selects."""
     directory.mkdir(parents=True, exist_ok=True)
     for name in EXPERIMENTS_WITH_PAGE if only is None else only:
         if name not in EXPERIMENTS_WITH_PAGE:
@@ -242,9 +243,9 @@ def report(
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the command ``coronet simulate`` with these arguments, and return its exit status.
+    """Run the command ``coronet simulate`` with ``arguments``, and return its exit status.
 
-    Usage errors raise typer's exceptions.
+    Usage errors are raised as typer's exceptions, not printed.
     """
     return app(list(arguments), prog_name="coronet simulate", standalone_mode=False) or 0
 
@@ -253,7 +254,8 @@ def run(arguments: Sequence[str]) -> int:
 def progress(steps: int, *, hidden: bool) -> Iterator[Report]:
     """Show a progress bar of ``steps`` steps on standard error until the context ends, unless ``hidden``.
 
-    The context's value is a function. Each call completes one step, and shows the call's argument beside the bar.
+    The context manager yields a function with one argument, a text. Each call completes one step and shows the text
+    beside the bar.
     """
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
     with Progress(*columns, console=Console(stderr=True), disable=hidden) as bar:
@@ -264,9 +266,9 @@ def progress(steps: int, *, hidden: bool) -> Iterator[Report]:
 def _run_experiment(
     name: str, *arguments: object, as_json: bool, plot: Path | None, module: str = "experiment"
 ) -> None:
-    """Run the experiment ``name`` and print its results; if ``plot`` is given, also draw them to this file.
+    """Run the experiment ``name`` and print its results. If ``plot`` is given, also save plots of the results to it.
 
-    ``module`` is the module of the experiment's package whose function ``run`` is called with ``arguments``.
+    ``arguments`` are passed to the function ``run`` of the experiment's module ``module``.
     """
     if plot is not None and not plot.absolute().parent.is_dir():
         raise typer.BadParameter(f"There is no folder {plot.parent} for the plot.")
@@ -279,7 +281,7 @@ def _run_experiment(
 
 
 def print_outcome(outcome: object, table: Callable[[], object], *, as_json: bool) -> None:
-    """Print ``outcome`` as one JSON object if ``as_json``, or else the table that ``table`` returns."""
+    """Print ``outcome`` as one JSON object if ``as_json``, otherwise print the table that ``table`` returns."""
     if as_json:
         typer.echo(msgspec.json.encode(outcome))
     else:

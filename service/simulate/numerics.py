@@ -1,4 +1,4 @@
-"""Array types, units of time, and array functions that several experiments share."""
+"""Array types, units of time, and array functions, shared by several experiments."""
 
 from collections.abc import Callable
 
@@ -16,18 +16,19 @@ WEEK_S = 7 * DAY_S
 
 
 def ranges(first: Ints | int, length: Ints) -> Ints:
-    """Return several ranges of consecutive numbers, one after another, as one array.
+    """Concatenate several ranges of consecutive integers into one array.
 
-    Range i has ``length[i]`` numbers. It begins with ``first[i]``, or with ``first`` if that is a single number.
+    Range i contains ``length[i]`` integers. Its first integer is ``first[i]``, or ``first`` if that is a single
+    integer.
     """
     return np.repeat(first + length - np.cumsum(length), length) + np.arange(length.sum())
 
 
 def first_index_beyond(low: Ints, high: Ints, is_beyond: Callable[[Ints], Bools]) -> Ints:
-    """Return, for each range [low, high), the first index for which ``is_beyond`` holds, or ``high`` if none does.
+    """Return, for each range [low, high), the first index at which ``is_beyond`` is true, or ``high`` if there is none.
 
-    ``is_beyond`` maps an array with one index of each range to booleans. In a range it must be false up to some index,
-    and true from there on. Its results for empty ranges are ignored.
+    ``is_beyond`` is called with an array that contains one index of each range, and returns one boolean per range.
+    Within a range, it must be false up to some index and true from there on. Its results for empty ranges are ignored.
     """
     # The search is binary.
     low, high = low.copy(), high.copy()
@@ -39,7 +40,7 @@ def first_index_beyond(low: Ints, high: Ints, is_beyond: Callable[[Ints], Bools]
 
 
 def mix_bits(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return a pseudorandom number of 64 bits for each of ``values``, by the last step of the generator SplitMix64."""
+    """Map each of ``values`` to a pseudorandom 64-bit number, using the final step of the SplitMix64 generator."""
     mixed = values
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)

@@ -1,13 +1,14 @@
-"""Common functions of all reports: jobs in two processes, terminal tables, plots, and Markdown templates.
+"""Functions that all reports share: running jobs in two processes, terminal tables, plots, and Markdown templates.
 
 Each experiment ``x`` has a module ``x.report`` with:
 
-- ``table(outcome)`` and ``plot_run(outcome, file)``, for one run
-- ``JOBS``, the runs of which the page in ``docs/experiments`` shows results
-- ``page(found)`` and ``plot(found, file)``, for this page; ``found`` has lists of results by the name of the job
+- ``table(outcome)`` and ``plot_run(outcome, file)``, which show the results of one run
+- ``JOBS``, the runs whose results are shown on the experiment's page in ``docs/experiments``
+- ``page(found)`` and ``plot(found, file)``, which make the text and the plots of this page; ``found`` maps the name of
+  each job to the list of its results
 
-The template ``templates/x.md.j2`` has the texts and tables of the page. It also has the paper's values, with which
-:func:`compare` compares Coronet's. All of Coronet's numbers are taken from the results.
+The template ``templates/x.md.j2`` contains the texts and tables of the page. It also contains the paper's values, which
+:func:`compare` compares with Coronet's results.
 """
 
 import gc
@@ -30,7 +31,7 @@ DPI = 100
 class Job(NamedTuple):
     """One run of an experiment for a report page: the call ``run(*arguments, report)``.
 
-    The last of ``arguments`` is the seed. ``name`` groups runs that differ only in the seed.
+    The last of ``arguments`` is the seed. Jobs that differ only in the seed have the same ``name``.
     """
 
     name: str
@@ -54,15 +55,15 @@ def without_garbage_collection() -> Iterator[None]:
 
 
 def run_job(job: Job) -> Any:
-    """Run a job and return the result of its ``run``."""
+    """Call the function ``run`` of a job with its arguments, and return the result. Progress reports are discarded."""
     with without_garbage_collection():
         return job.run(*job.arguments, lambda _what: None)
 
 
 def run_all(jobs: Sequence[Job], report: Callable[[str], None]) -> dict[str, list[Any]]:
-    """Run all jobs in two processes, and return the results as lists by job name.
+    """Run all jobs in two processes; map each job's name to the list of its results.
 
-    ``report`` is called with the name of each job that has ended.
+    After each job, ``report`` is called with the job's name and seed.
     """
     outcomes: dict[str, list[Any]] = {}
     # Fork, because a new interpreter would have the current directory on its import path.
@@ -76,8 +77,8 @@ def run_all(jobs: Sequence[Job], report: Callable[[str], None]) -> dict[str, lis
 def command(experiment: str, setup: object, default: object, fields: Mapping[str, str]) -> str:
     """Return the command line that runs an experiment with ``setup``.
 
-    ``fields`` maps command-line options to fields of ``setup``. An option is omitted if its field has the same value in
-    ``default``.
+    ``fields`` maps command-line options to names of fields of ``setup``. An option is omitted if its field has the same
+    value in ``default``.
     """
     options = [
         f" --{option} {getattr(setup, field)}"
@@ -88,7 +89,10 @@ def command(experiment: str, setup: object, default: object, fields: Mapping[str
 
 
 def terminal_table(headings: Sequence[str], rows: Sequence[Sequence[str]], caption: str = "", **options: Any) -> Table:
-    """Return a table with right-aligned columns except for the first; ``options`` are passed to rich."""
+    """Return a table whose columns are right-aligned, except for the first one.
+
+    ``options`` are passed to the table class of the library rich.
+    """
     table = Table(box=SIMPLE_HEAD, caption=caption or None, show_header=any(headings), **options)
     for place, heading in enumerate(headings):
         table.add_column(heading, justify="right" if place else "left", no_wrap=bool(place))
@@ -105,11 +109,11 @@ def draw(
     height: float = 4.0,
     sharey: bool = False,
 ) -> None:
-    """Draw several panels in rows of ``columns`` panels, and write them to ``file``.
+    """Draw several panels in rows of ``columns`` panels each, and save the figure to ``file``.
 
-    - ``panels`` are pairs (function, data). A panel is drawn by calling ``function(axis, data)``.
+    - ``panels`` contains pairs (function, data). A panel is drawn by calling ``function(axis, data)``.
     - ``height`` is the height of a row in inches.
-    - ``sharey``: all panels have the same vertical axis.
+    - ``sharey``: if true, all panels share the scale of the vertical axis.
     """
     import matplotlib as mpl  # noqa: PLC0415 - an extra, and slow to load
 
@@ -130,15 +134,15 @@ def draw(
 
 
 def render(template: str, **values: object) -> str:
-    """Render the template of a report page with ``values``, and return Markdown.
+    """Render the template of a report page with ``values``, and return the page as Markdown.
 
     Templates can use these filters:
 
     - ``form`` is Python's ``format``.
-    - ``each`` and ``spread`` are the functions of this module.
-    - ``mean``, ``most`` and ``least`` are the mean, the maximum and the minimum of the values that :func:`each`
-      returns.
-    - ``transposed`` converts lists, one per seed, to tuples, one per position in the lists.
+    - ``each`` and ``spread`` are this module's functions of the same names.
+    - ``mean``, ``most`` and ``least`` return the mean, the maximum and the minimum of the values that :func:`each`
+      returns for the same arguments.
+    - ``transposed`` converts a list of lists, one per seed, to a list of tuples, one per position in the lists.
 
     Templates can also call :func:`compare`, :func:`ratios` and :func:`differences`.
     """
@@ -164,9 +168,9 @@ def render(template: str, **values: object) -> str:
 
 
 def each(items: Iterable[Any], field: str = "") -> list[Any]:
-    """Return the value of ``field`` of every item; the items themselves if ``field`` is empty.
+    """Return the value of ``field`` for every item, or the items themselves if ``field`` is empty.
 
-    ``field`` is a path: dots lead to nested fields, and numbers are indexes.
+    ``field`` is a path of field names and indices, separated by dots, such as ``name.0``.
     """
     values = list(items)
     for name in field.split(".") if field else ():
@@ -182,16 +186,16 @@ Otherwise it is "not reproduced"."""
 def compare(  # noqa: PLR0917 - a row of a table in a template
     figure: str, paper: str, values: Sequence[float], low: float, high: float, form: str = ".3g", why: str = ""
 ) -> str:
-    """Return one row of a Markdown table, which compares Coronet's values with the paper's and states a verdict.
+    """Return a row of a Markdown table that compares Coronet's values with the paper's, and says how well they agree.
 
     Args:
         figure: The figure or table of the paper, and the compared quantity.
         paper: The paper's value as text.
         values: Coronet's values, one per seed.
-        low: The lowest of Coronet's values that reproduces the paper's.
-        high: The highest of Coronet's values that reproduces the paper's.
+        low: The lowest value that counts as reproducing the paper's value.
+        high: The highest value that counts as reproducing the paper's value.
         form: The format specification of Coronet's values.
-        why: The explanation of a difference. It is omitted if the values of all seeds are in the range.
+        why: The explanation of a difference. It is omitted if all values are in the range.
     """
     inside = sum(low <= value <= high for value in values)
     middle = mean(values)
@@ -210,7 +214,7 @@ def compare(  # noqa: PLR0917 - a row of a table in a template
 def ratios(ones: Iterable[float], others: Iterable[float]) -> list[float]:
     """Return, for each seed, the value in ``ones`` divided by the value in ``others``.
 
-    A divisor below 1e-9 is replaced by 1e-9.
+    A divisor below 1e-9 is replaced with 1e-9.
     """
     return [one / max(other, 1e-9) for one, other in zip(ones, others, strict=True)]
 
@@ -221,9 +225,9 @@ def differences(ones: Iterable[float], others: Iterable[float]) -> list[float]:
 
 
 def spread(items: Sequence[Any], field: str = "", form: str = "", scale: float = 1.0) -> str:
-    """Return the mean of a field of all items as text, followed by minimum and maximum in brackets.
+    """Return the mean of a field over all items as text, followed by "(minimum to maximum)".
 
-    The brackets are omitted if minimum and maximum have the same text.
+    The parenthesis is omitted if minimum and maximum have the same text.
 
     - ``field`` is a path as in :func:`each`.
     - ``form`` is a format specification.

@@ -1,14 +1,16 @@
 """One run of the experiment ``clash``: 1,000 servers, 100,000 sources and three workloads, compared with plain DHTs.
 
-CLASH divides all keys into groups, which it splits and merges as their load changes. A plain DHT has no such groups: in
-DHT(x), all keys have the same length of x bits (§VI.B). Servers check every five minutes (``CHECK_S``) whether groups
-can be merged. Loads are measured between two such checks.
+CLASH divides all keys into groups, and splits and merges these groups as their load changes. A plain DHT has no such
+groups. In the plain DHT called DHT(x), all keys have a fixed length of x bits (§VI.B).
 
-Production code:
+Every five minutes (``CHECK_S``), the servers check whether groups can be merged. The loads since the previous check are
+recorded at the same time.
+
+The experiment uses this production code:
 
 - the servers' tables of key groups, and the map from keys to servers
-- the formula of a group's load, and the policy that decides when to split and merge groups
-- the search for the depth of a key's group: the number of leading bits that all keys of the group share
+- the formula for a group's load, and the policy that decides when to split and merge groups
+- the search for the depth of a key's group (how many leading bits its keys share)
 """
 
 # Lookups (§V.C): a client always uses the same entry server. It caches the depths of groups for all its clients, as a
@@ -48,10 +50,10 @@ LENGTHS = (2, 6, 12, 24)
 
 
 class Loads(msgspec.Struct, frozen=True):
-    """The loads of the used servers in the minutes before one measurement. A server is used if its load is above 0.
+    """The loads of the used servers (those with a load above 0) during the period before a measurement.
 
     - ``servers_used`` is the number of used servers.
-    - ``mean`` and ``max`` are the mean and the maximum of their loads, as shares of a server's capacity.
+    - ``mean`` and ``max`` are the mean and the maximum of their loads, as fractions of a server's capacity.
     """
 
     servers_used: int
@@ -60,9 +62,9 @@ class Loads(msgspec.Struct, frozen=True):
 
 
 class FixedLengthDht:
-    """A plain distributed hash table, DHT(x), in which all keys have the same length of x bits.
+    """A plain distributed hash table in which all keys are ``bits`` bits long. The paper calls it DHT(``bits``).
 
-    With 24 bits, each key's server is drawn at random, because SHA-1 of so many keys would take too long.
+    With 24 bits, each key's server is drawn at random, because computing SHA-1 for so many keys would take too long.
     """
 
     def __init__(self, bits: int, keyspaces: KeyspaceMap, servers: int, capacity: float) -> None:
@@ -72,9 +74,9 @@ class FixedLengthDht:
         self._server = np.array([keyspaces.keyspace_of(group) for group in places], np.int64)
 
     def loads(self, interval: Interval) -> Loads:
-        """Return the loads that the traffic in ``interval`` causes on the DHT's servers.
+        """Return the loads of the DHT's servers that result from the traffic in ``interval``.
 
-        Clients can store queries for later packets on servers. These queries add load, except with keys of 24 bits.
+        Stored queries add to the load of the servers that hold them, except if keys have 24 bits.
         """
         if not self._server.size:
             return used_loads(interval.by_whole_key / self.capacity)
@@ -88,19 +90,20 @@ class FixedLengthDht:
 
 
 def used_loads(shares: Floats) -> Loads:
-    """Return the number of servers with a load above 0, and their mean and maximum load.
+    """Return the number of servers with a load above 0, and the mean and the maximum of these servers' loads.
 
-    ``shares`` has the load of every server as a share of its capacity.
+    ``shares`` contains the load of every server as a fraction of its capacity.
     """
     used = shares[shares > 0]
     return Loads(len(used), float(used.mean()), float(used.max()))
 
 
 def random_servers(servers: int, points: Floats | None, rng: np.random.Generator) -> NDArray[np.uint16]:
-    """Return a random server for each key of 24 bits: an array of server numbers of shape (2²⁴,).
+    """Assign a random server to each key of 24 bits; return an array of server indices of shape (2²⁴,).
 
-    If ``points`` is None, all servers are equally likely. Otherwise ``points`` has each server's point on a circle of
-    length 1, in ascending order. A key's server is then the next one after a random point, as in Chord.
+    If ``points`` is None, all servers are equally likely. Otherwise ``points`` contains each server's point on a circle
+    of length 1, in ascending order. For each key, a random point on the circle is drawn, and the first server at or
+    after this point gets the key, as in Chord.
     """
     if points is None:
         return rng.integers(0, servers, 1 << KEY_BITS, np.uint16)
@@ -113,9 +116,10 @@ UNCACHED_LOOKUPS = 50
 
 
 class LookupClients:
-    """The clients of some entry servers, which look up in which server a key is.
+    """Simulated clients that look up which server is responsible for a key.
 
-    A client sends its lookups to its entry server, which caches what it learns about groups of keys.
+    Each client sends all its lookups to one entry server, which caches what it learns about key groups. Only a sample
+    of the entry servers is simulated.
     """
 
     def __init__(self, servers: int, rng: np.random.Generator) -> None:
@@ -123,12 +127,12 @@ class LookupClients:
         self._known = [DepthCache() for _ in range(SAMPLED_ENTRY_SERVERS)]
 
     def count_probes(self, lookups: Ints, servers: SimulatedServers) -> tuple[float, float]:
-        """Return two mean numbers of probes per lookup: with a cache, and without a cache.
+        """Return (mean number of probes per lookup with a cache, mean number without a cache).
 
-        A lookup finds the server of a key's group by one or more requests, its probes. Each probe asks a server whether
-        the keys of the group share as many leading bits as the client assumes.
+        A lookup finds the server responsible for a key. The client has to guess how many leading bits the keys of the
+        key's group share. Each guess takes one request to a server, called a probe.
 
-        ``lookups`` has the number of lookups for each prefix of 16 bits.
+        ``lookups`` contains the number of lookups for each key prefix of 16 bits.
         """
         return self._count_cached(PrefixSums(lookups), servers), self._count_uncached(lookups, servers)
 
@@ -165,7 +169,7 @@ def _count_probes(servers: SimulatedServers, key: int, depths: DepthCache) -> in
 WORKLOADS = ("A", "B", "C")
 CHECKS = round(PHASE_S / CHECK_S)
 TRANSIENT = 6
-"""The results leave out this many load checks (half an hour) after each change of workload. Plots show these checks."""
+"""The results leave out this many load checks (half an hour) after each change of workload. Plots include them."""
 STEPS = len(WORKLOADS) * CHECKS
 
 MAX_LOAD = 0.90
@@ -173,13 +177,12 @@ MAX_LOAD = 0.90
 
 
 class CheckMeasurements(msgspec.Struct, frozen=True):
-    """The measurements in the five minutes before one point of time.
+    """The measurements of the five minutes that end at ``at_s``, a point in simulated time.
 
-    - ``at_s`` is this point in simulated time.
-    - ``loads`` has the loads of CLASH's servers.
-    - ``dht`` has the loads of each plain distributed hash table (DHT).
-    - ``probes`` is the mean number of requests per lookup of a key's server.
-    - ``messages`` is the number of requests and answers for lookups, and of messages between servers.
+    - ``loads`` contains the loads of CLASH's servers.
+    - ``dht`` contains the loads of each plain distributed hash table (DHT).
+    - ``probes`` is the mean number of requests that a client needs to look up a key's server.
+    - ``messages`` counts the requests and answers of lookups, and the messages between servers.
     """
 
     at_s: float
@@ -201,11 +204,11 @@ class CheckMeasurements(msgspec.Struct, frozen=True):
 
 
 class IntervalMeasurements(msgspec.Struct, frozen=True):
-    """The measurements in one interval, at whose end servers check whether they are overloaded.
+    """The measurements of one interval between two checks for overload.
 
-    - ``loads`` has the load of each server, as a share of its capacity, by the server's number.
-    - ``depths`` has, for each group of keys that is not split further, the number of bits that its keys share.
-    - ``messages`` is the number of messages between servers for splits and merges just before the interval.
+    - ``loads`` maps each server to its load, as a fraction of its capacity.
+    - ``depths`` contains, for each key group that is not split further, how many leading bits the group's keys share.
+    - ``messages`` is the number of messages that servers exchanged for splits and merges just before the interval.
     """
 
     loads: Mapping[Keyspace, float]
@@ -214,10 +217,10 @@ class IntervalMeasurements(msgspec.Struct, frozen=True):
 
 
 class LoadResults(msgspec.Struct, frozen=True):
-    """The results of CLASH, or of a plain distributed hash table, with one workload.
+    """The results of CLASH, or of a plain distributed hash table, for one workload.
 
-    The first half hour of the workload is left out. Loads are shares of a server's capacity. Mean values are averages
-    over all load checks, which are five minutes apart.
+    The first half hour of the workload is left out. Loads are fractions of a server's capacity. Mean values are
+    averages over all load measurements, which are five minutes apart.
     """
 
     servers_used: float
@@ -235,16 +238,16 @@ class LoadResults(msgspec.Struct, frozen=True):
 
 
 class DhtResults(LoadResults, frozen=True):
-    """The results of a plain distributed hash table whose keys have ``bits`` bits.
+    """The results of a plain distributed hash table whose keys all have ``bits`` bits.
 
-    All its keys have this length, so that a client finds a key's server with one request.
+    Because the length is fixed, a client always finds a key's server with a single request.
     """
 
     bits: int
 
 
 class WorkloadResults(LoadResults, frozen=True):
-    """The results of CLASH with one workload, and those of the plain DHTs with the same workload."""
+    """The results of CLASH for one workload, and those of the plain DHTs for the same workload."""
 
     workload: str
     mean_load_possible: float
@@ -266,8 +269,7 @@ class WorkloadResults(LoadResults, frozen=True):
 class ClashOutcome(msgspec.Struct, frozen=True):
     """The results of one run; the output of ``coronet simulate clash --json``.
 
-    ``chord_hops`` is the mean number of messages by which the network Chord would route one request between the
-    servers.
+    ``chord_hops`` is the mean number of messages needed to route one request if the servers formed a Chord network.
     """
 
     experiment: str
@@ -359,10 +361,10 @@ def _measure_check(
 
 
 def _min_group_count(interval: Interval, max_load: float) -> int:
-    """Return the minimum number of key groups into which the traffic can be split so that no group is overloaded.
+    """Return the minimum number of key groups into which the traffic has to be split so that no group is overloaded.
 
-    A key group is the set of all keys with the same first bits. It is overloaded if its load is above ``max_load``.
-    Groups without load are not counted.
+    A key group is the set of all keys with the same leading bits. It is overloaded if its load is above ``max_load``.
+    Groups without load are not counted. Groups whose keys share 16 bits are not split further.
     """
     packets, queries = PrefixSums(interval.packets), PrefixSums(interval.queries)
 

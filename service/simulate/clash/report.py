@@ -81,14 +81,14 @@ def table(outcome: ClashOutcome) -> Table:
 
 
 def plot_run(outcome: ClashOutcome, file: Path) -> None:
-    """Draw the figures of one run to ``file``."""
+    """Draw the plots of one run and save them to ``file``."""
     plot({"": [outcome]}, file)
 
 
 def plot(found: OutcomesByName, file: Path) -> None:
-    """Draw the paper's Figures 7 and 8 to ``file``, with the results of the first seed.
+    """Draw Figures 7 and 8 of the paper with the results of the first seed, and save them to ``file``.
 
-    Figure 7 shows the first setup, Figure 8 the first four.
+    Figure 7 shows the results of the first setup in ``found``, Figure 8 compares the first four setups.
     """
     outcomes = [seeds[0] for seeds in list(found.values())[:4]]
     figure_7 = [(panel, outcomes[0]) for panel in (_mean, _max, _servers, _depths)]

@@ -1,11 +1,11 @@
 """The simulated servers and traffic of CLASH §VI: three workloads, sources with changing keys, and stored queries.
 
 A key has 24 bits. The last 16 bits are uniformly distributed. The distribution of the first 8 bits depends on the
-workload. In workload A, it is uniform. In B and C, it decreases exponentially on both sides of a peak, more steeply in
-C.
+workload: it is uniform in workload A. In B and C, it decreases exponentially on both sides of a peak, more steeply in C
+than in B.
 
-Servers use production's tables, policy, and protocol for moving groups of keys. All moves are complete before the next
-interval begins.
+Servers use production code: their tables, their policy, and the protocol for moving groups of keys. All moves are
+complete before the next interval begins.
 """
 
 # The paper shows the distributions of the three workloads only as curves (Figure 6). It states that A is nearly uniform
@@ -64,10 +64,11 @@ _VARIATION = {"A": 0.1, "B": 0.3, "C": 0.3}
 
 
 class MapKind(StrEnum):
-    """How hashes of keys are divided among servers.
+    """How the hashes of keys are divided among servers.
 
-    - EVEN is production's map: each server gets an equal part of the hashes.
-    - CHORD is the paper's map: each server is at a random point of a circle. The parts differ in size.
+    - EVEN is the map used in production: all servers get the same number of hashes.
+    - CHORD is the paper's map: each server is at a random point on a circle, so the servers' shares of the hashes
+      differ.
     """
 
     EVEN = "even"
@@ -75,14 +76,15 @@ class MapKind(StrEnum):
 
 
 class ClashSetup(msgspec.Struct, frozen=True):
-    """The parameters of one run. A key group is the set of all keys with the same first bits.
+    """The parameters of one run. A key group is the set of all keys with the same leading bits.
 
-    - ``stream_packets`` is the mean number of packets before a source changes its key (L_d in CLASH §VI).
+    - ``stream_packets`` is the mean number of packets that a source sends before it changes its key (L_d in CLASH §VI).
     - ``queries`` is the number of clients that have stored a query on a server.
-    - ``overload`` is the load above which a server splits a key group, as a share of the server's capacity.
-    - ``merged`` is the load below which a server must stay when it merges two groups, as a share of its capacity.
-    - ``as_shipped``: use the product's default thresholds, and its decaying mean loads (:class:`MeasuredRates`).
-      Servers then check their load every 10 s, the product's maintenance interval.
+    - ``overload`` is the load above which a server splits a key group, as a fraction of the server's capacity.
+    - ``merged`` limits merges: two groups are merged only if the server's load stays below this fraction of its
+      capacity.
+    - ``as_shipped``: whether to use the product's default thresholds and its decaying mean loads
+      (:class:`MeasuredRates`). Servers then check their load every 10 s, the product's maintenance interval.
     """
 
     # The two thresholds are close together. That is possible because the load of a simulated server varies by only 1 %
@@ -101,7 +103,7 @@ class ClashSetup(msgspec.Struct, frozen=True):
 
     @property
     def limits(self) -> LoadLimits:
-        """Two limits of load: a server splits groups of keys above one limit, and merges groups below the other."""
+        """The load above which a server splits key groups, and the load below which it merges them."""
         if self.as_shipped:
             return LoadLimits(self.capacity_packets_s)
         return LoadLimits(self.capacity_packets_s, self.overload, self.merged)
@@ -113,12 +115,15 @@ class ClashSetup(msgspec.Struct, frozen=True):
 
     @property
     def intervals_per_check(self) -> int:
-        """The number of checks for overload between two load measurements, which are ``CHECK_S`` seconds apart."""
+        """The number of intervals, each ``interval_s`` seconds long, from one load measurement to the next.
+
+        Loads are measured every ``CHECK_S`` seconds.
+        """
         return round(CHECK_S / self.interval_s)
 
 
 def base_shares(rng: np.random.Generator) -> dict[str, Floats]:
-    """Return the distribution of the first 8 bits of keys for each workload: shares of traffic of shape (256,)."""
+    """Map each workload to the probabilities of the 256 values of a key's first 8 bits, as an array of shape (256,)."""
     place = np.arange(1 << BASE_BITS) + 0.5
     curves = {"A": np.ones_like(place)} | {
         name: np.exp(-np.abs(place - PEAK) / width) for name, width in _WIDTH.items()
@@ -131,19 +136,23 @@ def base_shares(rng: np.random.Generator) -> dict[str, Floats]:
 
 
 def draw_keys(upto: Floats, count: int, rng: np.random.Generator) -> NDArray[np.uint32]:
-    """Draw ``count`` keys of 24 bits; ``upto`` is the cumulative distribution of their first 8 bits, shape (256,)."""
+    """Draw ``count`` keys of 24 bits.
+
+    ``upto`` is the cumulative distribution of the keys' first 8 bits; its shape is (256,).
+    """
     base = np.searchsorted(upto, rng.random(count)).clip(max=len(upto) - 1)
     rest = KEY_BITS - BASE_BITS
     return (base << rest | rng.integers(0, 1 << rest, count)).astype(np.uint32)
 
 
 class Interval(msgspec.Struct, frozen=True):
-    """The traffic in an interval between two load checks. Counts are by key prefix: the first 16 bits of a key.
+    """The traffic in one interval between checks for overload. A prefix is the first 16 bits of a key.
 
-    - ``packets`` has the packets per second for each prefix.
-    - ``lookups`` has the number of lookups for each prefix.
-    - ``queries`` has the number of stored queries for each prefix.
-    - ``by_whole_key`` has the packets per second for each server of a plain hash table with keys of 24 bits.
+    - ``packets`` contains the packets per second for each prefix.
+    - ``lookups`` contains the number of lookups for each prefix.
+    - ``queries`` contains the number of stored queries for each prefix.
+    - ``by_whole_key`` contains the packets per second that each server would get in a plain hash table with keys of 24
+      bits.
     """
 
     packets: Floats
@@ -153,13 +162,13 @@ class Interval(msgspec.Struct, frozen=True):
 
 
 class TrafficSources:
-    """All sources of packets, and all clients that have a stored query."""
+    """All sources of packets, and all clients that have stored a query."""
 
     def __init__(self, setup: ClashSetup, whole_key_server: NDArray[np.uint16], rng: np.random.Generator) -> None:
-        """Draw the first key of every source.
+        """Draw the first key of every source and of every stored query.
 
-        ``whole_key_server`` has the server of every key in a plain hash table with keys of 24 bits; its shape is
-        (2²⁴,).
+        ``whole_key_server`` contains the index of the server of every key in a plain hash table with keys of 24 bits;
+        its shape is (2²⁴,).
         """
         self._setup, self._server, self._rng = setup, whole_key_server, rng
         self._upto = {name: np.cumsum(shares) for name, shares in base_shares(rng).items()}
@@ -169,7 +178,7 @@ class TrafficSources:
         self._new = np.concatenate([self.keys, self._queries])
 
     def run(self, workload: str) -> Interval:
-        """Simulate one interval between two load checks with the workload "A", "B" or "C", and return the traffic."""
+        """Simulate one interval between checks for overload and return its traffic. ``workload`` is "A", "B" or "C"."""
         rate, setup, interval_s = PACKETS_PER_S[workload], self._setup, self._setup.interval_s
         packets, whole = np.zeros(1 << PREFIX_BITS), np.zeros(setup.servers)
         lookups = _count_by_prefix(self._new)
@@ -190,9 +199,9 @@ class TrafficSources:
         return Interval(packets / interval_s, lookups, _count_by_prefix(self._queries), whole / interval_s)
 
     def redirect(self, groups: Sequence[KeyGroup]) -> None:
-        """Let sources look up the servers of their keys again, because groups of keys have moved to other servers.
+        """Make the sources whose keys are in ``groups`` look up their servers again in the next interval.
 
-        ``groups`` are the moved groups. The sources with keys in these groups make lookups in the next interval.
+        Call this for the key groups that have moved to other servers.
         """
         moved = [self.keys[(self.keys >= group.key) & (self.keys <= group.last)] for group in groups]
         self._new = np.concatenate([self._new, *moved])
@@ -204,7 +213,10 @@ class TrafficSources:
 
 
 def combine_intervals(intervals: Sequence[Interval]) -> Interval:
-    """Combine consecutive intervals into one: rates are averaged, lookups are added."""
+    """Combine consecutive intervals into one. Rates are averaged, and lookups are added up.
+
+    The number of stored queries is the number in the last interval.
+    """
     packets, whole = (np.mean([getattr(each, name) for each in intervals], 0) for name in ("packets", "by_whole_key"))
     lookups = np.sum([each.lookups for each in intervals], 0)
     return Interval(packets, lookups, intervals[-1].queries, whole)
@@ -220,8 +232,8 @@ MAX_ROUNDS = 64
 class MeasuredRates:
     """The packet rates of all key prefixes, as the product measures them.
 
-    The product keeps two decaying means for each prefix: the current rate with a short half-life, and the long-term
-    rate with a long one.
+    The product keeps two exponentially decaying means for each prefix: the current rate, with a short half-life, and
+    the long-term rate, with a long one.
     """
 
     # Production's DeliveryRate computes both means for one prefix. Its results are proportional to the rates. Therefore
@@ -234,10 +246,10 @@ class MeasuredRates:
         self._current, self._long_term = np.zeros(1 << PREFIX_BITS), np.zeros(1 << PREFIX_BITS)
 
     def measure(self, interval: Interval) -> tuple[Interval, Interval]:
-        """Add the rates of ``interval``, and return two copies of ``interval`` that have mean rates instead.
+        """Add the rates of ``interval`` to the means; return (copy with rates for splits, copy with rates for merges).
 
-        The first copy is for splits, and the second for merges. As in the product, splits use the mean with the short
-        half-life. Merges use the greater of this mean and the mean with the long half-life.
+        In both copies of ``interval``, means replace the packet rates. The copy for splits contains the means with the
+        short half-life. The copy for merges contains the greater of the two means.
         """
         self._current = self._remaining.current * self._current + self._gained.current * interval.packets
         self._long_term = self._remaining.long_term * self._long_term + self._gained.long_term * interval.packets
@@ -253,7 +265,7 @@ FINGERS = 32
 
 
 class ChordMap:
-    """The paper's map of hashes to servers, Chord: each server is at a random point on a circle.
+    """Chord, the paper's map from hashes to servers: each server is at a random point on a circle.
 
     A server is responsible for the hashes between the preceding server's point and its own.
     """
@@ -262,7 +274,10 @@ class ChordMap:
         self.points = np.sort(rng.random(servers))
 
     def mean_hops(self, rng: np.random.Generator) -> float:
-        """Return the mean number of messages by which Chord routes a request from a random server to a random hash."""
+        """Return the mean number of messages needed to route a request in Chord.
+
+        Each simulated request goes from a random server to the server that is responsible for a random hash.
+        """
         # Each server knows its successor and, for k from 1 to 32, the server responsible for the point 2⁻ᵏ beyond its
         # own (its fingers). It forwards a request to the last of these before the hash, or to its successor if that is
         # responsible.
@@ -283,18 +298,22 @@ class ChordMap:
         return hops / HOP_SAMPLES
 
     def keyspace_of(self, group: KeyGroup) -> Keyspace:
-        """Return the keyspace of a key group: the number of the group's server."""
+        """Return the keyspace of a key group: the index of the server that is responsible for the group."""
         return int(np.searchsorted(self.points, hash_key(group) / 2**HASH_BITS) % len(self.points))
 
 
 class PrefixSums:
-    """Sums, over groups of keys, of values that are known for each key prefix of 16 bits."""
+    """One value per prefix (the first 16 bits of a key), for summing these values over groups of keys."""
 
     def __init__(self, values: Floats | Ints) -> None:
         self._upto = np.concatenate([[0.0], np.cumsum(values)])
 
     def total(self, group: KeyGroup) -> float:
-        """Return the sum of the values over the keys of ``group``; a prefix's value is spread evenly over its keys."""
+        """Return the sum of the values of the prefixes in ``group``.
+
+        Each prefix's value is assumed to be spread evenly over the keys with this prefix. A group smaller than a prefix
+        therefore gets a part of the prefix's value.
+        """
         hidden = KEY_BITS - PREFIX_BITS
         found = self._upto[(group.last >> hidden) + 1] - self._upto[group.key >> hidden]
         return float(found) / (1 << max(0, group.depth - PREFIX_BITS))
@@ -305,13 +324,12 @@ ChooseStep = Callable[[Keyspace, Measured], move_steps.InitialStep | None]
 
 
 class SimulatedServers:
-    """All simulated servers and their tables of key groups. A key group is a set of keys with the same first bits.
+    """All simulated servers and their tables of key groups. A key group is a set of keys with the same leading bits.
 
-    - ``tables`` has the table of each server, by the server's number.
-    - ``messages`` is the number of messages between servers.
-    - ``moved`` has the key groups that have changed servers.
-
-    :meth:`split_overloaded` sets ``messages`` to 0 and empties ``moved`` when it begins.
+    - ``tables`` contains the table of each server; ``tables[i]`` belongs to the server with index i.
+    - ``messages`` counts the messages between servers since the latest start of :meth:`split_overloaded`.
+    - ``moved`` contains the key groups that have moved to another server since the latest start of
+      :meth:`split_overloaded`.
     """
 
     def __init__(self, keyspaces: KeyspaceMap, count: int, limits: LoadLimits) -> None:
@@ -324,16 +342,16 @@ class SimulatedServers:
         self.splits = self.merges = 0
 
     def leaf_groups(self) -> Iterator[tuple[Keyspace, KeyGroup]]:
-        """Yield each group of keys that is not split further, as a pair (number of its server, group)."""
+        """Yield (index of the server, group) for each group of keys that is not split further."""
         for table in self.tables:
             for group, entry in table.entries.items():
                 if entry.state in LEAF_STATES:
                     yield table.keyspace, group
 
     def loads(self, interval: Interval) -> Measured:
-        """Return the load of each group of keys in ``interval``, by the number of the group's server.
+        """Return the loads in ``interval``: a dict from server index to a dict from key group to load.
 
-        Only groups that are not split further are included. Loads are in packets per second, as ``capacity`` is.
+        Only groups that are not split further are included. Loads are in packets per second, like ``capacity``.
         """
         return self._loads(PrefixSums(interval.packets), PrefixSums(interval.queries))
 
@@ -344,9 +362,9 @@ class SimulatedServers:
         return found
 
     def split_overloaded(self, interval: Interval) -> None:
-        """Split groups of keys until no server is overloaded by the traffic in ``interval``.
+        """Split groups of keys until the traffic in ``interval`` overloads no server, or no group can be split.
 
-        The attributes ``messages`` and ``moved`` are reset first.
+        The attributes ``messages`` and ``moved`` are reset before the first split.
         """
         self.messages, self.moved = 0.0, []
         self._repeat_until_stable(
@@ -354,7 +372,10 @@ class SimulatedServers:
         )
 
     def merge_underloaded(self, interval: Interval) -> None:
-        """Merge pairs of sibling groups of keys as long as there is a pair whose load in ``interval`` is low enough."""
+        """Merge pairs of sibling key groups until the load of every remaining pair is too high for a merge.
+
+        The loads are those caused by the traffic in ``interval``.
+        """
         self.messages += sum(len(sibling_pairs(table, self.tables, {})) for table in self.tables)
         self._repeat_until_stable(interval, self._merge_due)
 

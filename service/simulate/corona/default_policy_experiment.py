@@ -1,10 +1,10 @@
-"""The product's default polling policy on Corona's workload, compared with equal polls of all channels.
+"""The product's default polling policy on Corona's workload, compared with polling all channels at the same rate.
 
 ``coronet simulate corona --as-shipped`` runs this experiment. It uses exactly the policy of a fleet with default
-settings, including its limits for public channels. The comparison is the *uniform* schedule: the same number of
-requests, but all channels are polled equally often.
+settings, including its limits for public channels. The policy is compared with the *uniform* schedule, which makes the
+same number of requests, but polls all channels at the same rate.
 
-Publishers of this workload have no weekly rhythm, and their feeds request no poll intervals.
+In this workload, publishers have no weekly rhythm, and feeds do not suggest poll intervals.
 """
 
 # Earlier default settings led to the uniform schedule: every channel was polled three times per 15 minutes, the upper
@@ -32,18 +32,19 @@ _BISECTIONS = 40
 
 
 class ShippedOutcome(CoronaOutcome, frozen=True):
-    """The results of one run with the product's default policy; times are in seconds.
+    """The results of a run with the product's default policy, and a comparison with the *uniform* schedule.
 
-    They are compared with the *uniform* schedule, which makes as many requests but polls all channels equally often. A
-    delay is the time from an entry's publication until a poll finds it.
+    The uniform schedule makes as many requests as the default policy, but polls all channels at the same rate. A delay
+    is the time in seconds from an entry's publication until a poll finds it.
 
-    - ``uniform_notification_delay_s`` is the uniform schedule's mean delay per notification. It is measured with
-      updates at each channel's own rate.
-    - ``uniform_requests_at_equal_delay`` is the number of requests of a second run, divided by that of the uniform
-      schedule. The second run polls less, so that its predicted delay equals the uniform schedule's.
+    A second run makes fewer polls. Its policy is chosen such that its predicted delay equals that of the uniform
+    schedule.
+
+    - ``uniform_notification_delay_s`` is the uniform schedule's mean delay per notification.
+    - ``uniform_requests_at_equal_delay`` is the number of requests of the second run, divided by the number of requests
+      of the uniform schedule.
     - ``equal_delay_notification_delay_s`` is the mean notification delay measured in the second run.
-    - ``share_at_one_bound`` is the share of channels whose number of polls is set by the policy's most frequent limit,
-      the limit that applies to the most channels.
+    - ``share_at_one_bound`` is the greatest fraction of channels whose poll rates are at the same limit of the policy.
     """
 
     # The second run's policy has a lower demand factor, the share of subscribers' demand for polls that is met. The
@@ -56,11 +57,11 @@ class ShippedOutcome(CoronaOutcome, frozen=True):
 
 
 def run(setup: CoronaSetup, seed: int, report: Callable[[str], None]) -> ShippedOutcome:
-    """Run the simulation with the default policy, and with a policy that makes fewer polls; return the results.
+    """Run the simulation with the default policy, then with a policy that makes fewer polls; return the results.
 
-    The second policy has the same predicted delay as equal polls of all channels (:func:`with_uniform_delay`).
-    ``setup`` has the workload and the fleet. The policy replaces the goal, polling interval and delay limits of
-    ``setup``. ``report`` is called with the name of each step after the step.
+    The second policy's predicted delay equals that of polling all channels at the same rate
+    (:func:`with_uniform_delay`). ``setup`` describes the workload and the fleet; the policies replace its goal, polling
+    interval and delay limits. ``report`` is called after each step with the name of the step.
     """
     channels = draw_channels(setup, np.random.default_rng(seed))
     shipped = experiment.run(setup_with_policy(setup, DEFAULT_POLICY), seed, report)
@@ -77,12 +78,14 @@ def run(setup: CoronaSetup, seed: int, report: Callable[[str], None]) -> Shipped
 
 
 def with_uniform_delay(channels: SimulatedChannels, nodes: int, polls_per_tau: float) -> FleetPolicy:
-    """Return the default policy, changed so that its mean delay is that of equal polls of all channels.
+    """Return a variant of the default policy with the same mean delay as polling all channels at the same rate.
 
-    Only the demand factor is changed: the share of the subscribers' demand for polls that a fleet meets.
+    The variant differs only in its demand factor, which is the fraction of the subscribers' demand for polls that the
+    fleet meets.
 
-    - ``nodes`` is the number of nodes of the fleet. It limits the number of polls of a channel.
-    - ``polls_per_tau`` is the number of equal polls of each channel per polling interval τ.
+    - ``nodes`` is the number of nodes in the fleet. It limits how often a channel can be polled.
+    - ``polls_per_tau`` is the rate at which all channels are polled in this comparison, in polls per polling interval
+      τ.
     """
     # Both delays are means per notification, predicted by D = τ/(2n) for a channel with n polls per τ.
     target_s = DEFAULT_POLICY.poll_interval_s / (2 * polls_per_tau)
@@ -104,10 +107,10 @@ def _with_demand_factor(demand_factor: float) -> FleetPolicy:
 
 
 def _scale(policy: FleetPolicy, nodes: int, table: FactorTable) -> float:
-    """Return the factor c by which all channels' numbers of polls are multiplied so that the fleet meets its goal.
+    """Return the factor by which all channels' poll rates are multiplied so that the fleet meets its goal.
 
-    ``table`` has the channels. A channel's number of polls is computed from its weight and c. If the number is not
-    within the channel's limits, the nearest limit is used instead.
+    ``table`` describes the channels. A channel whose rate would be outside its limits gets the nearest limit instead.
+    The result is 0 if no factor can be computed.
     """
     fleet = msgspec.structs.replace(node_allocation.own_aggregate(policy, nodes, table), nodes=nodes)
     return node_allocation.solve_scale(policy, nodes, fleet) or 0.0
@@ -118,7 +121,7 @@ def uniform_notification_delay_s(
 ) -> float:
     """Return the mean notification delay if each channel is polled ``polls_per_tau`` times per polling interval τ.
 
-    The polls of a channel are evenly spaced, and begin at a random time.
+    Each channel's polls are evenly spaced, and the first one is at a random time.
     """
     rng = np.random.default_rng(seed)
     gap_s = setup.poll_interval_s / polls_per_tau
@@ -132,9 +135,10 @@ def uniform_notification_delay_s(
 
 
 def share_at_one_bound(policy: FleetPolicy, nodes: int, channels: SimulatedChannels) -> float:
-    """Return the share of channels to which the most frequent limit of the policy applies; 0 if no channel is limited.
+    """Return the greatest fraction of channels whose poll rates are at the same limit of ``policy``.
 
-    A limit applies to a channel if it makes the channel's number of polls higher or lower.
+    A channel is at a limit if, without the limit, its poll rate would exceed a maximum or fall below a minimum. The
+    result is 0 if no channel is at a limit.
     """
     table = channels.factors()
     counts = Counter(binding_constraints(policy, nodes, table, _scale(policy, nodes, table)))

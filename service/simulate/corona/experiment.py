@@ -3,12 +3,13 @@
 Nodes run production code (``fleet``). The detection delay of an update is the time until the next poll of its channel
 (``fleet_polls``). Two means are measured:
 
-- *Mean detection delay*: with equally many updates of every channel at uniformly distributed times. Channels are
+- *Mean detection delay*: every channel has the same number of updates, at uniformly distributed times. Channels are
   weighted by their subscribers.
-- *Mean notification delay*: with updates at each channel's own rate.
+- *Mean notification delay*: every channel has updates at its own rate.
 
-Why: half of all channels are updated only once a week, too rarely to measure their delay with their own updates. An
-update of a Poisson publisher is equally likely at any time, so uniform times give the same mean.
+The first mean does not use the channels' own updates: half of all channels are updated only once a week, which is too
+rare to measure their delay. Uniformly distributed times give the same mean, because an update in a Poisson process is
+equally likely at any time.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,15 +35,15 @@ UPDATES_PER_ROUND = 4
 CONVERGED = 0.03
 """Load and delay have converged if their relative deviation from the final values is at most this."""
 LEGACY_SUBSCRIPTIONS = 1_000_000
-"""Maximum number of subscribers that are simulated as polling without Corona; their mean delay is then known to one
-second."""
+"""Maximum number of subscribers in the simulation without Corona. With so many, the error of their mean delay is about
+one second."""
 
 
 class Window(msgspec.Struct, frozen=True):
-    """The number of polls and the mean detection delay in one polling interval of a run.
+    """The polls and the mean detection delay in one polling interval of a run.
 
     - ``end_s`` is the simulated time at which the interval ends.
-    - ``polls_per_channel`` is the mean number of polls of a channel.
+    - ``polls_per_channel`` is the number of polls, averaged over all channels.
     """
 
     end_s: float
@@ -52,11 +53,11 @@ class Window(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class DetectedUpdates:
-    """Updates of channels with their detection delays, as arrays with one element per update.
+    """Updates to channels and their detection delays, as arrays with one element per update.
 
-    - ``channel`` has the number of the updated channel.
-    - ``at_s`` has the simulated time of the update.
-    - ``delay_s`` has the time in seconds until the next poll of the channel.
+    - ``channel`` contains the index of the updated channel.
+    - ``at_s`` contains the simulated time of the update.
+    - ``delay_s`` contains the time in seconds from the update until the next poll of the channel.
     """
 
     channel: Ints
@@ -64,22 +65,24 @@ class DetectedUpdates:
     delay_s: Floats
 
     def between(self, begin_s: float, end_s: float) -> "DetectedUpdates":
-        """Return the updates from ``begin_s`` until before ``end_s``."""
+        """Return the updates at ``begin_s`` or later, but before ``end_s``."""
         inside = (self.at_s >= begin_s) & (self.at_s < end_s)
         return DetectedUpdates(self.channel[inside], self.at_s[inside], self.delay_s[inside])
 
     def mean_s(self, weight: Floats) -> float:
-        """Return the mean delay of the updates, weighted by channel; ``weight`` has the weight of every channel."""
+        """Return the weighted mean delay in seconds. ``weight`` contains the weight of each channel's updates."""
         return float(np.average(self.delay_s, weights=weight[self.channel]))
 
 
 def uniform_updates(
     numbers: Ints, setup: CoronaSetup, next_s: NextPollTimes, rng: np.random.Generator
 ) -> DetectedUpdates:
-    """Draw updates of channels at uniformly distributed times, and return them with their detection delays.
+    """Draw updates to channels at uniformly distributed times, and return them with their detection delays.
 
-    Each channel has the same number of updates in each maintenance interval, the time between two decisions of a node.
-    ``numbers`` are the numbers of the channels. ``next_s`` returns the time of a channel's first poll after an update.
+    - ``numbers`` contains the indices of the channels. Each channel gets the same number of updates in each maintenance
+      interval (the time between two decisions of a node).
+    - ``next_s`` takes an array of channels and an array of update times. It returns the time of the channel's first
+      poll after each update.
     """
     channel = np.repeat(numbers, UPDATES_PER_ROUND * setup.rounds)
     rounds = np.tile(np.repeat(np.arange(setup.rounds), UPDATES_PER_ROUND), len(numbers))
@@ -94,10 +97,13 @@ def poisson_updates(
     next_s: NextPollTimes,
     rng: np.random.Generator,
 ) -> DetectedUpdates:
-    """Draw random updates at each channel's own update rate (a Poisson process), and return them with their delays.
+    """Draw updates to channels at random times, and return them with their detection delays.
 
-    ``numbers`` are the numbers of the channels to use. ``next_s`` returns the time of a channel's first poll after an
-    update.
+    The updates to a channel are a Poisson process with the channel's own rate.
+
+    - ``numbers`` contains the indices of the channels.
+    - ``next_s`` takes an array of channels and an array of update times. It returns the time of the channel's first
+      poll after each update.
     """
     channel = np.repeat(numbers, rng.poisson(setup.end_s / channels.update_interval_s[numbers]))
     at_s = rng.random(len(channel)) * setup.end_s
@@ -105,9 +111,9 @@ def poisson_updates(
 
 
 def legacy_detection_s(channels: SimulatedChannels, setup: CoronaSetup, rng: np.random.Generator) -> float:
-    """Return the mean detection delay without Corona: each subscriber polls once per polling interval.
+    """Return the mean detection delay in seconds without Corona, if each subscriber polls once per polling interval.
 
-    Each subscriber begins at a random time.
+    The time of each subscriber's first poll is random.
     """
     total = int(channels.subscribers.sum())
     subscriptions = rng.integers(total, size=min(total, LEGACY_SUBSCRIPTIONS))
@@ -118,9 +124,9 @@ def legacy_detection_s(channels: SimulatedChannels, setup: CoronaSetup, rng: np.
 
 
 def converged_after_rounds(setup: CoronaSetup, windows: Sequence[Window], load: float, delay_s: float) -> int | None:
-    """Return the number of maintenance intervals after which a run has converged; None if it does not converge.
+    """Return the number of maintenance intervals after which a run has converged, or None if it has not converged.
 
-    It has converged when the load and the delay of every later window are within 3 % of their final values.
+    A run has converged when the load and the delay of every later window are within 3 % of their final values.
 
     - ``windows`` has one window per polling interval.
     - ``load`` is the final load in polls per channel and polling interval.
@@ -147,7 +153,7 @@ class ChannelProfile(msgspec.Struct, frozen=True):
     """The measurements of one channel.
 
     - ``place`` is the channel's rank by popularity; the most popular channel has rank 1.
-    - ``mean_wait_s`` is the mean time from any moment until the next poll.
+    - ``mean_wait_s`` is the mean time from a random moment until the channel's next poll.
     """
 
     place: int
@@ -158,11 +164,11 @@ class ChannelProfile(msgspec.Struct, frozen=True):
 
 
 class DetectionResults(msgspec.Struct, frozen=True):
-    """Measurements in the second half of a run; only ``windows`` and ``converged_after_rounds`` cover the whole run.
+    """Measurements of the second half of a run; only ``windows`` and ``converged_after_rounds`` cover the whole run.
 
     - ``formula_detection_s`` is the mean detection delay that theory predicts.
-    - ``longest_mean_wait_s`` is the mean time from any moment until the next poll, for the channel with the longest
-      mean.
+    - ``longest_mean_wait_s`` is the longest mean wait of any channel. A channel's mean wait is the mean time from a
+      random moment until the channel's next poll.
     - ``node_load_max_over_mean`` is the number of polls by the busiest node, divided by the mean over all nodes.
     """
 
@@ -185,11 +191,12 @@ class DetectionResults(msgspec.Struct, frozen=True):
 class CoronaOutcome(DetectionResults, frozen=True):
     """The results of one run.
 
-    - ``max_overshoot`` is the maximum of (polls - budget) / budget over all polling intervals.
-    - ``orphans`` is the number of channels that only one node, the owner, can poll, because no other node's id is near
-      enough (Corona §4).
-    - ``detection_of_poisson_updates_s`` is another estimate of the mean detection delay, from updates at each channel's
-      own rate. It is less precise, because most channels are rarely updated.
+    - ``max_overshoot`` is the greatest excess of polls over the budget in any polling interval, as a fraction of the
+      budget; 0 if the budget is never exceeded.
+    - ``orphans`` is the number of channels that only their owner can poll, because no other node's id is near enough
+      (Corona §4).
+    - ``detection_of_poisson_updates_s`` is another estimate of the mean detection delay, based on updates at each
+      channel's own rate. It is less precise, because most channels are rarely updated.
     """
 
     legacy_detection_s: float
@@ -203,7 +210,7 @@ class CoronaOutcome(DetectionResults, frozen=True):
 def run(setup: CoronaSetup, seed: int, report: Callable[[str], None]) -> CoronaOutcome:
     """Run the simulation with ``setup`` and ``seed``, and return its results.
 
-    ``report`` is called with the name of each step.
+    ``report`` is called after each step with the name of the step.
     """
     rng = np.random.default_rng(seed)
     channels = draw_channels(setup, rng)
@@ -250,13 +257,13 @@ def measure(
     busiest: float,
     sizes: Floats,
 ) -> DetectionResults:
-    """Return the results of a run in which the ``channels`` were polled as in ``polls``.
+    """Return the results of a run in which the ``channels`` were polled at the times in ``polls``.
 
     - ``experiment`` and ``seed`` are copied to the results.
-    - ``even`` has updates whose delays are measured, equally many of each channel.
-    - ``own`` has other updates whose delays are measured, at each channel's own rate.
+    - ``even`` contains updates with their detection delays; each channel has the same number of updates.
+    - ``own`` contains updates with their detection delays; each channel is updated at its own rate.
     - ``busiest`` is the number of polls by the busiest node, divided by the mean over all nodes.
-    - ``sizes`` has the number of polling nodes of each channel.
+    - ``sizes`` contains, for each channel, how many nodes poll it.
     """
     subscribers = channels.subscribers.astype(np.float64)
     begin_s, end_s, tau_s = setup.end_s / 2, setup.end_s, setup.poll_interval_s
@@ -285,9 +292,10 @@ def measure(
 
 
 def sampled_channels(channels: SimulatedChannels, setup: CoronaSetup) -> Ints:
-    """Return the numbers of the channels to measure: all channels, or a sixteenth in a large run with faults.
+    """Return the indices of the channels to measure.
 
-    The sixteenth has every sixteenth channel in order of popularity.
+    In a large run with faults, every sixteenth channel in order of popularity is measured. In other runs, all channels
+    are measured.
     """
     if not setup.has_faults or setup.channels < SAMPLING_STEP * PROFILED:
         return np.arange(setup.channels)
@@ -297,7 +305,8 @@ def sampled_channels(channels: SimulatedChannels, setup: CoronaSetup) -> Ints:
 def _profile(fleet: SimulatedFleet, numbers: Ints, waits_s: Floats) -> tuple[ChannelProfile, ...]:
     """Return the measurements of up to 400 channels that are evenly spaced by popularity.
 
-    ``numbers`` are the channels to choose from. ``waits_s`` has the mean time until the next poll for every channel.
+    ``numbers`` contains the indices of the channels to choose from. ``waits_s`` contains, for each of these channels,
+    the mean time until its next poll.
     """
     channels = fleet.channels
     order = np.argsort(-channels.subscribers[numbers], kind="stable")

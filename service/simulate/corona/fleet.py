@@ -1,15 +1,17 @@
 """A fleet of simulated Corona nodes, their decisions, and the resulting polling schedules (§3.3).
 
-The *owner* of a channel is the node whose id is nearest to the channel's. It decides the channel's size n, the number
-of nodes that poll it. Nodes learn about the rest of the fleet from *aggregates*, which summarise many channels.
+The *owner* of a channel is the node whose id is nearest to the channel's id. The owner decides the channel's size n,
+the number of nodes that poll it. Nodes learn about the rest of the fleet from *aggregates*, which summarise many
+channels.
 
-A node does the following periodically, at a phase of its own:
+Each node does the following periodically, at times that differ between nodes:
 
 1. It exchanges aggregates with other nodes (``service.corona.aggregation``).
-2. From the aggregates that it has received, it computes the factor by which the sizes of all channels are multiplied.
+2. It computes the factor by which the sizes of all channels are multiplied so that the fleet meets its goal. For this,
+   it uses the aggregates that it has received.
 3. It makes the polling schedules of the channels that it owns.
 
-At the start, only owners poll (n = 1), and no aggregates have been exchanged.
+At the start, each channel is polled by its owner only (n = 1), and no aggregates have been exchanged yet.
 """
 
 # A node's death is noticed when its lease ends. As after every change of the ring, owners then assign new polling sets.
@@ -65,7 +67,7 @@ from service.simulate.numerics import HOUR_S, Bools, Floats, Ints
 
 
 class VirtualClock:
-    """The simulated time, and a queue of function calls that are due at later times."""
+    """A simulated clock with a queue of functions to call at later times."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -73,14 +75,14 @@ class VirtualClock:
         self._order = count()
 
     def after(self, delay_s: float, act: Callable[[], None]) -> None:
-        """Call ``act`` in ``delay_s`` simulated seconds.
+        """Arrange for ``act`` to be called in ``delay_s`` simulated seconds.
 
-        Calls at the same time are made in the order in which they were added.
+        Calls that are due at the same time are made in the order in which they were added.
         """
         heapq.heappush(self._due, (self.now_s + delay_s, next(self._order), act))
 
     def run_until(self, end_s: float) -> None:
-        """Advance the simulated time to ``end_s``, and make all calls that are due until then, in order of time."""
+        """Advance the simulated time to ``end_s``, making all calls that are due by then, in chronological order."""
         while self._due and self._due[0][0] <= end_s:
             self.now_s, _, act = heapq.heappop(self._due)
             act()
@@ -95,10 +97,10 @@ weight is polled occasionally."""
 
 
 class OwnerDecisions:
-    """The decisions of a fleet's nodes: how many nodes poll each channel.
+    """Decides, for all nodes of a fleet, how many nodes poll each channel.
 
-    A channel's owner decides: the node whose id is nearest to the channel's. Owners with the same information about the
-    fleet share one cached solution of the optimisation problem.
+    The owner of a channel, the node whose id is nearest to the channel's id, makes the decision. Owners with the same
+    information about the fleet share one cached solution of the optimisation problem.
     """
 
     def __init__(self, setup: CoronaSetup, channels: SimulatedChannels) -> None:
@@ -107,7 +109,7 @@ class OwnerDecisions:
         self._weights = weights(setup.goal, self._demand, channels.update_interval_s, setup.poll_interval_s)
         self._factors = channels.factors() if setup.policy is not None else None
         self.requested: Floats = np.ones(setup.channels)
-        """The requested n of each channel, regardless of the nodes in its wedge."""
+        """The requested number n of polling nodes of each channel. Its wedge may contain more or fewer nodes."""
         self._excess: Floats = np.zeros(setup.channels)
         """The number of nodes in each channel's wedge minus its requested n."""
         self._decode = lru_cache(CACHED_AGGREGATES)(decode)
@@ -121,23 +123,23 @@ class OwnerDecisions:
         self._options: Floats = np.ones(1)
         """The sizes N/bˡ of all levels."""
         self._wedges: list[Ints] = []
-        """By level, the number of nodes that share that many digits with each channel."""
+        """For each level l, the number of nodes whose ids share the first l digits with each channel's id."""
         self._levels: Ints = np.zeros(0, dtype=np.int64)
         self._orphaned = np.zeros(0, dtype=bool)
 
     def aggregation(self, node: NodeId, silence_s: float) -> Aggregation:
-        """Return the new state of ``node`` in the exchange of summaries of channels.
+        """Return a new object through which ``node`` exchanges aggregates (summaries of channels) with other nodes.
 
-        If another node sends nothing for ``silence_s`` seconds, ``node`` forgets what that node has sent before.
+        If another node is silent for ``silence_s`` seconds, the aggregates received from that node are dropped.
         """
         base = BASE if self._setup.base is None else self._setup.base
         return Aggregation(node, silence_s, base=base, join=self._join, validate=self._validate)
 
     def on_ring_changed(self, trie: NodeTrie) -> None:
-        """Recompute the limits of each channel's number of polling nodes for a new ring, the set of all nodes by id.
+        """Update the limits on how many nodes can poll each channel, after nodes have joined or left.
 
-        With a policy, the weights of channels and the demands for polls are recomputed too. This must be called with
-        the first ring before any other method is called.
+        ``trie`` contains the ids of all current nodes. If the setup has a policy, the weights of channels and the
+        demands for polls are updated too. This method must be called once before any other.
         """
         self._nodes = nodes = len(trie.nodes)
         if self._setup.policy is not None and self._factors is not None:
@@ -161,19 +163,19 @@ class OwnerDecisions:
         )
 
     def budget(self) -> float:
-        """Return the mean number of polls per channel and polling interval that the budget of the fleet allows."""
+        """Return the mean number of polls per channel and polling interval that the fleet's budget allows."""
         policy = self._setup.policy
         return float(self._demand.mean()) * (policy.objective.demand_factor if policy is not None else 1.0)
 
     def orphans(self) -> int:
-        """Return the number of channels that only one node can poll, because no other id is near enough (Corona §4)."""
+        """Return how many channels only their owner can poll, because no other id is near enough (Corona §4)."""
         return int(self._orphaned.sum())
 
     def empty_wedges(self, trie: NodeTrie) -> int:
-        """Return the number of wedges without any node of this ring; 0 if the setup has no base.
+        """Return the number of wedges that contain no node of the ring; 0 if the setup has no base.
 
-        A wedge is the set of all ids that begin with the same K - 1 digits to the setup's base. K is the number of
-        digits at which only one node, the owner, polls a channel.
+        A wedge is the set of all ids that begin with the same K - 1 digits in the setup's base. K is the highest
+        polling level: at this level, a channel is polled by its owner only.
         """
         if self._setup.base is None:
             return 0
@@ -181,9 +183,9 @@ class OwnerDecisions:
         return (1 << bits) - len(np.unique(trie.points >> np.uint64(DRAWN_BITS - bits))) if bits else 0
 
     def aggregate(self, owned: Ints) -> Aggregate:
-        """Return the summary of one node's channels that it sends to other nodes.
+        """Return a summary of the channels that one node owns, for sending to other nodes.
 
-        ``owned`` are the numbers of these channels.
+        ``owned`` contains the indices of these channels.
         """
         problem, bins = self._of(owned), self._setup.log_bins
         clusters = summarise_by_level(problem, bins) if self._by_level else summarise(problem, log_bins=bins)
@@ -191,10 +193,10 @@ class OwnerDecisions:
         return Aggregate(1, demand, encode(clusters), channels=len(owned))
 
     def sizes(self, owned: Ints, fleet: Aggregate) -> Floats:
-        """Return, for each of one node's own channels, the number of nodes that poll the channel.
+        """Decide how many nodes poll each of the channels that one node owns.
 
-        ``owned`` are the numbers of these channels. ``fleet`` is the summary of all channels of the fleet, as far as
-        the node has received it.
+        ``owned`` contains the indices of the channels. ``fleet`` summarises all channels of the fleet; the node has
+        combined it from the aggregates that it has received.
         """
         problem = self._of(owned)
         if self._setup.base is None:
@@ -217,7 +219,7 @@ class OwnerDecisions:
     def _scale_of(self, fleet: Aggregate) -> float:
         """Return the factor by which all channels' sizes are multiplied so that the fleet meets its goal.
 
-        A channel's size is the number of nodes that poll it. ``fleet`` summarises all channels.
+        A channel's size is the number of nodes that poll it. ``fleet`` summarises all channels of the fleet.
         """
         if self._setup.policy is not None:
             return node_allocation.solve_scale(self._setup.policy, self._nodes, fleet) or 0.0
@@ -227,7 +229,7 @@ class OwnerDecisions:
         return known.scale_for_budget(fleet.demand)
 
     def _solution_of(self, fleet: Aggregate) -> tuple[AllocationProblem, LevelSolution]:
-        """Return the optimisation problem for a summary of channels, and the solution by the paper's algorithm."""
+        """Return (the optimisation problem that ``fleet`` summarises, the solution by the paper's algorithm)."""
         options = self._options
         clusters = (decode(fleet.clusters) or TradeoffClusters.empty()).to_level_problem()
         solution = levels_for_budget(clusters, options, max(0.0, fleet.demand) * (1 - BUDGET_MARGIN))
@@ -239,7 +241,7 @@ class OwnerDecisions:
         return clusters, solution
 
     def _combine(self, parts: tuple[Aggregate, ...]) -> Aggregate:
-        """Return one summary of channels that combines several, with the bins of this run's setup."""
+        """Combine several summaries of channels into one, with the number of bins in this run's setup."""
         decoded = [clusters for part in parts if (clusters := self._decode(part.clusters)) is not None]
         bins = self._setup.log_bins
         together = merge_by_level(decoded, bins) if self._by_level else merge(decoded, log_bins=bins)
@@ -271,14 +273,14 @@ DELAY_BATCH = 1 << 16
 
 
 class SimulatedNetwork:
-    """A network with random delays and losses of messages."""
+    """A network that randomly delays and loses messages."""
 
     def __init__(self, loss: float, rng: np.random.Generator) -> None:
         self._loss, self._rng = loss, rng
         self._drawn: list[float] = []
 
     def delay_s(self) -> float | None:
-        """Return the delay of the next message; None if it is lost."""
+        """Return the delay of the next message in seconds, or None if the message is lost."""
         if not self._drawn:
             delays_s = MEDIAN_DELAY_S * np.exp(DELAY_SPREAD * self._rng.standard_normal(DELAY_BATCH))
             self._drawn = np.where(self._rng.random(DELAY_BATCH) < self._loss, np.nan, delays_s).tolist()
@@ -289,8 +291,8 @@ class SimulatedNetwork:
 class SimulatedFleet(VirtualClock):
     """All nodes of one run, on a virtual clock.
 
-    Nodes decide how often each channel is polled. Polling schedules are recorded only for the channel numbers in
-    ``sampled``.
+    The nodes decide how often each channel is polled. Polling schedules are recorded only for the channels whose
+    indices are in ``sampled``.
     """
 
     def __init__(
@@ -300,12 +302,12 @@ class SimulatedFleet(VirtualClock):
         self.setup, self.channels, self._rng = setup, channels, rng
         self.owners = OwnerDecisions(setup, channels)
         self.sizes: Floats = np.ones(setup.channels)
-        """Each channel's latest n."""
+        """The latest number n of polling nodes of each channel."""
         self.tries: list[NodeTrie] = []
         """All rings of the run, in order."""
         self.numbers: list[Ints] = []
-        """The numbers of each ring's nodes, in the order of their ids. Numbers are unique in a run, even if a node gets
-        the id of a dead one."""
+        """For each ring, numbers that identify its nodes, in the order of the nodes' ids. A number is used only once in
+        a run, even if a node gets the id of a dead one."""
         self.died_s: dict[int, float] = {}
         """Time of death by node number; a dead node stays on the ring for ``LEASE_S``."""
         self._dead: set[NodeId] = set()
@@ -320,7 +322,7 @@ class SimulatedFleet(VirtualClock):
 
     @property
     def trie(self) -> NodeTrie:
-        """The search tree of the ids of all nodes that are in the fleet now."""
+        """The current nodes of the fleet, as a search tree of their ids."""
         return self.tries[-1]
 
     def run(self) -> Timetable:
@@ -384,7 +386,7 @@ class SimulatedFleet(VirtualClock):
         self._install_ring((*self.trie.nodes, next_node_id(self.setup.ids, list(self.trie.nodes), self._rng)))
 
     def _install_ring(self, nodes: Sequence[NodeId]) -> None:
-        """Replace the fleet's nodes by ``nodes``, and transfer each channel to its new owner, the nearest by id."""
+        """Replace the fleet's nodes with ``nodes``, and transfer each channel to the node that owns it now."""
         self._view = RingView(self._view.version + 1, tuple(NodeInfo(node, 1, node[:8], 0.0) for node in sorted(nodes)))
         self.tries.append(NodeTrie(nodes))
         self.owners.on_ring_changed(self.trie)
@@ -398,9 +400,9 @@ class SimulatedFleet(VirtualClock):
         self._transfer_channels()
 
     def _transfer_channels(self) -> None:
-        """Transfer each channel to its new owner, the node whose id is now nearest to the channel's.
+        """Transfer each channel to its new owner, the node whose id is now nearest to the channel's id.
 
-        If other nodes now poll a channel, the channel's schedule is revised.
+        If a channel keeps its owner but is now polled by other nodes than before, its schedule is changed.
         """
         self.numbers.append(np.array([self._known[node] for node in self.trie.nodes], dtype=np.int64))
         owner = self.numbers[-1][self.trie.nodes_at_rank(self.channels.points, np.zeros_like(self._owner))]
@@ -421,7 +423,7 @@ class SimulatedFleet(VirtualClock):
             self._schedules.change(changed, self.sizes, ring, len(self.trie.nodes), self.now_s)
 
     def _has_changed_set(self, numbers: Ints) -> Bools:
-        """Return, for each channel in ``numbers``, whether other nodes poll it since the fleet's nodes last changed."""
+        """Return, for each channel in ``numbers``, whether the latest ring change affects which nodes poll it."""
         before, after = self.tries[-2:]
         points = self.channels.points[numbers]
         differs = np.zeros(len(numbers), dtype=bool)

@@ -1,9 +1,9 @@
-"""The polls of a simulated fleet, with and without faults. The nodes that poll a channel are its polling set.
+"""The polls of a simulated fleet, with and without faults.
 
-- ``ScheduledPolls`` are the polls without faults. They follow the schedules exactly. There are tens of millions of
-  them, so they are computed from the schedules when needed.
-- ``FaultyPolls`` are the polls if nodes die and join, and messages are lost. They are listed one by one for a sample of
-  channels, because faults affect individual nodes.
+- ``ScheduledPolls`` are the polls of a fleet without faults. They follow the schedules exactly. There are tens of
+  millions of them, so they are computed from the schedules when needed.
+- ``FaultyPolls`` are the polls of a fleet in which nodes die and join and messages are lost. Because faults affect
+  individual nodes, the polls are listed one by one, for a sample of channels.
 """
 
 # A channel's larger polling set contains its smaller ones. Therefore a node of a polling set is identified by the
@@ -27,9 +27,10 @@ CHANNEL_BATCH = 4096
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """The nodes that poll channels: arrays with one element per pair of channel and node, ordered by channel and rank.
+    """The members of channels' polling sets, as arrays with one element per pair (channel, node).
 
-    ``rank`` is the node's place among the channel's nodes in order of distance from it; the nearest node has rank 0.
+    The pairs are sorted by channel and rank. The rank is the node's position in the channel's polling set: the node
+    nearest to the channel has rank 0.
     """
 
     channel: Ints
@@ -37,7 +38,7 @@ class Members:
 
 
 class ScheduledPolls:
-    """The polls of a fleet without faults: evenly spaced, exactly as scheduled, and computed from the schedules."""
+    """The polls of a fleet without faults: evenly spaced, exactly as scheduled, and computed only when needed."""
 
     def __init__(self, timetable: Timetable) -> None:
         self.table = timetable
@@ -45,43 +46,47 @@ class ScheduledPolls:
         largest = np.zeros(len(self.numbers), dtype=np.int64)
         np.maximum.at(largest, timetable.channel, timetable.size)
         self._starts = np.concatenate(([0], np.cumsum(largest)))
-        """The index of each channel's owner among the members of all channels' largest polling sets."""
+        """The index of each channel's first node in a list of the members of all channels' largest polling sets."""
 
     def next_s(self, channel: Ints, after_s: Floats) -> Floats:
-        """Return the time of the first poll of each ``channel`` after the corresponding time in ``after_s``."""
+        """Return, for each ``channel``, the time of its first poll after the corresponding time in ``after_s``."""
         return self.table.next_s(channel, after_s)
 
     def polls_per_channel(self, begin_s: float, end_s: float) -> float:
-        """Return the mean number of polls per channel after ``begin_s`` until ``end_s``."""
+        """Return the mean number of polls per channel after ``begin_s`` and up to ``end_s``."""
         first, last = self.table.span(begin_s, end_s)
         return float((last - first).sum()) / len(self.numbers)
 
     def node_polls(self, trie: NodeTrie, points: Points, begin_s: float, end_s: float) -> Floats:
-        """Return the number of polls by each node after ``begin_s`` until ``end_s``, if the nodes do not change then.
+        """Return the number of polls by each node after ``begin_s`` and up to ``end_s``.
 
-        ``points`` are the ids of the channels, which determine the nodes that poll them.
+        The fleet must have the same nodes during the whole period. ``points`` contains the ids of the channels, which
+        determine the nodes that poll them.
         """
         polls, sizes = self._member_polls(begin_s, end_s), np.diff(self._starts)
         channel, rank = np.repeat(self.numbers, sizes), ranges(0, sizes)
         return np.asarray(np.bincount(trie.nodes_at_rank(points[channel], rank), polls, len(trie.nodes)), np.float64)
 
     def max_over_mean(self, fleet: SimulatedFleet, begin_s: float, end_s: float) -> float:
-        """Return the number of polls by the node with the most polls, divided by the mean over all nodes of ``fleet``.
+        """Return the number of polls by the busiest node, divided by the mean over all nodes of ``fleet``.
 
-        Polls are counted after ``begin_s`` until ``end_s``.
+        Polls are counted after ``begin_s`` and up to ``end_s``.
         """
         polls = self.node_polls(fleet.trie, fleet.channels.points, begin_s, end_s)
         return float(polls.max() / polls.mean())
 
     def mean_waits_s(self, begin_s: float, end_s: float) -> Floats:
-        """Return each channel's exact mean time until the next poll, over all times from ``begin_s`` to ``end_s``."""
+        """Return, for each channel, the exact mean time from a random moment until its next poll.
+
+        The moment is uniformly distributed between ``begin_s`` and ``end_s``.
+        """
         return mean_waits_s(self.table, begin_s, end_s)
 
     def _member_polls(self, begin_s: float, end_s: float) -> Floats:
-        """Return, for each channel, the number of polls by each node that ever polls it, ordered by channel and rank.
+        """Return how many polls each node makes of each channel after ``begin_s`` and up to ``end_s``.
 
-        A node's rank is its place in order of distance from the channel. Polls are counted after ``begin_s`` until
-        ``end_s``.
+        The result has one element per pair (channel, node) such that the node polls the channel at some time. The pairs
+        are sorted by channel, and then by the node's distance from the channel.
         """
         table, polls = self.table, np.zeros(self._starts[-1])
         rows = np.flatnonzero((table.end_s > begin_s) & (table.start_s < end_s))
@@ -92,10 +97,10 @@ class ScheduledPolls:
         return polls
 
     def _poll_counts(self, members: Members, row: Ints, begin_s: Floats, end_s: Floats) -> Floats:
-        """Return the number of polls that each member makes after its time in ``begin_s`` until its time in ``end_s``.
+        """Return, for each member, how many polls it makes after ``begin_s`` and up to ``end_s``.
 
-        A member is a node that polls a channel. All arrays have one element per member. ``row`` has the number of the
-        member's schedule in the timetable.
+        A member is a node that polls a channel. All arrays have one element per member. ``row`` contains the index of
+        the member's schedule in the timetable.
         """
         size = self.table.size[row]
         turn = (members.rank - self.table.first_rank[row]) % size
@@ -104,9 +109,9 @@ class ScheduledPolls:
         return np.where(members.rank < size, polls, 0).astype(np.float64)
 
     def _members_of_rows(self, row: Ints) -> tuple[Ints, Members]:
-        """Return the nodes that poll by the schedules with the numbers ``row``, as a pair (schedules, nodes).
+        """Return (schedule index of each node, nodes) for all nodes that poll according to the schedules in ``row``.
 
-        ``schedules`` has, for each of the nodes, the number of the node's schedule in the timetable.
+        ``row`` contains the indices of these schedules in the timetable.
         """
         size = self.table.size[row]
         lines = np.repeat(row, size)
@@ -121,7 +126,7 @@ class RandomPhasePolls(ScheduledPolls):
         self._phases = rng.random(int(self._starts[-1]))
 
     def next_s(self, channel: Ints, after_s: Floats) -> Floats:
-        """Return the time of the first poll of each ``channel`` after the corresponding time in ``after_s``."""
+        """Return, for each ``channel``, the time of its first poll after the corresponding time in ``after_s``."""
         table = self.table
         row = table.row_at(channel, after_s)
         found_s = self._next_in_row_s(row, after_s)
@@ -133,14 +138,14 @@ class RandomPhasePolls(ScheduledPolls):
         return found_s
 
     def polls_per_channel(self, begin_s: float, end_s: float) -> float:
-        """Return the mean number of polls per channel after ``begin_s`` until ``end_s``."""
+        """Return the mean number of polls per channel after ``begin_s`` and up to ``end_s``."""
         return float(self._member_polls(begin_s, end_s).sum()) / len(self.numbers)
 
     def mean_waits_s(self, begin_s: float, end_s: float) -> Floats:  # noqa: ARG002 - levels are constant by then
-        """Return each channel's mean time from any moment until the next poll.
+        """Return, for each channel, the mean time from a random moment until its next poll.
 
-        The mean is computed for the nodes that poll the channel at ``end_s``, because these nodes no longer change by
-        then.
+        Only the schedule that applies at ``end_s`` is used. By then, the set of nodes that poll a channel no longer
+        changes.
         """
         waits_s = np.empty(len(self.numbers))
         last_row = self.table.row_at(self.numbers, np.full(len(waits_s), end_s))
@@ -164,7 +169,10 @@ class RandomPhasePolls(ScheduledPolls):
         return np.where(members.rank < size, polls, 0.0)
 
     def _next_in_row_s(self, row: Ints, after_s: Floats) -> Floats:
-        """Return the time of the first poll after ``after_s`` by each of the schedules with the numbers ``row``."""
+        """Return, for each schedule, the time of its first poll after the corresponding time in ``after_s``.
+
+        ``row`` contains the indices of the schedules in the timetable.
+        """
         found_s = np.empty(len(row))
         for begin in range(0, len(row), CHANNEL_BATCH):
             part = slice(begin, begin + CHANNEL_BATCH)
@@ -183,15 +191,16 @@ ROW_BATCH = 1 << 14
 
 
 class EnumeratedPolls:
-    """The polls of the channels whose numbers are in ``numbers``, listed one by one, sorted by channel and time."""
+    """All polls of the channels with the indices ``numbers``, listed one by one and sorted by channel and time."""
 
     def __init__(self, numbers: Ints, channel: Ints, at_s: Floats, node: Ints, horizon_s: float) -> None:
-        """Sort the given polls, whose arrays have one element per poll.
+        """Sort the given polls. The arrays ``channel``, ``at_s`` and ``node`` have one element per poll.
 
-        - ``channel`` is the channel's number.
-        - ``at_s`` is the time.
-        - ``node`` is the number of the node that polls.
-        - ``horizon_s`` is the time until which the polls are complete.
+        - ``numbers`` contains the indices of the channels whose polls are given.
+        - ``channel`` contains the index of the polled channel.
+        - ``at_s`` contains the time of the poll.
+        - ``node`` contains an integer that identifies the polling node.
+        - ``horizon_s`` is the time until which the list of polls is complete.
         """
         self.numbers = numbers
         self._place_of = np.full(int(numbers.max()) + 1, -1)
@@ -203,9 +212,9 @@ class EnumeratedPolls:
         self._starts = np.concatenate(([0], np.cumsum(np.bincount(place, minlength=len(numbers)))))
 
     def next_s(self, channel: Ints, after_s: Floats) -> Floats:
-        """Return the time of the first poll of each ``channel`` after the corresponding time in ``after_s``.
+        """Return, for each ``channel``, the time of its first poll after the corresponding time in ``after_s``.
 
-        If there is no such poll, the time is ``horizon_s``, until which the polls are known.
+        If there is no such poll, the time is ``horizon_s``, the end of the period for which polls are known.
         """
         place = self._place_of[channel]
         end = self._starts[place + 1]
@@ -213,21 +222,22 @@ class EnumeratedPolls:
         return np.where(found < end, self._at_s[np.minimum(found, len(self._at_s) - 1)], self._horizon_s)
 
     def polls_per_channel(self, begin_s: float, end_s: float) -> float:
-        """Return the mean number of polls per channel after ``begin_s`` until ``end_s``."""
+        """Return the mean number of polls per channel after ``begin_s`` and up to ``end_s``."""
         return float(((self._at_s > begin_s) & (self._at_s <= end_s)).sum() / len(self.numbers))
 
     def max_over_mean_of(self, nodes: int, begin_s: float, end_s: float) -> float:
-        """Return the number of polls by the node with the most polls, divided by the mean over ``nodes`` nodes.
+        """Return the number of polls by the busiest node, divided by the mean over ``nodes`` nodes.
 
-        Polls are counted after ``begin_s`` until ``end_s``.
+        Polls are counted after ``begin_s`` and up to ``end_s``.
         """
         inside = (self._at_s > begin_s) & (self._at_s <= end_s)
         return float(np.bincount(self._node[inside]).max() / (inside.sum() / nodes))
 
     def mean_waits_s(self, begin_s: float, end_s: float) -> Floats:
-        """Return each channel's mean time until the next poll, over all times from ``begin_s`` to ``end_s``.
+        """Return, for each channel in ``numbers``, the mean time from a random moment until its next poll.
 
-        The result is in the order of the attribute ``numbers``.
+        The moment is uniformly distributed between ``begin_s`` and ``end_s``. The result has the order of the attribute
+        ``numbers``.
         """
         first_s = self.next_s(self.numbers, np.full(len(self.numbers), begin_s))
         last_s = self.next_s(self.numbers, np.full(len(self.numbers), end_s))
@@ -240,7 +250,10 @@ class EnumeratedPolls:
 
 
 class FaultyPolls(EnumeratedPolls):
-    """All polls of the channels ``numbers``, in a fleet whose nodes die and join, and whose messages can be lost."""
+    """All polls of the channels with the indices ``numbers``, in a fleet with faults.
+
+    Nodes die and join, and messages between nodes can be lost.
+    """
 
     def __init__(self, fleet: SimulatedFleet, timetable: Timetable, numbers: Ints, seed: int) -> None:
         self._fleet, self._table = fleet, timetable
@@ -254,17 +267,18 @@ class FaultyPolls(EnumeratedPolls):
         super().__init__(numbers, channel, at_s, node, self._until_s)
 
     def max_over_mean(self, fleet: SimulatedFleet, begin_s: float, end_s: float) -> float:
-        """Return the number of polls by the node with the most polls, divided by the mean.
+        """Return the number of polls by the busiest node, divided by the mean number of polls per node.
 
-        The mean is over the initial number of nodes. Polls are counted after ``begin_s`` until ``end_s``.
+        Polls are counted after ``begin_s`` and up to ``end_s``. The mean is the total number of polls, divided by the
+        number of nodes at the start of the run.
         """
         return self.max_over_mean_of(fleet.setup.nodes, begin_s, end_s)
 
     def _polls_of_rows(self, rows: Ints) -> tuple[Ints, Floats, Ints]:
-        """Return the polls while the schedules with the numbers ``rows`` apply, as arrays (channel, time, node).
+        """Return the polls made while the schedules with the indices ``rows`` apply, as arrays (channel, time, node).
 
-        The polls by these schedules come first. Then follow the polls of nodes that missed a new schedule, and continue
-        with the channel's previous one.
+        A node that missed the message with a new schedule still follows the channel's previous schedule. Its polls are
+        included.
         """
         table = self._table
         after = rows[table.rows[table.channel[rows]] < rows]
@@ -282,9 +296,10 @@ class FaultyPolls(EnumeratedPolls):
         return table.channel[row[made]], at_s[made], node[made]
 
     def _node_at(self, row: Ints, rank: Ints) -> Ints:
-        """Return, for each schedule number in ``row``, the number of the polling node with the corresponding ``rank``.
+        """Return, for each pair (``row``, ``rank``), an integer that identifies the node with this rank.
 
-        A node's rank is its place in order of distance from the channel.
+        ``row`` contains the index of each schedule. A node's rank is its position when nodes are sorted by distance
+        from the schedule's channel.
         """
         found = np.empty(len(row), dtype=np.int64)
         rings = self._table.ring[row]
@@ -296,9 +311,10 @@ class FaultyPolls(EnumeratedPolls):
         return found
 
     def _received(self, row: Ints, node: Ints) -> Bools:
-        """Return whether each ``node`` received the schedule with the corresponding number in ``row``.
+        """Return, for each pair (``row``, ``node``), whether the node received the message that announced the schedule.
 
-        Whether a message is lost is drawn at random, but the same schedule and node always give the same result.
+        ``row`` contains the index of each schedule. Messages are lost at random, but the result for a given schedule
+        and node is always the same.
         """
         mixed = (row.astype(np.uint64) << np.uint64(24)) + node.astype(np.uint64) + (self._salt << np.uint64(52))
         return mix_bits(mixed).astype(np.float64) / 2.0**64 >= self._fleet.setup.loss

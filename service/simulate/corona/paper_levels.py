@@ -1,10 +1,11 @@
-"""Those algorithms of Corona's paper that production replaces: polling levels, bins per level, and owners' decisions.
+"""Algorithms of Corona's paper that production replaces: polling levels, bins per level, and owners' decisions.
 
-In production, any number n of nodes can poll a channel. In the paper, n is N/bˡ for a level l, with N nodes and base b.
-The algorithm Honeycomb chooses each channel's level (Corona §3.1, §3.2).
+In production, any number n of nodes can poll a channel. In the paper, n is N/bˡ for a polling level l, where N is the
+number of nodes and b the base. The paper's algorithm for choosing each channel's level is called Honeycomb (Corona
+§3.1, §3.2).
 
-Deviation from the paper: it does not say how a node combines its summary of the fleet with its exact knowledge of its
-own channels. The comments in this module describe our solution.
+A node has a summary of the fleet and exact knowledge of its own channels. The paper does not say how the node combines
+the two. The comments in this module describe our solution.
 """
 
 # Honeycomb: a channel has weight w, and costs s per polling node. For a multiplier λ, the channel's best level
@@ -46,14 +47,14 @@ is necessary because messages encode these bounds as 32-bit floats."""
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LevelSolution:
-    """The result of Honeycomb, the paper's optimisation. A channel's number of polling nodes changes in steps.
+    """The result of Honeycomb, the paper's optimisation, which increases the number of nodes per channel in steps.
 
-    - ``sizes`` has the number of polling nodes of each channel, shape (M,).
-    - ``multiplier`` is λ: a step is taken if its benefit per unit of cost is greater.
-    - ``undecided`` is the number of the channel whose step crosses the constraint. It is ``NO_CHANNEL`` if all steps or
-      none are taken.
-    - ``step`` is this channel's step, as a pair of sizes (from, to).
-    - ``share``: a channel of the problem may stand for a cluster of many. This is the share of the undecided cluster's
+    - ``sizes`` contains the number of polling nodes of each channel, shape (M,).
+    - ``multiplier`` is λ: a step is taken if its benefit per unit of cost is greater than λ.
+    - ``undecided`` is the index of the channel whose next step would violate the constraint. It is ``NO_CHANNEL`` if
+      all steps or no steps are taken.
+    - ``step`` is the next step of the undecided channel, as a pair of sizes (from, to).
+    - ``share`` applies if the undecided channel stands for a cluster of many channels. It is the fraction of these
       channels that can take the step.
     """
 
@@ -65,9 +66,9 @@ class LevelSolution:
 
 
 def level_sizes(nodes: int, base: int) -> Floats:
-    """Return the mean number of nodes that poll a channel at each polling level l: N/bˡ, but at least 1.
+    """Return, for each polling level l, the mean number of nodes that poll a channel: N/bˡ, but at least 1.
 
-    N is ``nodes``, and b is ``base``.
+    N is ``nodes``, and b is ``base``. The first level with the value 1 is the last one.
 
     Raises:
         ValueError: ``nodes`` is below 1 or ``base`` is below 2.
@@ -81,16 +82,15 @@ def level_sizes(nodes: int, base: int) -> Floats:
 
 
 def sizes_at(problem: AllocationProblem, options: Floats, multiplier: float) -> Floats:
-    """Return each channel's best number of polling nodes at the multiplier λ, shape (M,).
+    """Return each channel's best number of polling nodes for the multiplier λ, shape (M,).
 
-    A channel takes one of the options in its range, from ``least`` to ``most``. If no option is in this range, the
-    channel takes the option nearest to the range. If ``least`` exceeds ``most``, the channel takes the option nearest
-    to ``most``.
+    The result is one of the options in the channel's range, from ``least`` to ``most``. If no option is in this range,
+    it is the option nearest to the range. If ``least`` exceeds ``most``, it is the option nearest to ``most``.
 
     Args:
         problem: The channels, each with ``least`` and ``most``.
-        options: The available numbers of nodes, such as :func:`level_sizes`, in any order.
-        multiplier: λ, not negative; the greater, the fewer nodes poll.
+        options: The available numbers of nodes, for example those from :func:`level_sizes`, in any order.
+        multiplier: λ, not negative. The greater λ is, the fewer nodes poll each channel.
     """
     options, lowest, highest = _option_ranges(problem, options)
     ratios = problem.weights / problem.costs
@@ -99,14 +99,14 @@ def sizes_at(problem: AllocationProblem, options: Floats, multiplier: float) -> 
 
 
 def levels_for_budget(problem: AllocationProblem, options: Floats, budget: float) -> LevelSolution:
-    """Return the numbers n of polling nodes that minimise Σ w/n over all channels, within the budget: Σ s·n ≤ budget.
+    """Choose the numbers n of polling nodes that minimise Σ w/n over all channels, within the budget: Σ s·n ≤ budget.
 
-    A channel has weight w, and costs s per polling node (Corona §3.1). The result is optimal, except that n of one
-    channel may be one option too low.
+    A channel has weight w and costs s per polling node (Corona §3.1). The result is optimal, except that n may be one
+    option too low for one channel.
 
-    - If the budget does not allow every channel's lower limit ``least``, these limits are ignored.
-    - If it does not even allow the smallest option for every channel, each channel gets the smallest option. At least
-      one node polls each channel.
+    - If the budget does not suffice to give each channel its lower limit ``least``, all lower limits are ignored.
+    - If the budget does not even suffice for the smallest option, each channel nevertheless gets the smallest option,
+      so that at least one node polls each channel.
     """
     base_cost = load(problem, sizes_at(problem, options, inf))
     if base_cost > budget and problem.least.any():
@@ -118,11 +118,11 @@ def levels_for_budget(problem: AllocationProblem, options: Floats, budget: float
 def levels_for_delay(
     problem: AllocationProblem, options: Floats, delay_s: float, poll_interval_s: float
 ) -> LevelSolution:
-    """Return the numbers n of polling nodes that minimise the cost Σ s·n, with a mean delay of at most ``delay_s``.
+    """Choose the numbers n of polling nodes that minimise the cost Σ s·n, with a mean delay of at most ``delay_s``.
 
-    A channel has weight w, cost s per polling node, and mean delay D = ``poll_interval_s`` / (2n). The mean delay of
-    all channels is Σ w·D / Σ w. The result is optimal, except that n of one channel may be one option too high. If no
-    choice of ``options`` meets the limit, every channel gets its greatest n.
+    A channel has weight w, cost s per polling node, and mean delay D = ``poll_interval_s`` / (2n). The mean delay over
+    all channels is Σ w·D / Σ w. The result is optimal, except that n may be one option too high for one channel. If the
+    limit cannot be met with these ``options``, every channel gets its greatest n.
     """
     allowed = float(problem.weights.sum()) * 2 * delay_s / poll_interval_s
     slowest = float((problem.weights / sizes_at(problem, options, inf)).sum())
@@ -130,7 +130,10 @@ def levels_for_delay(
 
 
 def _option_ranges(problem: AllocationProblem, options: Floats) -> tuple[Floats, NDArray[np.intp], NDArray[np.intp]]:
-    """Return the sorted options, and the index of the smallest and of the largest option that each channel can take."""
+    """Return (sorted options, smallest, largest): all options in ascending order, and each channel's range of options.
+
+    ``smallest`` and ``largest`` are the ends of the ranges, as arrays of indices into the sorted options.
+    """
     options = np.unique(options)
     highest = np.maximum(np.searchsorted(options, problem.most * (1 + _ROUNDING), side="right") - 1, 0)
     return options, np.minimum(np.searchsorted(options, problem.least * (1 - _ROUNDING)), highest), highest
@@ -145,10 +148,11 @@ def _take_steps(
     *,
     overshoot: bool,
 ) -> LevelSolution:
-    """Let channels take steps from one option to the next, the most useful step first, while the ``allowance`` lasts.
+    """Raise channels' numbers of polling nodes step by step, the most useful step first, within the ``allowance``.
 
-    The step of channel i from option a to option b uses ``amounts[i] * (measure(b) - measure(a))`` of the allowance.
-    The first step that would exceed the allowance is taken only if ``overshoot`` is true.
+    A step leads from one option to the next. The step of channel i from option a to option b uses
+    ``amounts[i] * (measure(b) - measure(a))`` of the allowance. The first step that would exceed the allowance is taken
+    only if ``overshoot`` is true. No step is taken after it.
     """
     # Steps are in the order of their breakpoints (see the comment at the top of the module).
     options, lowest, highest = _option_ranges(problem, options)
@@ -180,7 +184,7 @@ _ODD = np.uint64(0x9E3779B97F4A7C15)
 def owner_sizes(
     own: AllocationProblem, points: Points, clusters: AllocationProblem, options: Floats, solution: LevelSolution
 ) -> Floats:
-    """Return the number of polling nodes for each of one node's own channels.
+    """Return how many nodes poll each of the channels that one node owns.
 
     Args:
         own: The node's channels; their ``most`` encodes their polling levels (see :func:`encode_levels`).
@@ -211,10 +215,10 @@ def _nearest(known: Floats, values: Floats) -> "np.ndarray[tuple[int], np.dtype[
 
 
 def _take_last_step(ratios: Floats, points: Points, solution: LevelSolution) -> Bools:
-    """Return which of one node's channels change their number of polling nodes by the last step of ``solution``.
+    """Return, for each of a node's own channels in the undecided cluster, whether it takes the step ``solution.step``.
 
-    All these channels belong to the undecided cluster, and only the share ``solution.share`` of them can take the step.
-    The channels with the greatest ``ratios`` of weight to cost take the step.
+    The channels with the greatest ``ratios`` of weight to cost take the step. They are the fraction ``solution.share``
+    of the cluster.
     """
     # The number of channels is rounded up or down at random, so that the total over all owners is right on average. The
     # random number depends on the channels' ids and on the solution, so that it is not always the same owners who round
@@ -226,17 +230,18 @@ def _take_last_step(ratios: Floats, points: Points, solution: LevelSolution) -> 
 
 
 def encode_levels(nodes: int, level: Ints, orphaned: Bools) -> Floats:
-    """Return each channel's field ``most``, which encodes its polling level: ``nodes`` plus ``level``.
+    """Encode each channel's polling level as a value for the field ``most`` of an allocation problem.
 
-    The result is 1 for an orphan, a channel that only one node can poll.
+    The value is ``nodes`` plus the channel's ``level``, or 1 for an orphan, a channel that only its owner can poll.
     """
     return np.where(orphaned, 1.0, nodes + level.astype(np.float64))
 
 
 def summarise_by_level(problem: AllocationProblem, bins: int) -> TradeoffClusters:
-    """Return a summary of channels, with up to ``bins`` groups of similar channels for each polling level.
+    """Group the channels of each polling level into up to ``bins`` clusters of similar channels.
 
-    The channels' ``least`` must be 1, and their ``most`` encodes the level (see :func:`encode_levels`).
+    The result summarises each cluster. The channels' ``least`` must be 1, and their ``most`` must encode the level (see
+    :func:`encode_levels`).
     """
     parts = (problem.weights, problem.costs, problem.least, problem.most)
     levels = (AllocationProblem(*(part[problem.most == level] for part in parts)) for level in np.unique(problem.most))

@@ -1,10 +1,10 @@
-"""One run of the experiment ``corona`` by the production protocol: ``coronet simulate corona --protocol``.
+"""One run of the experiment ``corona`` with the production protocol: ``coronet simulate corona --protocol``.
 
-Every node runs :class:`~service.corona.node_protocol.NodeProtocol`, and messages are encoded and decoded. The network
-loses and delays messages, and nodes fail and join.
+Every node runs :class:`~service.corona.node_protocol.NodeProtocol`, and messages are actually encoded and decoded. The
+network loses and delays messages, and nodes fail and join.
 
-The same setup is also run by ``experiment``, which is faster, because it uses arrays and simulates fewer messages. Its
-results are in the fields ``vectorised_…``.
+For comparison, the same setup is also run by the module ``experiment``, which is faster, because it uses arrays and
+simulates fewer messages. The results of ``experiment`` are in the fields ``vectorised_…``.
 """
 
 # Production code are aggregation, the assignment of polls, the takeover of a failed node's channels, and all steps from
@@ -44,22 +44,22 @@ from service.simulate.numerics import HOUR_S, Floats, Ints, ranges
 STEPS = 3 + experiment.STEPS
 _UNLIMITED = 1e9
 _KNOWN_UPDATES = 1e6
-"""Each channel's update interval is given as if learnt from this many updates, so that the updates in the run hardly
-change it."""
+"""Nodes know each channel's update interval from the start, as if learnt from this many updates, so that the updates in
+the run hardly change it."""
 
 
 class ProtocolOutcome(DetectionResults, frozen=True):
-    """The results of one run, measured in its second half. A version is one stored state of a channel's entries.
+    """The results of one run. A version is one stored state of a channel's entries.
 
-    These fields are for the entries that were published until one hour before the end:
+    These fields cover the entries that were published until one hour before the end:
 
-    - ``updates`` is the number of these entries.
-    - ``versioned_updates`` is the number of those that are in a version at the end of the run.
-    - ``mean_version_delay_s`` is the mean time from publication until the entry is in a version, weighted by
+    - ``updates`` is the number of entries.
+    - ``versioned_updates`` is the number of entries that are in a version at the end of the run.
+    - ``mean_version_delay_s`` is the mean time from an entry's publication until it is in a version, weighted by
       subscribers.
 
     The fields that begin with ``vectorised`` are the results of ``experiment`` with the same setup and seed.
-    ``detection_ratio`` and ``load_ratio`` are the protocol's values divided by these results.
+    ``detection_ratio`` and ``load_ratio`` are the protocol's values divided by those of ``experiment``.
     """
 
     vectorised_mean_detection_s: float
@@ -76,7 +76,10 @@ class ProtocolOutcome(DetectionResults, frozen=True):
 
 
 def run(setup: CoronaSetup, seed: int, report: Callable[[str], None]) -> ProtocolOutcome:
-    """Run the simulation with ``setup`` and ``seed``, and return its results; ``report`` is called after each step."""
+    """Run the simulation with ``setup`` and ``seed``, and return its results.
+
+    ``report`` is called after each step with the name of the step.
+    """
     rng = np.random.default_rng(seed)
     channels = draw_channels(setup, rng)
     fleet = MeasuredFleet(setup, channels, rng)
@@ -112,7 +115,7 @@ def run(setup: CoronaSetup, seed: int, report: Callable[[str], None]) -> Protoco
 
 
 class MeasuredFleet(ProtocolFleet):
-    """A simulated fleet with the production protocol, which records each assigned polling schedule and its time."""
+    """A simulated fleet that runs the production protocol and records every node's polling schedules over time."""
 
     def __init__(self, setup: CoronaSetup, channels: SimulatedChannels, rng: np.random.Generator) -> None:
         self.setup, self.simulated_channels, self._rng = setup, channels, rng
@@ -129,18 +132,18 @@ class MeasuredFleet(ProtocolFleet):
         self._members: list[set[ProtocolNode]] = [set() for _ in self.ids]
         """The nodes that poll each channel."""
         self._rows: dict[tuple[int, int], int] = {}
-        """The index of the present row of each pair (channel number, node number)."""
+        """The index of the current row of each pair (channel number, node number)."""
         self._node_numbers: dict[ProtocolNode, int] = {}
         self._channel_node = array("q")
         """Channel and node number of each row, alternately. A row is one schedule of one node."""
         self._times_s = array("d")
-        """For each row: its node's first poll, the time between the node's polls, the row's begin and its end."""
+        """For each row: its node's first poll, the time between the node's polls, and when the row begins."""
         self._ends = array("d")
         self.published: Ints = np.zeros(0, dtype=np.int64)
         """The numbers of the channels of all published entries, in the order of publication."""
         self.published_s: list[float] = []
         self.versioned_s: dict[tuple[ChannelId, int], float] = {}
-        """The time of the version of each entry, by channel and content."""
+        """When each entry became part of a version, by channel and content (the value of the publisher's counter)."""
 
     def run(self) -> None:
         """Run the whole simulation: publish entries, let nodes fail and join, and advance the clock to the end."""
@@ -160,7 +163,10 @@ class MeasuredFleet(ProtocolFleet):
         self.run_until(setup.end_s)
 
     def polls(self) -> EnumeratedPolls:
-        """Return all polls until two hours after the end of the run, as if the last schedules remained in force."""
+        """Return all polls until two hours after the end of the run.
+
+        For the time after the end, nodes are assumed to continue with their last schedules.
+        """
         horizon_s = self.setup.end_s + AFTER_END_S
         channel, node = np.frombuffer(self._channel_node, dtype=np.int64).reshape(-1, 2).T
         first_s, interval_s, begin_s = np.frombuffer(self._times_s).reshape(-1, 3).T
@@ -174,9 +180,9 @@ class MeasuredFleet(ProtocolFleet):
         return EnumeratedPolls(np.arange(self.setup.channels), channel[row], at_s, node[row], horizon_s)
 
     def sizes(self) -> Floats:
-        """Return each channel's number of polls per polling interval, by the latest schedule of a node that polls it.
+        """Return, for each channel, how often it is polled per polling interval; 0 if no node polls it.
 
-        The number is 0 if no node polls the channel.
+        The value is taken from the schedule of one of the nodes that poll the channel.
         """
         found = np.zeros(self.setup.channels)
         for number, (channel, members) in enumerate(zip(self.ids, self._members, strict=True)):
@@ -185,16 +191,16 @@ class MeasuredFleet(ProtocolFleet):
         return found
 
     def simulates_polls_of(self, channel: ChannelId, node: ProtocolNode) -> bool:
-        """Return whether ``channel`` has an entry that ``node`` does not know, so that a poll can find something.
+        """Return whether ``channel`` has an entry that ``node`` does not know yet.
 
-        Only such polls are simulated as events.
+        Only polls that can find something new are simulated as events.
         """
         # What the node knows is the version with which it compares its polls.
         stored = self.channels[channel]
         return stored.published > stored.versions[node.known.get(channel, -1)]
 
     def on_instruction(self, node: ProtocolNode, channel: ChannelId, instruction: events.StartPolling | None) -> None:
-        """Record that ``node`` polls ``channel`` by ``instruction`` from now on.
+        """Record that ``node`` polls ``channel`` according to ``instruction`` from now on.
 
         If ``instruction`` is None, record that the node stops polling the channel.
         """
@@ -213,9 +219,9 @@ class MeasuredFleet(ProtocolFleet):
         self._ends.append(np.inf)
 
     def publish(self, effect: events.Publish) -> events.Event:
-        """Store a change, which a poll has found, as the channel's next version, and return the store's answer.
+        """Store a change that a poll has found as the channel's next version, and return the store's answer.
 
-        The time is recorded for each entry that is in a version for the first time.
+        For each entry that appears in a version for the first time, also record the current time.
         """
         stored = self.channels[effect.candidate.channel]
         before = stored.versions[-1]
@@ -245,9 +251,9 @@ class MeasuredFleet(ProtocolFleet):
 
 
 def _policy(setup: CoronaSetup) -> FleetPolicy:
-    """Return the product's policy with the goal and the intervals of ``setup``, without limits for public channels.
+    """Return the product's policy with the goal and intervals of ``setup``, but without limits for public channels.
 
-    The paper has no such limits. Weekly rhythms are not learnt, because updates are Poisson processes.
+    The paper has no such limits. Weekly rhythms are not learnt, because the simulated updates have none.
     """
     return FleetPolicy(
         poll_interval_s=setup.poll_interval_s,
@@ -270,10 +276,10 @@ def _stored(subscribers: int, update_interval_s: float) -> StoredChannel:
 
 
 def _version_delays_s(fleet: MeasuredFleet, until_s: float) -> tuple[Floats, Floats]:
-    """Return two arrays with one element per entry published before ``until_s``: subscribers, and delays in seconds.
+    """Return (subscribers, delays in seconds), two arrays with one element per entry published before ``until_s``.
 
-    The delay is the time from publication until the entry is stored in a version of its channel. It is infinite if this
-    never happens.
+    The delay is the time from the entry's publication until it is stored in a version of its channel. It is infinite if
+    this never happens.
     """
     contents = np.zeros(fleet.setup.channels, dtype=np.int64)
     delays_s = np.full(int(np.searchsorted(fleet.published_s, until_s)), np.inf)

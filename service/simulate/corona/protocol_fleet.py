@@ -1,10 +1,11 @@
-"""A fleet of nodes with the production protocol on a virtual clock, with a network, leases and a store in memory.
+"""A fleet of nodes that run the production protocol on a virtual clock.
 
-The module simulates what a worker process provides around :class:`~service.corona.node_protocol.NodeProtocol`: timers,
-encoded messages, polls, and the store's answers. A :class:`FleetNetwork` decides which messages are lost, repeated or
-delayed.
+The network, the leases and the store are simulated in memory. The module simulates what a worker process provides
+around :class:`~service.corona.node_protocol.NodeProtocol`: timers, encoded messages, polls, and the store's answers. A
+:class:`FleetNetwork` decides which messages are lost, repeated or delayed.
 
-The experiment (``protocol_experiment``) and the property tests with seeded fleets use these classes.
+These classes are used by the experiment (``protocol_experiment``), and by property tests that simulate fleets with
+random seeds.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -25,39 +26,49 @@ TICKS_PER_MAINTENANCE = 4
 
 
 class FleetNetwork(Protocol):
-    """The connections of nodes with each other and with the store. Times are simulated seconds."""
+    """The connections of nodes to each other and to the store. Times are in simulated seconds."""
 
     def message_delays_s(self, sender: NodeId, receiver: NodeId, now_s: float) -> Sequence[float]:
-        """Return the delay in seconds of each copy of a message that arrives.
+        """Return the delays in seconds after which copies of a message arrive, one delay per copy.
 
-        The result is empty if the message is lost, and has several delays if it is repeated.
+        The result is empty if the message is lost, and contains several delays if the network repeats the message.
         """
 
     def reaches_store(self, node: NodeId, now_s: float) -> bool:
-        """Return whether a message between ``node`` and the store arrives, either a request or an answer."""
+        """Return whether the next message between ``node`` and the store arrives, be it a request or an answer."""
 
     def delay_s(self, now_s: float) -> float:
-        """Return the delay in seconds of a request to the store, of its answer, or of the notice of a new ring."""
+        """Return the delay in seconds of a message to or from the store.
+
+        Such a message is a request, an answer, or the notice that the ring has changed.
+        """
 
 
 class LossyNetwork:
-    """A network with random delays, which loses messages between nodes; every request to the store is answered."""
+    """A network with random delays. It loses messages between nodes, but answers every request to the store."""
 
     def __init__(self, messages: SimulatedNetwork, store: SimulatedNetwork) -> None:
-        """Take delays and losses of messages from ``messages``, and delays of requests and answers from ``store``."""
+        """Create a network that takes delays and losses from two simulated networks.
+
+        - ``messages`` determines the delays and losses of messages between nodes.
+        - ``store`` determines only the delays of messages to and from the store.
+        """
         self._messages, self._store = messages, store
 
     def message_delays_s(self, sender: NodeId, receiver: NodeId, now_s: float) -> Sequence[float]:  # noqa: ARG002 - the same for all
-        """Return a sequence with the delay in seconds of a message; the sequence is empty if the message is lost."""
+        """Return a sequence that contains the delay of a message in seconds; it is empty if the message is lost."""
         delay_s = self._messages.delay_s()
         return () if delay_s is None else (delay_s,)
 
     def reaches_store(self, node: NodeId, now_s: float) -> bool:  # noqa: ARG002 - the same for all
-        """Return True: no message between a node and the store is lost."""
+        """Return True, because no message to or from the store is lost."""
         return True
 
     def delay_s(self, now_s: float) -> float:  # noqa: ARG002 - the same at all times
-        """Return the delay in seconds of a request to the store, of its answer, or of the notice of a new ring."""
+        """Return the delay in seconds of a message to or from the store.
+
+        Such a message is a request, an answer, or the notice that the ring has changed.
+        """
         return self._store.delay_s() or 0.0
 
 
@@ -65,12 +76,12 @@ class LossyNetwork:
 class StoredChannel:
     """The state of one channel in the store and at its publisher.
 
-    A feed's content is simulated by a number, which the publisher increases with each new entry.
+    A feed's content is simulated by a counter, which the publisher increments with each new entry.
 
-    - ``published`` is the publisher's present number.
-    - ``versions`` has the number that each stored version of the content had.
-    - ``epoch`` is how many times a node took ownership of the channel.
-    - ``private`` channels are exempt from the limit on polls of public ones.
+    - ``published`` is the current value of the publisher's counter.
+    - ``versions`` contains the value of the counter in each stored version of the content.
+    - ``epoch`` counts how many times a node has taken ownership of the channel.
+    - ``private`` tells whether the channel is exempt from the limit on polls of public channels.
     - ``site`` is the web site whose request budget the channel shares; it is empty if there is none.
     """
 
@@ -82,16 +93,16 @@ class StoredChannel:
     epoch: int = 0
     versions: list[int] = field(default_factory=lambda: [0])
     notices: set[int] = field(default_factory=set)
-    """The numbers of versions that are only a notice to subscribers, and have the content of the previous version."""
+    """The sequence numbers of versions that only notify subscribers, and have the content of the previous version."""
 
     @property
     def version(self) -> int:
-        """The number of the newest stored version."""
+        """The sequence number of the newest stored version."""
         return len(self.versions) - 1
 
 
 class ProtocolNode:
-    """A simulated worker, which passes events to its production protocol and carries out the protocol's effects."""
+    """A simulated worker that passes events to the production protocol and carries out the resulting effects."""
 
     def __init__(self, fleet: "ProtocolFleet", node_id: NodeId, policy: FleetPolicy) -> None:
         self.fleet = fleet
@@ -103,14 +114,17 @@ class ProtocolNode:
         self.owned: set[ChannelId] = set()
         self.instructions: dict[ChannelId, events.StartPolling] = {}
         self.known: dict[ChannelId, int] = {}
-        """The version that polls of a channel are compared with."""
+        """For each channel, the version with which the results of its polls are compared."""
         self._fetched: dict[ChannelId, int] = {}
         self._planned_s: dict[ChannelId, float] = {}
         self._polled_s: dict[ChannelId, float] = {}
         self._under_way: set[object] = set()
 
     def handle(self, *occurred: events.Event) -> None:
-        """Pass events to the protocol in one call, and carry out the resulting effects, unless the node is dead."""
+        """Pass events to the protocol in one call, and carry out the resulting effects.
+
+        A dead node does nothing.
+        """
         if self.alive:
             for event in occurred:
                 if isinstance(event, events.RingChanged):
@@ -121,13 +135,16 @@ class ProtocolNode:
             self._take_ownership([effect.channel for effect in effects if isinstance(effect, events.TakeOwnership)])
 
     def tick(self) -> None:
-        """Pass a timer event to the protocol now, and again every ``tick_s`` seconds until the node is dead."""
+        """Pass a timer event to the protocol now, and again every ``tick_s`` seconds while the node is alive."""
         if self.alive:
             self.handle(events.Tick())
             self.fleet.after(self.fleet.tick_s, self.tick)
 
     def plan_poll(self, channel: ChannelId) -> None:
-        """Plan the next poll of a channel that the node polls, if the fleet simulates this poll as an event."""
+        """Schedule the node's next poll of a channel.
+
+        Nothing happens if the fleet does not simulate this poll as an event.
+        """
         if not self.fleet.simulates_polls_of(channel, self):
             return
         instruction, now_s = self.instructions[channel], self.fleet.now_s
@@ -175,9 +192,9 @@ class ProtocolNode:
             self.fleet.request(self, lambda: [request()], partial(self._under_way.discard, what))
 
     def _take_ownership(self, channels: Sequence[ChannelId]) -> None:
-        """Take ownership of ``channels`` by one request to the store, as workers do.
+        """Take ownership of ``channels`` with one request to the store, as workers do.
 
-        Channels that the node has already requested are skipped.
+        A channel is skipped while an earlier request for it is still unanswered.
         """
         self.owned.update(channels)
         wanted = [channel for channel in channels if channel not in self._under_way]
@@ -220,7 +237,7 @@ class ProtocolNode:
 class ProtocolFleet(VirtualClock):
     """The simulation of one fleet; :meth:`run_until` advances the simulated time.
 
-    Subclasses override :meth:`simulates_polls_of`, :meth:`on_poll` and :meth:`on_instruction` to measure the run.
+    To measure a run, subclasses override :meth:`simulates_polls_of`, :meth:`on_poll` and :meth:`on_instruction`.
     """
 
     def __init__(
@@ -258,37 +275,36 @@ class ProtocolFleet(VirtualClock):
 
     @property
     def fleet_s(self) -> float:
-        """The present fleet time: the time of the store's clock, in seconds."""
+        """The current fleet time: the time of the store's clock, in seconds."""
         return self.now_s + self._fleet_ahead_s
 
     @property
     def alive(self) -> list[ProtocolNode]:
-        """The nodes that are not dead, in the order in which they joined."""
+        """The nodes that are alive, in the order in which they joined."""
         return [node for node in self.nodes.values() if node.alive]
 
     def simulates_polls_of(self, channel: ChannelId, node: ProtocolNode) -> bool:  # noqa: ARG002 - for subclasses
         """Return whether the next poll of ``channel`` by ``node`` is simulated as an event; here always True.
 
-        A subclass may omit polls that find nothing, because such polls change nothing. The subclass can then count
-        these polls by the channel's schedule.
+        A subclass may return False for polls that find nothing, and compute their number from the channel's schedule
+        instead.
         """
         return True
 
     def on_poll(self, channel: ChannelId, node: ProtocolNode) -> None:
-        """Handle a simulated poll of ``channel`` by ``node``.
-
-        The method does nothing here. Subclasses override it.
-        """
+        """Called after a simulated poll of ``channel`` by ``node``. Does nothing here; subclasses override it."""
 
     def on_instruction(self, node: ProtocolNode, channel: ChannelId, instruction: events.StartPolling | None) -> None:
-        """Handle that ``node`` polls ``channel`` by ``instruction`` from now on.
+        """Called when ``node`` begins to poll ``channel`` according to ``instruction``.
 
-        If ``instruction`` is None, the node does not poll the channel any more. The method does nothing here.
-        Subclasses override it.
+        If ``instruction`` is None, the node stops polling the channel. Does nothing here; subclasses override it.
         """
 
     def add_nodes(self, nodes: Iterable[tuple[NodeId, float]]) -> None:
-        """Add nodes to the fleet, all at once; ``nodes`` are pairs (id, seconds until the node's first timer event)."""
+        """Add several nodes to the fleet at once.
+
+        ``nodes`` contains pairs (id, seconds until the node's first timer event).
+        """
         infos = []
         for node_id, first_tick_s in nodes:
             node = self.nodes[node_id] = ProtocolNode(self, node_id, self.policy)
@@ -297,7 +313,7 @@ class ProtocolFleet(VirtualClock):
         self.change_ring(infos, [])
 
     def fail(self, node: ProtocolNode, lease_s: float) -> None:
-        """Stop a node; the others notice it when the node's lease ends, ``lease_s`` seconds from now."""
+        """Stop a node. The other nodes notice the failure when the node's lease ends, ``lease_s`` seconds from now."""
         node.alive = False
         for channel in list(node.instructions):
             self.on_instruction(node, channel, None)
@@ -306,7 +322,7 @@ class ProtocolFleet(VirtualClock):
     def send(self, sender: NodeId, receiver: NodeId, message: messages.Message) -> None:
         """Encode ``message`` and deliver it to ``receiver``.
 
-        The network decides how many copies arrive, and after which delays.
+        The network decides how many copies arrive, and when.
         """
         raw = messages.encode(sender, message)
         self.messages_sent += 1
@@ -317,12 +333,12 @@ class ProtocolFleet(VirtualClock):
     def request(
         self, node: ProtocolNode, request: Callable[[], Sequence[events.Event]], done: Callable[[], None] = lambda: None
     ) -> None:
-        """Send a request of ``node`` to the store, and deliver the answer to the node as events.
+        """Send a request from ``node`` to the store, and pass the answer to the node as events.
 
         The request or the answer may get lost.
 
-        - ``request`` is called when the request reaches the store. It returns the events.
-        - ``done`` is called when the answer arrives, or would have arrived without losses.
+        - ``request`` is called when the request reaches the store, and returns the events that make up the answer.
+        - ``done`` is called when the answer arrives, or at the time when a lost answer would have arrived.
         """
         is_received, is_answered = (self.network.reaches_store(node.node_id, self.now_s) for _ in range(2))
 
@@ -338,13 +354,13 @@ class ProtocolFleet(VirtualClock):
         self.after(self.network.delay_s(self.now_s), reach_store)
 
     def load_objective(self) -> events.Event:
-        """Return the store's answer to the effect ``LoadObjective``: the objective, and the limits that admins set."""
+        """Return the objective and the limits set by admins, as the store's answer to the effect ``LoadObjective``."""
         return events.ObjectiveLoaded(self.objective, self.site_rates, dict(self.bounds))
 
     def take_ownership(self, channel: ChannelId) -> events.Event:
-        """Let a node take ownership of ``channel``; return the store's answer with the channel's state.
+        """Record that a node takes ownership of ``channel``; return the channel's state, as the store's answer.
 
-        Each call increments ``epoch``, the channel's count of ownerships.
+        Each call increments the channel's ``epoch``, which counts how many times ownership has been taken.
         """
         stored = self.channels[channel]
         stored.epoch += 1
@@ -358,9 +374,10 @@ class ProtocolFleet(VirtualClock):
         )
 
     def publish(self, effect: events.Publish) -> events.Event:
-        """Store a change, which a poll has found, as the channel's next version; return the store's answer.
+        """Store a change that a poll has found as the channel's next version; return the store's answer.
 
-        The change is refused if another node has taken ownership since, or if it changes an older version.
+        The store refuses the change in two cases: ownership of the channel has since been taken again, or the change is
+        not based on the channel's current version.
         """
         candidate, epoch = effect.candidate, effect.epoch
         stored = self.channels[candidate.channel]
@@ -375,24 +392,27 @@ class ProtocolFleet(VirtualClock):
         return events.VersionPublished(candidate.channel, stored.version)
 
     def change_ring(self, joined: Sequence[NodeInfo], left: Sequence[NodeId]) -> None:
-        """Add nodes to the ring and remove others, and announce the new ring to all nodes."""
+        """Add nodes to the ring and remove others, and announce the new ring to all living nodes."""
         self.view = self.view.with_changes(self.view.version + 1, joined, left)
         for node in self.alive:
             self.announce_ring(node)
 
     def announce_ring(self, node: ProtocolNode) -> None:
-        """Pass the new ring to ``node`` after the network's delay; called after each change of the ring."""
+        """Arrange for ``node`` to receive the current ring after the network's delay.
+
+        This method is called for each living node when the ring has changed.
+        """
         self.after(self.network.delay_s(self.now_s), partial(self.show_ring, node))
 
     def show_ring(self, node: ProtocolNode) -> None:
-        """Pass the present ring to ``node`` immediately."""
+        """Pass the current ring to ``node`` immediately."""
         node.handle(events.RingChanged(self.view))
 
     def list_owned(self, node: ProtocolNode, requested_s: float) -> events.Event:
         """Return the channels that ``node`` owns, as the answer to the effect ``ListOwnedChannels``.
 
-        Which channels ``node`` owns depends on which other nodes of the fleet it knows. ``requested_s`` is the time of
-        the request, which is copied to the answer.
+        Ownership is determined by the latest ring that this node has received. ``requested_s``, the time of the
+        request, is copied to the answer.
         """
         listed = (
             events.ListedChannel(channel, self.channels[channel].subscribers)

@@ -95,9 +95,9 @@ def page(found: OutcomesByName) -> str:
 
 
 def share_above_limit(outcome: CoronaOutcome) -> float:
-    """Return the share of channels that a run polls more often than a public channel may be polled by default.
+    """Return the fraction of channels that are polled more often than the default limit for public channels allows.
 
-    Only the channels in the run's profile are counted: about 400, evenly spaced in order of popularity.
+    Only the channels in the run's profile are considered. These are about 400 channels, evenly spaced by popularity.
     """
     per_hour = SECONDS_PER_HOUR / outcome.setup.poll_interval_s
     return mean(
@@ -145,13 +145,19 @@ def table(outcome: CoronaOutcome | ProtocolOutcome) -> Table:
 
 
 def plot_run(outcome: CoronaOutcome, file: Path) -> None:
-    """Draw one run to ``file``: load and delay over time, and each channel's polls and wait by popularity."""
+    """Draw plots of one run and save them to ``file``.
+
+    The plots show load and delay over time, and the polls and the mean wait of each channel by popularity.
+    """
     named = {f"{outcome.setup.goal}, seed {outcome.seed}": outcome}
     draw(file, [(_load, named), (_delay, named), (_polls, named), (_waits, named)])
 
 
 def plot(found: OutcomesByName, file: Path) -> None:
-    """Draw the paper's Figures 3 to 10 to ``file``, with the results of both the paper's algorithms and Coronet's."""
+    """Draw Figures 3 to 10 of the paper, and save them to ``file``.
+
+    The figures show results of the paper's algorithms and of Coronet's.
+    """
 
     def both(*goals: str, other: str = "") -> dict[str, CoronaOutcome]:
         names = [name for goal in goals for name in (f"paper mode, {goal}", f"Coronet, {goal}")]

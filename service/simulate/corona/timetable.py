@@ -1,8 +1,8 @@
-"""All polls of a run, computed from the channels' polling schedules and not enumerated.
+"""All polls of a run, computed from the channels' polling schedules instead of being listed one by one.
 
-Each schedule applies from the time when it was made until the channel's next one. ``PollingSchedule`` computes the
-polls of one channel. ``Timetable`` computes the polls of many channels at once. A test compares the results poll by
-poll.
+A schedule applies from the time when it is made until the channel's next schedule is made. ``PollingSchedule`` computes
+the polls of one channel; ``Timetable`` computes the polls of many channels at once. A test checks that both compute the
+same polls.
 """
 
 from dataclasses import dataclass
@@ -24,12 +24,12 @@ from service.simulate.numerics import Floats, Ints, first_index_beyond
 class Timetable:
     """All polling schedules of a run, as columns of a table. A row is one schedule of one channel.
 
-    - ``rows``: channel c has the rows ``rows[c]`` to ``rows[c + 1]`` - 1, in order of time.
-    - ``start_s``, ``end_s``: the schedule applies after ``start_s`` until ``end_s``.
+    - ``rows``: the schedules of channel c are in the rows ``rows[c]`` to ``rows[c + 1]`` - 1, in chronological order.
+    - ``start_s``, ``end_s``: the schedule applies after ``start_s`` and up to ``end_s``.
     - ``first_s``, ``gap_s``: poll k is at ``first_s + k·gap_s``, for k = 0, 1, ….
     - ``first_rank``, ``size``: poll k is made by the node with the rank ``(first_rank + k) mod size``. A node's rank is
-      its place in order of distance from the channel.
-    - ``ring`` is the number of the set of nodes at that time. Ranks depend on it.
+      its position when nodes are sorted by distance from the channel.
+    - ``ring`` is the index of the ring (the set of nodes) when the schedule was made. Ranks refer to this ring.
     """
 
     rows: Ints
@@ -43,16 +43,16 @@ class Timetable:
     ring: Ints
 
     def row_at(self, channel: Ints, at_s: Floats) -> Ints:
-        """Return the number of the schedule that applies to each ``channel`` at the corresponding time in ``at_s``.
+        """Return, for each ``channel``, the row of the schedule that applies at the corresponding time in ``at_s``.
 
-        At the time of a change, the new schedule applies.
+        If the schedule changes at exactly this time, the row of the new schedule is returned.
         """
         return (
             first_index_beyond(self.rows[channel] + 1, self.rows[channel + 1], lambda row: self.start_s[row] > at_s) - 1
         )
 
     def next_s(self, channel: Ints, after_s: Floats) -> Floats:
-        """Return the time of the first poll of each ``channel`` after the corresponding time in ``after_s``."""
+        """Return, for each ``channel``, the time of its first poll after the corresponding time in ``after_s``."""
         row = self.row_at(channel, after_s)
         found_s = self.next_in_row_s(row, after_s)
         # A poll within rounding distance of a change belongs to the row that ends; the next schedule treats it as done.
@@ -64,23 +64,24 @@ class Timetable:
         return found_s
 
     def next_in_row_s(self, row: Ints, after_s: Floats) -> Floats:
-        """Return the time of the first poll after ``after_s`` by each of the schedules with the numbers ``row``.
+        """Return, for each schedule, the time of its first poll after the corresponding time in ``after_s``.
 
-        The time may be after the end of the schedule, when it no longer applies.
+        ``row`` contains the rows of the schedules. The returned time may be after the end of the schedule.
         """
         return self.first_s[row] + np.maximum(self.index_after(row, after_s), 0) * self.gap_s[row]
 
     def index_after(self, row: Ints, after_s: Floats) -> Ints:
-        """Return the index k of the first poll after ``after_s``, for each of the schedules with the numbers ``row``.
+        """Return, for each schedule, the index k of its first poll after the corresponding time in ``after_s``.
 
-        A schedule's first poll has index 0. The index is negative if ``after_s`` is long before this poll.
+        ``row`` contains the rows of the schedules. A schedule's first poll has index 0. If ``after_s`` is more than one
+        gap before this poll, the result is negative, as if there were earlier polls.
         """
         return np.floor((after_s + ROUNDING_S - self.first_s[row]) / self.gap_s[row]).astype(np.int64) + 1
 
     def span(self, begin_s: float, end_s: float) -> tuple[Ints, Ints]:
-        """Return, for each schedule, which of its polls are after ``begin_s`` until ``end_s``, as a range of indexes.
+        """Return (first, end): each schedule's polls after ``begin_s`` and up to ``end_s``, as a range of poll indices.
 
-        The first array has the first index of each range. The second array has the index after the last one.
+        The range includes ``first``, but not ``end``.
         """
         every = np.arange(len(self.channel))
         first = np.maximum(self.index_after(every, np.maximum(self.start_s, begin_s)), 0)
@@ -89,9 +90,9 @@ class Timetable:
 
 
 def mean_waits_s(timetable: Timetable, begin_s: float, end_s: float) -> Floats:
-    """Return each channel's exact mean time from any moment until the next poll.
+    """Return, for each channel, the exact mean time from a random moment until its next poll.
 
-    The mean is over all moments from ``begin_s`` to ``end_s``.
+    The moment is uniformly distributed between ``begin_s`` and ``end_s``.
     """
     # In a plot of the wait over time, each gap between two polls is a triangle; the mean is their area divided by the
     # time. A row of the timetable has one triangle until its first poll, one between each two polls, and one from its
@@ -126,7 +127,8 @@ class TimetableBuilder:
     def add(self, channel: int, schedule: PollingSchedule, now_s: float, ring: int) -> None:
         """Add a schedule of ``channel`` that applies from ``now_s`` on.
 
-        The calls for a channel must be in order of time. ``ring`` is the number of the present set of nodes.
+        A channel's schedules must be added in chronological order. ``ring`` is the index of the current ring (set of
+        nodes).
         """
         self._rows.append((channel, schedule.size, schedule.first_rank, ring, now_s, schedule.first_s, schedule.gap_s))
 
@@ -144,7 +146,7 @@ class TimetableBuilder:
 
 
 class OwnerSchedules(TimetableBuilder):
-    """Makes and collects the schedules of the channels whose numbers are in ``sampled``, as the channels' owners do."""
+    """Makes and collects schedules, as owners do, for the channels whose indices are in ``sampled``."""
 
     def __init__(self, setup: CoronaSetup, channels: SimulatedChannels, sampled: Ints) -> None:
         super().__init__()
@@ -152,14 +154,17 @@ class OwnerSchedules(TimetableBuilder):
         self._setup, self._ids = setup, channels.ids()
         self._present: dict[int, PollingSchedule] = {}
         self._size: Floats = np.zeros(setup.channels)
-        """The size n of each channel's present schedule."""
+        """The number of polling nodes in each channel's current schedule."""
 
     def begin(self, numbers: Ints, sizes: Floats, ring: int, nodes: int, now_s: float) -> None:
-        """Make new schedules at ``now_s``, independent of earlier ones, for the sampled channels among ``numbers``.
+        """Make new schedules at ``now_s`` for the sampled channels in ``numbers``.
 
-        - ``sizes`` has the number of polling nodes of every channel of the fleet.
-        - ``ring`` is the number of the present set of nodes.
-        - ``nodes`` is the number of nodes in this set.
+        The new schedules are independent of the channels' earlier ones.
+
+        - ``numbers`` contains indices of channels. Channels that are not sampled are ignored.
+        - ``sizes`` contains, for every channel in the fleet, how many nodes poll it.
+        - ``ring`` is the index of the current ring (set of nodes).
+        - ``nodes`` is the number of nodes in this ring.
         """
         chosen = numbers[np.isin(numbers, self.sampled, assume_unique=True)]
         for number, size in zip(chosen.tolist(), sizes[chosen].tolist(), strict=True):
@@ -170,10 +175,10 @@ class OwnerSchedules(TimetableBuilder):
         self._size[chosen] = sizes[chosen]
 
     def change(self, numbers: Ints, sizes: Floats, ring: int, nodes: int, now_s: float) -> None:
-        """Revise the schedules of the sampled channels among ``numbers`` so that they continue the previous ones.
+        """Give the sampled channels in ``numbers`` new schedules that continue the previous ones with new sizes.
 
-        A new schedule begins with the poll that would be next by the previous one. The arguments are as in
-        :meth:`begin`.
+        The first poll of a new schedule is at the time of the next poll in the previous schedule. The arguments are as
+        in :meth:`begin`.
         """
         if not self._setup.has_faults:  # with faults, unchanged assignments are sent again
             numbers = numbers[self._size[numbers] != sizes[numbers]]

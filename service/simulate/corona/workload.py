@@ -1,12 +1,15 @@
 """The workload of Corona §5: parameters of a run, channels, node ids, and searches for the nodes nearest to channels.
 
-Several experiments draw channels from these distributions of the paper's survey:
+The paper's authors found these distributions in a survey:
 
-- 10 % of the channels change every 10 min to 1 h, and 40 % every 1 to 120 h, log-uniformly. The others change once a
-  week.
-- Popularity is Zipf with exponent 0.5, independent of the update interval.
+- 10 % of the channels change every 10 min to 1 h, and 40 % every 1 to 120 h; within these ranges, intervals are
+  log-uniform. The other channels change once a week.
+- Popularity has a Zipf distribution with exponent 0.5, independent of the update interval.
 
-An id has 160 bits. Only its first 64 bits, the *point*, are drawn, because ids already differ in these.
+Other experiments use the same distributions.
+
+An id has 160 bits. Only its first 64 bits, the *point*, are drawn at random, because they suffice to make all ids
+different.
 """
 
 # NodeTrie finds the nearest nodes of a hundred thousand channels at once, while production's RingView serves one
@@ -35,7 +38,7 @@ SUBSCRIBERS_PER_CHANNEL = 50
 
 
 def draw_intervals_s(channels: int, rng: np.random.Generator) -> Floats:
-    """Draw the mean time between updates of each channel, with the distribution of Corona §5."""
+    """Draw, for each channel, the mean time between its updates from the distribution in Corona §5."""
     fast = np.exp(rng.uniform(np.log(10 * MINUTE_S), np.log(HOUR_S), channels))
     middle = np.exp(rng.uniform(np.log(HOUR_S), np.log(120 * HOUR_S), channels))
     place = rng.random(channels)
@@ -43,9 +46,9 @@ def draw_intervals_s(channels: int, rng: np.random.Generator) -> Floats:
 
 
 def zipf_subscribers(channels: int, rng: np.random.Generator, per_channel: int = SUBSCRIBERS_PER_CHANNEL) -> Ints:
-    """Return the number of subscribers of each channel in random order, with a Zipf distribution.
+    """Return the number of subscribers of each channel. Subscriber counts have a Zipf distribution, in random order.
 
-    The number is at least 1, and ``per_channel`` on average.
+    Each channel has at least 1 subscriber; the mean is about ``per_channel``.
     """
     share = np.arange(1, channels + 1) ** -ZIPF_EXPONENT
     wanted = share / share.sum() * channels * per_channel
@@ -58,7 +61,7 @@ DRAWN_BITS = 64
 
 
 class PollPhases(StrEnum):
-    """How the polls of a channel by several nodes are spread over the polling interval: evenly, or at random."""
+    """How the times at which several nodes poll a channel are spread over the polling interval: evenly or at random."""
 
     EVEN = "even"
     RANDOM = "random"
@@ -66,14 +69,14 @@ class PollPhases(StrEnum):
 
 
 class IdAssignment(StrEnum):
-    """How joining nodes choose their ids: so that all nodes are evenly spaced, or at random."""
+    """How joining nodes choose their ids: so that the ids of all nodes are evenly spaced, or at random."""
 
     BALANCED = "balanced"
     RANDOM = "random"
 
 
 class BinLayout(StrEnum):
-    """How channels are grouped by weight per cost: in Coronet's quantiles, or in 16 bins as in the paper (§4)."""
+    """How channels are grouped by their ratio of weight to cost: in quantiles (Coronet) or in 16 bins (paper, §4)."""
 
     QUANTILE = "quantile"
     PAPER = "16"
@@ -82,18 +85,18 @@ class BinLayout(StrEnum):
 class CoronaSetup(msgspec.Struct, frozen=True):
     """The parameters of one run.
 
-    - ``base``: with base b, as in the paper, a channel has N/bˡ polling nodes for a level l. They are the nodes that
-      share the first l digits of its id. Without a base, any number of nodes can poll it.
+    - ``base``: with base b, as in the paper, a channel at polling level l has N/bˡ polling nodes. These are the nodes
+      whose ids share the first l digits with the channel's id. Without a base, any number of nodes can poll a channel.
     - ``rounds``, ``maintenance_s``: the run takes ``rounds`` intervals of ``maintenance_s`` seconds. Nodes revise their
       schedules once in each interval.
-    - ``target_delay_s`` is the mean delay that the goal Fast has to meet.
-    - ``churn`` is the share of nodes that die per hour, while as many join.
-    - ``loss`` is the share of lost messages.
-    - ``policy``: without one, the budget is the paper's: as many polls as if each subscriber polled once per polling
-      interval. With a policy, its budget and its limits for public channels apply.
+    - ``target_delay_s`` is the mean delay that the goal Fast has to achieve.
+    - ``churn`` is the fraction of nodes that die per hour. The same number of nodes join.
+    - ``loss`` is the fraction of messages that are lost.
+    - ``policy`` sets the budget, and limits the polls of public channels. Without a policy, the paper's budget applies:
+      as many polls as if each subscriber polled once per polling interval.
 
-    A policy excludes a base. ``goal``, ``poll_interval_s`` and ``longest_wait_s`` then have to be the same as in the
-    policy.
+    A policy cannot be combined with a base. If there is a policy, ``goal``, ``poll_interval_s`` and ``longest_wait_s``
+    must have the same values as in the policy.
     """
 
     # Without a policy, the only limit of a channel's number of polling nodes is the number of nodes.
@@ -117,7 +120,7 @@ class CoronaSetup(msgspec.Struct, frozen=True):
 
     @property
     def end_s(self) -> float:
-        """The simulated duration of the run."""
+        """The simulated duration of the run in seconds."""
         return self.rounds * self.maintenance_s
 
     @property
@@ -127,18 +130,18 @@ class CoronaSetup(msgspec.Struct, frozen=True):
 
     @property
     def log_bins(self) -> int:
-        """The number of bins of equal width into which channels are grouped; 0 with Coronet's quantiles.
+        """The number of bins of equal width into which channels are grouped; 0 if they are grouped by quantiles.
 
-        The width is in log(w/s), with a channel's weight w and its cost s of a poll; see
-        :mod:`~service.corona.optimizer.tradeoff_clusters`.
+        Channels are grouped by log(w/s), where w is a channel's weight and s the cost of a poll; see
+        :mod:`~service.corona.optimizer.tradeoff_clusters`. The product uses quantiles.
         """
         return int(self.bins) if self.bins is BinLayout.PAPER else 0
 
 
 def setup_with_policy(setup: CoronaSetup, policy: FleetPolicy) -> CoronaSetup:
-    """Return ``setup`` with a policy of the product, and with the policy's goal, polling interval and delays.
+    """Return a copy of ``setup`` with ``policy``, and with this policy's goal, polling interval and delays.
 
-    The maintenance interval, the time between two decisions of a node, is not changed.
+    The maintenance interval, which is the time between two decisions of a node, remains as in ``setup``.
     """
     return msgspec.structs.replace(
         setup,
@@ -152,7 +155,7 @@ def setup_with_policy(setup: CoronaSetup, policy: FleetPolicy) -> CoronaSetup:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedChannels:
-    """All M channels of a run as arrays of shape (M,); ``points`` has the first 64 bits of each channel's id."""
+    """All M channels of a run as arrays of shape (M,); ``points`` contains the first 64 bits of each channel's id."""
 
     points: Points
     subscribers: Ints
@@ -160,13 +163,13 @@ class SimulatedChannels:
     """Mean time between a channel's updates. The channel's owner knows this time, and does not have to estimate it."""
 
     def ids(self) -> list[ChannelId]:
-        """Return the channels' ids in the protocol's format."""
+        """Return the channels' ids in the format of the protocol, as strings of hexadecimal digits."""
         return [hex_id(point) for point in self.points.tolist()]
 
     def factors(self) -> FactorTable:
-        """Return the table of the channels' properties from which production computes how often they are polled.
+        """Return the properties of the channels from which production computes each channel's poll rate.
 
-        All channels are public, and no two belong to the same site.
+        All channels are public, and each belongs to a site of its own.
         """
         columns = zip(self.subscribers.tolist(), self.update_interval_s.tolist(), strict=True)
         return factor_table(
@@ -175,9 +178,9 @@ class SimulatedChannels:
 
 
 def draw_channels(setup: CoronaSetup, rng: np.random.Generator) -> SimulatedChannels:
-    """Draw the channels: ids, update intervals, and subscribers by a Zipf distribution with exponent 0.5.
+    """Draw the id, the update interval and the number of subscribers of each channel.
 
-    The total number of subscribers is exactly that of ``setup``.
+    Subscriber counts have a Zipf distribution with exponent 0.5. Their sum is exactly ``setup.subscriptions``.
     """
     share = np.cumsum(np.arange(1, setup.channels + 1) ** -ZIPF_EXPONENT)
     subscribers = np.diff(np.round(share / share[-1] * setup.subscriptions), prepend=0.0).astype(np.int64)
@@ -186,7 +189,7 @@ def draw_channels(setup: CoronaSetup, rng: np.random.Generator) -> SimulatedChan
 
 
 def initial_nodes(setup: CoronaSetup, rng: np.random.Generator) -> list[NodeId]:
-    """Return the ids of the initial nodes, as if the nodes had joined one after another."""
+    """Choose the ids of the initial nodes as if the nodes had joined one after another."""
     nodes: list[NodeId] = []
     for _ in range(setup.nodes):
         nodes.append(next_node_id(setup.ids, nodes, rng))
@@ -194,7 +197,7 @@ def initial_nodes(setup: CoronaSetup, rng: np.random.Generator) -> list[NodeId]:
 
 
 def next_node_id(kind: IdAssignment, existing: list[NodeId], rng: np.random.Generator) -> NodeId:
-    """Return an id for the next node that joins the ``existing`` nodes; ``kind`` is how it chooses the id."""
+    """Choose an id for a node that joins the nodes with the ids ``existing``. ``kind`` selects how the id is chosen."""
     if kind is IdAssignment.BALANCED:
         return balanced_id(existing)
     return hex_id(int(rng.integers(0, np.iinfo(np.uint64).max, dtype=np.uint64, endpoint=True)))
@@ -206,7 +209,7 @@ def hex_id(point: int) -> str:
 
 
 def point_of(identity: str) -> int:
-    """Return the first 64 bits of a 160-bit id in hexadecimal digits."""
+    """Return the first 64 bits of a 160-bit id, which is given as hexadecimal digits."""
     return from_hex(identity) >> (BITS - DRAWN_BITS)
 
 
@@ -215,7 +218,7 @@ BATCH_SIZE = 1 << 17
 
 
 class NodeTrie:
-    """A binary search tree of the ids of all nodes. Nodes are numbered from 0 in the order of their ids."""
+    """A binary search tree of the ids of all nodes. A node's index is its position in the sorted list of ids."""
 
     def __init__(self, nodes: Sequence[NodeId]) -> None:
         self.nodes = tuple(sorted(nodes))
@@ -231,11 +234,13 @@ class NodeTrie:
         self._depth = self._build(count)
 
     def nodes_at_rank(self, targets: Points, ranks: Ints) -> Ints:
-        """Return, for each target, the number of the node that has the given rank by distance from the target.
+        """Return, for each target, the index of the node with the given rank.
+
+        A node's rank is its position when nodes are sorted by distance from the target; the nearest node has rank 0.
 
         Args:
             targets: First 64 bits of channels' ids, shape (K,).
-            ranks: One rank per target, below the number of nodes, shape (K,). The nearest node has rank 0.
+            ranks: One rank per target, below the number of nodes, shape (K,).
         """
         found = np.empty(len(targets), dtype=np.int64)
         for begin in range(0, len(targets), BATCH_SIZE):
@@ -244,9 +249,10 @@ class NodeTrie:
         return found
 
     def wedge_sizes(self, targets: Points, bits: int) -> Ints:
-        """Return, for each channel, the number of nodes whose ids begin with the channel's first ``bits`` bits.
+        """Return, for each channel, how many nodes have ids with the same first ``bits`` bits as the channel's id.
 
-        These nodes are a wedge in Corona's paper (§3.1). ``targets`` are the first 64 bits of the channels' ids.
+        Corona's paper calls the set of these nodes a wedge (§3.1). ``targets`` contains the first 64 bits of the
+        channels' ids.
         """
         if not bits:
             return np.full(len(targets), len(self.nodes), dtype=np.int64)

@@ -1,11 +1,11 @@
 """One run of the experiment ``discovery``: names are registered and searched on 10,000 nodes with skewed loads.
 
-A name is a set of attribute-value pairs. Each pair has a matrix, a group of nodes that store the names with this pair.
-Matrices grow with their load. The experiment repeats the paper's (Gao and Steenkiste §V and §VI).
+A name is a set of attribute-value pairs. Each pair has a matrix, a group of nodes that store the names containing this
+pair. Matrices grow with their load. The run repeats the experiment of Gao and Steenkiste (§V and §VI).
 
-- Production code: the records and transitions of matrices, thresholds, resize requests, and the choice of a name's part
-  of a matrix.
-- From the paper: nodes, delays, workloads, and the choice of the matrix for a query.
+- Production code: the records and transitions of matrices, thresholds, resize requests, and the choice of the partition
+  in which a matrix stores a name.
+- As in the paper: nodes, delays, workloads, and the choice of the matrix to which a query is sent.
 """
 
 from collections.abc import Callable, Iterator
@@ -52,7 +52,7 @@ GAP_S = 1.0
 """Pause in seconds between two passes. In each pass, all names of a dataset are registered."""
 
 GROWING_PASSES = 2
-"""Number of times that all names of a dataset are registered until matrices have stopped growing."""
+"""Number of passes in which matrices may grow. In the pass after them, their sizes are fixed."""
 
 MIXED = MatrixLimits(registrations_s=25.0, queries_s=100.0, partitions=QUERIED_PARTITIONS, replicas=UNLIMITED_REPLICAS)
 MIXED_RATES = (1000, 5000)
@@ -66,16 +66,17 @@ STEPS = len(RATES) * len(FIG_9) + len(PARTITIONS) - 3 + 2 * len(QUERY_RATES) + 5
 class RegistrationPoint(msgspec.Struct, frozen=True):
     """One point of Figures 9, 10 and 12: the results of registering a dataset of names at one rate.
 
-    All names are registered several times. Names with the same attribute-value pair are stored on the nodes of the
-    pair's matrix. A partition is a part of these names.
+    All names are registered several times in succession. The names with a given attribute-value pair are stored in the
+    pair's matrix, a group of nodes that is divided into partitions.
 
     - ``names`` is the kind of dataset: "uniform" or "skewed".
-    - ``way`` is the method by which the partition for a name is chosen.
+    - ``way`` is the method of choosing the partition in which a name is stored.
     - ``rate_s`` is the number of names registered per second.
     - ``partitions`` is the maximum number of partitions of a matrix.
-    - ``initial`` is the share of successful registrations the first time, while matrices grow.
-    - ``success`` is the share of successful registrations the last time.
-    - ``cv`` is the standard deviation of the number of names per node, divided by the mean.
+    - ``initial`` is the success rate when all names are registered for the first time, while matrices grow.
+    - ``success`` is the success rate when all names are registered for the last time.
+    - ``cv`` is the coefficient of variation: the standard deviation of the number of names per node, divided by the
+      mean.
     """
 
     names: str
@@ -96,9 +97,9 @@ class RegistrationPoint(msgspec.Struct, frozen=True):
 class QueryPoint(msgspec.Struct, frozen=True):
     """One point of Figure 11: the results of queries at one rate.
 
-    - ``success`` is the share of successful queries.
+    - ``success`` is the fraction of queries that succeed.
     - ``rate_s`` is the number of queries per second.
-    - ``scheme`` is how a query chooses which of its attribute-value pairs to search by.
+    - ``scheme`` is the method by which a query chooses the attribute-value pair to search for.
     """
 
     scheme: Scheme
@@ -113,11 +114,12 @@ class QueryPoint(msgspec.Struct, frozen=True):
 
 
 class MixedLoadResult(msgspec.Struct, frozen=True):
-    """The results of Figures 14 to 16: names are registered and searched at the same time.
+    """The results of Figures 14 to 16, for which names are registered and searched at the same time.
 
-    - ``scheme`` is how a query chooses which of its attribute-value pairs to search by.
-    - ``replicated`` is the share of pairs whose names are stored on several nodes.
-    - The fields ``…_quantiles_s`` have the percentiles 0 to 100 of response times.
+    - ``scheme`` is the method by which a query chooses the attribute-value pair to search for.
+    - ``replicated`` is the fraction of attribute-value pairs whose matrices have several replicas.
+    - ``registration_s`` and ``query_s`` are mean response times.
+    - ``registration_quantiles_s`` and ``query_quantiles_s`` contain the percentiles 0 to 100 of response times.
 
     Response times are in seconds. They cover only successful operations.
     """
@@ -128,7 +130,7 @@ class MixedLoadResult(msgspec.Struct, frozen=True):
     replicated: float
     most_replicas: int
     sizes: tuple[tuple[int, int, int], ...]
-    """Triples (partitions, replicas, number of matrices with so many partitions and replicas)."""
+    """Triples (partitions, replicas, number of matrices with these numbers of partitions and replicas)."""
     registration_messages: float
     most_registration_messages: int
     least_registration_messages: float
@@ -168,9 +170,9 @@ class DiscoveryOutcome(msgspec.Struct, frozen=True):
 
 
 def run(seed: int, report: Callable[[str], None]) -> DiscoveryOutcome:
-    """Run all measurements and return the results.
+    """Run all measurements and return their results.
 
-    ``report`` is called with a text after each of the ``STEPS`` measurements.
+    ``report`` is called with a short text after each of the ``STEPS`` measurements.
     """
     rng = np.random.default_rng(seed)
     names = {"uniform": uniform_names(rng), "skewed": skewed_names(rng)}
@@ -208,12 +210,12 @@ def run(seed: int, report: Callable[[str], None]) -> DiscoveryOutcome:
 def _run_registrations(
     dataset: str, names: Ints, rate_s: int, partitions: int, *, way: PartitionChoice, rng: np.random.Generator
 ) -> RegistrationPoint:
-    """Register all ``names`` several times, and return the measurements of the first and of the last time.
+    """Register all ``names`` several times; return one point with the results of the first and the last time.
 
     - ``dataset`` is the name of the dataset.
     - ``rate_s`` is the number of names registered per second.
-    - ``partitions`` is the maximum number of parts into which the names with the same attribute-value pair are divided.
-    - ``way`` is how the part for a name is chosen.
+    - ``partitions`` is the maximum number of partitions for the names with the same attribute-value pair.
+    - ``way`` is the method of choosing the partition in which a name is stored.
     """
     # Matrices grow except in the last pass. With 1 partition they cannot grow, and names are registered only once.
     matrices = SimulatedMatrices(MatrixLimits(partitions=partitions), rng)
@@ -249,9 +251,10 @@ def _deliver_all(sent: Registrations, rate_s: int, matrices: SimulatedMatrices, 
 
 
 def _slices(matrices: SimulatedMatrices, begin_s: float, end_s: float, length_s: float) -> Iterator[float]:
-    """Yield the end times of consecutive intervals of ``length_s`` seconds from ``begin_s`` until ``end_s`` is covered.
+    """Divide the time from ``begin_s`` to ``end_s`` into intervals of ``length_s`` seconds, and yield their end times.
 
-    At the beginning of each interval, growing matrices begin to use the nodes that are ready by then.
+    The last interval may end after ``end_s``. At the beginning of each interval, the new nodes of growing matrices come
+    into use if they are ready.
     """
     for place in range(1, int((end_s - begin_s) / length_s) + 2):
         slice_end_s = begin_s + place * length_s
@@ -262,10 +265,10 @@ def _slices(matrices: SimulatedMatrices, begin_s: float, end_s: float, length_s:
 def _run_queries(
     scheme: Scheme | None, names: Ints, queries: QueryWorkload, rate_s: int, rng: np.random.Generator
 ) -> QueryPoint:
-    """Register the names, then send ``rate_s`` queries per second, and return the measurements.
+    """Register the names, then send ``rate_s`` queries per second; return the measurements of the queries.
 
-    ``scheme`` is how a query chooses which of its attribute-value pairs to search by. If it is None, each query needs
-    only a few names, and ends when it has found them.
+    ``scheme`` is the method by which a query chooses the attribute-value pair to search for. If ``scheme`` is None,
+    each query needs only a few names, and ends when it has found them.
     """
     matrices = SimulatedMatrices(MatrixLimits(partitions=QUERIED_PARTITIONS, replicas=UNLIMITED_REPLICAS), rng)
     registrations = Registrations(names, 2000, 0.0, matrices, rng=rng)
@@ -293,9 +296,9 @@ def _run_queries(
 
 
 def _run_mixed(scheme: Scheme, names: Ints, queries: QueryWorkload, rng: np.random.Generator) -> MixedLoadResult:
-    """Register names and send queries at the same time, and return the measurements.
+    """Register names and send queries at the same time; return the measurements.
 
-    ``scheme`` is how a query chooses which of its attribute-value pairs to search by.
+    ``scheme`` is the method by which a query chooses the attribute-value pair to search for.
     """
     matrices = SimulatedMatrices(MIXED, rng)
     registrations = Registrations(names, MIXED_RATES[0], 0.0, matrices, rng=rng)
@@ -335,10 +338,10 @@ def _quantiles(values: Floats | Ints) -> tuple[float, ...]:
 
 
 def _sample_rates(names: Ints, rng: np.random.Generator) -> tuple[tuple[float, float, float], ...]:
-    """Return, for every 0.5 s of 15 s, the registrations per second that three nodes observe (Figure 13).
+    """Return the registrations per second that three nodes observe, sampled every 0.5 s for 15 s (Figure 13).
 
-    The nodes are those of partitions 1, 16 and 32 of the most popular attribute-value pair. 2,000 names per second are
-    registered.
+    The nodes store partitions 1, 16 and 32 of the most popular attribute-value pair. In total, 2,000 names per second
+    are registered.
     """
     matrices = SimulatedMatrices(MatrixLimits(partitions=MOST_PARTITIONS), rng)
     sent = Registrations(names, 2000, 0.0, matrices, rng=rng)

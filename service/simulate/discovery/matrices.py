@@ -1,9 +1,10 @@
 """The workload of content discovery §V: names, queries, and matrices, whose cells are on 10,000 nodes.
 
-A matrix is the group of nodes that store the names with one attribute-value pair. Each of its *cells* is on one node. A
-cell is a replica of a *partition*, a part of the names. Matrices grow by production's rules.
+A matrix is the group of nodes that store the names with one attribute-value pair. The names are divided into
+*partitions*, and each partition may have several replicas. A *cell* is one replica of one partition, stored on one
+node. Matrices grow by production's rules.
 
-Deviation from the paper: cells are mapped to nodes by a 64-bit mixing function instead of SHA-1. SHA-1 would take a
+Deviation from the paper: cells are mapped to nodes by a 64-bit mixing function instead of SHA-1, which would take a
 minute per run.
 """
 
@@ -60,9 +61,9 @@ ZIPF_K = 0.5
 
 
 class QueryWorkload(msgspec.Struct, frozen=True):
-    """Queries, with the attribute-value pairs of all queries in one array.
+    """A sequence of queries. All their attribute-value pairs are stored in one array.
 
-    Query q has the pairs ``pair[begin[q]:begin[q + 1]]``.
+    The pairs of query q are ``pair[begin[q]:begin[q + 1]]``.
     """
 
     pair: Ints
@@ -70,11 +71,11 @@ class QueryWorkload(msgspec.Struct, frozen=True):
 
     @property
     def count(self) -> int:
-        """Return the number of queries."""
+        """The number of queries."""
         return len(self.begin) - 1
 
     def pairs_of(self, query: int) -> list[int]:
-        """Return the pairs of one query."""
+        """Return the attribute-value pairs of the query with the index ``query``."""
         return list(self.pair[self.begin[query] : self.begin[query + 1]].tolist())
 
     def first(self, count: int) -> "QueryWorkload":
@@ -83,18 +84,18 @@ class QueryWorkload(msgspec.Struct, frozen=True):
 
 
 def uniform_names(rng: np.random.Generator, count: int = NAMES) -> Ints:
-    """Return ``count`` names, in which all attribute-value pairs are equally frequent.
+    """Draw ``count`` names in which all attribute-value pairs are equally frequent.
 
-    A name is a set of such pairs. The result is an array with one row per name, which has the name's pairs.
+    A name is a set of attribute-value pairs. Each row of the result contains the pairs of one name.
     """
     values = rng.integers(VALUES, size=(count, PAIRS_PER_NAME))
     return _attributes(rng, count) * VALUES + values
 
 
 def skewed_names(rng: np.random.Generator, count: int = NAMES) -> Ints:
-    """Return ``count`` names, whose attribute-value pairs have a Zipf distribution; pair 0 is the most frequent.
+    """Draw ``count`` names whose attribute-value pairs have a Zipf distribution; pair 0 is the most frequent.
 
-    A name is a set of such pairs. The result is an array with one row per name, which has the name's pairs.
+    A name is a set of attribute-value pairs. Each row of the result contains the pairs of one name.
     """
     popularity = name_popularity()
     slots = _by_attribute(popularity)
@@ -109,9 +110,9 @@ def skewed_names(rng: np.random.Generator, count: int = NAMES) -> Ints:
 
 
 def name_popularity() -> Floats:
-    """Return, for each attribute-value pair, the share of names that contain it.
+    """Return, for each attribute-value pair, the fraction of names that contain it.
 
-    The sum of the shares is the number of pairs per name.
+    The sum of these fractions is the number of pairs per name.
     """
     law = np.arange(1, PAIRS + 1) ** -ZIPF_NAMES
     low, high = 0.0, 100.0
@@ -122,9 +123,9 @@ def name_popularity() -> Floats:
 
 
 def zipf_queries(rng: np.random.Generator, count: int = QUERIES) -> QueryWorkload:
-    """Return queries of one to ten attribute-value pairs; the more popular a pair, the more queries contain it.
+    """Draw queries of one to ten attribute-value pairs. The more popular a pair is, the more queries contain it.
 
-    ``count`` queries are drawn; empty queries among them are omitted.
+    Queries drawn without any pair are left out, so the result can contain fewer than ``count`` queries.
     """
     often = 64
     dense = rng.random((count, often)) < ZIPF_K / np.arange(1, often + 1)
@@ -148,9 +149,10 @@ def _attributes(rng: np.random.Generator, count: int) -> Ints:
 
 
 def _by_attribute(popularity: Floats) -> list[Ints]:
-    """Return the attribute-value pairs of each attribute, distributed so that all attributes are equally popular.
+    """Divide the attribute-value pairs among the attributes; return the pairs of each attribute.
 
-    ``popularity`` has the share of names that contain each pair. An attribute's popularity is the sum over its pairs.
+    ``popularity`` contains, for each pair, the fraction of names that contain it. The popularities of an attribute's
+    pairs add up to about the same sum for every attribute.
     """
     pairs: list[list[int]] = [[] for _ in range(ATTRIBUTES)]
     heap = [(0.0, attribute) for attribute in range(ATTRIBUTES)]
@@ -164,10 +166,10 @@ def _by_attribute(popularity: Floats) -> list[Ints]:
 
 
 def node_of(pair: Ints, partition: Ints, replica: Ints, salt: int) -> Ints:
-    """Return the number of the node that stores each part of the names with an attribute-value pair.
+    """Return, for each cell of a matrix, the index of the node that stores it.
 
-    ``pair``, ``partition`` and ``replica`` identify the part and its copy. All nodes are equally likely. Different
-    values of ``salt`` give independent results.
+    A cell is one replica of one partition of the names with an attribute-value pair; ``pair``, ``partition`` and
+    ``replica`` identify it. All nodes are equally likely. Different values of ``salt`` give independent results.
     """
     with np.errstate(over="ignore"):
         mixed = np.asarray(pair, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
@@ -178,24 +180,25 @@ def node_of(pair: Ints, partition: Ints, replica: Ints, salt: int) -> Ints:
 
 
 class RateWindows:
-    """The arrival times of the last ``WINDOW`` messages at each node, from which nodes compute message rates."""
+    """The arrival times of the last ``WINDOW`` messages at each node, from which nodes compute their message rates."""
 
     def __init__(self) -> None:
         self._times = np.full(NODES * WINDOW, -np.inf)
         self._count = np.zeros(NODES, dtype=np.int64)
 
     def current_rates_per_s(self, node: Ints, time_s: Floats) -> Floats:
-        """Return the message rate that each ``node`` observes at the corresponding time in ``time_s``.
+        """Return, for each ``node``, the message rate that it observes at the corresponding time in ``time_s``.
 
-        This adds no message to the record.
+        Unlike :meth:`record_messages`, this method does not record a message.
         """
         oldest = self._times[node * WINDOW + self._count[node] % WINDOW]
         return np.asarray(WINDOW / np.maximum(time_s - oldest, 1e-9))
 
     def record_messages(self, node: Ints, time_s: Floats) -> Floats:
-        """Record a message at each ``node`` at the time in ``time_s``; return the rate that the node then observes.
+        """Record one message at each ``node``; return, for each message, the rate that its node then observes.
 
-        The rate is computed from the node's last ``WINDOW`` messages. Messages must be in order of time.
+        ``time_s`` contains the messages' arrival times, in ascending order. A rate is computed from the node's last
+        ``WINDOW`` messages.
         """
         order = np.argsort(node.astype(np.uint16), kind="stable")  # uint16 uses radix sort
         of, at = node[order], time_s[order]
@@ -220,7 +223,7 @@ partitions are available after only ``ROUND_TRIP`` messages, because they need n
 
 
 class SimulatedMatrices:
-    """The matrices of all attribute-value pairs. A matrix is a group of nodes for one pair; it grows with its load."""
+    """The matrices of all attribute-value pairs. Each matrix is a group of nodes, and grows with its load."""
 
     def __init__(self, limits: MatrixLimits, rng: np.random.Generator) -> None:
         self.limits = limits
@@ -236,10 +239,9 @@ class SimulatedMatrices:
         """When the new cells of each growing matrix are available."""
 
     def complete_growth(self, now_s: float) -> None:
-        """Let growing matrices use those of their new cells that are available by ``now_s``.
+        """Make growing matrices use the new cells that are available by ``now_s``.
 
-        A matrix is the group of nodes for one attribute-value pair. A cell is the part of a matrix on one node. From
-        now on, clients see the new sizes of the matrices.
+        From then on, clients see the new sizes of these matrices. A cell is the part of a matrix that one node stores.
         """
         for pair in [pair for pair, ready_s in self._ready_s.items() if ready_s <= now_s]:
             del self._ready_s[pair]
@@ -249,14 +251,20 @@ class SimulatedMatrices:
             self.partitions[pair], self.replicas[pair] = record.size.partitions, record.size.replicas
 
     def partitions_of(self, pairs: Iterable[int]) -> dict[int, int]:
-        """Return the number of parts into which each pair's names are divided; 0 if no name has been registered."""
+        """Map each pair in ``pairs`` to the number of partitions of the pair's matrix.
+
+        The number is 0 if no name with the pair has been registered.
+        """
         return {pair: int(self.partitions[pair]) if self.begun[pair] else 0 for pair in pairs}
 
     def report_registrations(self, pair: Ints, partition: Ints, counts: Ints, rate_s: Floats, now_s: float) -> None:
-        """Report the load of cells by registrations, and let the matrices of overloaded cells grow.
+        """Report the load of cells from registrations, and make the matrices of overloaded cells begin to grow.
 
-        A matrix is the group of nodes for one attribute-value pair. A cell is one partition of the pair's names on one
-        node. ``counts`` has the number of names in each cell. ``rate_s`` has the registrations per second at each cell.
+        The arrays have one element per message to a cell.
+
+        - ``pair`` and ``partition`` identify the cell: one partition of the names with this attribute-value pair.
+        - ``counts`` contains the number of names on the cell's node.
+        - ``rate_s`` contains the registrations per second that the cell's node observes.
         """
         self.begun[pair] = True
         few_queries_s = self.limits.queries_s * self.limits.low
@@ -267,10 +275,13 @@ class SimulatedMatrices:
             self._request_growth(load, int(pair[at]), int(partition[at]), 0, now_s)
 
     def report_queries(self, pair: Ints, partition: Ints, replica: Ints, rate_s: Floats, now_s: float) -> None:
-        """Report the load of cells by queries, and let the matrices of overloaded cells grow.
+        """Report the load of cells from queries, and make the matrices of overloaded cells begin to grow.
 
-        A matrix is the group of nodes for one attribute-value pair. A cell is one replica of a partition of the pair's
-        names. ``rate_s`` has the queries per second at each cell.
+        The arrays have one element per query.
+
+        - ``pair``, ``partition`` and ``replica`` identify the cell: one replica of one partition of the names with this
+          attribute-value pair.
+        - ``rate_s`` contains the queries per second that the cell's node observes.
         """
         few_names_s = self.limits.registrations_s * self.limits.low
         is_overloaded = (rate_s >= self.limits.queries_s) & (self.replicas[pair] < self.limits.replicas)

@@ -1,8 +1,8 @@
 """Simulated registrations and queries of the experiment ``discovery`` (Gao and Steenkiste §V.B, §VI.C).
 
-A name is registered with 20 messages, one for each of its attribute-value pairs. The names with one pair are stored in
-partitions on several nodes, the pair's matrix. Time advances in short intervals. Within an interval, messages are
-processed in order; between two intervals, matrices grow.
+A name is registered with 20 messages, one for each of its attribute-value pairs. A pair's matrix is the group of nodes
+that store the names with this pair. The names are divided into partitions on these nodes. Time advances in short
+intervals. Within an interval, messages are processed in chronological order; between two intervals, matrices grow.
 
 *Limited* queries need only a few names, and are sent to no more partitions than necessary (:func:`partitions_to_ask`).
 Production uses another method; see :mod:`service.discovery.matrix_search`.
@@ -35,9 +35,10 @@ from service.simulate.numerics import Bools, Floats, Ints, ranges
 
 
 class PartitionChoice(StrEnum):
-    """How a name's part of a matrix is chosen, and whether registrations are refused while the matrix grows.
+    """How the partition for a name is chosen, and whether registrations are refused while a matrix grows.
 
-    A matrix is the group of nodes that store the names with one attribute-value pair.
+    A matrix is the group of nodes that store the names with one attribute-value pair. It divides these names into
+    partitions.
     """
 
     PAPER = "paper"
@@ -51,7 +52,7 @@ class PartitionChoice(StrEnum):
 
 
 class Registrations:
-    """The registrations of all names of a dataset, at a constant mean rate."""
+    """The registrations of all names in a dataset, at a constant mean rate."""
 
     def __init__(
         self,
@@ -84,10 +85,9 @@ class Registrations:
         return float(self._chosen_s.min())
 
     def observed_rates_per_s(self, pair: int, partitions: Ints, now_s: float) -> Floats:
-        """Return the messages per second that the nodes of some partitions observe at ``now_s``.
+        """Return, for each of the given partitions, the messages per second that its node observes at ``now_s``.
 
-        A partition has a part of the names with one attribute-value pair, here ``pair``. ``partitions`` are the numbers
-        of the partitions.
+        ``partitions`` contains indices of partitions of the names with the attribute-value pair ``pair``.
         """
         node = node_of(np.full_like(partitions, pair), partitions, np.zeros_like(partitions), self._matrices.salt)
         return self.windows.current_rates_per_s(node, np.full(len(partitions), now_s))
@@ -98,22 +98,23 @@ class Registrations:
         return float(self._arrives_s.max())
 
     def process_until(self, end_s: float, *, grow: bool) -> None:
-        """Process all messages that arrive until ``end_s``.
+        """Process all messages that arrive before ``end_s`` and have not been processed yet.
 
-        If ``grow`` is true, the names of overloaded nodes begin to be divided among more nodes.
+        If ``grow`` is true, the matrices of overloaded nodes begin to grow, so that their names are divided among more
+        nodes.
         """
         self._choose(self._choosing.take_until(end_s))
         self._arrive(self._arriving.take_until(end_s), end_s, grow=grow)
 
     def messages(self) -> Ints:
-        """Return, for each name, the number of messages that its registration takes."""
+        """Return, for each name, the number of messages needed to register it."""
         return np.bincount(self._name, weights=self.replicas).astype(np.int64)
 
     def response_s(self) -> Floats:
-        """Return the response time of each successful registration in seconds.
+        """Return the response times in seconds of the successful registrations.
 
-        A registration first asks how many partitions its attribute-value pairs have. It then sends all its messages in
-        parallel.
+        A registration first asks into how many partitions the names with its attribute-value pairs are divided. It then
+        sends all its messages in parallel.
         """
         longest = slowest_round_trips(self.replicas, self._rng) + self._rng.gamma(2, DELAY_S, len(self.pair))
         per_name: Floats = longest.reshape(len(self.succeeds), -1).max(axis=1)
@@ -161,9 +162,10 @@ class Registrations:
 
 
 def _home_partitions(draws: Ints, sizes: Ints) -> Ints:
-    """Return the partition for each of ``draws``, which are hashes of names or random numbers.
+    """Return, for each element of ``draws``, the index of the partition that it selects.
 
-    ``sizes`` has how many partitions there are to choose from, for each draw.
+    The elements of ``draws`` are hashes of names or random numbers. ``sizes`` contains, for each element, the number of
+    partitions to choose from.
     """
     result = np.empty(len(sizes), dtype=np.int64)
     for size in np.unique(sizes):
@@ -174,7 +176,7 @@ def _home_partitions(draws: Ints, sizes: Ints) -> Ints:
 
 
 def _digests(names: Ints) -> Ints:
-    """Return a hash of 31 bits for each of ``names``, which are numbers of names; equal names have equal hashes."""
+    """Return a 31-bit hash for each name index in ``names``."""
     with np.errstate(over="ignore"):
         mixed = (names.astype(np.uint64) + np.uint64(1)) * np.uint64(0xBF58476D1CE4E5B9)
         mixed = (mixed ^ mixed >> np.uint64(31)) * np.uint64(0x94D049BB133111EB)
@@ -182,7 +184,7 @@ def _digests(names: Ints) -> Ints:
 
 
 class TimedEvents:
-    """A queue of events in order of time. The caller takes the events of one interval after another."""
+    """A queue of events sorted by time. The caller retrieves the events of one interval after another."""
 
     def __init__(self, at_s: Floats) -> None:
         self._order = np.argsort(at_s)
@@ -190,13 +192,13 @@ class TimedEvents:
         self._done = 0
 
     def take_until(self, end_s: float) -> Ints:
-        """Return the indexes of the events before ``end_s`` that no earlier call returned."""
+        """Return the indices of all events before ``end_s``, except those that an earlier call has returned."""
         begin, self._done = self._done, int(np.searchsorted(self._sorted_s, end_s))
         return np.asarray(self._order[begin : self._done])
 
 
 def slowest_round_trips(counts: Ints, rng: np.random.Generator) -> Floats:
-    """Return the longest round-trip time in seconds of n parallel messages, for each n in ``counts``."""
+    """Draw, for each n in ``counts``, the longest of n random round-trip times in seconds."""
     times = rng.gamma(2, DELAY_S, int(counts.sum())) + rng.exponential(SERVICE_S, int(counts.sum()))
     return np.asarray(np.maximum.reduceat(times, np.cumsum(counts) - counts))
 
@@ -206,10 +208,10 @@ CLIENTS = 16
 
 
 class Scheme(StrEnum):
-    """How a query chooses which of its attribute-value pairs to search by.
+    """How a query chooses the attribute-value pair to search for.
 
-    - RANDOM chooses any pair.
-    - OPTIMISED chooses the pair whose names are divided among the fewest partitions.
+    - RANDOM chooses any of the query's pairs.
+    - OPTIMISED chooses the pair whose names are divided into the fewest partitions.
     """
 
     RANDOM = "random"
@@ -231,17 +233,17 @@ class SimulatedQueries:
     def _process_at_cells(
         self, query: Ints, pair: Ints, partition: Ints, replicas: Ints, *, at_s: Floats, end_s: float
     ) -> None:
-        """Process requests of queries for the names with an attribute-value pair.
+        """Process requests for the names with certain attribute-value pairs.
 
-        These arrays have one element per request:
+        The arrays have one element per request:
 
-        - ``query`` has the number of the query.
+        - ``query`` is the index of the query that sends the request.
         - ``pair`` is the attribute-value pair.
-        - ``partition`` is the part of the names with this pair to which the request is sent.
-        - ``replicas`` is how many nodes have this part. The request goes to a random one.
-        - ``at_s`` has the arrival time.
+        - ``partition`` is the index of the partition that receives the request, among the partitions for this pair.
+        - ``replicas`` is the number of nodes that store this partition. The request goes to a random one.
+        - ``at_s`` is the arrival time.
 
-        At ``end_s``, the names of overloaded nodes begin to be divided among more nodes.
+        At ``end_s``, the matrices of overloaded nodes begin to grow.
         """
         replica = (self._rng.random(len(query)) * replicas).astype(np.int64)
         node = node_of(pair, partition, replica, self._matrices.salt)
@@ -251,9 +253,9 @@ class SimulatedQueries:
 
 
 class FullQueries(SimulatedQueries):
-    """Queries at a constant mean rate, which search all names with an attribute-value pair.
+    """Queries at a constant mean rate, each of which searches all names with one of the query's attribute-value pairs.
 
-    Each query chooses one of its pairs, and is sent to all partitions of the names with this pair.
+    A query is sent to all partitions of the names with the chosen pair.
     """
 
     def __init__(
@@ -279,7 +281,7 @@ class FullQueries(SimulatedQueries):
         self._choosing, self._arriving = TimedEvents(sent_s + self._probing_s), TimedEvents(self._arrives_s)
 
     def process_until(self, end_s: float) -> None:
-        """Process all requests of queries that arrive until ``end_s``."""
+        """Process all requests that arrive before ``end_s`` and have not been processed yet."""
         self._choose(self._choosing.take_until(end_s))
         arriving = self._arriving.take_until(end_s)
         messages = self.messages[arriving]
@@ -289,10 +291,10 @@ class FullQueries(SimulatedQueries):
         )
 
     def response_s(self) -> Floats:
-        """Return the response time of each successful query in seconds.
+        """Return the response times in seconds of the successful queries.
 
-        A query first asks how many partitions its attribute-value pairs have. It is then sent to all partitions of one
-        pair in parallel.
+        A query first asks into how many partitions the names with its attribute-value pairs are divided. It is then
+        sent to all partitions of one pair in parallel.
         """
         return (self._probing_s + slowest_round_trips(self.messages, self._rng))[self.succeeds]
 
@@ -309,9 +311,10 @@ class FullQueries(SimulatedQueries):
 
 
 def probes_with_cache(queries: QueryWorkload, matrices: SimulatedMatrices, rng: np.random.Generator) -> float:
-    """Return the mean number of requests for a matrix's size per query, if clients cache all sizes that they learn.
+    """Return the mean number of times that a query has to ask for the size of a matrix.
 
-    A matrix is the group of nodes that store the names with one attribute-value pair.
+    A matrix is the group of nodes that store the names with one attribute-value pair. Clients cache all sizes that they
+    learn.
     """
     known: list[dict[int, int]] = [{} for _ in range(CLIENTS)]
     probes = 0
@@ -330,8 +333,8 @@ LIMIT = 10
 class RegisteredNames:
     """The names that are stored in each partition after a dataset has been registered.
 
-    A partition has a part of the names with one attribute-value pair. A name counts only if it is stored for all its
-    pairs.
+    A partition is a part of the names with one attribute-value pair. Only names that could be stored for all of their
+    pairs are included.
     """
 
     def __init__(self, registered: Registrations) -> None:
@@ -341,9 +344,9 @@ class RegisteredNames:
         self._bits: dict[int, Any] = {}
 
     def spread(self, pairs: list[int], pair: int, partitions: int) -> Ints:
-        """Return how many names match a query, for each partition of the names with the attribute-value pair ``pair``.
+        """Return how many names match a query, for each partition of the names with the pair ``pair``.
 
-        A name matches if it has all of the query's ``pairs``. ``partitions`` is how many partitions there are.
+        A name matches if it has all of the query's ``pairs``. ``partitions`` is the number of partitions.
         """
         bits = np.bitwise_and.reduce([self._names_with(each) for each in pairs])
         names = np.flatnonzero(np.unpackbits(bits, count=len(self._registered.succeeds)))
@@ -352,7 +355,7 @@ class RegisteredNames:
         return np.asarray(np.bincount(self._registered.partition[where], minlength=partitions))
 
     def _registrations_with(self, pair: int) -> Ints:
-        """Return the indexes of the registrations of all names that contain ``pair``, ordered by name.
+        """Return the indices of the registrations of all names that contain ``pair``, ordered by name.
 
         A name has one registration for each of its attribute-value pairs.
         """
@@ -368,10 +371,10 @@ class RegisteredNames:
 
 
 class LimitedQueries(SimulatedQueries):
-    """Queries that need only ``LIMIT`` names, at a constant mean rate.
+    """Queries at a constant mean rate, each of which needs only ``LIMIT`` names.
 
-    Each query chooses the one of its attribute-value pairs whose names have the fewest partitions. It is sent to more
-    and more of these partitions, until it has found enough names.
+    Each query searches for the attribute-value pair whose names have the fewest partitions. The query is sent to more
+    and more of these partitions until it has found enough names.
     """
 
     def __init__(
@@ -403,7 +406,7 @@ class LimitedQueries(SimulatedQueries):
         self._moments = TimedEvents(self._at_s)
 
     def process_until(self, end_s: float) -> None:
-        """Process all requests of queries that arrive until ``end_s``."""
+        """Process all requests that arrive before ``end_s`` and have not been processed yet."""
         which = self._moments.take_until(end_s)
         pair = self._pair[which]
         replicas = self._matrices.replicas[pair]
@@ -412,14 +415,14 @@ class LimitedQueries(SimulatedQueries):
         )
 
     def _requests_of_query(self, spread: Ints, draw: int, sent_s: float) -> list[tuple[int, float]]:
-        """Return the partitions to which a query is sent, as pairs (partition, arrival time of the request).
+        """Return the requests that a query sends, as pairs (partition, arrival time).
 
-        The query is sent to one partition first, then to several at a time. It ends when it has found ``LIMIT`` names
+        The query is first sent to one partition, then to several at a time. It ends when it has found ``LIMIT`` names
         or there are no more partitions.
 
-        - ``spread`` has the number of matching names in each partition.
+        - ``spread`` contains the number of matching names in each partition.
         - ``draw`` is a random number that determines the first partition.
-        - ``sent_s`` is the time when the query begins.
+        - ``sent_s`` is the time when the first request is sent.
         """
         result: list[tuple[int, float]] = []
         matches = 0
@@ -433,14 +436,14 @@ class LimitedQueries(SimulatedQueries):
 
 
 def size_to_learn(pairs: Iterable[int], known: Mapping[int, int], draw: int) -> int | None:
-    """Return the attribute-value pair whose number of partitions a client must read next; None if there is no need.
+    """Return the pair whose partition count a client should ask for next, or None if the client knows enough.
 
-    A client needs the pair with the fewest partitions. It knows enough if a pair has one partition, or if all numbers
-    are known. Otherwise ``draw`` selects one of the other pairs.
+    The client looks for the pair whose names are divided into the fewest partitions. It knows enough if a pair has only
+    one partition, or if the partition counts of all pairs are known.
 
-    - ``pairs`` are the pairs of a query.
-    - ``known`` has the known numbers of partitions by pair.
-    - ``draw`` is a random number.
+    - ``pairs`` are the attribute-value pairs in a query.
+    - ``known`` maps pairs to their known partition counts.
+    - ``draw`` is a random number that selects one of the pairs with an unknown partition count.
     """
     # Deviation: the paper reads all sizes at once. Most matrices have one partition, so that the first size usually
     # suffices.
@@ -452,10 +455,9 @@ def size_to_learn(pairs: Iterable[int], known: Mapping[int, int], draw: int) -> 
 
 
 def choose_matrix(partitions: Mapping[int, int], draw: int) -> int:
-    """Return the attribute-value pair with the fewest partitions, which a query searches.
+    """Return the attribute-value pair with the fewest partitions, for which a query then searches.
 
-    ``partitions`` has the numbers of partitions by pair. If several pairs have equally few, the random number ``draw``
-    selects one of them.
+    ``partitions`` maps each pair to its number of partitions. The random number ``draw`` breaks ties.
     """
     fewest = min(partitions.values())
     best = sorted((pair for pair, count in partitions.items() if count == fewest), key=str)
@@ -463,13 +465,14 @@ def choose_matrix(partitions: Mapping[int, int], draw: int) -> int:
 
 
 def partitions_to_ask(answered: int, matches: int, limit: int) -> int:
-    """Return the number of partitions to which a query is sent next, all at once.
+    """Return how many further partitions a query should ask next, all at the same time.
 
     - ``answered`` is the number of partitions that have answered so far.
     - ``matches`` is the number of matches in their answers.
     - ``limit`` is the number of matches that the query needs.
 
-    The result is 0 if there are enough matches, and 1 if there was no answer yet. Otherwise it is at most ``answered``.
+    The result is 0 if there are enough matches, and 1 if no partition has answered yet. Otherwise it is at most
+    ``answered``, so that the total number of partitions asked at most doubles.
     """
     # So the number of queried partitions at most doubles. Deviation: the paper leaves open how many partitions are
     # enough.

@@ -1,4 +1,4 @@
-"""The table, plots and report page of the experiment ``discovery``, with the paper's figures and the targets."""
+"""The table, plots and report page of the experiment ``discovery``, including the paper's figures and the targets."""
 
 from collections.abc import Sequence
 from math import inf
@@ -18,15 +18,16 @@ JOBS = [Job("discovery", run, (seed,)) for seed in SEEDS[:3]]
 
 
 class ReportRow(msgspec.Struct, frozen=True):
-    """One row of a table in the report: a result with the paper's value, the target, and the values of all seeds.
+    """One row of a table in the report: a result for all seeds, compared with the paper's value and with a target.
 
     - ``what`` is the name of the result.
-    - ``values`` has the result of each seed, and ``form`` is their format specification.
+    - ``values`` contains the result for each seed.
+    - ``form`` is the format specification with which values are shown.
     - ``paper`` is the paper's value as text.
-    - ``accepted`` is the range in which a value counts as equal to the paper's.
-    - ``why`` explains why values outside this range differ from the paper's.
+    - ``accepted`` is the range in which a value counts as equal to the paper's value.
+    - ``why`` explains values outside the range ``accepted``.
     - ``wanted`` is the target as text.
-    - ``target`` is the range in which the mean of the values reaches the target; None means ``accepted``.
+    - ``target`` is the range in which the mean of the values has to be; None means the range ``accepted``.
     """
 
     what: str
@@ -40,12 +41,12 @@ class ReportRow(msgspec.Struct, frozen=True):
 
     @property
     def shown(self) -> str:
-        """The mean of the values, followed by minimum and maximum, as text."""
+        """The mean of the values, followed by their minimum and maximum, as text."""
         return spread(self.values, form=self.form)
 
     @property
     def is_reached(self) -> bool:
-        """Whether the mean of the values reaches the target."""
+        """Whether the mean of the values is in the target range."""
         low, high = self.target or self.accepted
         return low <= mean(self.values) <= high
 
@@ -76,14 +77,14 @@ def table(outcome: DiscoveryOutcome) -> Table:
 
 
 def rows(outcomes: Sequence[DiscoveryOutcome]) -> list[ReportRow]:
-    """Return all rows of the page; each row has the values of all ``outcomes``, one per seed."""
+    """Return all rows of the page. Each row shows the values of all ``outcomes``, one for each seed."""
     return [*_registrations(outcomes), *_queries(outcomes), *_mixed_loads(outcomes), *_product(outcomes)]
 
 
 def _points(outcomes: Sequence[DiscoveryOutcome], figure: str, **fields: object) -> list[Any]:
-    """Return the points of a ``figure`` in all ``outcomes`` whose fields have the values given in ``fields``.
+    """Return the points of ``figure`` in all ``outcomes`` whose attributes have the values given by ``fields``.
 
-    If the fields identify a single point of the figure, the result has one point per outcome.
+    If these values identify a single point of the figure, the result contains one point per outcome.
     """
     points = [point for outcome in outcomes for point in getattr(outcome, figure)]
     return [point for point in points if all(getattr(point, name) == value for name, value in fields.items())]
@@ -174,13 +175,13 @@ def _product(outcomes: Sequence[DiscoveryOutcome]) -> list[ReportRow]:
 
 
 def plot_run(outcome: DiscoveryOutcome, file: Path) -> None:
-    """Draw the paper's Figures 9 to 16 with the results of one run, and write them to ``file``."""
+    """Draw Figures 9 to 16 of the paper with the results of one run, and save them to ``file``."""
     panels = (_rates, _partitions, _answered, _balance, _over_time, _sizes, _messages, _responses)
     draw(file, [(panel, outcome) for panel in panels])
 
 
 def plot(found: dict[str, list[DiscoveryOutcome]], file: Path) -> None:
-    """Draw the figures of the run with the first seed, and write them to ``file``."""
+    """Draw Figures 9 to 16 of the paper with the results of the first seed, and save them to ``file``."""
     plot_run(found["discovery"][0], file)
 
 

@@ -1,1 +1,1 @@
-"""Forecast of the costs of coordinating a fleet of any size: messages, Redis commands, memory, and time to heal."""
+"""Forecast of what it costs to coordinate a fleet of any size: messages, Redis commands, memory, and time to heal."""

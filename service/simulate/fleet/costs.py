@@ -1,7 +1,8 @@
-"""Costs of a worker that the simulation does not count: commands to Redis, and memory.
+"""Costs of a worker that the simulation does not measure: Redis commands and memory.
 
-Each :class:`RedisCost` is the cost of running a task once, counted on a real Redis. A test compares these numbers with
-the commands of a worker. The memory of Python objects is counted object by object.
+Each :class:`RedisCost` is the cost of running a task once, measured on a real Redis. A test compares these costs with
+the commands that a worker actually sends. The memory of Python objects is computed by adding up the sizes of all
+objects.
 """
 
 import gc
@@ -14,10 +15,10 @@ import msgspec
 
 
 class RedisCost(NamedTuple):
-    """The cost of running a task once.
+    """The Redis cost of running a task once.
 
-    - ``commands`` is the number of Redis commands, including those in scripts.
-    - ``bytes`` is the size of requests and replies.
+    - ``commands`` is the number of Redis commands, including those executed by scripts.
+    - ``bytes`` is the total size of requests and replies.
     """
 
     commands: float
@@ -27,7 +28,7 @@ class RedisCost(NamedTuple):
 HEARTBEAT = RedisCost(9, 390)
 """Cost of a heartbeat, by which a node renews its lease. A node sends four heartbeats in the time of one lease."""
 RING_CHANGE = RedisCost(1, 165)
-"""Cost of a change of the ring for each process, which reads the node that has joined or left."""
+"""Cost of a ring change for each worker process: it reads which node has joined or left."""
 TICK = RedisCost(1, 130)
 """Cost of a timer tick, at which a node trims its inbox; a node has four per maintenance interval."""
 MAINTENANCE = RedisCost(8, 800)
@@ -82,8 +83,8 @@ _CODE = (type, ModuleType, FunctionType, BuiltinFunctionType, MethodType)
 def total_bytes(root: object, *, without: tuple[type, ...] = ()) -> int:
     """Return the size in bytes of ``root`` and of all objects that can be reached from it, each counted once.
 
-    Not counted are classes, modules, functions, objects of the types in ``without``, and objects to which only these
-    refer.
+    Classes, modules, functions and objects of the types in ``without`` are not counted, and references that they
+    contain are not followed.
     """
     # Sizes are rounded up to the multiples of 16 bytes that CPython allocates.
     seen, waiting, found = set[int](), [root], 0

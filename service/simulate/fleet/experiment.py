@@ -1,7 +1,11 @@
 """One run of ``coronet simulate fleet``: a forecast of the load of a fleet's control plane.
 
-The control plane is all traffic that coordinates nodes; polls are not counted. The load is measured at rest (without
-updates of channels and failures of nodes), then with updates, then with failures too.
+The control plane is all traffic that coordinates nodes; polls are not counted. The load is measured in three successive
+situations:
+
+1. At rest: no channel is updated and no node fails.
+2. Channels are updated.
+3. Channels are updated and nodes fail.
 """
 
 from collections import defaultdict
@@ -42,15 +46,15 @@ _KNOWN_UPDATES = 30.0
 class FleetSetup(msgspec.Struct, frozen=True):
     """A fleet and its workload.
 
-    - ``churn`` is the share of the nodes that fail in an hour, while as many join; by default each node fails once a
-      day.
+    - ``churn`` is the fraction of nodes that fail per hour. The same number of nodes join. By default, each node fails
+      once a day.
     - ``updates``: if true, channels change as often as in Corona's survey (§5); if false, no channel changes.
-    - ``subscribers`` is the mean number of subscribers of a channel. Each channel has at least one, by a Zipf
-      distribution.
-    - ``private``: all channels are private, and exempt from the limits on polls of public ones.
-    - ``nodes_per_worker`` nodes share a process and its memory.
-    - ``simulated_channels`` is the maximum number of channels to simulate. In a larger fleet, only channels and nodes
-      with near ids are simulated.
+    - ``subscribers`` is the mean number of subscribers of a channel. Subscriber counts have a Zipf distribution, and
+      are at least 1.
+    - ``private``: if true, all channels are private, and exempt from the limits on polls of public channels.
+    - ``nodes_per_worker`` is the number of nodes that share a process and its memory.
+    - ``simulated_channels`` is the maximum number of channels to simulate. In a larger fleet, only the channels and
+      nodes in one section of the id space are simulated.
     """
 
     # The simulated section of the id space may have more channels if it would otherwise be less than a sixteenth of the
@@ -75,12 +79,14 @@ class FleetSetup(msgspec.Struct, frozen=True):
 
 
 class ControlLoad(msgspec.Struct, frozen=True):
-    """The load by the coordination of a fleet, without polls.
+    """The load that coordinating a fleet causes; polls are not included.
 
-    - Messages are those that one node sends in a second to nodes of other processes.
-    - The bytes of messages include the headers of requests, and the responses.
-    - Commands to Redis are those of the whole fleet in a second, including those in scripts.
-    - The bytes of commands are those that Redis receives and sends.
+    - ``messages_per_node_s`` is the number of messages that one node sends per second to nodes in other processes.
+    - ``bytes_per_node_s`` is the number of bytes per second for these messages, including request headers and
+      responses.
+    - ``redis_commands_per_s`` is the number of Redis commands of the whole fleet per second, including those executed
+      by scripts.
+    - ``redis_bytes_per_s`` is the number of bytes per second that Redis receives and sends for these commands.
     """
 
     messages_per_node_s: float
@@ -90,14 +96,14 @@ class ControlLoad(msgspec.Struct, frozen=True):
 
 
 class FleetForecast(ControlLoad, frozen=True):
-    """The results of one run. The inherited fields are the load while nodes fail and channels change.
+    """The results of one run. The inherited fields are the load while channels are updated and nodes fail.
 
-    - ``at_rest`` is the load without failures and changes.
-    - ``heal_s`` is the time after the death of a node until all channels are polled as before; None if over two
-      minutes.
-    - ``heal_half_s`` is the same time after the simultaneous death of half of the nodes.
+    - ``at_rest`` is the load without updates and failures.
+    - ``heal_s`` is the time from the death of a node until each channel is again polled by its whole polling set. It is
+      None if this takes more than two minutes.
+    - ``heal_half_s`` is the corresponding time if half of the nodes die at once.
     - ``simulated_nodes`` is the number of nodes that were simulated.
-    - ``scaled_by`` is the number of nodes and channels of the whole fleet, divided by the simulated number.
+    - ``scaled_by`` is the size of the whole fleet, divided by the size of its simulated section.
     """
 
     # "As before" means that each channel is polled by all nodes of its polling set.
@@ -119,7 +125,10 @@ class FleetForecast(ControlLoad, frozen=True):
 
 
 def run(setup: FleetSetup, seed: int, report: Callable[[str], None]) -> FleetForecast:
-    """Run the simulation with ``setup`` and ``seed``, and return the forecast; ``report`` is called after each step."""
+    """Run the simulation with ``setup`` and ``seed``, and return the forecast.
+
+    ``report`` is called after each step with the name of the step.
+    """
     rng = np.random.default_rng(seed)
     workload = _draw_workload(setup, rng)
     fleet = SectionFleet(
@@ -180,7 +189,12 @@ def run(setup: FleetSetup, seed: int, report: Callable[[str], None]) -> FleetFor
 
 
 class _Workload(NamedTuple):
-    """The simulated channels, the number of public channels in the whole fleet, and the simulated update rate."""
+    """The workload of the simulated section of a fleet.
+
+    - ``channels`` contains the simulated channels.
+    - ``public`` is the number of public channels in the whole fleet.
+    - ``updates_per_s`` is the number of updates to simulated channels per second.
+    """
 
     channels: dict[ChannelId, StoredChannel]
     public: int
@@ -202,10 +216,10 @@ def _draw_workload(setup: FleetSetup, rng: np.random.Generator) -> _Workload:
 
 
 def draw_histories(count: int, rng: np.random.Generator, fleet_s: float) -> list[UpdateHistory]:
-    """Return the random update histories that ``count`` channels have at the time ``fleet_s`` of the fleet's clock.
+    """Draw the update histories of ``count`` channels at the time ``fleet_s`` of the fleet's clock.
 
-    The update intervals have the distribution of Corona §5. The time since the last update is a random part of the
-    channel's interval.
+    Update intervals have the distribution of Corona §5. The time since a channel's last update is random, and less than
+    the channel's update interval.
     """
     intervals_s = draw_intervals_s(count, rng)
     since_s = fleet_s - rng.random(count) * intervals_s
@@ -221,22 +235,22 @@ def draw_histories(count: int, rng: np.random.Generator, fleet_s: float) -> list
 
 
 def _excess(fleet: SectionFleet, rest: Traffic, seconds: float) -> Traffic:
-    """Simulate ``seconds`` seconds, and return the excess traffic: what was sent in addition to the traffic at rest.
+    """Simulate ``seconds`` seconds; return by how much the traffic exceeds the traffic at rest.
 
-    ``rest`` is the fleet's traffic in one second without failures and updates. It is subtracted ``seconds`` times from
-    all traffic since the last call of ``take_traffic``.
+    Traffic is counted since the last call of ``take_traffic``. ``rest`` is the fleet's traffic per second without
+    failures and updates.
     """
     fleet.run_until(fleet.now_s + seconds)
     return fleet.take_traffic().plus(rest, -seconds)
 
 
 def _heal(fleet: SectionFleet, rest: Traffic, then_s: float) -> tuple[float | None, Traffic]:
-    """Simulate until all channels are polled as they should be, and for ``then_s`` more seconds.
+    """Simulate until each channel is polled by its whole polling set, and then for ``then_s`` more seconds.
 
-    Return a pair (time, excess traffic). The time is in seconds until all channels are polled; None if it is over two
-    minutes. The excess traffic is all traffic minus ``rest`` times the seconds simulated.
+    Return (seconds until each channel is polled by its whole polling set, traffic in excess of that at rest). The
+    seconds are None if they exceed two minutes. The traffic covers the whole simulated time.
 
-    ``rest`` is the traffic of the living nodes in one second without failures and updates.
+    ``rest`` is the traffic per second of the living nodes without failures and updates.
     """
     begin_s = fleet.now_s
     whole_s = fleet.seconds_until_whole(_HEAL_WITHIN_S)
@@ -245,7 +259,7 @@ def _heal(fleet: SectionFleet, rest: Traffic, then_s: float) -> tuple[float | No
 
 
 def _memory_per_node(setup: FleetSetup, fleet: SectionFleet) -> float:
-    """Return the memory of one node in bytes, if ``nodes_per_worker`` nodes share the memory of a process."""
+    """Return the memory of one node in bytes, including the node's share of its process's basic memory."""
     some = fleet.alive[:_NODES_IN_MEMORY]
     ring = RingView(fleet.view.version, fleet.view.nodes)
     assert ring.points  # noqa: S101 - the caches that each node fills
@@ -258,10 +272,11 @@ def _memory_per_node(setup: FleetSetup, fleet: SectionFleet) -> float:
 def _load(
     setup: FleetSetup, workload: _Workload, traffic: Traffic, simulated: int, *, churn: float
 ) -> tuple[ControlLoad, dict[str, costs.RedisCost]]:
-    """Return the load of the whole fleet, and the cost of Redis in one second by the name of the task.
+    """Return (load of the whole fleet, dict from the name of each task to its Redis cost per second).
 
-    - ``traffic`` is that of the ``simulated`` nodes in one second.
-    - ``churn`` is the share of nodes that die per hour.
+    - ``traffic`` is the traffic of the simulated nodes per second.
+    - ``simulated`` is the number of simulated nodes.
+    - ``churn`` is the fraction of nodes that die per hour.
     """
     interval_s, counts = setup.policy.maintenance_interval_s, traffic.counts
     all_counts = defaultdict(float, {name: number * setup.nodes / simulated for name, number in counts.items()})

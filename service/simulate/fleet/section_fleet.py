@@ -1,8 +1,8 @@
-"""A part of a large fleet of production nodes on a virtual clock, with counts of what the nodes send.
+"""A simulated section of a large fleet of production nodes, whose messages and requests to the store are counted.
 
 If a fleet has too many channels to simulate, only a *section* is simulated: the channels and nodes whose ids begin with
-the same bits. All other nodes are known by their ids, but not simulated. The section's nodes poll its channels as they
-would in the whole fleet.
+the same bits. The other nodes are not simulated, but the section's nodes know their ids. They therefore poll the
+section's channels as they would in the whole fleet.
 """
 
 # A channel's polling set consists of the nodes whose ids are nearest by XOR. Therefore the section's channels are owned
@@ -52,12 +52,12 @@ entries. The simulated store reads them as a number."""
 
 @dataclass
 class Traffic:
-    """Messages of the simulated nodes to nodes of other workers, and requests to the store.
+    """Messages from the simulated nodes to nodes of other workers, and requests to the store.
 
-    ``counts`` has these numbers:
+    ``counts`` contains these counts:
 
-    - ``inbox_messages`` is the number of messages through inboxes in Redis.
-    - ``inbox_bytes`` is their total size.
+    - ``inbox_messages`` is the number of messages sent through inboxes in Redis.
+    - ``inbox_bytes`` is the total size of the messages sent through inboxes.
     - ``peer_requests`` is the number of requests from worker to worker, which carry all other messages. Messages sent
       at the same time between the same two workers share a request.
     - ``ownerships`` is the number of requests to the store for the ownership of a channel.
@@ -65,9 +65,9 @@ class Traffic:
     """
 
     messages: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
-    """The number of messages by the name of the message's class."""
+    """Maps the name of each message class to the number of messages."""
     message_bytes: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
-    """The total size of messages in bytes by the name of the message's class."""
+    """Maps the name of each message class to the total size of its messages in bytes."""
     counts: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
 
     def plus(self, other: "Traffic", factor: float = 1.0) -> "Traffic":
@@ -82,12 +82,12 @@ class Traffic:
 
 
 class SectionFleet(ProtocolFleet):
-    """The simulation of one section of a fleet: its ``channels`` and nodes, whose ids begin with the same digits.
+    """The simulation of one section of a fleet: the ``channels`` and nodes whose ids begin with the same bits.
 
-    - ``section`` has the leading binary digits, at most four, that the ids of all simulated channels and nodes have in
-      common.
-    - ``lease_s`` is the lease of a node in seconds. Nodes renew it, and read the list of nodes, four times per lease.
-    - ``nodes_per_worker`` is the number of nodes in a worker process. They are chosen at random.
+    - ``section`` contains these leading bits as binary digits, at most four.
+    - ``lease_s`` is the duration of a node's lease in seconds. In this time, a node renews its lease four times, and
+      reads the list of nodes each time.
+    - ``nodes_per_worker`` is the number of nodes in a worker process. Nodes are assigned to processes at random.
 
     Polls are not simulated. Instead, :meth:`publish_entry` gives a node the result of a poll.
     """
@@ -112,15 +112,16 @@ class SectionFleet(ProtocolFleet):
         self._rng = rng
         self._nodes_per_worker = nodes_per_worker
         self._workers: dict[NodeId, int] = {}
-        """The number of the worker of each node that has ever joined."""
+        """Maps each node that has ever joined to the index of its worker."""
         self._reading_ring: set[NodeId] = set()
         self._request_s, self._requests = -1.0, set[tuple[int, int]]()
-        """The time of the last requests between workers, and the pairs (sender, receiver) of their workers."""
+        """The time of the latest requests between workers, and their pairs (sending worker, receiving worker)."""
 
     def join(self, count: int = 1) -> None:
         """Add ``count`` nodes to the fleet at once.
 
-        Their ids keep all nodes evenly spaced. The timer of each node begins at a random time.
+        The new ids are chosen so that the ids of all nodes are evenly spaced. Each new node's timer starts at a random
+        time.
         """
         present = [node.id for node in self.view.nodes]
         for _ in range(count):
@@ -137,7 +138,7 @@ class SectionFleet(ProtocolFleet):
         self.add_nodes([(node, float(self._rng.random()) * self.tick_s) for node in ids if self._is_simulated(node)])
 
     def kill(self, ids: Iterable[NodeId]) -> None:
-        """Stop nodes; the others notice it ``lease_s`` seconds later, as if the leases had just been renewed."""
+        """Stop the nodes with these ids. The other nodes notice this when the leases end, ``lease_s`` seconds later."""
         for node in ids:
             if node in self.nodes:
                 self.fail(self.nodes[node], self._lease_s)
@@ -145,7 +146,7 @@ class SectionFleet(ProtocolFleet):
                 self.after(self._lease_s, partial(self.change_ring, (), [node]))
 
     def publish_entry(self, channel: ChannelId) -> None:
-        """Let a random one of the nodes that poll ``channel`` find one new entry, as if by a poll."""
+        """Choose a random node that polls ``channel``, and make it find a new entry as if by a poll."""
         members = [node for node in self._members(channel) if node.alive]
         node = members[int(self._rng.integers(len(members)))]
         delta = Delta(channel, self.channels[channel].version, 0, self.fleet_s, (Change("addition", _ENTRY),))
@@ -153,15 +154,15 @@ class SectionFleet(ProtocolFleet):
         node.handle(events.CandidateFound(messages.Candidate(delta, validators, _BASELINE)))
 
     def take_traffic(self) -> Traffic:
-        """Return the traffic since the last call."""
+        """Return the traffic since the last call, or since the start of the simulation."""
         found, self._traffic = self._traffic, Traffic()
         return found
 
     def seconds_until_whole(self, within_s: float) -> float | None:
-        """Simulate until all channels are polled as planned; return the seconds it took, or None if over ``within_s``.
+        """Simulate until all channels are polled as planned, and return how many seconds this takes.
 
-        A channel is polled as planned if all its polling nodes follow the schedule of the channel's owner. The polling
-        nodes are those whose ids are nearest to the channel's.
+        The result is None if it takes more than ``within_s`` seconds. A channel is polled as planned if all nodes in
+        its polling set (the nodes nearest to it) are alive and follow the schedule made by its owner.
         """
         begin_s, broken = self.now_s, list(self.channels)
         while self.now_s - begin_s <= within_s:
@@ -173,20 +174,23 @@ class SectionFleet(ProtocolFleet):
         return None
 
     def simulates_polls_of(self, channel: ChannelId, node: ProtocolNode) -> bool:  # noqa: ARG002 - none is
-        """Return False: no polls are simulated, because polls that find nothing change nothing."""
+        """Return False: no polls are simulated.
+
+        Polls that find nothing have no effect, and :meth:`publish_entry` replaces the polls that find an entry.
+        """
         return False
 
     def announce_ring(self, node: ProtocolNode) -> None:
-        """Let ``node`` read the list of all nodes with its next heartbeat.
+        """Make ``node`` read the list of all nodes at its next heartbeat.
 
-        If the list changes several times until then, the node reads it only once.
+        If the list changes several times before the heartbeat, the node reads it only once.
         """
         if node.node_id not in self._reading_ring:
             self._reading_ring.add(node.node_id)
             self.after(float(self._rng.random()) * self._lease_s / HEARTBEATS_PER_LEASE, partial(self.show_ring, node))
 
     def show_ring(self, node: ProtocolNode) -> None:
-        """Pass the present ring to ``node`` immediately."""
+        """Pass the current ring to ``node`` immediately."""
         self._reading_ring.discard(node.node_id)
         super().show_ring(node)
 
@@ -221,7 +225,7 @@ class SectionFleet(ProtocolFleet):
         return super().publish(effect)
 
     def _members(self, channel: ChannelId) -> list[ProtocolNode]:
-        """Return the nodes that the owner of ``channel`` has chosen to poll it; none if the owner is dead."""
+        """Return the simulated nodes that poll ``channel`` according to its owner; empty if the owner is dead."""
         owner = self.nodes[self.view.owner(channel) or ""]
         instruction = owner.instructions.get(channel)
         if instruction is None or not owner.alive:
@@ -233,9 +237,9 @@ class SectionFleet(ProtocolFleet):
         return f"{from_hex(node):0{BITS}b}".startswith(self._section)
 
     def _receive_summaries(self, node_id: NodeId) -> None:
-        """Pass a node the summaries of channels that nodes outside the simulated section would send, now and regularly.
+        """Pass to a node the summaries of channels that it would receive from nodes outside the simulated section.
 
-        This ends when the node is dead.
+        This is done immediately, and then at regular intervals while the node is alive.
         """
         node = self.nodes[node_id]
         if node.alive:

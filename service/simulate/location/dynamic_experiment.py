@@ -1,17 +1,18 @@
 """The dynamic experiments (§III.C): servers cache the documents that they read, so that copies are nearer to readers.
 
-The *reference stream* is the sequence of all reads. It is the same in all runs on a graph, so that caches have the same
-contents. Reads are measured in three windows; only in these are documents located. A read of a file that the server
-itself has is not counted.
+The *reference stream* is the sequence of all reads. All runs on the same network use the same stream, so the caches
+have the same contents in each run. Documents are located, and reads are measured, only in three windows of the stream.
+A read is not counted if the reading server itself has the file.
 
-The stream is generated as by SURGE, a workload generator for the web:
+The stream is generated in the same way as by SURGE, a workload generator for the web:
 
-- 50,000 files with Zipf popularity have 570,000 requests. Each file is permanently on the disk of one server.
-- A cache has 420 kB and drops the least recently read files. Larger files are not cached.
-- File sizes are lognormal with a Pareto tail.
+- There are 570,000 requests for 50,000 files with Zipf popularity. Each file is permanently on the disk of one server.
+- A cache holds 420 kB. If it is full, the least recently read files are evicted. Files larger than a cache are not
+  cached.
+- File sizes have a lognormal distribution with a Pareto tail.
 
-Deviation from the paper: the tail has 0.2 % of the files instead of SURGE's 7 %. This gives the paper's mean size of 21
-kB.
+Deviation from the paper: 0.2 % of the files are in the tail, instead of 7 % as in SURGE. The mean size is thus 21 kB,
+as in the paper.
 """
 
 # The windows begin after a sixth, a half and five sixths of the stream. In a window, each document that is read is
@@ -49,11 +50,11 @@ STACK_MU, STACK_SIGMA, AROUND = 1.5, 0.80, 2
 
 
 class ReferenceStream(NamedTuple):
-    """A sequence of reads of files by servers.
+    """A sequence of reads of files by servers, and the files that are read.
 
-    - ``sizes`` has the size of each file in bytes.
-    - ``disks`` has, for each file, the server that has it permanently.
-    - ``requests`` are pairs (number of the server that reads, number of the file), in order.
+    - ``sizes`` contains the size of each file in bytes.
+    - ``disks`` contains, for each file, the server that stores it permanently.
+    - ``requests`` contains pairs (index of the reading server, index of the file), in chronological order.
     """
 
     sizes: list[int]
@@ -62,7 +63,10 @@ class ReferenceStream(NamedTuple):
 
 
 def draw_reference_stream(servers: int, files: int, rng: np.random.Generator) -> ReferenceStream:
-    """Draw ``files`` files on the disks of ``servers`` servers, and the requests for them."""
+    """Draw the sizes of ``files`` files, the servers that store them on disk, and the requests for these files.
+
+    ``servers`` is the number of servers to choose from.
+    """
     body = np.exp(rng.normal(MU, SIGMA, 2 * files))
     body = body[body < TAIL_BYTES][:files]
     tail = TAIL_BYTES * (1 - rng.random(files)) ** (-1 / TAIL_ALPHA)
@@ -99,18 +103,22 @@ def _stream(files: int, rng: np.random.Generator) -> list[int]:
 class ServerCaches:
     """The caches and disks of all servers.
 
-    ``holders`` has, for each file, the servers that have it on disk or in the cache.
+    ``holders`` contains, for each file, the servers that have it on disk or in their cache.
     """
 
     def __init__(self, servers: int, sizes: Sequence[int], disks: Sequence[int]) -> None:
-        """Create empty caches; ``sizes`` has each file's size in bytes, ``disks`` the server that always has it."""
+        """Create empty caches.
+
+        ``sizes`` contains each file's size in bytes. ``disks`` contains, for each file, the server that stores it
+        permanently.
+        """
         self.holders = [{disk} for disk in disks]
         self._sizes = sizes
         self._cached: list[OrderedDict[int, None]] = [OrderedDict() for _ in range(servers)]
         self._free = [CACHE_BYTES] * servers
 
     def read(self, server: int, file: int) -> tuple[list[int], list[int]]:
-        """Let a server read a file; return the files added to its cache, and the files evicted from it."""
+        """Make a server read a file; return (files added to the server's cache, files evicted from it)."""
         cached, size = self._cached[server], self._sizes[file]
         if file in cached:
             cached.move_to_end(file)
@@ -133,14 +141,17 @@ WINDOWS = 3
 
 
 class DynamicResult(msgspec.Struct, frozen=True):
-    """The results of one run, for those reads for which a file had to be located.
+    """The results of one run. The measured reads are those of files that the reading server does not have itself.
 
-    - ``index`` has the parameters of the filters; None means that only Tapestry, a routing network, was used.
-    - ``reads`` is the number of these reads.
-    - ``routing_stretch`` is the mean time of a query divided by the latency to the nearest server with the file.
-    - ``distance_stretch`` is the mean latency to the server found divided by the latency to the nearest one.
-    - ``found`` is the share of reads that filters answered.
-    - ``failed`` is the share of reads that filters forwarded without success.
+    - ``index`` contains the parameters of the filters; None means that only Tapestry, a routing network, was used.
+    - ``reads`` is the number of measured reads.
+    - ``routing_stretch`` is the time that a query takes, divided by the latency to the nearest server with the file
+      (mean over all measured reads).
+    - ``distance_stretch`` is the latency to the server that the query finds, divided by the latency to the nearest
+      server with the file (mean over all measured reads).
+    - ``found`` is the fraction of reads for which filters found a server with the file.
+    - ``failed`` is the fraction of reads for which filters forwarded the query, but did not find a server with the
+      file.
     - ``file_bytes``, ``query_bytes``, ``filter_bytes`` and ``pointer_bytes`` are the bytes of messages with files,
       queries, filter updates and Tapestry's pointers.
 
@@ -160,12 +171,15 @@ class DynamicResult(msgspec.Struct, frozen=True):
 
     @property
     def crossed_bytes(self) -> int:
-        """The bytes of all messages, counted once for each edge between domains that a message crosses."""
+        """The total bytes of all messages, counted once for each edge between domains that a message crosses."""
         return self.file_bytes + self.query_bytes + self.filter_bytes + self.pointer_bytes
 
 
 class _MethodMeasurements:
-    """The measurements of one location method: with the filters of ``network``, or without filters if it is None."""
+    """The measurements of one method of locating files.
+
+    The method uses the filters in ``network``, or no filters if ``network`` is None.
+    """
 
     def __init__(self, index: FilterIndex | None = None, network: SimulatedOverlay | None = None) -> None:
         self.index, self.network = index, network
@@ -213,11 +227,12 @@ def run(
     rng: np.random.Generator,
     filters: Sequence[tuple[FilterIndex, SimulatedOverlay]],
 ) -> list[DynamicResult]:
-    """Return the results for the same requests without filters, and with each of ``filters``.
+    """Run the same requests without filters and with each element of ``filters``; return the results of each run.
 
-    - ``trace`` has all requests for files.
+    - ``trace`` contains all requests for files.
     - ``reads`` is the number of requests to measure.
-    - ``filters`` has pairs: parameters of filters, and a network without documents that uses such filters.
+    - ``filters`` contains pairs (parameters of filters, network). The network's servers use filters with these
+      parameters and have no documents yet.
     """
     # Without filters, Tapestry alone locates files.
     latency_s, _, crossings = distances.lists
@@ -259,11 +274,11 @@ def _update_filters(
     tapestry: TapestryMesh,
     measured: list[_MethodMeasurements],
 ) -> None:
-    """Announce the present contents of all caches and disks to Tapestry, a routing network, and to all filters.
+    """Update Tapestry (a routing network) and all filters to the current contents of all caches and disks.
 
-    - ``known`` has the files of each server that were announced before. It is updated.
-    - ``names`` has the document name of each file.
-    - ``measured`` has the location methods with their filters.
+    - ``known`` contains, for each server, the files that were announced before. It is updated to the current files.
+    - ``names`` contains the document name of each file.
+    - ``measured`` contains one element per method of locating files, with the network whose filters are updated.
     """
     here: list[set[int]] = [set() for _ in known]
     for file, holders in enumerate(caches.holders):

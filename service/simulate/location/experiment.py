@@ -1,9 +1,10 @@
 """One run of the experiment ``location``: documents are located by attenuated Bloom filters (§III and §IV).
 
-An attenuated Bloom filter summarises the documents of the servers at each distance in hops. A run executes all static
-and dynamic experiments on one random network.
+An attenuated Bloom filter summarises the documents of nearby servers, in one row for each distance in hops. A run
+executes all static and dynamic experiments on one random network.
 
-Production code: nodes with their filters, updates and queries; the encoding of messages; the number of hash functions.
+The experiment uses this production code: nodes with their filters, updates and queries; the encoding of messages; and
+the choice of the number of hash functions.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,7 +35,7 @@ STEPS = (2 * len(DEPTHS) - 1) * len(INDEX_SIZES) + len(ALGORITHMS) * (len(DEPTHS
 
 
 class LocationSetup(msgspec.Struct, frozen=True):
-    """The parameters of one run. In static runs, documents do not move; in dynamic runs, servers cache them.
+    """The parameters of one run. In static runs, documents stay where they are; in dynamic runs, servers cache them.
 
     - ``documents`` is the number of documents per server in the static runs.
     - ``queries`` is the number of queries per server in the static runs.
@@ -60,16 +61,16 @@ class LocationOutcome(msgspec.Struct, frozen=True):
 
 
 def run(setup: LocationSetup, seed: int, report: Callable[[str], None]) -> LocationOutcome:
-    """Run all experiments on the random network of this seed, and return the results.
+    """Run all experiments on the random network drawn with ``seed``, and return the results.
 
-    ``report`` is called with a text after each part.
+    ``report`` is called with a short text after each part of the run.
     """
     placed = run_static(setup, seed, report)
     return LocationOutcome("location", seed, setup, placed, run_dynamic(setup, seed, report))
 
 
 def run_static(setup: LocationSetup, seed: int, report: Callable[[str], None]) -> tuple[StaticResult, ...]:
-    """Run the static experiments, and return their results; ``report`` is called with a text after each."""
+    """Run the static experiments, and return their results; ``report`` is called with a short text after each."""
     graph_rng, rng, _ = _spawn_generators(seed)
     placed = place_documents(draw_distances(setup.servers, graph_rng), setup.documents, setup.queries, rng)
     outcome: list[StaticResult] = []
@@ -80,7 +81,7 @@ def run_static(setup: LocationSetup, seed: int, report: Callable[[str], None]) -
 
 
 def run_dynamic(setup: LocationSetup, seed: int, report: Callable[[str], None]) -> tuple[DynamicResult, ...]:
-    """Run the dynamic experiments, and return their results; ``report`` is called with a text after each."""
+    """Run the dynamic experiments, and return their results; ``report`` is called with a short text after each."""
     graph_rng, _, rng = _spawn_generators(seed)
     graph = draw_distances(setup.servers, graph_rng)
     stream = draw_reference_stream(setup.servers, setup.files, rng)
@@ -95,5 +96,5 @@ def run_dynamic(setup: LocationSetup, seed: int, report: Callable[[str], None]) 
 
 
 def _spawn_generators(seed: int) -> Sequence[np.random.Generator]:
-    """Return three independent random generators: for the graph, the static and the dynamic experiments."""
+    """Return three independent random generators: for the graph, the static experiments and the dynamic experiments."""
     return np.random.default_rng(seed).spawn(3)

@@ -1,12 +1,12 @@
 """Random networks like those of the generator GT-ITM (§III.B), distances between their servers, and overlays.
 
-A network is a *transit-stub graph*. Transit domains are connected with each other; each of their nodes connects several
-stub domains. An *overlay* links servers as neighbours:
+A network is a *transit-stub graph*. Its transit domains are connected with each other. Several stub domains are
+connected to each node of a transit domain. An *overlay* links servers as neighbours:
 
 - The *greedy* overlay links each server to the nearest servers.
 - The *restricted* overlay has as few edges between domains as possible.
 
-Deviation from the paper: latencies are distances in a plane, in ms. The paper takes them from GT-ITM.
+Deviation from the paper: latencies are distances in a plane, in ms. The paper takes latencies from GT-ITM.
 """
 
 # A graph has six transit domains of ten nodes, seven stub domains at each of these nodes, and twelve nodes per stub
@@ -43,13 +43,15 @@ and between transit nodes."""
 
 @dataclass(frozen=True)
 class ServerDistances:
-    """Properties of the fastest paths between all pairs of servers, as square arrays.
+    """Properties of the fastest paths between all pairs of servers.
+
+    All arrays are square, except ``domain``.
 
     - ``latency_s``, ``seconds_per_byte``: a message of s bytes takes ``latency_s + s * seconds_per_byte`` seconds. The
       slowest edge of the path determines ``seconds_per_byte``.
-    - ``crossings`` is the number of edges between domains on the path.
-    - ``domain`` is not a square array: it has the domain of each server. It is negative if the server is in a transit
-      domain, which connects others.
+    - ``crossings`` is the number of edges between a stub domain and a transit domain on the path.
+    - ``domain`` contains the index of each server's stub domain, or a negative value if the server is in a transit
+      domain.
     """
 
     latency_s: Floats
@@ -64,12 +66,12 @@ class ServerDistances:
 
     @cached_property
     def lists(self) -> tuple[list[list[float]], list[list[float]], list[list[int]]]:
-        """The arrays ``latency_s``, ``seconds_per_byte`` and ``crossings`` as lists, whose elements are read faster."""
+        """The arrays ``latency_s``, ``seconds_per_byte`` and ``crossings`` as lists, for fast access to elements."""
         return self.latency_s.tolist(), self.seconds_per_byte.tolist(), self.crossings.tolist()
 
 
 def draw_distances(servers: int, rng: np.random.Generator) -> ServerDistances:
-    """Draw a random network, choose ``servers`` of its nodes, and return the distances between them."""
+    """Draw a random network, choose ``servers`` of its nodes as servers, and return the servers' distances."""
     transit_at = _transit_places(rng)
     transits = DOMAINS * TRANSIT
     sizes = rng.integers(STUB_SIZES[0], STUB_SIZES[1] + 1, transits * STUBS)
@@ -92,10 +94,11 @@ def _around(count: int, radius_ms: float, rng: np.random.Generator) -> Floats:
 
 
 def _draw_edges(places: Floats, share: float, rng: np.random.Generator) -> Floats:
-    """Draw random edges between nodes until the edges connect all nodes; return the matrix of edge lengths.
+    """Draw random edges that connect all nodes; return a square matrix with the lengths of the edges.
 
-    ``places`` has the coordinates of each node in the plane. Each pair of nodes has an edge with probability ``share``.
-    The length is infinite if there is no edge.
+    Each pair of nodes has an edge with probability ``share``. If the edges do not connect all nodes, all edges are
+    drawn again. ``places`` contains the coordinates of each node in the plane. The length is infinite for pairs without
+    an edge.
     """
     length = np.hypot(*(places[:, None] - places[None]).transpose(2, 0, 1))
     while True:
@@ -110,7 +113,7 @@ def _draw_edges(places: Floats, share: float, rng: np.random.Generator) -> Float
 def _draw_stub_domain(size: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
     """Draw ``size`` connected nodes that are near each other (a stub domain).
 
-    Return the nodes' positions relative to their centre, and their distances in ms.
+    Return the nodes' positions relative to their centre, and the distances between them in ms.
     """
     places = _around(size, NODE_MS, rng)
     edges = _draw_edges(places, STUB_EDGES, rng)
@@ -124,11 +127,13 @@ def _draw_access_edges(
 
     Return (border nodes, edges):
 
-    - A border node is a node of a stub domain with such an edge, as a pair (stub domain, number of the node in it).
-    - An edge is a tuple (node, node, length in ms, 1 if it leads to a transit node else 0).
+    - A border node is a node in a stub domain that has an edge to another domain. It is given as a pair (stub domain,
+      index of the node in this domain).
+    - An edge is a tuple (node, node, length in ms, 1 if one of the nodes is a transit node else 0). Nodes are given as
+      indices into a list of all transit nodes followed by all border nodes.
 
-    In edges, all transit nodes are numbered first, then the border nodes. ``transit_at`` has the coordinates of each
-    transit node. ``places`` has, for each stub domain, the coordinates of its nodes.
+    ``transit_at`` contains the coordinates of each transit node. ``places`` contains, for each stub domain, the
+    coordinates of its nodes.
     """
     borders: dict[tuple[int, int], int] = {}
     edges: list[tuple[int, int, float, int]] = []
@@ -153,17 +158,14 @@ def _direct_distances(
     stubs: list[tuple[Floats, Floats]],
     rng: np.random.Generator,
 ) -> tuple[Floats, Ints]:
-    """Return two square matrices for the edges among all transit and border nodes: latencies, and crossings.
+    """Return (latencies, crossings), two square matrices that describe the edges between all transit and border nodes.
 
-    - The latency is in ms; it is infinite if there is no edge.
-    - The crossing is 1 for an edge between a stub domain and a transit domain, else 0.
+    - A latency is in ms; it is infinite if there is no edge.
+    - A crossing is 1 for an edge between a stub domain and a transit domain, otherwise 0.
 
-    The parameters describe the network:
-
-    - ``transit_at`` has the coordinates of each transit node.
-    - ``borders`` are the nodes of stub domains that have an edge out of their domain.
-    - ``edges`` are the edges between domains, in the format of the result of ``_draw_access_edges``.
-    - ``stubs`` has, for each stub domain, the coordinates of its nodes and their distances in ms.
+    ``borders`` and ``edges`` are as returned by ``_draw_access_edges``. ``transit_at`` contains the coordinates of each
+    transit node. ``stubs`` contains, for each stub domain, the nodes' coordinates and the distances between the nodes
+    in ms.
     """
     transits = len(transit_at)
     count = transits + len(borders)
@@ -187,10 +189,11 @@ def _direct_distances(
 
 
 def _shortest_paths(latency: Floats, crossings: Ints) -> tuple[Floats, Ints]:
-    """Return the shortest paths between all nodes: their lengths, and their numbers of edges between domains.
+    """Return (lengths, crossings) of the shortest paths between all pairs of nodes, as square matrices.
 
-    - ``latency`` has the length of each edge; it is infinite if there is no edge.
-    - ``crossings`` is 1 for an edge between domains, else 0.
+    - ``latency`` contains the length of each edge; it is infinite if there is no edge.
+    - ``crossings`` contains 1 for an edge that crosses between domains, otherwise 0. The returned crossings are sums of
+      these values along the paths.
     """
     # The algorithm is Floyd-Warshall.
     latency, crossings = latency.copy(), crossings.copy()
@@ -203,9 +206,10 @@ def _shortest_paths(latency: Floats, crossings: Ints) -> tuple[Floats, Ints]:
 
 
 def _choose_servers(servers: int, sizes: Ints, transits: int, rng: np.random.Generator) -> list[tuple[int, int]]:
-    """Choose servers among all nodes, as pairs (stub domain, node in it), or (-1, number of a transit node).
+    """Choose servers at random; return pairs (stub domain, node in it), or (-1, index of a transit node).
 
-    ``sizes`` has the number of nodes in each stub domain. ``transits`` is the number of transit nodes.
+    ``servers`` is the number of servers. ``sizes`` contains the number of nodes in each stub domain. ``transits`` is
+    the number of transit nodes.
     """
     every = [(-1, node) for node in range(transits)]
     every += [(stub, node) for stub, size in enumerate(sizes) for node in range(size)]
@@ -256,16 +260,17 @@ def _server_distances(
 REACHED = 20.0
 STEPS = 12
 CANDIDATES = 60
-"""Two servers can become neighbours if one of them is among this many servers that are nearest to the other."""
+"""Two servers can become neighbours only if one of them is among the ``CANDIDATES`` servers nearest to the other."""
 
 
 class OverlayKind(StrEnum):
-    """How the neighbours of servers are chosen, if all distances are known.
+    """How the neighbours of servers are chosen if all distances are known.
 
     - GREEDY links each server to the nearest servers.
-    - RESTRICTED has as few links between domains as possible.
+    - RESTRICTED uses as few links between domains as possible.
 
-    The product does not know all distances. Its choice is :mod:`service.location.neighbour_choice`.
+    The product cannot use these methods, because it does not know all distances; see
+    :mod:`service.location.neighbour_choice`.
     """
 
     GREEDY = "greedy"
@@ -276,9 +281,9 @@ Edges = list[tuple[int, int]]
 
 
 def build_overlay(kind: OverlayKind, distances: ServerDistances, depth: int, rng: np.random.Generator) -> Edges:
-    """Return links between servers such that a server reaches 20 others on average within ``depth`` hops.
+    """Return links between servers such that a server reaches, on average, 20 others within ``depth`` hops.
 
-    With depth 1, both kinds of overlay are the same: 20 links per server.
+    With depth 1, both kinds of overlay give the same result: 20 links per server.
     """
     fractions = rng.random(distances.servers)
     pairs = _near_pairs(distances)
@@ -298,9 +303,10 @@ def mean_reach(edges: Edges, servers: int, depth: int) -> float:
 
 
 def servers_within(edges: Edges, servers: int, depth: int) -> list[list[int]]:
-    """Return, for each number of hops from 0 to ``depth``, the servers that each server reaches within this number.
+    """Return, for each number of hops from 0 to ``depth``, the servers that each server reaches within this many hops.
 
-    ``result[hops][server]`` is a bit set: bit i is set if the server reaches server i.
+    ``result[hops][server]`` is a bit set: bit i is set if the server reaches server i. A server reaches itself within 0
+    hops.
     """
     neighbours: list[list[int]] = [[] for _ in range(servers)]
     for one, other in edges:
@@ -329,7 +335,7 @@ def _fit_to_reach(links: Callable[[float], Edges], depth: int, servers: int) -> 
 
 
 def _near_pairs(distances: ServerDistances) -> Edges:
-    """Return all pairs of servers of which one is among the 60 nearest servers of the other, ordered by latency."""
+    """Return all pairs of servers in which one is among the 60 servers nearest to the other, nearest pairs first."""
     nearest = np.argsort(distances.latency_s, axis=1, kind="stable")[:, 1 : CANDIDATES + 1]
     each = np.repeat(np.arange(distances.servers), nearest.shape[1])
     pairs = np.unique(np.sort(np.stack([each, nearest.ravel()], axis=1)), axis=0)
@@ -338,9 +344,9 @@ def _near_pairs(distances: ServerDistances) -> Edges:
 
 
 def _greedy_links(pairs: Edges, left: list[int]) -> Edges:
-    """Link pairs of servers in the order of ``pairs``, as long as both servers may have more links.
+    """Link each of ``pairs`` in turn if both servers may have more links, and return the links.
 
-    ``left`` is how many links each server may still have. It is decremented for each link.
+    ``left`` contains how many more links each server may have. It is decremented for each link.
     """
     edges: Edges = []
     for one, other in pairs:
@@ -354,10 +360,12 @@ def _greedy_links(pairs: Edges, left: list[int]) -> Edges:
 def _restricted_links(pairs: Edges, distances: ServerDistances, left: Sequence[int]) -> Edges:
     """Link all ``pairs`` of servers within one domain, and as many pairs of domains as the domains' limits allow.
 
-    - ``pairs`` are in the order of preference. Two domains are linked by the first pair that connects them.
-    - ``left`` has, for each server, the maximum number of links of its stub domain to other domains.
+    - ``pairs`` contains pairs of servers, the preferred ones first. Two domains are linked by their first pair of
+      servers in ``pairs``.
+    - ``left`` contains, for each server, the maximum number of links that its stub domain may have to other domains.
 
-    Servers in transit domains have no limit.
+    A pair counts as within one domain if the path between the servers contains no edge between a stub domain and a
+    transit domain. Transit domains have no limit.
     """
     links_left = dict(zip(distances.domain.tolist(), left, strict=True))
     links_left.update((domain, len(pairs)) for domain in links_left if domain < 0)

@@ -1,14 +1,16 @@
-"""The links between the product's workers and the widths of their filters, in fleets of up to 500 workers.
+"""An experiment on the links between the product's workers, and on filter widths, in fleets of up to 500 workers.
 
-A filter has one row for each distance in hops. The row has the documents of all workers at this distance. The
-experiment proceeds in these steps:
+A filter has one row for each distance in hops. The row represents the documents of all workers at this distance. The
+experiment has these steps:
 
-1. Workers negotiate links with production's :class:`~service.location.neighbour_choice.Neighbourhood`, by their
-   round-trip times. These are less than 1 ms within a site, and 10 to 160 ms between sites.
+1. Workers negotiate links with production's :class:`~service.location.neighbour_choice.Neighbourhood`, based on their
+   round-trip times. Round-trip times are less than 1 ms within a site, and 10 to 160 ms between sites.
 2. Production's nodes exchange filters, with one document per worker. This shows how many workers share a row.
-3. :func:`~service.location.bloom_filters.next_shape` computes the width of filters from this number.
+3. :func:`~service.location.bloom_filters.next_shape` computes the width that filters need for the documents of the
+   workers in a row.
 
-The limits are those of ``workers.peers.neighbour_overlay``, which this package must not import; a test compares them.
+The limits are those of ``workers.peers.neighbour_overlay``. This package must not import that module, so the limits are
+copied here; a test checks that they are equal.
 """
 
 from collections import deque
@@ -42,7 +44,7 @@ MAX_FILTER_BITS = 1 << 19
 MAX_ROW_DOCUMENTS = 64_000
 MAX_ROW_WORKERS = 64
 CACHED = 5_000
-"""Number of cached documents per worker. A filter has at most the most recent of them."""
+"""Number of cached documents per worker. If this is too many for a filter, it contains only the most recent ones."""
 _ROUNDS = 6
 _PROBE_BITS = 1 << 14
 
@@ -50,15 +52,17 @@ _PROBE_BITS = 1 << 14
 class FleetFilters(msgspec.Struct, frozen=True):
     """The filters of a fleet of ``workers`` workers in ``sites`` sites, each with ``CACHED`` documents in its cache.
 
-    A filter has one row for each distance in hops. The row has the documents of the workers at this distance.
+    A filter has one row for each distance in hops. The row represents the documents of the workers at this distance.
 
-    - ``links`` is the mean number of neighbours of a worker, and ``most_links`` the maximum.
-    - ``shown`` is the number of a worker's documents that are in filters.
-    - ``fullest_row`` is the maximum number of workers whose documents share a row.
-    - ``width`` is the number of bits of a row.
-    - ``unbounded_width`` is the width that all cached documents would need if there were no limits.
-    - ``rate`` is the rate of false positives of the fullest row, and ``mean_rate`` the mean rate of all rows.
-    - ``bytes`` is the mean size of all filters that a worker receives.
+    - ``links`` is the mean number of neighbours of a worker.
+    - ``most_links`` is the maximum number of neighbours of a worker.
+    - ``shown`` is how many of its documents a worker announces in its filters.
+    - ``fullest_row`` is the maximum number of workers whose documents are in the same row.
+    - ``width`` is the number of bits in a row.
+    - ``unbounded_width`` is the width that would be needed for all cached documents if there were no limits.
+    - ``rate`` is the fullest row's rate of false positives.
+    - ``mean_rate`` is the mean rate of false positives over all rows.
+    - ``bytes`` is the total size of all filters that a worker receives, averaged over all workers.
     """
 
     workers: int
@@ -75,7 +79,10 @@ class FleetFilters(msgspec.Struct, frozen=True):
 
 
 def run_fleets(seed: int, report: Callable[[str], None]) -> tuple[FleetFilters, ...]:
-    """Return the filters of all fleets; ``report`` is called with a text after each."""
+    """Return the results of all fleets in ``FLEETS``.
+
+    ``report`` is called with a short text after each fleet.
+    """
     rng = np.random.default_rng(seed)
     found = []
     for workers, sites in FLEETS:
@@ -85,7 +92,7 @@ def run_fleets(seed: int, report: Callable[[str], None]) -> tuple[FleetFilters, 
 
 
 def fleet_filters(workers: int, sites: int, rng: np.random.Generator) -> FleetFilters:
-    """Return the filters of one fleet, whose sites are at random places."""
+    """Simulate one fleet whose sites are at random places, and return the properties of its filters."""
     rtts_s = _round_trip_times_s(workers, sites, rng)
     edges = negotiate(rtts_s)
     none = np.zeros_like(rtts_s, dtype=np.int64)
@@ -116,7 +123,7 @@ def fleet_filters(workers: int, sites: int, rng: np.random.Generator) -> FleetFi
 
 
 def _round_trip_times_s(workers: int, sites: int, rng: np.random.Generator) -> Floats:
-    """Return the round-trip times between all pairs of workers, of shape (workers, workers)."""
+    """Draw the places of sites, and return the round-trip times between all workers, of shape (workers, workers)."""
     places = rng.random((sites, 2))
     site = np.arange(workers) % sites
     between = np.linalg.norm(places[site][:, None] - places[site][None, :], axis=2)
@@ -128,7 +135,10 @@ def _round_trip_times_s(workers: int, sites: int, rng: np.random.Generator) -> F
 
 
 def negotiate(rtts_s: Floats) -> Edges:
-    """Return the links on which workers with these round-trip times agree, as pairs of their numbers."""
+    """Simulate the negotiation of links between workers; return the links as pairs of worker indices.
+
+    ``rtts_s`` contains the round-trip times between all workers, of shape (workers, workers).
+    """
     limits = NeighbourLimits(NEAR_S)
     nodes = [Neighbourhood(node_id_of(worker), limits) for worker in range(len(rtts_s))]
     number = {node.node_id: worker for worker, node in enumerate(nodes)}
@@ -159,9 +169,10 @@ def negotiate(rtts_s: Floats) -> Edges:
 
 
 def _shape_for(fullest: float) -> FilterShape:
-    """Return the final width and depth of filters if ``fullest`` documents are in their fullest row.
+    """Return the shape of production's filters if their fullest row contains ``fullest`` documents.
 
-    Production's filters grow or shrink in steps until their width suits the number of documents.
+    Production's filters grow or shrink in steps until their width suits the number of documents. The result is the
+    shape after the last step.
     """
     width = 32 * MIN_WIDTH
     shape, changed = None, FilterShape(0, width, best_hashes(width, [width / 10]), DEPTH)

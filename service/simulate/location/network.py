@@ -1,13 +1,14 @@
-"""A simulated network of production's nodes, and of Tapestry as the fallback if a query through filters fails (§III.A).
+"""A simulated network of production's nodes. If a query through filters fails, Tapestry answers it (§III.A).
 
-The delay of a message follows from latency and bandwidth. Bytes are counted for edges between domains. Filters are
-updated (§II.D) by the paper's three algorithms, or by the product's, which lose no information.
+The delay of a message depends on latency and bandwidth. Bytes are counted on edges between domains. Filters are updated
+(§II.D) by the paper's three algorithms, or by the product's algorithms, which lose no information.
 
-In Tapestry, servers have ids and documents have GUIDs, all hexadecimal. A query is routed as follows:
+In Tapestry, servers have ids and documents have GUIDs, both written as hexadecimal digits. A query is routed as
+follows:
 
 1. Each hop goes to the nearest server whose id shares one more digit with the GUID, beginning with the last digit.
 2. If no server has the next digit, the next higher digit that exists is used.
-3. All paths for a GUID end at one server, its root, because all servers make the same choice.
+3. All paths for a GUID end at one server, its root, because all servers make the same choices.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -29,10 +30,10 @@ from service.simulate.location.graph import ServerDistances
 
 
 class UpdateAlgorithm(StrEnum):
-    """The algorithms that update filters: the three of Figure 8 as published, and two of the product ("lossless").
+    """The algorithms that update filters: the paper's three (Figure 8), and two of the product ("lossless").
 
-    They differ in which node drops redundant updates: none, the destination, or the source. If no node drops them, the
-    published algorithm and the product's are the same.
+    The algorithms differ in which node drops redundant updates: none, the destination, or the source. The product has
+    no variant for "none", because it would be the same as the paper's.
     """
 
     NONE = "none"
@@ -42,20 +43,23 @@ class UpdateAlgorithm(StrEnum):
     PRODUCT_SOURCE = "lossless source"
 
     def node(self, me: NodeId, shape: FilterShape) -> LocationNode:
-        """Return a node that uses this algorithm; ``me`` is its id, ``shape`` the width and depth of its filters."""
+        """Create a node that uses this algorithm.
+
+        ``me`` is the node's id, and ``shape`` the width and depth of its filters.
+        """
         filtering = Filtering(self.removeprefix("lossless "))
         return (LocationNode if self.startswith("lossless") else PaperNode)(me, shape, filtering)
 
 
 class PaperNode(LocationNode):
-    """A node that sends a neighbour only bits of filters that it has not sent before (the paper's Figure 16, line 18).
+    """A node that sends a neighbour only filter bits that it has not sent before (Figure 16 of the paper, line 18).
 
-    The node assumes that the neighbour keeps all bits. If the neighbour has dropped some, documents with these bits are
-    no longer found through it.
+    The node relies on the neighbour to keep all bits. If the neighbour has dropped some of them, documents with these
+    bits are no longer found through the neighbour.
     """
 
     def __init__(self, me: NodeId, shape: FilterShape, filtering: Filtering) -> None:
-        """Create a node without documents and neighbours."""
+        """Create a node without documents or neighbours."""
         super().__init__(me, shape, filtering)
         self._changes_only = True
 
@@ -71,8 +75,8 @@ class QueryWalk(NamedTuple):
     - ``at`` is the last server on the path.
     - ``found`` states whether this server has the document.
     - ``hops`` is the number of hops on the path.
-    - ``time_s`` is the time in seconds that they take.
-    - ``crossed_bytes`` are the query's bytes, counted once for each edge between domains that the query crosses.
+    - ``time_s`` is the time in seconds that these hops take.
+    - ``crossed_bytes`` is the query's size in bytes, counted once for each edge between domains that the query crosses.
     """
 
     at: int
@@ -83,7 +87,7 @@ class QueryWalk(NamedTuple):
 
 
 def node_id_of(server: int) -> str:
-    """Return the node id of the server with this number."""
+    """Return the node id of the server with the index ``server``."""
     return f"{server:040x}"
 
 
@@ -117,11 +121,14 @@ class SimulatedOverlay:
         self.deliver_all()
 
     def change_documents(self, server: int, added: Iterable[str], removed: Iterable[str] = ()) -> None:
-        """Add documents to a server and remove others; the resulting messages are sent, but not yet delivered."""
+        """Add documents to a server and remove others.
+
+        This sends messages to the server's neighbours, but does not deliver them yet.
+        """
         self._send(server, self.nodes[server].change(added, removed))
 
     def deliver_all(self) -> None:
-        """Deliver all sent messages, and those that are sent in response."""
+        """Deliver all messages that have been sent, and all messages that are sent in response to them."""
         under_way, nodes, names = self._under_way, self.nodes, self._names
         while under_way:
             self._now_s, _, sender, receiver, message = heappop(under_way)
@@ -130,9 +137,9 @@ class SimulatedOverlay:
                 self._send(receiver, sends)
 
     def walk(self, start: int, document: str, holders: Collection[int]) -> QueryWalk:
-        """Send a query for a document from the server ``start`` through the filters, and return its path.
+        """Send a query for a document through the filters, starting at the server ``start``; return the query's path.
 
-        ``holders`` are the servers that have the document; ``start`` is not one of them.
+        ``holders`` contains the servers that have the document; ``start`` is not one of them.
         """
         query: LocationQuery = self.nodes[start].start_query(document)
         here, hops, time_s, crossed = start, 0, 0.0, 0
@@ -148,13 +155,13 @@ class SimulatedOverlay:
                 return QueryWalk(here, True, hops, time_s, crossed)
 
     def missing_share(self, around: Sequence[Sequence[int]], documents: Sequence[str]) -> float:
-        """Return the share of pairs of near servers in which the filters of one server lack the other's document.
+        """Return the fraction of pairs (server, near document) for which the server's filters lack the document.
 
-        Servers are near if one reaches the other within the depth of filters. A filter has a row for each distance in
-        hops. The document must be in the row for the distance between the servers.
+        A document is near if the server that has it can be reached within the depth of the filters. A filter has a row
+        for each distance in hops. The document must be in the row for the distance to the server that has it.
 
         - ``around`` is the result of :func:`service.simulate.location.graph.servers_within`.
-        - ``documents`` has one document per server.
+        - ``documents`` contains one document per server.
         """
         masks = [document_mask(document, self.nodes[0].shape) for document in documents]
         pairs = missed = 0
@@ -171,7 +178,10 @@ class SimulatedOverlay:
         return missed / pairs
 
     def row_documents(self) -> list[list[float]]:
-        """Return, for each server, the estimated number of documents in its received filters, by distance in hops."""
+        """Return, for each server, the estimated number of documents in each row of the filters it has received.
+
+        A filter has a row for each distance in hops.
+        """
         rows = ([bits for link in node.links.values() for bits in link.received[1:]] for node in self.nodes)
         return [[estimate_documents(self.nodes[0].shape, bits.bit_count()) for bits in of_node] for of_node in rows]
 
@@ -200,8 +210,9 @@ POINTER_BYTES = 60
 class TapestryResult(NamedTuple):
     """The result of a query through Tapestry, a routing network.
 
-    - ``holder`` is the server that has the document.
-    - ``crossed_bytes`` are the query's bytes, counted once for each edge between domains that the query crosses.
+    - ``holder`` is a server that has the document.
+    - ``time_s`` is the time in seconds that the query takes to reach this server.
+    - ``crossed_bytes`` is the query's size in bytes, counted once for each edge between domains that the query crosses.
     """
 
     holder: int
@@ -219,7 +230,7 @@ class TapestryMesh:
     """The routing network Tapestry. Its servers store pointers to the servers that have documents."""
 
     def __init__(self, distances: ServerDistances, rng: np.random.Generator) -> None:
-        """Draw the ids of all servers."""
+        """Create the network of all servers, and draw a random id for each of them."""
         self.servers = distances.servers
         self._ways = distances
         self._latency_s, self._per_byte, self._crossings = distances.lists
@@ -232,9 +243,9 @@ class TapestryMesh:
         self._pointers: dict[str, dict[int, set[int]]] = {}
 
     def path(self, start: int, document: str) -> list[int]:
-        """Return the servers on the path from ``start`` to the document's root, including both.
+        """Return the servers on the path from ``start`` to the document's root, including both ends.
 
-        The root is the one server to which all paths for this document lead.
+        The root is the one server at which all paths for this document end.
         """
         here, suffix, target = start, 0, guid(document)
         found = [start]
@@ -256,10 +267,10 @@ class TapestryMesh:
         return found
 
     def publish(self, holder: int, document: str) -> int:
-        """Store pointers to the server ``holder``, which has the document, on the path to the document's root.
+        """Announce that ``holder`` has the document: store pointers to ``holder`` on the path to the document's root.
 
-        The root is the one server to which all paths for this document lead. Return the total size of the messages in
-        bytes, counted once for each edge between domains that a message crosses.
+        Return the total size of the messages in bytes, counted once for each edge between domains that a message
+        crosses. The root is the one server at which all paths for this document end.
         """
         path = self.path(holder, document)
         pointers = self._pointers.setdefault(document, {})
@@ -279,10 +290,11 @@ class TapestryMesh:
         return self._crossed(path, POINTER_BYTES + HEADER_BYTES)
 
     def locate(self, start: int, document: str) -> TapestryResult:
-        """Locate a document from the server ``start``; return the server that has it, and the cost of the query.
+        """Send a query for a document from the server ``start``; return the server that it finds, and the query's cost.
 
-        The query follows the path to the document's root, the server to which all paths for this document lead. From
-        the first server with pointers to the document, the query goes to the nearest server that has the document.
+        The query follows the path to the document's root, the server at which all paths for this document end. At the
+        first server that has pointers to the document, the query leaves this path and goes to the nearest server with
+        the document.
         """
         pointers = self._pointers[document]
         path = self.path(start, document)
@@ -306,10 +318,10 @@ class TapestryMesh:
 
 
 def home_query_s(tapestry: TapestryMesh, start: int, document: str, holder: int) -> float:
-    """Return the time in seconds of a query for a document that goes through the document's home node.
+    """Return the time in seconds that a query for a document takes if it goes through the document's home node.
 
-    The home node is a server that a hash of the document determines. It forwards the query to ``holder``, the server
-    with the document that is nearest to ``start``. The server ``start`` is the client.
+    The query begins at the server ``start``. The home node is a server determined by a hash of the document. It
+    forwards the query to ``holder``, a server that has the document.
     """
     home = guid(document) % tapestry.servers
     return tapestry.hop_s(start, home) + tapestry.hop_s(home, holder)

@@ -1,4 +1,4 @@
-"""The table, plots and report page of the experiment ``location``, with the paper's Figures 8 to 15."""
+"""The table, plots and report page of the experiment ``location``, including the paper's Figures 8 to 15."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -85,14 +85,14 @@ def _static(
     index_bytes: float = INDEX_BYTES,
     updates: str = UpdateAlgorithm.PRODUCT_SOURCE,
 ) -> list[StaticResult]:
-    """Return the results of the runs without caches, with filters of these parameters, one for each random network.
+    """Return the results of the static runs whose filters have these parameters, one for each random network.
 
     - ``kind`` is how servers are linked.
     - ``depth`` is the depth of filters in hops.
-    - ``index_bytes`` is the size of all filters of a server.
+    - ``index_bytes`` is the total size of a server's filters.
     - ``updates`` is the algorithm that updates filters.
 
-    At depth 1, results do not depend on ``kind`` and ``updates``.
+    At depth 1, ``kind`` and ``updates`` are ignored, because the results do not depend on them.
     """
     if depth == 1:
         kind, updates = OverlayKind.GREEDY, UpdateAlgorithm.PRODUCT_SOURCE
@@ -102,15 +102,15 @@ def _static(
 
 
 def _document_bytes(outcomes: Sequence[LocationOutcome], updates: str) -> list[float]:
-    """Return the bytes that a new document costs with the update algorithm ``updates``, by filter depth (Figure 8)."""
+    """Return, for each filter depth, how many bytes a new document costs with the algorithm ``updates`` (Figure 8)."""
     runs = (_static(outcomes, OverlayKind.RESTRICTED, depth, ALGORITHMS_INDEX_BYTES, updates) for depth in DEPTHS)
     return [mean(each(found, "document_bytes")) for found in runs]
 
 
 def _dynamic(outcomes: Sequence[LocationOutcome]) -> dict[str, Sequence[DynamicResult]]:
-    """Return the results of the runs with caches by their labels in the report; a label has one result per network.
+    """Map the label of each dynamic run in the report to its results, one per random network.
 
-    The results without filters are first.
+    The run without filters comes first.
     """
     return {_label(runs[0]): runs for runs in zip(*each(outcomes, "dynamic"), strict=True)}
 
@@ -147,12 +147,12 @@ def table(outcome: LocationOutcome) -> Table:
 
 
 def plot(found: OutcomesByName, file: Path) -> None:
-    """Draw the means over all graphs, and write the figures to ``file``."""
+    """Draw the means of the results over all random networks, and save the plots to ``file``."""
     _plot(_outcomes(found), file)
 
 
 def plot_run(outcome: LocationOutcome, file: Path) -> None:
-    """Draw the results for one graph, and write the figures to ``file``."""
+    """Draw the results for one random network, and save the plots to ``file``."""
     _plot([outcome], file)
 
 

@@ -1,4 +1,4 @@
-"""The static experiments (§III.C): each document is on one server, and is located with and without filters."""
+"""The static experiments (§III.C): each document is on one server, and is located both with and without filters."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -46,7 +46,7 @@ class LocationMethod(StrEnum):
     """How a document is located.
 
     - TAPESTRY uses Tapestry, a routing network.
-    - HOME uses the document's home node, a server that a hash determines.
+    - HOME uses the document's home node, which is a server determined by a hash of the document.
     - HYBRID uses filters first, and TAPESTRY only if the query through filters fails.
     - HYBRID_HOME uses filters first, and HOME only if the query through filters fails.
     """
@@ -63,14 +63,14 @@ class FilterIndex(msgspec.Struct, frozen=True):
     - ``overlay`` is how servers are linked.
     - ``updates`` is the algorithm that updates filters.
     - ``depth`` is the number of rows of a filter.
-    - ``bytes`` is the size of all filters of a server.
+    - ``bytes`` is the total size of a server's filters.
     - ``width`` is the number of bits of a row.
     - ``hashes`` is the number of hash functions.
     - ``links`` is the mean number of links of a server.
     - ``crossing_links`` is the total number of links between domains.
-    - ``reached`` is the mean number of servers within ``depth`` hops.
-    - ``even_failed`` is the share of failed queries that would be predicted if all rows of a server's filters had
-      equally many documents.
+    - ``reached`` is the mean number of other servers within ``depth`` hops of a server.
+    - ``even_failed`` is the predicted fraction of queries that fail. The prediction assumes that all rows of a server's
+      filters contain the same number of documents.
     """
 
     overlay: OverlayKind
@@ -86,11 +86,13 @@ class FilterIndex(msgspec.Struct, frozen=True):
 
 
 class StretchResult(msgspec.Struct, frozen=True):
-    """How much slower a query is than the direct way: its time divided by the latency to the document's server.
+    """The stretch of queries: the time that a query takes, divided by the latency to the server with the document.
 
-    - ``mean`` is the mean over all queries.
-    - ``by_distance`` has the mean for each range of latencies between ``DISTANCES_MS``.
-    - ``p99_by_distance`` has the 99th percentile for each range.
+    - ``way`` is how documents are located.
+    - ``mean`` is the mean stretch over all queries.
+    - ``by_distance`` contains the mean stretch for each range of latencies. ``DISTANCES_MS`` contains the boundaries
+      between these ranges.
+    - ``p99_by_distance`` contains the 99th percentile of the stretch for each range.
 
     A value is None if no query is in the range.
     """
@@ -102,22 +104,22 @@ class StretchResult(msgspec.Struct, frozen=True):
 
 
 class StaticResult(msgspec.Struct, frozen=True):
-    """The results of one run. Filters forward a query; if this fails, Tapestry, a routing network, answers it.
+    """The results of one run. Filters forward a query; if they do not find the document, Tapestry answers the query.
 
-    Queries:
+    Tapestry is a routing network. These fields are about queries:
 
-    - ``found`` is the share of queries that filters answer.
-    - ``failed`` is the share of queries that filters forward without success.
-    - ``cost`` has the quantiles ``QUANTILES`` of a failed query's cost: its time divided by the time with Tapestry
-      alone.
-    - ``failed_almost`` is the share of failed queries with a cost of at most 1.2.
+    - ``found`` is the fraction of queries that filters answer.
+    - ``failed`` is the fraction of queries that filters forward without finding the document.
+    - ``cost`` contains the quantiles ``QUANTILES`` of the cost of failed queries. A query's cost is the time that it
+      takes, divided by the time that Tapestry alone would take.
+    - ``failed_almost`` is the fraction of failed queries with a cost of at most 1.2.
 
-    Means for adding one new document; bytes are those on edges between domains:
+    These fields are means for adding one new document; bytes are counted on edges between domains:
 
     - ``messages`` is the number of filter updates.
-    - ``crossed_bytes`` are the bytes of filter updates.
-    - ``pointer_bytes`` are the bytes of Tapestry's messages.
-    - ``missing`` is the share of the servers within the filters' depth whose filters then lack the document.
+    - ``crossed_bytes`` is the size of the filter updates in bytes.
+    - ``pointer_bytes`` is the size of Tapestry's messages in bytes.
+    - ``missing`` is the fraction of servers whose filters lack the document, among those within the filters' depth.
     """
 
     index: FilterIndex
@@ -133,16 +135,17 @@ class StaticResult(msgspec.Struct, frozen=True):
 
     @property
     def document_bytes(self) -> float:
-        """The bytes that a new document costs: filter updates, and messages of the network Tapestry (Figure 8)."""
+        """The bytes that a new document costs: the sum of ``crossed_bytes`` and ``pointer_bytes`` (Figure 8)."""
         return self.crossed_bytes + self.pointer_bytes
 
 
 @dataclass(frozen=True)
 class StaticSetup:
-    """The data that all static runs on a network have in common.
+    """The data that all static runs on the same network share.
 
-    - ``documents`` has the names of each server's documents.
-    - ``queries`` are tuples (client, document, server that has the document); clients are servers.
+    - ``documents`` contains the names of each server's documents.
+    - ``queries`` contains tuples (client, document, server that has the document). Each client is itself one of the
+      servers.
     """
 
     distances: ServerDistances
@@ -158,10 +161,10 @@ class StaticSetup:
 
 
 class OverlayLinks(NamedTuple):
-    """The links between servers, and the expected numbers of documents in their filters.
+    """The links between servers, and the expected number of documents in each row of the servers' filters.
 
-    A filter has a row for each distance in hops. ``loads`` has, for each server, the expected number of documents in
-    each row.
+    A filter has a row for each distance in hops. ``loads`` contains, for each server, the expected number of documents
+    in each row of the filters that the server receives.
     """
 
     kind: OverlayKind
@@ -171,10 +174,12 @@ class OverlayLinks(NamedTuple):
 
 
 def place_documents(distances: ServerDistances, documents: int, queries: int, rng: np.random.Generator) -> StaticSetup:
-    """Place documents on servers and publish them in Tapestry; draw queries for documents of other servers.
+    """Place documents on servers and publish them in Tapestry; draw queries for documents on other servers.
 
-    Tapestry is the routing network that is used without filters. ``documents`` and ``queries`` are the numbers per
-    server.
+    Tapestry is the routing network that is used without filters.
+
+    - ``documents`` is the number of documents per server.
+    - ``queries`` is the number of queries that each server sends.
     """
     tapestry = TapestryMesh(distances, rng)
     placed = [[f"{server}/{number}" for number in range(documents)] for server in range(distances.servers)]
@@ -193,10 +198,10 @@ def place_documents(distances: ServerDistances, documents: int, queries: int, rn
 
 
 def run_all(setup: StaticSetup, rng: np.random.Generator) -> Iterator[StaticResult]:
-    """Run all static experiments; a generator that yields the result of each run.
+    """Run all static experiments, and yield the result of each run.
 
-    Each size of filters is used with both ways of linking servers. Each update algorithm is used only with as few links
-    between domains as possible (the restricted overlay).
+    Filters of each size are used with both overlays, which differ in how servers are linked. The update algorithms are
+    compared only with the restricted overlay, which has as few links between domains as possible.
     """
     for kind in OverlayKind:
         for depth in DEPTHS if kind is OverlayKind.GREEDY else DEPTHS[1:]:
@@ -213,10 +218,10 @@ def run_all(setup: StaticSetup, rng: np.random.Generator) -> Iterator[StaticResu
 def link_servers(
     distances: ServerDistances, kind: OverlayKind, depth: int, documents: int, rng: np.random.Generator
 ) -> OverlayLinks:
-    """Link servers, and estimate the number of documents in their filters for each distance in hops.
+    """Link servers, and estimate how many documents each row of their filters contains.
 
-    Each server has ``documents`` documents. ``kind`` is how servers are linked, and ``depth`` the depth of filters in
-    hops.
+    A filter has a row for each distance in hops. Each server has ``documents`` documents. ``kind`` is how servers are
+    linked, and ``depth`` is the number of rows of a filter.
     """
     # The expected numbers are estimated from a trial with one document per server and wide filters.
     edges = build_overlay(kind, distances, depth, rng)
@@ -231,9 +236,9 @@ def link_servers(
 def filter_index(
     distances: ServerDistances, links: OverlayLinks, index_bytes: float, updates: UpdateAlgorithm
 ) -> FilterIndex:
-    """Return the parameters of filters that take ``index_bytes`` bytes per server.
+    """Return the parameters of filters whose total size is ``index_bytes`` bytes per server.
 
-    The number of hash functions is the best for the expected number of documents.
+    The number of hash functions is optimal for the expected number of documents.
     """
     each = 2 * len(links.edges) / distances.servers
     width = int(8 * index_bytes / (each * links.depth))
@@ -251,14 +256,16 @@ def _even_failed(width: int, loads: Sequence[Sequence[float]]) -> float:
 
 
 def filter_shape(index: FilterIndex) -> FilterShape:
-    """Convert the parameters ``index`` of an experiment to the type that the product's nodes use for filters."""
+    """Convert the filter parameters of an experiment to the type that the product's nodes use."""
     return FilterShape(1, index.width, index.hashes, index.depth)
 
 
 def run(setup: StaticSetup, links: OverlayLinks, used: FilterIndex) -> StaticResult:
     """Fill the filters, execute all queries, then add a new document to each server; return the measurements.
 
-    ``setup`` has the documents and queries, ``links`` the overlay, and ``used`` the parameters of the filters.
+    - ``setup`` contains the documents and queries.
+    - ``links`` contains the links between servers.
+    - ``used`` contains the parameters of the filters.
     """
     network = SimulatedOverlay(setup.distances, links.edges, filter_shape(used), used.updates)
     for server, documents in enumerate(setup.documents):
@@ -288,10 +295,10 @@ def run(setup: StaticSetup, links: OverlayLinks, used: FilterIndex) -> StaticRes
 
 
 def _fallback_s(setup: StaticSetup, walk: QueryWalk, place: int) -> float:
-    """Return the time in seconds of a failed query: along its path through filters, and then through Tapestry.
+    """Return the time in seconds that a query takes if it fails in the filters and then uses Tapestry.
 
-    Tapestry, a routing network, begins at the last server of ``walk``. ``place`` is the query's index in
-    ``setup.queries``.
+    Tapestry, a routing network, takes over at the last server of ``walk``, the query's path through the filters.
+    ``place`` is the index of the query in ``setup.queries``.
     """
     return walk.time_s + setup.tapestry.locate(walk.at, setup.queries[place][1]).time_s
 

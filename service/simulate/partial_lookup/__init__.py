@@ -1,1 +1,1 @@
-"""The experiment ``partial-lookup``: the simulations of Sun and Garcia-Molina §4 and §6."""
+"""The experiment ``partial-lookup``: the simulations of partial lookup (Sun and Garcia-Molina §4 and §6)."""

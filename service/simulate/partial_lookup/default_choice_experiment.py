@@ -1,4 +1,4 @@
-"""The product's choice of a strategy for several directories, and the measured costs of the chosen strategies."""
+"""The strategies that the product chooses for several directories, and the measured costs of these strategies."""
 
 from collections.abc import Callable
 
@@ -28,15 +28,15 @@ UPDATES = 100
 
 
 class ShippedDirectory(msgspec.Struct, frozen=True):
-    """A directory with the strategy that the product chooses, by default, for the properties in ``measured``.
+    """A directory with the strategy that the product chooses by default for the properties in ``measured``.
 
     These fields are measured in the simulation:
 
     - ``lookup_cost`` is the mean number of servers that a lookup queries.
-    - ``storage`` is the number of entries on all servers together.
+    - ``storage`` is the total number of entries stored on all servers.
     - ``overhead`` is the mean number of messages per update.
 
-    The fields ``expected_…`` are the same quantities by formulas.
+    The fields ``expected_…`` contain the same quantities, computed by formulas.
     """
 
     measured: DirectoryMeasurements
@@ -52,7 +52,7 @@ class ShippedDirectory(msgspec.Struct, frozen=True):
 def run_default_choices(seed: int, report: Callable[[str], None]) -> tuple[ShippedDirectory, ...]:
     """Simulate the directories in ``CASES``, and return the results.
 
-    ``report`` is called once, after all of them.
+    ``report`` is called once, after the last directory.
     """
     rng = np.random.default_rng(seed)
     found = tuple(_directory(case, rng) for case in CASES)

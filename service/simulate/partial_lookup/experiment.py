@@ -1,8 +1,8 @@
 """One run of the experiment ``partial-lookup``: 100 entries on 10 servers with five strategies (§4 and §6).
 
 The servers, their messages, the order in which clients query servers, the metrics and the formulas are production code.
-In the paper's Table 2, each strategy has one to four stars per metric. The report compares them with stars that
-:func:`rate` computes from the measurements.
+The paper's Table 2 rates each strategy with one to four stars for each metric. The report compares these stars with
+those that :func:`rate` computes from the measurements.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -56,11 +56,11 @@ PAPER: Mapping[str, tuple[int, int, int, int]] = {
 
 
 class RatingColumn(msgspec.Struct, frozen=True):
-    """A column of Table 2: a measurement of each strategy, rated with one to four stars.
+    """A column of Table 2: one metric, for which each strategy is rated with one to four stars.
 
-    - ``measured`` has the measurements, in the order of ``PAPER``.
-    - ``stars`` has the ratings that :func:`rate` computes from them.
-    - ``paper`` has the paper's ratings.
+    - ``measured`` contains the measurement of each strategy, in the order of ``PAPER``.
+    - ``stars`` contains the ratings that :func:`rate` computes from the measurements.
+    - ``paper`` contains the paper's ratings.
     """
 
     name: str
@@ -77,15 +77,16 @@ class RatingColumn(msgspec.Struct, frozen=True):
 
     @property
     def contradicted(self) -> int:
-        """The number of pairs of strategies in which computed stars prefer one strategy, and the paper's the other."""
+        """The number of pairs of strategies that the computed stars and the paper's stars rank in opposite order."""
         pairs = combinations(zip(self.stars, self.paper, strict=True), 2)
         return sum((our_a - our_b) * (paper_a - paper_b) < 0 for (our_a, paper_a), (our_b, paper_b) in pairs)
 
 
 def rate(costs: Sequence[float]) -> tuple[int, ...]:
-    """Return a rating for each of ``costs``: four stars for the lowest cost, and one for the highest.
+    """Rate each of ``costs`` with one to four stars: four for the lowest cost, one for the highest.
 
-    A cost in between is rated by its logarithm. If all costs are equal within 6 %, all get four stars.
+    Costs in between are rated on a logarithmic scale. If the highest cost is at most 6 % above the lowest, all get four
+    stars.
     """
     least, most = min(costs), max(costs)
     if most <= EQUAL_WITHIN * least:
@@ -96,7 +97,10 @@ def rate(costs: Sequence[float]) -> tuple[int, ...]:
 def rating_columns(
     static: PlacementResults, updates: UpdateResults, rng: np.random.Generator
 ) -> tuple[RatingColumn, ...]:
-    """Return all columns of Table 2 for one seed, from the measurements of placements and updates with this seed."""
+    """Return all columns of Table 2 for one seed.
+
+    ``static`` and ``updates`` contain the measurements made with this seed.
+    """
     grown = [expected_storage(strategy, MANY_ENTRIES, SERVERS) for strategy in strategies_for_storage(STORAGE)]
     measured: dict[str, tuple[str, Sequence[float]]] = {
         "storage, few entries": ("entries stored, h = 100", [stored.storage for stored in static.table_1[:4]]),
@@ -119,20 +123,24 @@ def rating_columns(
 
 
 def average_over_seeds(columns: Sequence[RatingColumn]) -> RatingColumn:
-    """Return a column with the mean measurements of ``columns``: one column of Table 2 for different seeds."""
+    """Average one column of Table 2 over several seeds. ``columns`` contains the column for each seed.
+
+    The stars are computed from the mean measurements.
+    """
     costs = tuple(mean(costs) for costs in zip(*(column.measured for column in columns), strict=True))
     return RatingColumn(columns[0].name, columns[0].what, costs, rate(costs), columns[0].paper)
 
 
 def _relative_costs(curves: Sequence[StrategyCurve], *, failing: bool) -> list[float]:
-    """Return, for each strategy, the number of servers that a lookup needs, divided by the lowest possible number.
+    """Return, for each strategy, how many servers a lookup needs, as a multiple of the minimum.
 
-    The lowest number is needed if the entries are divided among servers equally and without overlap. The result is the
-    mean over all numbers of entries wanted up to ``RATED_TARGETS``.
+    The minimum is the number of servers that a lookup would need if the entries were divided among servers equally and
+    without overlap. The result is averaged over lookups for 1 to ``RATED_TARGETS`` entries.
 
-    - ``curves`` has a value for each number of entries wanted.
-    - ``failing``: if true, the value is the number of servers that may fail; the lookup needs all others. Otherwise it
-      is the number of servers that a lookup queries.
+    ``curves`` contains one curve per strategy, with one value for each number of wanted entries:
+
+    - If ``failing`` is true, the value is the number of servers that may fail, so a lookup needs all others.
+    - If ``failing`` is false, the value is the number of servers that a lookup queries.
     """
     return [
         mean(
@@ -169,7 +177,10 @@ class PartialLookupOutcome(msgspec.Struct, frozen=True):
 
 
 def run(seed: int, report: Callable[[str], None]) -> PartialLookupOutcome:
-    """Run all measurements with one seed, and return the results; ``report`` is called with a text after each part."""
+    """Run all measurements with one seed, and return the results.
+
+    ``report`` is called with a short text after each part of the run.
+    """
     placement_rng, update_rng, rating_rng = np.random.default_rng(seed).spawn(3)
     placed = placement_experiment.run(placement_rng)
     report("placements")

@@ -1,8 +1,8 @@
 """Simulated placements of a directory's entries on servers (§4), for Table 1 and Figures 3, 5, 6 and 8.
 
-Entries are not added or deleted. Servers are production code. An *instance* is one placement of all entries. Entries
+No entries are added or deleted. The servers are production code. An *instance* is one placement of all entries. Entries
 have different names in each instance, so that hash functions place them differently. The metrics of an instance are
-computed exactly, not estimated from sampled lookups.
+computed exactly, not estimated from a sample of lookups.
 """
 
 from collections import deque
@@ -45,7 +45,7 @@ class SimulatedDirectory:
     """
 
     def __init__(self, strategy: Strategy, servers: int, draw: Callable[[], float]) -> None:
-        """Create the servers; ``draw`` returns random numbers in [0, 1)."""
+        """Create the servers. Each call of ``draw`` returns a random number in [0, 1)."""
         self.strategy = strategy
         self.servers = [make_server(strategy, me, servers) for me in range(servers)]
         self.processed = 0
@@ -54,11 +54,11 @@ class SimulatedDirectory:
 
     @property
     def shares(self) -> list[Collection[str]]:
-        """The stored entries of each server."""
+        """The entries that each server stores, in the order of the servers."""
         return [server.entries for server in self.servers]
 
     def request(self, request: Request) -> None:
-        """Execute a client's request, including all messages between servers that it causes."""
+        """Execute a client's request, including all messages that it causes between servers."""
         coordinator = choose_coordinator(self.strategy, len(self.servers), self._draw())
         self.processed += 1
         under_way: deque[SendToServer] = deque(self.servers[coordinator].on_request(request))
@@ -68,9 +68,9 @@ class SimulatedDirectory:
             under_way.extend(self.servers[sent.to].on_message(sent.message, self._draw()))
 
     def lookup(self, target: int, failed: Collection[int] = ()) -> tuple[Sequence[str], int]:
-        """Look up ``target`` entries; return the entries found, and the number of servers queried.
+        """Look up ``target`` entries; return (the entries found, the number of servers queried).
 
-        Servers with a number in ``failed`` do not answer.
+        ``failed`` contains the indices of servers that do not answer. Failed servers count as queried.
         """
         lookup = PartialLookup(target, lookup_order(self.strategy, len(self.servers), self._draw()))
         asked = 0
@@ -99,9 +99,9 @@ FAIR_STORAGE = tuple(range(100, 1001, 50))
 
 
 class StrategyCurve(msgspec.Struct, frozen=True):
-    """A curve in a figure: the values of one strategy along the figure's horizontal axis.
+    """A curve in a figure: the values of one strategy, one for each point on the horizontal axis.
 
-    A value is None where the figure's quantity is not defined.
+    A value is None if the quantity is not defined at this point.
     """
 
     strategy: str
@@ -109,11 +109,11 @@ class StrategyCurve(msgspec.Struct, frozen=True):
 
 
 class StorageResult(msgspec.Struct, frozen=True):
-    """The row of one strategy in Table 1.
+    """The row of Table 1 for one strategy.
 
-    - ``storage`` is the number of entries stored on all servers together.
-    - ``coverage`` is the number of distinct entries among them.
-    - ``expected_storage`` and ``expected_coverage`` are computed by the paper's formulas.
+    - ``storage`` is the total number of entries stored on all servers.
+    - ``coverage`` is the number of distinct entries stored on all servers.
+    - ``expected_storage`` and ``expected_coverage`` are the same quantities, computed by the paper's formulas.
     """
 
     strategy: str
@@ -124,12 +124,12 @@ class StorageResult(msgspec.Struct, frozen=True):
 
 
 class PlacementResults(msgspec.Struct, frozen=True):
-    """The results of all placement experiments for one seed.
+    """The results of all placement experiments for one seed. Figures contain one curve per strategy.
 
-    - ``lookup_costs`` (Figure 3) and ``fault_tolerances`` (Figure 6) have a value for each number of entries that a
-      lookup wants, from 1.
-    - ``coverages`` (Figure 5) and ``unfairness`` (Figure 8) have a value for each number of entries stored on all
-      servers together.
+    - ``lookup_costs`` (Figure 3) and ``fault_tolerances`` (Figure 6): a curve has one value for each number of wanted
+      entries, beginning with 1.
+    - ``coverages`` (Figure 5) and ``unfairness`` (Figure 8): a curve has one value for each total number of entries
+      stored on all servers.
     """
 
     table_1: tuple[StorageResult, ...]
@@ -142,7 +142,7 @@ class PlacementResults(msgspec.Struct, frozen=True):
 def strategies_for_storage(limit: int) -> tuple[Strategy, ...]:
     """Return the strategies Fixed-x, RandomServer-x, Round-Robin-y and Hash-y that store ``limit`` entries in total.
 
-    x is the number of entries per server, and y the number of copies per entry. Both are rounded down, but are at least
+    x is the number of entries per server, and y the number of copies per entry. Both are rounded down, and are at least
     1.
     """
     # That agrees with the paper, which uses Hash-2 for a storage of 200 entries.
@@ -157,12 +157,12 @@ class PlacementSampler:
         self._rng = rng
         self._numbers = count()
         self._salt = int(rng.integers(1 << 32))
-        """Part of the names of entries, by which the hash functions of different seeds are independent."""
+        """A part of all entries' names. It differs between seeds, so that hash functions place entries differently."""
 
     def draw(self, strategy: Strategy, instances: int, placed: int = ENTRIES) -> Iterator[Bools]:
-        """Yield random placements by a strategy: ``instances`` of them, or one if the strategy has no randomness.
+        """Yield ``instances`` random placements made by ``strategy``, or a single one if the strategy is not random.
 
-        Only the first ``placed`` of the ``ENTRIES`` entries are placed, if servers cannot store all of them.
+        Only the first ``placed`` entries are placed. This is for strategies that cannot store all ``ENTRIES`` entries.
         """
         for _ in range(instances if isinstance(strategy, RandomServer | Hash) else 1):
             number = next(self._numbers)
@@ -201,9 +201,9 @@ def _stored(strategy: Strategy, instances: list[Bools]) -> StorageResult:
 
 
 def _costs(strategy: Strategy, instances: list[Bools]) -> tuple[float | None, ...]:
-    """Return the mean number of servers a lookup queries, for each number of wanted entries from 1 to ``TARGETS``.
+    """Return, for 1 to ``TARGETS`` wanted entries, the mean number of servers that a lookup queries.
 
-    ``instances`` are random placements of entries. The mean is None if some instance has too few entries.
+    ``instances`` contains random placements of entries. A mean is None if any placement has fewer entries than wanted.
     """
     costs = [lookup_costs(placed, lookup_steps(strategy, SERVERS)) for placed in instances]
     most = min(TARGETS, *(len(cost) - 1 for cost in costs))
@@ -217,16 +217,21 @@ def _tolerances(instances: list[Bools]) -> tuple[float | None, ...]:
 
 
 def _by_storage(limits: Sequence[int], mean: Callable[[Strategy, int], float]) -> tuple[StrategyCurve, ...]:
-    """Return a curve for each strategy: the values ``mean(strategy, limit)`` for all limits of stored entries."""
+    """Return one curve per strategy, with one value for each of ``limits``.
+
+    A limit is the total number of entries that all servers may store. Each value is ``mean(strategy, limit)``, with the
+    strategy's parameter chosen for this limit.
+    """
     names = ("Fixed", "RandomServer", "Round-Robin", "Hash")
     means = [[mean(strategy, limit) for strategy in strategies_for_storage(limit)] for limit in limits]
     return tuple(StrategyCurve(name, values) for name, values in zip(names, zip(*means, strict=True), strict=True))
 
 
 def _coverages(placements: PlacementSampler) -> tuple[StrategyCurve, ...]:
-    """Return the curves of Figure 5: the mean number of distinct entries on servers, by the number stored in total.
+    """Return the curves of Figure 5: the mean number of distinct entries, depending on how many entries are stored.
 
-    If storage is below the number of entries, Round-Robin-1 and Hash-1 store only some of the entries (§4.3).
+    Both numbers are totals over all servers. If fewer than all entries can be stored, Round-Robin-1 and Hash-1 store
+    only some of the entries (§4.3).
     """
 
     def mean(strategy: Strategy, limit: int) -> float:

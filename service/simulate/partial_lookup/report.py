@@ -39,11 +39,11 @@ _TOLERANCE = 1e-9
 
 
 def page(found: dict[str, list[Any]]) -> str:
-    """Return the report page as Markdown; ``found`` has the results of all runs by job name."""
+    """Return the report page as Markdown; ``found`` maps each job's name to the results of its runs."""
     outcomes: list[PartialLookupOutcome] = found["partial lookup"]
 
     def mean_curves(figure: str) -> list[StrategyCurve]:
-        """Return the curves of a figure, averaged over the seeds; a value is None if it is None for any seed."""
+        """Return the curves of a figure, averaged over the seeds. A value is None if it is None for any seed."""
         return [_mean_curve(seeds) for seeds in zip(*each(outcomes, figure), strict=True)]
 
     formulas = [
@@ -68,27 +68,28 @@ def page(found: dict[str, list[Any]]) -> str:
 
 
 def _by_seed(outcomes: Sequence[PartialLookupOutcome], figure: str, strategy: str) -> Floats:
-    """Return the curve of a strategy in a figure for each seed, as an array of shape (seeds, points).
+    """Return, for each seed, the curve of a strategy in a figure, as an array of shape (seeds, points).
 
-    Points without a value are nan.
+    Points without a value are NaN.
     """
     curves = (curve for curves in each(outcomes, figure) for curve in curves if curve.strategy == strategy)
     return np.array([curve.values for curve in curves], dtype=np.float64)
 
 
 def _share(holds: Bools, *curves: Floats) -> Floats:
-    """Return, for each seed, the share of points of the curves at which ``holds`` is true.
+    """Return, for each seed, the fraction of the curves' points at which ``holds`` is true.
 
-    Only the points at which all ``curves`` have a value are counted. All arrays have the shape (seeds, points).
+    Only points at which all ``curves`` have a value are counted. All arrays have the shape (seeds, points).
     """
     known = ~np.isnan(curves).any(axis=0)
     return np.asarray((holds & known).sum(axis=1) / known.sum(axis=1))
 
 
 def _placement_values(outcomes: Sequence[PartialLookupOutcome]) -> dict[str, Floats]:
-    """Return, by name, the numbers that describe whole curves of the placement figures, one per seed.
+    """Return, by name, numbers that summarise the curves of the placement figures, for comparison with the paper.
 
-    The page compares these numbers with the paper.
+    Each array contains one number per seed. Exception: ``two_phases`` contains a single number, the fraction of seeds
+    for which two curves have the two phases described in the paper.
     """
     targets = range(1, TARGETS + 1)
     hashed, turns, random = (
@@ -132,10 +133,10 @@ def _placement_values(outcomes: Sequence[PartialLookupOutcome]) -> dict[str, Flo
 
 
 def _update_values(outcomes: Sequence[PartialLookupOutcome]) -> dict[str, Any]:
-    """Return, by name, the numbers that describe whole curves of the update figures, one per seed.
+    """Return, by name, numbers that summarise the curves of the update figures, for comparison with the paper.
 
-    The page compares these numbers with the paper. ``steps`` has several numbers per seed: the numbers of entries at
-    which the messages of the strategy Hash-y decrease abruptly.
+    Each sequence contains one number per seed. Exception: ``steps`` contains one tuple per seed, with the numbers of
+    entries at which the messages of the strategy Hash-y decrease abruptly.
     """
     failing = _by_seed(outcomes, "updates.failing", "exponential")
     fixed, hashed = (_by_seed(outcomes, "updates.overheads", name) for name in ("Fixed-50", "Hash"))
@@ -157,7 +158,7 @@ def _mean_curve(seeds: Sequence[StrategyCurve]) -> StrategyCurve:
 
 
 def table(outcome: PartialLookupOutcome) -> Table:
-    """Return Table 2 of one run for the terminal: measurements, computed stars, and the paper's stars."""
+    """Return Table 2 for one run as a table for the terminal: measurements, computed stars, and the paper's stars."""
     rows = []
     for column in outcome.table_2:
         cells = zip(column.measured, column.stars, column.paper, strict=True)
@@ -167,12 +168,12 @@ def table(outcome: PartialLookupOutcome) -> Table:
 
 
 def plot(found: dict[str, list[Any]], file: Path) -> None:
-    """Draw the figures of the run with the first seed, and write them to ``file``."""
+    """Draw Figures 3, 5, 6 and 8 to 11 of the paper with the results of the first seed, and save them to ``file``."""
     plot_run(found["partial lookup"][0], file)
 
 
 def plot_run(outcome: PartialLookupOutcome, file: Path) -> None:
-    """Draw the paper's Figures 3, 5, 6 and 8 to 11 with the results of one run, and write them to ``file``."""
+    """Draw Figures 3, 5, 6 and 8 to 11 of the paper with the results of one run, and save them to ``file``."""
     placed, updated = outcome.static, outcome.updates
     targets = range(1, 1 + len(placed.lookup_costs[0].values))
     positive = [StrategyCurve(it.strategy, tuple(value or None for value in it.values)) for it in updated.failing]

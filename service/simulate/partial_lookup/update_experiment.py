@@ -1,8 +1,8 @@
-"""Simulated adds and deletes in a steady state (§6), for Figures 9, 10 and 11; servers are production code.
+"""Simulated adds and deletes in a steady state (§6), for Figures 9, 10 and 11. The servers are production code.
 
-One entry is added per 10 time units on average (a Poisson process). The lifetime of an entry is drawn when it is added.
-With a mean lifetime of 10·h time units, there are h entries on average. The simulation begins with h entries, whose
-remaining lifetimes are drawn.
+Entries are added at random times (a Poisson process), every 10 time units on average. The lifetime of an entry is drawn
+when it is added. If the mean lifetime is 10·h time units, there are h entries on average. The simulation begins with h
+entries, whose remaining lifetimes are drawn at the start.
 """
 
 from collections.abc import Callable, Iterator
@@ -71,13 +71,13 @@ class UpdateResults(msgspec.Struct, frozen=True):
     """The results of all update experiments for one seed."""
 
     failing: tuple[StrategyCurve, ...]
-    """Figure 9: the share of time in which a server has fewer than the 15 entries that a lookup wants. The strategy is
-    Fixed-x, where x is 15 plus a cushion. There is one curve per distribution of lifetimes, with one value per
-    cushion."""
+    """Figure 9: the fraction of the time during which a server has fewer than the 15 entries that a lookup wants. The
+    strategy is Fixed-x, where x is 15 plus a cushion. There is one curve per distribution of lifetimes, with one value
+    per cushion."""
     failing_expected: tuple[float, ...]
-    """The share of time of ``failing`` for each cushion by Coronet's formula, which is independent of lifetimes."""
+    """The values of ``failing`` according to Coronet's formula, which is independent of lifetimes; one per cushion."""
     failing_twice_expected: float
-    """The share of time of ``failing`` by Coronet's formula for a cushion of 2 and twice as many entries."""
+    """The value of ``failing`` according to Coronet's formula for a cushion of 2 and twice as many entries."""
     aged_unfairness: tuple[StrategyCurve, ...]
     """Figure 10: unfairness, with one curve per strategy and one value per number of updates."""
     overheads: tuple[StrategyCurve, ...]
@@ -88,9 +88,10 @@ class UpdateResults(msgspec.Struct, frozen=True):
 def draw_updates(
     entries: int, time: float, lifetimes: Lifetimes, rng: np.random.Generator
 ) -> tuple[list[str], Iterator[tuple[float, Add | Delete]]]:
-    """Return the names of the initial entries, and an iterator over pairs (time, add or delete) in order of time.
+    """Draw a random sequence of updates; return (names of the initial entries, iterator over the updates).
 
-    The iterator ends at ``time``. ``entries`` is both the initial and the mean number of entries.
+    The iterator yields pairs (time, add or delete) in chronological order, and ends at ``time``. ``entries`` is both
+    the initial and the mean number of entries.
     """
     mean = BETWEEN_ADDS * entries
     adds = np.cumsum(rng.exponential(BETWEEN_ADDS, round(1.1 * time / BETWEEN_ADDS) + 100))
@@ -110,7 +111,10 @@ def draw_updates(
 
 
 def longest_lifetime(mean: float) -> float:
-    """Return the number m for which lifetimes with density 1/t from 1 to m have this mean: (m - 1) / ln m."""
+    """Return the number m such that the distribution on [1, m] with density proportional to 1/t has the given mean.
+
+    The mean is (m - 1) / ln m.
+    """
     found = mean
     for _ in range(60):
         found = 1 + mean * log(found)
@@ -124,9 +128,9 @@ def _draw_lifetimes(lifetimes: Lifetimes, mean: float, count: int, rng: np.rando
 
 
 def _residual_lifetimes(lifetimes: Lifetimes, mean: float, count: int, rng: np.random.Generator) -> Floats:
-    """Draw the remaining lifetimes of ``count`` entries that are present at the beginning.
+    """Draw the remaining lifetimes of the ``count`` entries that are present at the beginning.
 
-    ``lifetimes`` is the distribution of the lifetimes of all entries, and ``mean`` is its mean.
+    ``lifetimes`` is the distribution from which the lifetimes of all entries are drawn, and ``mean`` is its mean.
     """
     # Among the entries that are present at a given time, long lifetimes are more frequent. If the lifetimes of all
     # entries are Zipf-like, those of the present entries are therefore uniformly distributed.
@@ -136,7 +140,7 @@ def _residual_lifetimes(lifetimes: Lifetimes, mean: float, count: int, rng: np.r
 
 
 def run(rng: np.random.Generator) -> UpdateResults:
-    """Measure all updates, and return the results for one seed."""
+    """Run all update experiments, and return the results for one seed."""
 
     def curves(cost: Callable[[Strategy, int], float]) -> tuple[StrategyCurve, ...]:
         fixed = Fixed(UPDATED_X)
@@ -166,10 +170,10 @@ def _hash(entries: int) -> Hash:
 
 
 def _share_of_failing_time(cushion: int, lifetimes: Lifetimes, rng: np.random.Generator) -> float:
-    """Return the share of time in which lookups fail, because servers have fewer entries than a lookup wants.
+    """Return the fraction of the time during which lookups fail because servers have too few entries.
 
-    All servers have the same entries. A lookup wants ``CUSHIONED_TARGET`` entries. At first, each server has
-    ``cushion`` entries more than this number.
+    All servers have the same entries. A lookup wants ``CUSHIONED_TARGET`` entries. At the start, each server has
+    ``cushion`` entries more than a lookup wants. Deletes can reduce the number of entries.
     """
     # The strategy is Fixed-(t + cushion), with t = CUSHIONED_TARGET.
     servers = SimulatedDirectory(Fixed(CUSHIONED_TARGET + cushion), SERVERS, rng.random)
@@ -185,9 +189,9 @@ def _share_of_failing_time(cushion: int, lifetimes: Lifetimes, rng: np.random.Ge
 
 
 def _unfairness_after_updates(strategy: Strategy, rng: np.random.Generator) -> tuple[float, ...]:
-    """Return how unevenly lookups return the entries, after each number of updates in ``AGED_UPDATES``.
+    """Return how unevenly lookups return the entries after each of the numbers of updates in ``AGED_UPDATES``.
 
-    The results are means over many random placements.
+    Each value is the mean over many random placements.
     """
     results = np.zeros((AGED_INSTANCES, len(AGED_UPDATES)))
     for instance in range(AGED_INSTANCES):

@@ -1,15 +1,16 @@
-"""Corona's polling schedules, computed by production code for a fleet with a fixed number of requests.
+"""Corona's polling schedules, computed by production code for a fleet with a fixed request budget.
 
-Once an hour, which is its maintenance interval, the fleet does the following:
+The fleet's maintenance interval is one hour. In each interval, the fleet does the following:
 
 1. It updates its estimates of update intervals and weekly rhythms from the results of polls (``update_rates``,
    ``weekly_rhythm``).
-2. It computes the weight of each channel, and the bounds of its number of polls (``node_allocation``).
-3. It computes the factor by which all channels' numbers of polls are multiplied so that polls use the whole budget
+2. It computes each channel's weight, and the minimum and maximum of the channel's poll rate (``node_allocation``).
+3. It computes the factor by which all channels' poll rates are multiplied so that polls use the whole budget
    (``allocation_solver``).
 4. It revises each channel's schedule (``polling_schedule``).
 
-Like every other scheduler, the fleet knows only numbers of subscribers, and the dated entries that polls returned.
+Like every other scheduler, the fleet knows only how many subscribers each channel has, and the dated entries that its
+polls have returned.
 """
 
 import msgspec
@@ -56,9 +57,9 @@ _UNLIMITED = 1e9
 
 
 def unlimited_policy(goal: Goal, *, weekly_rhythm: bool) -> FleetPolicy:
-    """Return a policy with this goal that does not limit the polls of single channels.
+    """Return a policy with this goal that does not limit how often a single channel is polled.
 
-    With ``weekly_rhythm``, polls follow the learnt weekly rhythms of channels.
+    If ``weekly_rhythm`` is true, polls follow the weekly rhythms that have been learnt for the channels.
     """
     return FleetPolicy(
         poll_interval_s=1800.0,
@@ -70,32 +71,35 @@ def unlimited_policy(goal: Goal, *, weekly_rhythm: bool) -> FleetPolicy:
 
 
 def with_budget(policy: FleetPolicy, requests_per_s: float) -> FleetPolicy:
-    """Return ``policy`` with a budget of ``requests_per_s`` requests per second for the whole fleet."""
+    """Return a copy of ``policy`` with a budget of ``requests_per_s`` requests per second for the whole fleet."""
     objective = msgspec.structs.replace(policy.objective, budget_polls_per_minute=requests_per_s * MINUTE_S)
     return msgspec.structs.replace(policy, objective=objective)
 
 
 class ChannelRhythms:
-    """The weekly rhythms of all channels: their publication rates by hour and day, learnt from the entries of polls."""
+    """The weekly rhythms of all channels. A rhythm is a channel's publication rate in each hour of the week.
+
+    Rhythms are learnt from the entries that polls return.
+    """
 
     def __init__(self, channels: int) -> None:
         self.rates = np.zeros((channels, FACTORS), dtype=np.int8)
         self.publishing_clocks = WeeklyClocks(channels)
         self._counts = np.zeros((channels, FACTORS))
         self._counted_s = np.zeros(channels)
-        """Until when the counts of each channel have decayed."""
+        """For each channel, the time up to which the decay of its counts has been applied."""
         self._since_s = np.full(channels, np.inf)
         """When the observation of each channel began."""
         self._new: list[tuple[Ints, Floats]] = []
         """Entries that are not yet counted: their channels and publication times."""
 
     def add(self, channel: Ints, published_s: Floats) -> None:
-        """Add entries that polls have returned; ``channel`` has the number of each entry's channel."""
+        """Add entries that polls have returned. ``channel`` contains the index of each entry's channel."""
         np.minimum.at(self._since_s, channel, published_s)
         self._new.append((channel, published_s))
 
     def learn(self, now_s: float) -> None:
-        """Estimate anew the rhythms of the channels for which entries were added since the last call."""
+        """Update the estimated rhythms of the channels for which entries were added since the last call."""
         if not self._new:
             return
         entry_channel, published_s = (np.concatenate(parts) for parts in zip(*self._new, strict=True))
@@ -109,9 +113,10 @@ class ChannelRhythms:
 
 
 class FleetScheduler(PollPlan):
-    """The decisions of a Corona fleet about its polls. A :class:`PlannedSimulation` carries them out.
+    """The polling schedules of a Corona fleet, which :meth:`plan` revises.
 
-    The fleet has ``nodes`` nodes, and makes ``requests_per_s`` polls per second in total.
+    A :class:`PlannedSimulation` carries out the polls. The fleet has ``nodes`` nodes, and makes ``requests_per_s``
+    polls per second in total.
     """
 
     def __init__(self, policy: FleetPolicy, nodes: int, subscribers: Ints, requests_per_s: float) -> None:
@@ -137,7 +142,7 @@ class FleetScheduler(PollPlan):
         """Number of new entries since ``_estimated_until_s``."""
 
     def record(self, seen: PollObservations) -> None:
-        """Record the results of polls for the next update of the estimates."""
+        """Record the results of polls. The next call of :meth:`plan` uses them to update the estimates."""
         channel = seen.channel
         fresh = self._estimated_until_s[channel] == -np.inf
         if fresh.any():
@@ -152,8 +157,8 @@ class FleetScheduler(PollPlan):
     def plan(self, now_s: float, due_s: Floats) -> None:
         """Update all estimates and schedules at ``now_s``.
 
-        ``due_s`` has the time of each channel's next poll by the previous schedules. These times are replaced, in the
-        same array, by the times of the new schedules.
+        ``due_s`` contains the time of each channel's next poll according to the previous schedules. It is updated in
+        place to the times of the new schedules.
         """
         self._learn(now_s)
         self._table["update_interval_s"] = self._interval_s
@@ -176,9 +181,10 @@ class FleetScheduler(PollPlan):
         self._revise_schedules(np.flatnonzero(is_moved), size, speeds, now_s, due_s)
 
     def _begin(self, seen: PollObservations, rows: Ints) -> None:
-        """Initialise the estimates of newly polled channels from the dates in their first document.
+        """Initialise the estimates for channels that have been polled for the first time.
 
-        ``rows`` are the indexes of these channels in ``seen``.
+        The estimates are computed from the dates of the entries in the channels' first documents. ``rows`` contains the
+        positions of these channels in the arrays of ``seen``.
         """
         for row in rows:
             channel, listed = seen.channel[row], seen.published_s[seen.first[row] : seen.upto[row]]
@@ -221,10 +227,10 @@ class FleetScheduler(PollPlan):
 def run_fleet(
     trace: PublicationTrace, fleet: FleetScheduler, first_s: Floats, window_s: tuple[float, float]
 ) -> PlannedSimulation:
-    """Simulate a fleet's polls until all entries published in the measurement window are found.
+    """Simulate a fleet's polls until all entries published in the measurement window have been found.
 
-    - ``first_s`` has the time of each channel's first poll.
-    - ``window_s`` is the beginning and the end of the measurement window.
+    - ``first_s`` contains the time of each channel's first poll.
+    - ``window_s`` contains the beginning and the end of the measurement window.
     """
     # The fleet revises its schedules (maintenance) once an hour.
     polling = PlannedSimulation(trace, fleet, first_s, window_s)

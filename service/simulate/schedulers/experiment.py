@@ -1,19 +1,20 @@
-"""One run of the experiment ``schedulers``: Corona and other feed readers, compared at equal numbers of requests.
+"""One run of the experiment ``schedulers``: Corona and other feed readers, compared with the same request budgets.
 
 Each reader polls as its source code specifies, which determines its number of requests. Corona then makes the same
-number of requests to the same channels. All start without knowledge, and are measured after a warm-up that is as long
-as the measurement.
+number of requests to the same channels. All schedulers start without knowledge about the channels. They are measured
+after a warm-up that is as long as the measurement.
 
 Each reader is compared with five results of Corona:
 
-- ``ours``: production code with the goal of the run. Single channels have no limits, and their polls are evenly spaced.
+- ``ours``: production code with the goal of the run. The poll rates of single channels are not limited, and polls are
+  evenly spaced.
 - ``ours_with_rhythm``: as ``ours``, but the polls of a channel follow its learnt weekly rhythm.
-- ``as_shipped``: production code with the default settings: their own goal, limits for single channels, and weekly
-  rhythms.
-- ``known``: the best fixed schedule for the goal of the run if the true publication rates are known.
+- ``as_shipped``: production code with the goal, the limits for single channels and the weekly rhythms of the default
+  settings.
+- ``known``: the best fixed schedule for the goal of the run, if the true publication rates are known.
 - ``known_as_shipped``: as ``known``, but with the goal and the limits of the default settings.
 
-In addition ``as_shipped`` is compared with a uniform schedule, which polls each channel three times per 15 minutes.
+In addition, ``as_shipped`` is compared with a uniform schedule, which polls every channel every 5 minutes.
 """
 
 # All schedulers use the same publication trace, start at time 0, and receive the same first documents. For the goal
@@ -72,9 +73,9 @@ class SchedulersSetup(msgspec.Struct, frozen=True):
 
 
 class CoronaResults(SchedulerResults, frozen=True):
-    """The results of Corona with as many requests as a reader.
+    """The results of Corona when it makes as many requests as another scheduler.
 
-    ``ratio`` is the reader's mean notification delay divided by Corona's.
+    ``ratio`` is the other scheduler's mean notification delay, divided by Corona's.
     """
 
     ratio: float
@@ -84,10 +85,10 @@ class ReaderResults(SchedulerResults, frozen=True):
     """The results of one feed reader, and five results of Corona with the same number of requests.
 
     - ``ours``: Corona with the goal of the run, without limits for single channels
-    - ``ours_with_rhythm``: the same, but the polls of a channel follow its learnt weekly rhythm
+    - ``ours_with_rhythm``: as ``ours``, but the polls of a channel follow its learnt weekly rhythm
     - ``as_shipped``: Corona with the default settings
-    - ``known``: the best fixed schedule if the true publication rates were known, without limits for single channels
-    - ``known_as_shipped``: the same within the limits of the default settings
+    - ``known``: the best fixed schedule if the true publication rates are known, without limits for single channels
+    - ``known_as_shipped``: as ``known``, but with the goal and the limits of the default settings
     """
 
     name: str
@@ -99,11 +100,12 @@ class ReaderResults(SchedulerResults, frozen=True):
 
 
 class UniformResults(SchedulerResults, frozen=True):
-    """The results of equal polls of all channels (the uniform schedule), compared with Corona with default settings.
+    """The results of the uniform schedule, which polls all channels at the same rate, compared with Corona's.
 
-    - ``as_shipped`` has the results of Corona with at most as many requests as the uniform schedule.
-    - ``requests_at_equal_delay`` is the number of requests with which Corona would have the uniform schedule's mean
-      notification delay.
+    - ``as_shipped`` contains the results of Corona with the default settings. Corona makes at most as many requests as
+      the uniform schedule.
+    - ``requests_at_equal_delay`` is the number of requests that Corona would need for the same mean notification delay
+      as the uniform schedule.
     """
 
     as_shipped: CoronaResults
@@ -127,9 +129,9 @@ Report = Callable[[str], None]
 
 
 def run(setup: SchedulersSetup, seed: int, report: Report) -> Comparison:
-    """Run all feed readers' schedulers on the same publications, and Corona with as many requests as each.
+    """Run all feed readers' schedulers on the same publications, and Corona with as many requests as each reader.
 
-    ``report`` is called after each simulation.
+    ``report`` is called after each simulation with the simulation's name.
     """
     window_s = setup.weeks * WEEK_S, 2 * setup.weeks * WEEK_S
     trace_rng, phase_rng, *peer_rngs = np.random.default_rng(seed).spawn(2 + len(READERS))
@@ -147,7 +149,7 @@ def run(setup: SchedulersSetup, seed: int, report: Report) -> Comparison:
 
 
 class _CoronaRunner:
-    """Runs Corona with given numbers of requests, and caches the results."""
+    """Runs Corona with the same request budgets as other schedulers, for a fair comparison, and caches the results."""
 
     def __init__(
         self, trace: PublicationTrace, goal: Goal, phases: Floats, window_s: tuple[float, float], report: Report
@@ -171,8 +173,8 @@ class _CoronaRunner:
     def compare_with(self, peer: SchedulerResults) -> dict[str, Any]:
         """Return five results of Corona with the same number of requests as a feed reader.
 
-        ``peer`` has the results of the reader. The keys of the result are the fields of :class:`ReaderResults`:
-        ``ours``, ``ours_with_rhythm``, ``as_shipped``, ``known`` and ``known_as_shipped``.
+        ``peer`` contains the results of the reader. The keys of the returned dict are the fields of
+        :class:`ReaderResults`: ``ours``, ``ours_with_rhythm``, ``as_shipped``, ``known`` and ``known_as_shipped``.
         """
         results = {}
         for name in self._policies:
@@ -181,7 +183,7 @@ class _CoronaRunner:
         return results
 
     def compare_with_uniform(self) -> UniformResults:
-        """Return the results of the uniform schedule, compared with those of Corona with the default settings."""
+        """Return the results of the uniform schedule and those of Corona with the default settings."""
         uniform = self._measure_plan(PollPlan(np.full(self._trace.channels, UNIFORM_GAP_S)))
         ours = self._measure("as_shipped", uniform.requests)
         self._report("as_shipped")
@@ -209,9 +211,9 @@ class _CoronaRunner:
         return measure_results(self._trace, run_fleet(self._trace, fleet, self.first_s, self._window_s), self._window_s)
 
     def _measure_optimum(self, policy: FleetPolicy, nodes: int, requests_per_s: float) -> SchedulerResults:
-        """Return the results of the best schedule that can be fixed in advance if true publication rates are known.
+        """Return the results of the best fixed schedule if the true publication rates are known.
 
-        It is the best by the goal of ``policy``, within the limits of ``policy``.
+        The schedule is the best one for the goal of ``policy`` within the limits of ``policy``.
         """
         # For each channel and each hour of the week, it has the number of polls with which the mean delay by the goal
         # is lowest.

@@ -1,7 +1,7 @@
 """Simulated polls of channels, and what each poll returns.
 
-Every poll succeeds at once and returns the feed's latest entries with their dates. A scheduler sees only what a
-channel's polls have returned. Polls are simulated with arrays, not in the order of time.
+Every poll succeeds immediately, and returns the feed's latest entries with their dates. A scheduler sees only what the
+polls of a channel have returned. For speed, the polls are simulated with arrays, not one by one in chronological order.
 """
 
 # A reader's scheduler decides after each poll of a channel when the next one is due, independently of other channels.
@@ -22,7 +22,7 @@ ENTRIES_IN_DOCUMENT = 20
 """Maximum number of entries in a channel's first document. Later polls miss no entry, which favours the readers."""
 
 APART_S = 2.0**25
-"""The times of each channel are shifted by this value times the channel's number, so that times of different channels
+"""The times of each channel are shifted by this value times the channel's index, so that times of different channels
 do not overlap. The value is more than the duration of a trace. It is a power of two, so that sums are exact."""
 
 
@@ -30,10 +30,10 @@ do not overlap. The value is more than the duration of a trace. It is a power of
 class PollObservations:
     """What polls of some channels have returned. The arrays have one element per channel, except ``published_s``.
 
-    - ``channel`` has the numbers of the channels.
-    - ``now_s`` has the time of each channel's last poll.
-    - ``published_s`` has the publication times of entries.
-    - ``first``, ``upto``: a channel's known entries have the indexes ``first`` to ``upto`` - 1 in ``published_s``, from
+    - ``channel`` contains the indices of the channels.
+    - ``now_s`` contains the time of each channel's last poll.
+    - ``published_s`` contains the publication times of the entries of all channels.
+    - ``first``, ``upto``: a channel's known entries have the indices ``first`` to ``upto`` - 1 in ``published_s``, from
       the oldest to the newest.
     """
 
@@ -51,19 +51,19 @@ class PollObservations:
 
     @property
     def known(self) -> Ints:
-        """The number of entries of each channel that its polls have returned so far."""
+        """For each channel, the number of entries that its polls have returned so far."""
         return self.upto - self.first
 
     @property
     def newest_s(self) -> Floats:
-        """The publication time of each channel's newest known entry; -inf if no entry is known."""
+        """For each channel, the publication time of its newest known entry; -inf if no entry is known."""
         return np.where(self.known > 0, self.published_s[self.upto - 1], -np.inf)
 
     def new_entries(self) -> tuple[Ints, Ints]:
-        """Return two arrays with one element per new entry: the index of its channel, and the index of the entry.
+        """Return (channels, entries), two arrays of indices with one element per new entry.
 
-        The index of the channel is for the arrays with one element per channel. The index of the entry is for
-        ``published_s``.
+        - ``channels`` contains the position of the entry's channel in the arrays with one element per channel.
+        - ``entries`` contains the index of the entry in ``published_s``.
         """
         count = np.minimum(self.new, self.known)
         return np.repeat(np.arange(len(count)), count), ranges(self.upto - count, count)
@@ -77,46 +77,48 @@ class PollObservations:
 
 
 class Scheduler(Protocol):
-    """Decides when each channel is polled next; it may keep state."""
+    """Decides when each channel is polled next. A scheduler may keep state."""
 
     def wait_s(self, seen: PollObservations) -> Floats:
-        """Return the time in seconds until the next poll, for each channel in ``seen``, which was just polled."""
+        """Return, for each channel in ``seen``, how many seconds to wait until its next poll.
+
+        All channels in ``seen`` have just been polled.
+        """
 
 
 class WeeklyClocks:
-    """A clock for each channel that runs at different speeds in the hours of a week, as in production.
+    """One clock per channel, which runs faster in those hours of the week in which the channel publishes more.
 
-    Polls that are evenly spaced by such a clock follow the channel's weekly rhythm. Over a whole week, a clock neither
-    gains nor loses time. At first all clocks show real time.
+    As in production, polls that are evenly spaced on such a clock follow the channel's weekly rhythm. Over a whole
+    week, a clock neither gains nor loses time. Until :meth:`set_speed` is called for a clock, it shows real time.
     """
 
     def __init__(self, channels: int) -> None:
         self._apart_s = 2 * WEEK_S * np.arange(channels)
         self._shown_s = np.tile(np.arange(HOURS_OF_WEEK + 1) * HOUR_S, (channels, 1))
-        """The time of each clock at every full hour of the week."""
+        """The time that each clock shows at every full hour of the week."""
         self._all_shown_s = self._shown_s + self._apart_s[:, None]
         """The same in one ascending array, to search for all channels at once."""
 
     def set_speed(self, channel: Ints, speed: Floats) -> None:
-        """Set the speeds of the clocks of the K channels with the numbers ``channel``.
+        """Set the speeds of the clocks of the K channels whose indices are in ``channel``.
 
-        ``speed`` has, for each of these channels, the speed in each hour of the week; its shape is (K, 168).
-
-        Only the ratios of a clock's speeds matter, because a clock neither gains nor loses time in a week.
+        ``speed`` contains, for each of these channels, the speed in each hour of the week; its shape is (K, 168). The
+        speeds of a clock are scaled so that the clock neither gains nor loses time over a week.
         """
         shown = np.cumsum(speed, axis=1)
         self._shown_s[channel, 1:] = shown / shown[:, -1:] * WEEK_S
         self._all_shown_s[channel] = self._shown_s[channel] + self._apart_s[channel, None]
 
     def shown_s(self, channel: Ints, at_s: Floats) -> Floats:
-        """Return the time that the clock of each ``channel`` shows at the real time ``at_s``."""
+        """Return, for each ``channel``, the time that its clock shows at the corresponding real time in ``at_s``."""
         week_s = np.floor(at_s / WEEK_S) * WEEK_S
         hour = np.minimum(((at_s - week_s) / HOUR_S).astype(np.int64), HOURS_OF_WEEK - 1)
         begin_s, end_s = self._shown_s[channel, hour], self._shown_s[channel, hour + 1]
         return np.asarray(week_s + begin_s + ((at_s - week_s) / HOUR_S - hour) * (end_s - begin_s))
 
     def time_s(self, channel: Ints, shown_s: Floats) -> Floats:
-        """Return the real time at which the clock of each ``channel`` shows ``shown_s``.
+        """Return, for each ``channel``, the real time at which its clock shows the corresponding time in ``shown_s``.
 
         This is the inverse of :meth:`shown_s`.
         """
@@ -129,20 +131,20 @@ class WeeklyClocks:
 
 
 class PollPlan:
-    """A plan of polls that does not depend on their results: each channel is polled at constant intervals."""
+    """A plan of polls that does not depend on the results of polls: each channel is polled at constant intervals."""
 
     # The intervals are constant by each channel's weekly clock.
 
     def __init__(self, gap_s: Floats, clocks: WeeklyClocks | None = None) -> None:
-        """Create a plan; ``gap_s`` has the time between two polls of each channel.
+        """Create a plan. ``gap_s`` contains, for each channel, the time between two polls.
 
-        The time is measured by the channel's clock in ``clocks``. If ``clocks`` is None, it is real time.
+        The time between polls is measured by the channel's clock in ``clocks``, or in real time if ``clocks`` is None.
         """
         self.gap_s = gap_s
         self._clocks = clocks
 
     def count_polls(self, channel: Ints, due_s: Floats, until_s: float) -> Ints:
-        """Return the number of polls of each channel before ``until_s``; its first poll is at ``due_s``."""
+        """Return, for each channel, the number of polls before ``until_s``, given that the first is at ``due_s``."""
         span_s = until_s - due_s
         if self._clocks is not None:
             end_s = self._clocks.shown_s(channel, np.full(len(channel), until_s))
@@ -150,7 +152,10 @@ class PollPlan:
         return np.asarray(np.ceil(span_s / self.gap_s[channel])).astype(np.int64)
 
     def poll_times_s(self, channel: Ints, due_s: Floats, number: Ints) -> Floats:
-        """Return, for each channel, the time of the poll that comes ``number`` polls after the poll at ``due_s``."""
+        """Return, for each channel, the time of the poll that comes ``number`` polls after the poll at ``due_s``.
+
+        If ``number`` is 0, this is the poll at ``due_s`` itself.
+        """
         later_s = number * self.gap_s[channel]
         if self._clocks is None:
             return due_s + later_s
@@ -158,11 +163,11 @@ class PollPlan:
         return np.where(number > 0, self._clocks.time_s(channel, shown_s + later_s), due_s)
 
     def record(self, seen: PollObservations) -> None:
-        """Handle the results of polls; does nothing here, for subclasses to override."""
+        """Called with the results of polls. Does nothing here; subclasses override it."""
 
 
 class Detections:
-    """The state of a simulation: which published entries were found by polls, and when."""
+    """The state of a simulation: which of the published entries have been found by polls, and when."""
 
     def __init__(self, trace: PublicationTrace, first_s: Floats, window_s: tuple[float, float]) -> None:
         self.due_s = first_s.copy()
@@ -183,11 +188,11 @@ class Detections:
         self._window_s = window_s
 
     def _poll(self, polled: Ints, at_s: Floats, last: Ints | None = None) -> PollObservations:
-        """Simulate polls, and return their results; the results of all polls of one channel are combined.
+        """Simulate polls, and return their results, combined for each channel.
 
-        - ``polled`` and ``at_s`` have the channel and the time of each poll, sorted by channel, then by time.
-        - ``last`` has the index of each channel's last poll in these arrays. If it is None, each channel is polled
-          once.
+        - ``polled`` and ``at_s`` contain the channel and the time of each poll, sorted by channel, then by time.
+        - ``last`` contains, for each channel, the index of its last poll in these arrays. None means that each channel
+          is polled once.
         """
         channel, now_s = (polled, at_s) if last is None else (polled[last], at_s[last])
         before = self._upto[channel]
@@ -216,7 +221,7 @@ class Detections:
 
 
 class PollSimulation(Detections):
-    """The simulation of the polls by one feed reader's scheduler."""
+    """A simulation in which a feed reader's scheduler decides, after each poll of a channel, when to poll it next."""
 
     def __init__(
         self, trace: PublicationTrace, scheduler: Scheduler, first_s: Floats, window_s: tuple[float, float]
@@ -238,14 +243,14 @@ class PollSimulation(Detections):
 
 
 class PlannedSimulation(Detections):
-    """The simulation of polls by a plan. All polls of a channel until a given time are simulated at once."""
+    """A simulation in which polls follow a plan. All polls of a channel up to a given time are simulated at once."""
 
     def __init__(self, trace: PublicationTrace, plan: PollPlan, first_s: Floats, window_s: tuple[float, float]) -> None:
         super().__init__(trace, first_s, window_s)
         self._plan = plan
 
     def advance(self, until_s: float) -> None:
-        """Simulate all polls that are due before ``until_s``, which is finite.
+        """Simulate all polls that are due before ``until_s``, which must be finite.
 
         After the end of the measurement window, each channel is polled only once more.
         """
@@ -263,15 +268,15 @@ class PlannedSimulation(Detections):
             self.due_s[channel] = np.where(due_s < end_s, self._plan.poll_times_s(channel, due_s, count), np.inf)
 
     def finish(self) -> None:
-        """Poll each channel until the first poll after the end of the measurement window."""
+        """Continue the simulation until each channel has been polled once after the end of the measurement window."""
         self.advance(self._window_s[1])
         self.advance(float(self.due_s.max(initial=0.0, where=np.isfinite(self.due_s))) + 1.0)
 
 
 class SchedulerResults(msgspec.Struct, frozen=True, rename={"p95_s": "p95"}):
-    """The results of one scheduler in the measurement window: for entries published and polls made in this time.
+    """The results of one scheduler, for the entries published and the polls made in the measurement window.
 
-    Notification delays are weighted by subscribers.
+    Means and percentiles of notification delays are weighted by subscribers.
     """
 
     requests: int
@@ -283,7 +288,10 @@ class SchedulerResults(msgspec.Struct, frozen=True, rename={"p95_s": "p95"}):
 
 
 def measure_results(trace: PublicationTrace, polling: Detections, window_s: tuple[float, float]) -> SchedulerResults:
-    """Return the results of a simulation that has passed the end of ``window_s``, the times (begin, end) to measure."""
+    """Return the results of a simulation for the measurement window ``window_s``, a pair (begin, end).
+
+    The simulation must already have polled each channel once after the end of the window.
+    """
     begin_s, end_s = window_s
     inside = (trace.published_s >= begin_s) & (trace.published_s < end_s)
     delay_s = (polling.found_s - trace.published_s)[inside]
@@ -297,10 +305,10 @@ def measure_results(trace: PublicationTrace, polling: Detections, window_s: tupl
 
 
 def weighted_quantile(values: Floats, weights: Ints | Floats, share: float) -> float:
-    """Return a quantile of ``values``, such as the 95th percentile if ``share`` is 0.95.
+    """Return a weighted quantile of ``values``, for example the 95th percentile if ``share`` is 0.95.
 
-    ``weights`` has the weight of each value. The result is the smallest value for which this value and all lower values
-    together have at least the part ``share`` of the total weight.
+    The result is the smallest value such that all values up to it have at least the fraction ``share`` of the total
+    weight. ``weights`` contains the weight of each value.
     """
     order = np.argsort(values)
     weight = np.cumsum(weights[order])

@@ -1,10 +1,13 @@
-"""The publications of all channels over time, the same for all schedulers of an experiment.
+"""Simulation of when channels publish entries.
 
-Update intervals and subscribers are those of Corona §5 (``corona.workload``). There are two kinds of publishers:
+An experiment runs all its schedulers on the same publications, so that their results can be compared. Update intervals
+and subscriber counts are drawn at random as described in Corona §5 (``corona.workload``). There are two kinds of
+publishers:
 
 - *Poisson* publishers have no daily or weekly pattern.
-- *Rhythmic* publishers have the same mean update intervals, but publish mostly during the day on working days of their
-  time zone. A third of them publish several entries at a time. These patterns are assumptions, not measurements.
+- *Rhythmic* publishers have the same mean update intervals, but publish mostly on working days during the day, in
+  their own time zones. A third of them publish several entries at a time. These patterns are assumptions, not
+  measurements.
 """
 
 from dataclasses import dataclass
@@ -21,7 +24,7 @@ BURST_S = 10 * MINUTE_S
 
 
 class Publishers(StrEnum):
-    """When publishers publish: at any time alike (POISSON), or with a daily and weekly pattern (RHYTHMIC)."""
+    """The two kinds of publishers: with constant rates (POISSON), or with rates that vary over the week (RHYTHMIC)."""
 
     POISSON = "poisson"
     RHYTHMIC = "rhythmic"
@@ -29,10 +32,15 @@ class Publishers(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PublicationTrace:
-    """The published entries of all channels.
+    """All entries that a simulation's channels publish, ordered by channel and then by time.
 
-    Channel c has the publication times ``published_s[starts[c]:starts[c + 1]]``, in ascending order. Polls begin at
-    time 0. Entries with negative times are then already in the feeds.
+    Polling begins at time 0. Entries with negative times were published before that, so the first polls find them in
+    the feeds.
+
+    - ``subscribers``: number of subscribers of each channel.
+    - ``published_s``: publication time of each entry. The entries of channel ``c`` are
+      ``published_s[starts[c]:starts[c + 1]]``, oldest first.
+    - ``starts``: index in ``published_s`` of each channel's first entry, followed by the total number of entries.
     """
 
     subscribers: Ints
@@ -41,11 +49,14 @@ class PublicationTrace:
     published_s: Floats
     starts: Ints
     zone_h: Ints | None = None
-    """The time zone of each publisher as an offset in hours; None for publishers without a weekly pattern."""
+    """How many hours each publisher's local time is behind UTC; None if publishers have no weekly pattern."""
 
     @property
     def hourly_rates(self) -> Floats:
-        """The true publication rate of each channel in each hour of a week, relative to its mean; shape (M, 168)."""
+        """Each channel's true publication rate in each hour of the week, relative to the channel's mean rate.
+
+        The shape is (number of channels, 168).
+        """
         if self.zone_h is None:
             return np.ones((self.channels, round(WEEK_S / HOUR_S)))
         pattern = weekly_rates() / weekly_rates().mean()
@@ -58,14 +69,17 @@ class PublicationTrace:
 
     @property
     def channel(self) -> Ints:
-        """The number of the channel of each entry."""
+        """For each entry in ``published_s``, the index of the channel that published it."""
         return np.repeat(np.arange(self.channels), np.diff(self.starts))
 
 
 def make_trace(
     channels: int, begin_s: float, end_s: float, publishers: Publishers, rng: np.random.Generator
 ) -> PublicationTrace:
-    """Draw the publications of ``channels`` channels from ``begin_s`` to ``end_s``, which must be whole weeks apart."""
+    """Simulate the publications of ``channels`` channels from ``begin_s`` to ``end_s``.
+
+    The period must be a whole number of weeks long. Random numbers are drawn from ``rng``.
+    """
     interval_s = draw_intervals_s(channels, rng)
     entries_each = np.ones(channels)
     if publishers is Publishers.RHYTHMIC:
@@ -91,10 +105,10 @@ def make_trace(
 
 
 def apply_weekly_pattern_s(even_s: Floats, zone_s: Floats) -> Floats:
-    """Move times that are uniformly distributed over weeks so that they have the weekly pattern of publishers.
+    """Shift the uniformly distributed times ``even_s`` within their weeks, so that they follow the weekly pattern.
 
-    Each week keeps its number of times, and the times keep their order. ``zone_s`` has the offset of the publisher's
-    time zone for each time.
+    ``zone_s`` states, for each time, how many seconds the publisher's local time is behind UTC. Return the shifted
+    times.
     """
     # A time at which a fraction of the week has passed becomes the time at which the pattern has the same fraction of
     # the week's publications behind it.
@@ -106,9 +120,10 @@ def apply_weekly_pattern_s(even_s: Floats, zone_s: Floats) -> Floats:
 
 
 def weekly_rates() -> Floats:
-    """Return the relative publication rate in each hour of a week.
+    """Return the relative publication rate in each of the 168 hours of a week, beginning on Monday at midnight.
 
-    Publishers are most active in office hours, less in evenings, least at night, and half as active at weekends.
+    Publishers are most active in office hours, less active in the evening, and least active at night. At weekends, they
+    are half as active as on working days.
     """
     day = np.full(24, 0.1)
     day[7:23] = 1.0

@@ -1,8 +1,11 @@
-"""The polling schedules of other feed readers, according to their source code and default settings.
+"""Simulations of how other feed readers schedule their polls, according to their source code and default settings.
 
-Each class is the scheduler of one project; its docstring names the source file. The simulated publishers give no hints
-(TTL, cache lifetimes, errors), and answer 304 or 200 at once. Every feed is polled exactly when it is due, without the
-delays of timers that process feeds in batches. This favours these readers.
+Each class is the scheduler of one project, or of several projects with the same rule. Its docstring names the source
+files. Two simplifications make these readers look better than they are:
+
+- Every feed is polled exactly when it is due. The real projects poll later, because a timer starts polls in batches.
+- Publishers never fail, and answer immediately with status 304 or 200. They give no hints such as a TTL or a cache
+  lifetime.
 """
 
 from collections.abc import Callable
@@ -17,11 +20,11 @@ from service.simulate.schedulers.publication_trace import PublicationTrace
 class FixedInterval:
     """The scheduler of readers that poll every feed at the same interval.
 
-    - Miniflux, round robin, its default: SCHEDULER_ROUND_ROBIN_MIN_INTERVAL = 60 minutes (internal/model/feed.go,
-      ScheduleNextCheck; internal/config/options.go).
-    - MonitoRSS: 10 minutes without a paid plan, at hash(URL) mod the interval (slotOffsetMs in user-feed.entity.ts,
-      schedule-handler.service.ts).
-    - RSS-to-Telegram: default_interval = 10 minutes; every feed is polled once in each round, in no stated order
+    - Miniflux with its default scheduler, round robin: SCHEDULER_ROUND_ROBIN_MIN_INTERVAL = 60 minutes
+      (internal/model/feed.go, ScheduleNextCheck; internal/config/options.go).
+    - MonitoRSS without a paid plan: every 10 minutes; the hash of a feed's URL decides when within the interval the
+      feed is polled (slotOffsetMs in user-feed.entity.ts, schedule-handler.service.ts).
+    - RSS-to-Telegram: default_interval = 10 minutes; every feed is polled once in each round, in an unspecified order
       (src/db/effective_utils.py, EffectiveTasks).
     """
 
@@ -29,21 +32,21 @@ class FixedInterval:
         self._interval_s = interval_s
 
     def wait_s(self, seen: PollObservations) -> Floats:
-        """Return the interval in seconds, for each polled feed."""
+        """Return, for each polled feed, the seconds until its next poll."""
         return np.full(len(seen.channel), self._interval_s)
 
 
 class MinifluxEntryFrequency:
-    """The scheduler of Miniflux with POLLING_SCHEDULER=entry_frequency, which polls about as often as entries appear.
+    """The scheduler of Miniflux with POLLING_SCHEDULER=entry_frequency: polls a feed about once per expected new entry.
 
-    - Let g be the mean gap between the entries of the last 7 days. The weekly count is c = 7 days / g, rounded up; it
-      is 0 with fewer than two entries (internal/storage/feed.go, WeeklyFeedEntryCount).
+    - The weekly entry count c is 7 days divided by the mean gap between the entries of the last 7 days, rounded up. If
+      there were fewer than two entries, c is 0 (internal/storage/feed.go, WeeklyFeedEntryCount).
     - The interval is 7 days / c, but at least 5 min and at most 24 h. If c is 0, the interval is 24 h
       (internal/model/feed.go, ScheduleNextCheck).
     """
 
     def wait_s(self, seen: PollObservations) -> Floats:
-        """Return Miniflux's interval in seconds, for each polled feed."""
+        """Return, for each polled feed, the seconds until Miniflux polls it again."""
         oldest = seen.first_since(seen.now_s - WEEK_S)
         count = seen.upto - oldest
         span_s = np.where(count > 1, seen.newest_s - seen.published_s[np.minimum(oldest, seen.upto - 1)], 0.0)
@@ -54,18 +57,20 @@ class MinifluxEntryFrequency:
 
 
 class CommaFeed:
-    """The scheduler of CommaFeed, whose interval depends on the age of the newest entry and on gaps between entries.
+    """The scheduler of CommaFeed, which uses the age of the newest entry and the gaps between entries.
 
-    - If the newest entry is at least 7, 14 or 30 days old, the interval is 1 h, 2 h or 4 h.
-    - Otherwise, if the document has only one entry, the interval is 4 h.
-    - Otherwise it is half the mean gap between the document's entries, but at least 5 min and at most 1 h.
+    The first matching rule applies:
+
+    - The newest entry is at least 30, 14 or 7 days old: the interval is 4 h, 2 h or 1 h, respectively.
+    - The feed document contains only one entry: the interval is 4 h.
+    - Otherwise: the interval is half the mean gap between the document's entries, but at least 5 min and at most 1 h.
 
     Sources: FeedRefreshIntervalCalculator.java (computeEmpiricalRefreshInterval), FeedParser.java
     (averageTimeBetweenEntries), CommaFeedConfiguration.java (interval 5 min, maxInterval 4 h, intervalEmpirical).
     """
 
     def wait_s(self, seen: PollObservations) -> Floats:
-        """Return CommaFeed's interval in seconds, for each polled feed."""
+        """Return, for each polled feed, the seconds until CommaFeed polls it again."""
         shown = np.minimum(seen.known, ENTRIES_IN_DOCUMENT)
         oldest_s = seen.published_s[np.where(shown > 0, seen.upto - shown, 0)]
         gap_s = np.where(shown > 1, (seen.newest_s - oldest_s) / np.maximum(shown - 1, 1), np.nan)
@@ -77,11 +82,11 @@ class CommaFeed:
 
 
 class NewsBlur:
-    """The scheduler of NewsBlur, which polls feeds with many new entries and many subscribers more often.
+    """The scheduler of NewsBlur, which polls a feed more often if it has many new entries or many subscribers.
 
-    The interval depends on the mean number of entries per day in the last 30 days, and on the number of subscribers. Up
-    to a quarter of the interval is added at random. All subscribers count as premium users, for whom NewsBlur polls
-    most often.
+    The interval depends on the feed's mean number of entries per day over the last 30 days, and on its number of
+    subscribers. A random delay of up to a quarter of the interval is added. All subscribers are assumed to be premium
+    users, for whom NewsBlur polls most often.
 
     Source: apps/rss_feeds/models.py (get_next_scheduled_update, set_next_scheduled_update).
     """
@@ -93,17 +98,18 @@ class NewsBlur:
         self._rng = rng
 
     def wait_s(self, seen: PollObservations) -> Floats:
-        """Return NewsBlur's interval with its random part in seconds, for each polled feed."""
+        """Return, for each polled feed, the seconds until NewsBlur polls it again, including the random delay."""
         stories = seen.upto - seen.first_since(seen.now_s - 30 * DAY_S)
         total_s = by_stories_s(stories / 30, self._subscribers[seen.channel], seen.now_s - seen.newest_s)
         return total_s * (1 + self._rng.random(len(total_s)) / 4)
 
 
 def by_stories_s(stories_per_day: Floats, subscribers: Ints, silent_s: Floats) -> Floats:
-    """Return NewsBlur's polling interval in seconds, without its random part, for each feed.
+    """Return NewsBlur's polling interval in seconds for each feed, without the random delay.
 
-    - ``stories_per_day`` is the mean number of entries per day in the last 30 days.
-    - ``silent_s`` is the time since the feed's newest entry.
+    - ``stories_per_day``: mean number of entries per day in the last 30 days.
+    - ``subscribers``: number of subscribers of each feed.
+    - ``silent_s``: seconds since the feed's newest entry.
     """
     popular = [subscribers > 10, subscribers > 1]  # noqa: PLR2004 - the source's numbers
     busy_min = np.select(popular, [6.0, 15.0], 60.0)
@@ -116,9 +122,11 @@ def by_stories_s(stories_per_day: Floats, subscribers: Ints, silent_s: Floats) -
 
 
 class JabRSS:
-    """The scheduler of JabRSS, whose interval is a sixth of the mean time per entry, plus a little noise.
+    """The scheduler of JabRSS, whose interval is a sixth of the mean time between entries, plus some random noise.
 
-    The mean is that over the last 16 polls with new entries. The interval is at least 30 min and at most 12 h.
+    The mean is taken over the period since the oldest of the last 16 polls that found new entries. Before the noise is
+    added, the interval is at least 30 min and at most 12 h. Different limits apply until two polls have found new
+    entries.
 
     Source: parserss.py (next_update).
     """
@@ -140,7 +148,10 @@ class JabRSS:
         self._rng = rng
 
     def wait_s(self, seen: PollObservations) -> Floats:
-        """Record the results of polls, and return JabRSS's interval with noise in seconds, for each polled feed."""
+        """Return, for each polled feed, the seconds until JabRSS polls it again, including random noise.
+
+        The method also records the results of the polls, on which later intervals depend.
+        """
         self._remember(seen.channel[seen.new > 0], seen.now_s[seen.new > 0], seen.new[seen.new > 0])
         finds = self._finds[seen.channel]
         interval_s = finds_interval_s(finds, self._times_s[seen.channel], self._entries[seen.channel], seen.now_s)
@@ -158,13 +169,14 @@ class JabRSS:
 
 
 def finds_interval_s(finds: Ints, times_s: Floats, entries: Floats, now_s: Floats) -> Floats:
-    """Return JabRSS's polling interval in seconds without noise, for each feed.
+    """Return JabRSS's polling interval in seconds for each feed, without random noise.
 
-    It depends on the feed's last polls that found new entries, oldest first:
+    The interval depends on the feed's *finds*: the polls that found new entries. Only the last 16 finds count.
 
-    - ``finds`` is the number of these polls, up to 16.
-    - ``times_s`` has their times.
-    - ``entries`` has their numbers of new entries.
+    - ``finds``: number of finds of each feed.
+    - ``times_s``: one row per feed with the times of its finds, oldest first.
+    - ``entries``: one row per feed with the number of new entries in each find.
+    - ``now_s``: the time of each feed's present poll.
     """
     rows = np.arange(len(finds))
     total = entries[:, 1:].sum(axis=1)

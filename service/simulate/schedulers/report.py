@@ -1,4 +1,4 @@
-"""The table, plots and report page of the experiment ``schedulers``."""
+"""Creates the table, plots and report page of the experiment ``schedulers``."""
 
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,10 @@ HEADINGS = (
 def page(found: OutcomesByName) -> str:
     """Return the report page as Markdown.
 
-    It shows all seeds of each kind of publishers, and one seed of the goals other than Fair.
+    For each kind of publisher, the page shows the runs with all seeds. It also shows one run for each optimisation goal
+    in ``OTHER_GOALS``.
+
+    ``found`` maps the name of each group of runs to their results.
     """
     poisson, rhythmic = (found[kind] for kind in Publishers)
     goals = [poisson[0], *found["other goals"]]
@@ -39,7 +42,7 @@ def page(found: OutcomesByName) -> str:
 
 
 def table(comparison: Comparison) -> Table:
-    """Return the results of one run as a table for the terminal."""
+    """Return a table of one run's results for the terminal, with one row per feed reader."""
     setup = comparison.setup
     publishers = f"{setup.publishers} publishers"
     rows = []
@@ -60,17 +63,20 @@ def table(comparison: Comparison) -> Table:
 
 
 def plot_run(comparison: Comparison, file: Path) -> None:
-    """Draw one run to ``file``."""
+    """Plot the results of one run, and write the image to ``file``."""
     draw(file, [(_delays, comparison)], columns=1, height=5)
 
 
 def plot(found: OutcomesByName, file: Path) -> None:
-    """Draw the runs with the first seed of each kind of publishers to ``file``."""
+    """Plot the run with the first seed for each kind of publisher, and write the image to ``file``.
+
+    ``found`` maps the name of each group of runs to their results.
+    """
     draw(file, [(_delays, found[kind][0]) for kind in Publishers], height=5, sharey=True)
 
 
 def _delays(axis: Any, comparison: Comparison) -> None:
-    """Draw mean notification delay over number of requests on ``axis``: readers as points, Corona as a curve."""
+    """Plot mean notification delay against polls per channel per hour: other readers as points, Coronet as curves."""
     peers = sorted(comparison.schedulers, key=lambda peer: peer.requests)
     polls = [_polls_per_channel_hour(peer, comparison.setup) for peer in peers]
     for label, style, field in (
