@@ -1,8 +1,8 @@
-"""Child processes: their start, readiness check and stop, and a base class of servers that run as child processes.
+"""Child processes: starting and stopping them, checking that they are ready, and a base class for embedded servers.
 
 Every child runs in its own session and logs to a file. The kernel kills a child when its parent dies for any reason
-(``PR_SET_PDEATHSIG``, prctl(2)). So, after a kill -9 of ``coronet up``, no child stays behind and keeps files in use
-that the next start needs.
+(``PR_SET_PDEATHSIG``, prctl(2)). If ``coronet up`` is killed with SIGKILL, its children therefore do not keep using
+files that the next start needs.
 """
 
 import abc
@@ -30,7 +30,14 @@ _libc = ctypes.CDLL(None)
 
 @dataclass(frozen=True)
 class Program:
-    """A program to run: its command line, the file for its output, and a check whether it is ready."""
+    """A program to run.
+
+    - ``name``: the name of the program.
+    - ``argv``: the command line.
+    - ``log``: the file for the program's output.
+    - ``is_ready``: function that returns whether the program is ready.
+    - ``environ``: the complete environment; None means the environment of this process.
+    """
 
     name: str
     argv: tuple[str, ...]
@@ -85,9 +92,9 @@ class Child:
         return status
 
     async def wait_until_ready(self, timeout_s: float) -> None:
-        """Wait until the program is ready.
+        """Wait until the program is ready, at most ``timeout_s`` seconds.
 
-        Raises :class:`OperationalError` with the end of its log if it exits or is not ready in time.
+        Raises :class:`OperationalError` with the end of the program's log if the program exits or is not ready in time.
         """
         exited = asyncio.ensure_future(self.wait_for_exit())
         try:
@@ -102,7 +109,7 @@ class Child:
             exited.cancel()
 
     async def stop(self, grace_s: float = GRACE_S) -> None:
-        """Send SIGTERM, wait up to ``grace_s`` seconds for the exit, then kill the process group with SIGKILL."""
+        """Send SIGTERM, wait up to ``grace_s`` seconds for the process to exit, then kill the process group."""
         with contextlib.suppress(ProcessLookupError):
             self._process.terminate()
         try:
@@ -123,16 +130,16 @@ class Child:
 def describe_exit(status: int) -> str:
     """Return a phrase such as "was killed by signal 9" for the exit status of a process.
 
-    A negative status means that the signal with this number (without the sign) killed the process.
+    A negative status -N means that the process was killed by signal N.
     """
     return f"ended with status {status}" if status >= 0 else f"was killed by signal {-status}"
 
 
 def child_environment(inherited: Mapping[str, str], overrides: Mapping[str, str]) -> dict[str, str]:
-    """Return ``inherited`` with the variables in ``overrides`` replaced or added.
+    """Return the environment ``inherited`` with the variables in ``overrides`` replaced or added.
 
-    A secret can be given as ``NAME``, or as ``NAME_FILE``, the name of a file with the value. The two exclude each
-    other: if ``overrides`` has one of them, the other is removed from the inherited variables.
+    A secret can be given as the variable ``NAME``, or as ``NAME_FILE``, the name of a file that contains the value. If
+    ``overrides`` contains one of the two, the other is removed from the inherited variables.
     """
     names = {name.removesuffix("_FILE") for name in overrides}
     return {name: value for name, value in inherited.items() if name.removesuffix("_FILE") not in names} | dict(
@@ -141,7 +148,7 @@ def child_environment(inherited: Mapping[str, str], overrides: Mapping[str, str]
 
 
 def open_log(path: Path) -> BinaryIO:
-    """Open a log for appending with mode 0600; rotate it first if it exceeds 20 MB."""
+    """Open a log file for appending, after rotating it if it exceeds 20 MB. A new file gets mode 0600."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if path.exists() and path.stat().st_size > _MAX_LOG_BYTES:
         path.replace(path.with_suffix(".1"))
@@ -149,15 +156,16 @@ def open_log(path: Path) -> BinaryIO:
 
 
 class EmbeddedServer(abc.ABC):
-    """A server that runs as a child process, and whose files are all in one directory.
+    """A server that runs as a child process and keeps all its files in one directory.
 
-    The object is an async context manager, which starts the server and stops it at the end. No supervisor restarts it.
+    The object is an async context manager that starts the server on entry and stops it on exit. A server that dies is
+    not restarted.
     """
 
     start_timeout_s = START_TIMEOUT_S
 
     def __init__(self, directory: Path) -> None:
-        """Create the object; the server keeps all its files in ``directory``. Nothing is started yet."""
+        """Create the object without starting the server. The server will keep all its files in ``directory``."""
         self.directory = directory
         self._child: Child | None = None
 
@@ -178,7 +186,7 @@ class EmbeddedServer(abc.ABC):
     async def start(self) -> None:
         """Start the program and wait until it is ready.
 
-        Raises :class:`OperationalError` with the end of its log if it exits or is not ready in time.
+        Raises :class:`OperationalError` with the end of the program's log if the program exits or is not ready in time.
         """
         self._child = await Child.start(await self.program())
         try:
@@ -188,7 +196,7 @@ class EmbeddedServer(abc.ABC):
             raise
 
     async def stop(self) -> None:
-        """Stop the program if it is running, and keep its directory."""
+        """Stop the program if it is running. Its directory is kept."""
         if self._child is not None:
             await self._child.stop()
             self._child = None

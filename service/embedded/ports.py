@@ -1,4 +1,4 @@
-"""TCP ports on loopback: their allocation, which persists in a file, and checks of the programs that listen on them."""
+"""TCP ports on loopback: choosing them, remembering them in a file, and checking the programs that listen on them."""
 
 import asyncio
 import contextlib
@@ -24,8 +24,8 @@ _RESPONSE_TIMEOUT_S = 2.0
 def choose_ports(file: Path, requested: Mapping[str, int]) -> dict[str, int]:
     """Return a port for each name in ``requested``, and save the ports in ``file`` (JSON).
 
-    ``requested`` maps each name to the requested port. 0 means any free port, if possible the one that an earlier call
-    saved in ``file``. Raises :class:`OperationalError` if a requested port is in use.
+    ``requested`` maps each name to a port, or to 0 for any free port. For 0, the port saved by an earlier call is
+    chosen again if it is still free. Raises :class:`OperationalError` if a requested port is in use.
     """
     saved: dict[str, int] = {}
     with contextlib.suppress(FileNotFoundError, msgspec.DecodeError):
@@ -43,26 +43,27 @@ def choose_ports(file: Path, requested: Mapping[str, int]) -> dict[str, int]:
 
 
 async def is_listening(port: int) -> bool:
-    """Return whether a program on loopback accepts connections at ``port``."""
+    """Return whether a program on loopback accepts connections on ``port``."""
     return await _first_line(port, b"") is not None
 
 
 async def is_ready(port: int) -> bool:
-    """Return whether the HTTP server at ``port`` on loopback answers ``/readyz`` with 200."""
+    """Return whether the HTTP server on ``port`` on loopback answers ``/readyz`` with status 200."""
     return (await _readiness(port))[:1] == [b"200"]
 
 
 async def has_started(port: int) -> bool:
-    """Return whether the HTTP server at ``port`` is ready, or waits only for a decision of the operator.
+    """Return whether the HTTP server on ``port`` is ready, or is only waiting for a decision by the operator.
 
-    If the store has lost data or belongs to another fleet, a program waits until the operator accepts the store's data.
+    If the store has lost data or belongs to another fleet, the server waits until the operator accepts the store's
+    data.
     """
     status = await _readiness(port)
     return status[:1] == [b"200"] or status[:2] == [b"503", StoreIdentityMismatch.code.encode()]
 
 
 async def _readiness(port: int) -> list[bytes]:
-    """Request ``/readyz`` at ``port``, and return the words of the status line after the HTTP version.
+    """Request ``/readyz`` on ``port``, and return the words of the status line after the HTTP version.
 
     For example, the result is ``[b"200", b"OK"]``. It is empty if there is no response in time.
     """
@@ -72,7 +73,7 @@ async def _readiness(port: int) -> list[bytes]:
 async def _first_line(port: int, request: bytes) -> bytes | None:
     """Send ``request`` to ``port`` and return the first line of the response; None if there is no response in time.
 
-    If ``request`` is empty, the result is b"" as soon as the connection is accepted.
+    If ``request`` is empty, b"" is returned as soon as the connection is accepted.
     """
     try:
         async with asyncio.timeout(_RESPONSE_TIMEOUT_S):

@@ -1,9 +1,10 @@
 """A private XMPP server: Prosody 0.12 on loopback with a self-signed certificate.
 
 It serves the domain ``localhost`` for users, a component for each bot, and components for rooms, files and pubsub.
-Prosody's module ``limits`` is not loaded, because it would limit a bot that serves hundreds of users to 10 kB/s. If two
-connections log in as the same component, Prosody keeps the newer connection, because the older one may belong to a bot
-that has crashed.
+
+Prosody's module ``limits`` is not loaded. It would limit a bot that serves hundreds of users to 10 kB/s. If two
+connections log in as the same component, Prosody keeps the newer one, because the older one may belong to a bot that
+has crashed.
 """
 
 import asyncio
@@ -70,7 +71,7 @@ Component "{component}"
 
 
 class PrivateProsody(EmbeddedServer):
-    """A Prosody whose data, ports, secret and certificate persist in a directory."""
+    """A Prosody server that keeps its data, ports, secret and certificate in a directory."""
 
     jid_domain: Final = "localhost"
     pubsub_jid: Final = "pubsub.localhost"
@@ -81,10 +82,11 @@ class PrivateProsody(EmbeddedServer):
     messages."""
 
     def __init__(self, directory: Path, c2s_port: int = 0, component_port: int = 0, *, shards: int = 0) -> None:
-        """Reserve the ports for clients and for components; 0 means any free port, which stays the same at every start.
+        """Choose the ports for clients and for components; a port of 0 means any free port.
 
-        ``shards`` is the number of bot components in addition to the first. Raises :class:`OperationalError` if a given
-        port is in use.
+        For 0, the chosen port is saved in ``directory``, and reused at the next start if it is free. ``shards`` is the
+        number of bot components in addition to the first. Raises :class:`OperationalError` if a requested port is in
+        use.
         """
         super().__init__(directory)
         chosen = ports.choose_ports(directory / "ports.json", {"c2s": c2s_port, "component": component_port, "http": 0})
@@ -117,10 +119,10 @@ class PrivateProsody(EmbeddedServer):
         return await ports.is_listening(self.c2s_port) and await ports.is_listening(self.component_port)
 
     async def register(self, username: str, password: str) -> str:
-        """Create an account, or change the password of an existing one; return its JID.
+        """Create an account, or change the password of an existing one; return the account's JID.
 
-        Prosody need not be running. The password is passed on stdin, so that it is not visible in the list of
-        processes.
+        Prosody need not be running. The password is passed to ``prosodyctl`` on standard input, so that the list of
+        processes does not show it.
         """
         jid = f"{username}@{self.jid_domain}"
         as_root = ["--root"] if os.geteuid() == 0 else []
@@ -146,9 +148,9 @@ class PrivateProsody(EmbeddedServer):
         )
 
     async def _make_certificate(self) -> None:
-        """Create a key and a certificate that is valid for ten years.
+        """Create a key, and a certificate that is valid for ten years.
 
-        The certificate is written last: if it exists, both are complete.
+        The certificate is written last, so if it exists, both files are complete.
         """
         key = self.ca_file.with_suffix(".key")
         new_key, new_certificate = key.with_suffix(".key.new"), key.with_suffix(".crt.new")

@@ -1,4 +1,4 @@
-"""A private Redis on a Unix socket in a 0700 directory, with an append-only file."""
+"""A private Redis on a Unix socket in a directory with mode 0700, with an append-only file."""
 
 import asyncio
 import contextlib
@@ -21,10 +21,10 @@ the append-only file, begins up to 0.5 s late."""
 
 
 class PrivateRedis(EmbeddedServer):
-    """A Redis whose data persists in a directory.
+    """A Redis server that keeps its data in a directory.
 
-    After kill -9, no acknowledged write is lost, regardless of the fsync policy: Redis writes to the append-only file
-    before it replies, and the kernel keeps the written data.
+    If Redis is killed with SIGKILL, no acknowledged write is lost, whatever the fsync policy. Redis writes to the
+    append-only file before it replies, and the kernel keeps the written data.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -47,7 +47,7 @@ class PrivateRedis(EmbeddedServer):
         return Program("redis", tuple(argv), self.directory / "redis.log", self.is_ready)
 
     async def is_ready(self) -> bool:
-        """Return whether Redis answers PING with PONG, which it does when its data is loaded."""
+        """Return whether Redis answers PING with PONG, which it does once it has loaded its data."""
         try:
             reader, writer = await asyncio.open_unix_connection(str(self._socket))
         except OSError:

@@ -1,10 +1,12 @@
 """A sample publisher on loopback: feeds with new entries, and typical broken feeds.
 
-``/feed.xml`` (feed 0) and ``/feeds/N.xml`` are feeds with correct HTTP validators; ``/`` is a page that links to feed
-0. URLs under ``/bad/`` fail, each in a different way. ``POST /publish?feed=N&title=…`` adds an entry.
+- ``/feed.xml`` (feed 0) and ``/feeds/N.xml`` are feeds with correct HTTP validators.
+- ``/`` is a page that links to feed 0.
+- URLs under ``/bad/`` fail, each in a different way.
+- ``POST /publish?feed=N&title=…`` adds an entry.
 
-The journal ``published.jsonl`` has all entries: a restart continues from it, and tests compare it with notifications.
-``requests.jsonl`` has all requests.
+The journal ``published.jsonl`` contains all entries. After a restart, the publisher continues with these entries. Tests
+compare the journal with the notifications that were sent. The journal ``requests.jsonl`` contains all requests.
 """
 
 import asyncio
@@ -48,7 +50,7 @@ _FIXED = {
 
 
 class PublishedEntry(msgspec.Struct, frozen=True):
-    """One entry of a feed; ``published_s`` is Unix time."""
+    """One entry of a feed; ``published_s`` is the Unix time of its publication in seconds."""
 
     feed: int
     id: str
@@ -58,7 +60,11 @@ class PublishedEntry(msgspec.Struct, frozen=True):
 
 
 class LoggedRequest(msgspec.Struct, frozen=True):
-    """One request and the status of its response; ``at_s`` is Unix time."""
+    """One request, and the status of the response to it.
+
+    - ``at_s``: the Unix time in seconds.
+    - ``conditional``: whether the request contained ``If-None-Match`` or ``If-Modified-Since``.
+    """
 
     at_s: float
     path: str
@@ -73,7 +79,8 @@ Line = TypeVar("Line", bound=msgspec.Struct)
 class Journal(Generic[Line]):
     """An append-only file with one JSON value per line.
 
-    An incomplete last line, which kill -9 can leave behind, is removed when the file is opened.
+    The last line may be incomplete if the process was killed while writing. Such a line is removed when the file is
+    opened.
     """
 
     def __init__(self, path: Path, kind: type[Line]) -> None:
@@ -84,7 +91,7 @@ class Journal(Generic[Line]):
         self._path.write_bytes(whole + b"\n" if whole else b"")
 
     def append(self, line: Line) -> None:
-        """Append one line. After the call, the line survives a kill of this process."""
+        """Append one line. Once this method has returned, the line is kept even if this process is killed."""
         with self._path.open("ab") as file:
             file.write(msgspec.json.encode(line) + b"\n")
 
@@ -94,10 +101,10 @@ class Journal(Generic[Line]):
 
 
 class SamplePublisher:
-    """A publisher whose entries persist in a directory."""
+    """A publisher that keeps its entries in a directory."""
 
     def __init__(self, directory: Path, port: int = 0) -> None:
-        """Load earlier entries from ``directory``; a ``port`` of 0 means any free port."""
+        """Load the entries published earlier from ``directory``. A ``port`` of 0 means any free port."""
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._port = port
         self._published = Journal(directory / "published.jsonl", PublishedEntry)
@@ -108,11 +115,11 @@ class SamplePublisher:
 
     @property
     def url(self) -> str:
-        """The base URL, without a trailing slash."""
+        """The base URL of the publisher, without a trailing slash."""
         return f"http://{LOOPBACK}:{self._port}"
 
     def feed_url(self, feed: int = 0) -> str:
-        """Return the URL of the feed with this number."""
+        """Return the URL of the feed with the number ``feed``."""
         return f"{self.url}/feeds/{feed}.xml" if feed else f"{self.url}/feed.xml"
 
     def published(self, feed: int = 0) -> list[PublishedEntry]:
@@ -124,7 +131,7 @@ class SamplePublisher:
         return self._requests.lines()
 
     async def publish(self, title: str, feed: int = 0) -> PublishedEntry:
-        """Add an entry to a feed; the next response contains it."""
+        """Add an entry to a feed and return the entry. The next response for the feed contains it."""
         number = len(self._feeds[feed]) + 1
         entry = PublishedEntry(
             feed=feed,
@@ -196,8 +203,8 @@ class SamplePublisher:
 async def run(directory: Path, port: int, interval_s: float) -> None:
     """Serve the feeds until SIGTERM or Ctrl-C, and add an entry to feed 0 every ``interval_s`` seconds.
 
-    After a restart, the interval continues from the last entry. Raises :class:`UserError` if the directory cannot be
-    used.
+    After a restart, the next entry is due ``interval_s`` seconds after the latest one. Raises :class:`UserError` if the
+    directory cannot be used.
     """
     try:
         publisher = SamplePublisher(directory, port)
@@ -230,7 +237,7 @@ def _fixed(body: bytes, content_type: str) -> Handler:
 
 
 async def _respond_without_end(request: web.Request) -> web.StreamResponse:
-    """Respond with one byte at a time, without end, so that the client must close the connection."""
+    """Send a response one byte at a time, without ever ending it, so that the client has to close the connection."""
     response = web.StreamResponse(headers={"Content-Type": "application/rss+xml"})
     await response.prepare(request)
     with contextlib.suppress(ConnectionError):
@@ -241,7 +248,7 @@ async def _respond_without_end(request: web.Request) -> web.StreamResponse:
 
 
 def render_rss(title: str, link: str, entries: Sequence[PublishedEntry]) -> bytes:
-    """Return an RSS document with the latest of ``entries``, newest first; ``entries`` are oldest first."""
+    """Return an RSS document with the latest of ``entries``, newest first; ``entries`` must be sorted oldest first."""
     items = "".join(_item(entry) for entry in reversed(entries[-FEED_LENGTH:]))
     return (
         '<?xml version="1.0" encoding="utf-8"?>\n<rss version="2.0"><channel>'
@@ -258,11 +265,11 @@ def _item(entry: PublishedEntry) -> str:
 
 
 def is_unchanged_since(entries: Sequence[PublishedEntry], since_s: int) -> bool:
-    """Return whether a client's copy of the feed certainly contains all entries.
+    """Return whether a client's copy of the feed is certain to contain all entries.
 
-    ``since_s`` is the copy's modification time, which the client sends as ``If-Modified-Since`` (whole Unix seconds).
-    If the two latest entries were published in that second, the copy may lack one of them, and the result is False (RFC
-    9110 §8.8.2.2).
+    ``since_s`` is the modification time of the copy, which the client sends as ``If-Modified-Since`` (Unix time in
+    whole seconds). If several entries were published within this second, the result is False, because the copy may lack
+    some of these entries (RFC 9110 §8.8.2.2).
     """
     newer = [entry for entry in entries if int(entry.published_s) >= since_s]
     return len(newer) <= 1 and all(int(entry.published_s) == since_s for entry in newer)

@@ -1,6 +1,6 @@
-"""Worker, bot and console in the process of ``coronet up --small``.
+"""A worker, a bot and a console that run within the process of ``coronet up --small``.
 
-This takes less than half the memory of separate processes.
+Together they need less than half the memory of separate processes.
 """
 
 import asyncio
@@ -26,21 +26,21 @@ class SingleProcessFleet:
     """Runs a worker, a bot and a console as tasks of this process."""
 
     def __init__(self, log: Path) -> None:
-        """Create the object, which writes the output of the programs to the file ``log``."""
+        """Create the object without starting the programs. Their output will be written to the file ``log``."""
         self._log = log
         self._kinds: list[type[HostedProgram]] = []
         self._output = contextlib.ExitStack()
         self._task: asyncio.Task[None] | None = None
 
     async def load(self) -> None:
-        """Import the programs in a thread, because this takes about a second."""
+        """Import the programs in a thread, because importing them takes about a second."""
         self._kinds = await asyncio.to_thread(find_programs, *PROGRAMS)
 
     async def start(self, settings: Settings) -> None:
-        """Start the programs, and wait until each is ready, or waits only for a decision of the operator.
+        """Start the programs, and wait until they are ready or are only waiting for a decision by the operator.
 
-        If the store has lost data or belongs to another fleet, a program waits until the operator accepts the store's
-        data. Raises :class:`OperationalError` if a program ends, or if the programs are not ready in time.
+        If the store has lost data or belongs to another fleet, the programs wait until the operator accepts the store's
+        data. Raises :class:`OperationalError` if the programs fail, or if they are not ready in time.
         """
         output = self._output.enter_context(io.TextIOWrapper(open_log(self._log), "utf-8", line_buffering=True))
         self._output.enter_context(contextlib.redirect_stdout(output))
@@ -61,7 +61,10 @@ class SingleProcessFleet:
             ) from None
 
     async def wait(self) -> None:
-        """Wait until the programs end by themselves. Raises :class:`OperationalError` with the reason."""
+        """Wait until the programs end by themselves.
+
+        Raises :class:`OperationalError` with the reason if one of them fails.
+        """
         assert self._task is not None, "the programs have not started"  # noqa: S101 - a bug
         try:
             await self._task

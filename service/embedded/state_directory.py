@@ -1,6 +1,6 @@
 """The state directory of ``coronet up``: its lock, the files created at the first start, and the ready file.
 
-The ready file describes a running ``coronet up`` to other programs.
+The ready file tells other programs how to reach a running ``coronet up``.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ TRIAL_USERS = ("alice", "bob", "carol", "dave", "erin")
 
 
 class TrialAccount(msgspec.Struct, frozen=True):
-    """An XMPP account that users can try Coronet with."""
+    """An XMPP account with which users can try Coronet."""
 
     jid: str
     password: str
@@ -31,10 +31,10 @@ class TrialAccount(msgspec.Struct, frozen=True):
 
 @contextlib.contextmanager
 def lock_directory(directory: Path) -> Iterator[None]:
-    """Lock the directory for this process until the context ends; create the directory if it is missing.
+    """Lock the directory for this process while the context lasts; create the directory if it is missing.
 
     The kernel also releases the lock when the process dies. Raises :class:`UserError` if another process holds the
-    lock, or the directory cannot be created.
+    lock, or if the directory cannot be created.
     """
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -58,7 +58,7 @@ def lock_directory(directory: Path) -> Iterator[None]:
 
 
 def is_locked(directory: Path) -> bool:
-    """Return whether a ``coronet up`` is running with this directory."""
+    """Return whether a running ``coronet up`` uses ``directory`` as its state directory."""
     try:
         with lock_directory(directory):
             return False
@@ -67,7 +67,7 @@ def is_locked(directory: Path) -> bool:
 
 
 def load_environment(directory: Path) -> dict[str, str]:
-    """Return the settings of the last ``coronet up`` with this directory, as environment variables.
+    """Return the settings of the latest run of ``coronet up`` with this state directory, as environment variables.
 
     Raises :class:`UserError` if ``coronet up`` has never used this directory.
     """
@@ -89,9 +89,10 @@ def ensure_identity_file(directory: Path) -> Path:
 
 
 async def ensure_trial_accounts(directory: Path, prosody: PrivateProsody) -> list[TrialAccount]:
-    """Return the trial accounts, which the first call registers.
+    """Return the trial accounts, after registering them with the XMPP server if this has not been done yet.
 
-    The file with the accounts is written last: if it exists, all accounts are registered.
+    Once all accounts have been registered, they are written to a file. If the file exists, the accounts are read from
+    it.
     """
     path = directory / "accounts.json"
     if path.exists():
@@ -105,9 +106,14 @@ async def ensure_trial_accounts(directory: Path, prosody: PrivateProsody) -> lis
 
 
 class XmppDetails(msgspec.Struct, frozen=True):
-    """The XMPP server's addresses and accounts.
+    """How to reach the XMPP server, and the accounts for trying it.
 
-    ``ca_file`` is the file with the certificate that clients must trust. ``shards`` are the bot's additional addresses.
+    - ``host``, ``port``: the address at which clients connect.
+    - ``domain``: the XMPP domain of the accounts.
+    - ``bot_jid``: the address of the bot.
+    - ``shards``: the additional addresses of the bot.
+    - ``ca_file``: the file with the certificate that clients must trust.
+    - ``accounts``: the trial accounts.
     """
 
     host: str
@@ -130,7 +136,7 @@ class ProcessIds(msgspec.Struct, frozen=True):
 
 
 class ReadyFile(msgspec.Struct, frozen=True):
-    """The content of the ready file, which describes a running ``coronet up`` to other programs.
+    """The content of the ready file, which tells other programs how to reach a running ``coronet up``.
 
     ``sample_feed_url`` is None if there is no sample publisher.
     """
@@ -144,5 +150,5 @@ class ReadyFile(msgspec.Struct, frozen=True):
 
 
 def write_ready(path: Path, ready: ReadyFile) -> None:
-    """Write the ready file atomically with mode 0600, because it contains passwords."""
+    """Write the ready file atomically. It gets the mode 0600, because it contains passwords."""
     write_private(path, msgspec.json.format(msgspec.json.encode(ready), indent=2).decode() + "\n")

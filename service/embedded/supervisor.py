@@ -1,4 +1,4 @@
-"""Supervisor of child processes: restarts a child that exits, the first time at once, then with increasing delays."""
+"""A supervisor that restarts child processes when they exit: the first time at once, then after increasing delays."""
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
@@ -11,12 +11,15 @@ _STABLE_AFTER_S = 20.0
 
 
 def restart_delay_s(exits: int) -> float:
-    """Return the delay before a restart after ``exits`` consecutive exits: 0, 0.5, 1, 2, 4, 8, 8, … seconds."""
+    """Return the delay in seconds before a program is restarted after ``exits`` consecutive exits.
+
+    The delays are 0 after one exit, then 0.5, 1, 2, 4, 8, 8, …
+    """
     return 0.0 if exits <= 1 else min(8.0, 0.5 * 2.0 ** min(exits - 2, 8))
 
 
 class Supervisor:
-    """Keeps programs running.
+    """Runs programs, and restarts them when they exit.
 
     ``report`` is called with a line of text after each exit and each restart.
     """
@@ -28,22 +31,22 @@ class Supervisor:
 
     @property
     def pids(self) -> Mapping[str, int]:
-        """The process id of each program by name; for a program that is not running, the id of its last process."""
+        """The process id of each program, by name; for a program that is not running, the id of its last process."""
         return {name: child.pid for name, child in self._children.items()}
 
     async def add(self, program: Program) -> None:
-        """Start a program, wait until it is ready, and restart it whenever it exits.
+        """Start a program, wait until it is ready, and from then on restart it whenever it exits.
 
-        Raises :class:`OperationalError` with the end of its log if this first start fails.
+        Raises :class:`OperationalError` with the end of the program's log if this first start fails.
         """
         child = await self._start(program)
         await child.wait_until_ready(START_TIMEOUT_S)
         self._watchers.append(asyncio.create_task(self._restart_on_exit(child), name=f"supervise {program.name}"))
 
     async def stop(self, last: Collection[str]) -> None:
-        """Stop all programs within 8 s.
+        """Stop all programs within 8 seconds.
 
-        The programs named in ``last``, on which the others depend, are stopped after all others.
+        ``last`` contains the names of programs on which the others depend, and which are therefore stopped last.
         """
         for watcher in self._watchers:
             watcher.cancel()

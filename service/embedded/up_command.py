@@ -1,6 +1,6 @@
 """``coronet up``: starts all programs on one machine in parallel, and supervises them until it is stopped.
 
-The terminal shows the progress of the start, and then a greeting.
+The terminal shows the progress of the start, and then a greeting with first steps.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from service.store import opened
 
 
 class ProgressDisplay:
-    """The progress shown on the terminal: a spinner with the starting programs, and a line for each ready program."""
+    """The progress shown on the terminal: a spinner for programs that are starting, and a line for each ready one."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -39,11 +39,11 @@ class ProgressDisplay:
         self._pending: list[str] = []
 
     def print_line(self, text: str) -> None:
-        """Print text without interpreting markup and without wrapping lines, so that links stay intact."""
+        """Print ``text`` without interpreting markup and without wrapping lines, so that links stay intact."""
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     async def show_start(self, name: str, start: Awaitable[None]) -> None:
-        """Await ``start`` while showing that the program ``name`` is starting, and then show how long it took."""
+        """Await ``start`` while showing that the program ``name`` is starting; then show how long it took."""
         start_s = time.monotonic()
         self._pending.append(name)
         self._update_spinner()
@@ -63,9 +63,9 @@ class ProgressDisplay:
 
 
 def greeting(ready: ReadyFile, state: Path, setup_link: str | None, *, allow_private: bool) -> str:
-    """Return the text printed after the start: addresses, accounts and first steps.
+    """Return the text to print after the start: addresses, accounts and first steps.
 
-    ``setup_link`` is the link that creates the console's first account; None if an account exists already.
+    ``setup_link`` is the link for creating the console's first account; None if an account already exists.
     """
     first = ready.xmpp.accounts[0]
     server = f"server {ready.xmpp.host} port {ready.xmpp.port}"
@@ -105,7 +105,7 @@ _STOPPED_LAST: Final = frozenset({"redis", "prosody"})
 class UpOptions:
     """The options of ``coronet up``.
 
-    A port of 0 means any free port, which stays the same at every start.
+    If a port is 0, a free port is chosen. It is reused at later starts if it is still free.
     """
 
     directory: Path
@@ -122,9 +122,9 @@ class UpOptions:
 
 
 async def up(options: UpOptions, console: Console) -> None:
-    """Run all programs until SIGTERM or Ctrl-C, then stop every child within 10 s.
+    """Run all programs until SIGTERM or Ctrl-C, then stop all child processes within 10 seconds.
 
-    Raises :class:`CoronetError` if a program cannot be started, or the state directory is in use.
+    Raises :class:`CoronetError` if a program cannot be started, or if the state directory is in use.
     """
     with state_directory.lock_directory(options.directory):
         await run_until_stopped(_run(LocalFleet(options, ProgressDisplay(console))))
@@ -139,7 +139,7 @@ async def _run(fleet: "LocalFleet") -> None:
 
 
 class LocalFleet:
-    """All programs of one machine: Redis, Prosody, workers, bots, the console and the sample publisher."""
+    """All programs on one machine: Redis, Prosody, workers, bots, the console and the sample publisher."""
 
     def __init__(self, options: UpOptions, display: ProgressDisplay) -> None:
         self._options = options
@@ -162,7 +162,10 @@ class LocalFleet:
         self._is_complete = False
 
     async def start(self) -> None:
-        """Start all programs, write the ready file, and print instructions. Raises :class:`CoronetError`."""
+        """Start all programs, write the ready file, and print instructions.
+
+        Raises :class:`CoronetError` if a program cannot be started.
+        """
         self._remove_ready_file()
         write_private(
             self._options.directory / state_directory.ENVIRONMENT_FILE, msgspec.json.encode(self._settings()).decode()
@@ -176,10 +179,10 @@ class LocalFleet:
         self._display.print_line(await self._greeting())
 
     async def wait(self) -> None:
-        """Wait until cancelled. The supervisor restarts programs in child processes if they end.
+        """Wait until cancelled; meanwhile, the supervisor restarts child processes that exit.
 
-        With the option ``small``, some programs run in this process instead. If one of these ends by itself, the method
-        raises :class:`OperationalError`.
+        With the option ``small``, some programs run in this process instead of child processes. Raises
+        :class:`OperationalError` if one of these programs ends by itself.
         """
         if self._in_process is not None:
             await self._in_process.wait()
@@ -234,16 +237,21 @@ class LocalFleet:
         return self._program("sample publisher", command, partial(ports.is_listening, port), {})
 
     def _coronet_program(self, name: str, command: str, extra: Mapping[str, str] | None = None) -> Program:
-        """Return a worker, a bot or the console as a program to run.
+        """Return the program that runs a worker, a bot or the console.
 
-        ``command`` is the subcommand of ``coronet``; ``extra`` are environment variables for this program only.
+        - ``name``: the name of the program.
+        - ``command``: the subcommand of ``coronet``.
+        - ``extra``: environment variables for this program only.
         """
         metrics_port = self._ports[name]
         environ = {**self._settings(), **(extra or {}), "CORONET_METRICS_PORT": str(metrics_port)}
         return self._program(name, [command], partial(ports.has_started, metrics_port), environ)
 
     def _chat_settings(self) -> dict[str, str]:
-        """Return the settings of the console's Chat page, as environment variables."""
+        """Return the settings of the console's Chat page, as environment variables.
+
+        The page logs in with the first trial account, whose password is passed as a file.
+        """
         first = self._accounts[0]
         password_file = self._options.directory / "chat-password"
         write_private(password_file, first.password)
@@ -261,7 +269,7 @@ class LocalFleet:
         return Program(name, argv, log, is_ready, child_environment(os.environ, environ))
 
     def _settings(self) -> dict[str, str]:
-        """Return the settings that all programs share, as environment variables; secrets are passed as file names."""
+        """Return the settings that all programs share, as environment variables. Secrets are passed as files."""
         environ = {
             "CORONET_PRESET": "trial",
             "CORONET_REDIS_URL": self._redis.url,

@@ -1,1 +1,1 @@
-"""Operator tasks that the command line and the console share."""
+"""Tasks for operators that are available both on the command line and in the console."""

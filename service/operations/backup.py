@@ -1,10 +1,11 @@
-"""``coronet backup``: a copy of a running store in a file, and the format of the file.
+"""``coronet backup``: copies the data of a running store to a file. This module also defines the format of the file.
 
-A backup is a gzip file (RFC 1952). Its content is a sequence of frames: the length of the frame in bytes (4 bytes,
-big-endian), then the frame in msgpack. The first frame is the :class:`Header`, the last is the :class:`Footer` with the
-numbers of records and a checksum, and the frames between are the records (:mod:`service.store.backup.backup_records`).
-A file is refused as a whole if it ends early, if its content does not match the checksum, or if it continues after the
-footer.
+A backup is a gzip file (RFC 1952) that contains a sequence of frames. Each frame is msgpack, preceded by its length
+(4 bytes, big-endian). The first frame is the :class:`Header`. The last is the :class:`Footer`, with the record counts
+and a checksum. The frames between them are the records (:mod:`service.store.backup.backup_records`).
+
+A backup is rejected as a whole if it ends early, if its content does not match the checksum, or if there is data after
+the footer.
 """
 
 import gzip
@@ -35,18 +36,20 @@ from service.store.backup.backup_records import (
 from service.store.backup.export import StoreExport
 
 FORMAT: Final = 1
-"""Version of the format. A program refuses backups with a newer version."""
+"""Version of the file format. A program rejects backups in a newer version of the format."""
 _COMPRESSION_LEVEL: Final = 3
 _LENGTH_BYTES: Final = 4
 _MAX_FRAME_BYTES: Final = 512 * 1024 * 1024
-"""Maximum size of a frame in bytes, which is the maximum size of a value in Redis. A longer frame means that the file
+"""Maximum size of a frame in bytes, equal to the maximum size of a value in Redis. A longer frame means that the file
 is damaged."""
 
 
 class Header(msgspec.Struct, frozen=True, array_like=True, tag="coronet backup"):
-    """The first frame of a backup: the version of the format, the version of Coronet that wrote it, and ``origin``.
+    """The first frame of a backup.
 
-    ``origin`` describes the store from which the backup was made, and when the backup began.
+    - ``format`` is the version of the file format.
+    - ``product_version`` is the version of Coronet that wrote the backup.
+    - ``origin`` describes the store from which the backup was made, and states when the backup began.
     """
 
     format: int
@@ -55,7 +58,7 @@ class Header(msgspec.Struct, frozen=True, array_like=True, tag="coronet backup")
 
 
 class Counts(msgspec.Struct, array_like=True):
-    """Numbers of users, channels and other keys in a backup.
+    """The counts of users, channels and other keys in a backup.
 
     A user or channel that changed during the backup may be counted twice.
     """
@@ -65,14 +68,17 @@ class Counts(msgspec.Struct, array_like=True):
     others: int = 0
 
     def add(self, record: Record) -> None:
-        """Count a record."""
+        """Count ``record`` as a user, a channel or another key."""
         self.users += isinstance(record, UserRecord)
         self.channels += isinstance(record, ChannelRecord)
         self.others += isinstance(record, KeyRecord)
 
 
 class Footer(msgspec.Struct, frozen=True, array_like=True, tag="end"):
-    """The last frame of a backup: numbers of records, and the SHA-256 of all other frames with their length fields."""
+    """The last frame of a backup: the record counts, and a checksum.
+
+    ``checksum`` is the SHA-256 of all other frames, including their length fields.
+    """
 
     counts: Counts
     checksum: bytes
@@ -85,9 +91,10 @@ class BackupFileWriter:
     """Writes a backup to a binary file, frame by frame."""
 
     def __init__(self, file: IO[bytes], product_version: str, origin: BackupOrigin) -> None:
-        """Write the header to ``file``, which the caller closes after :meth:`finish`.
+        """Write the header to ``file``. The caller must close the file after :meth:`finish`.
 
-        ``product_version`` is this version of Coronet, and ``origin`` describes the store and the time of the backup.
+        - ``product_version`` is this version of Coronet.
+        - ``origin`` describes the store, and states when the backup began.
         """
         self._gzip = gzip.GzipFile(fileobj=file, mode="wb", compresslevel=_COMPRESSION_LEVEL, mtime=0)
         self._digest = hashlib.sha256()
@@ -100,7 +107,7 @@ class BackupFileWriter:
         self.counts.add(record)
 
     def finish(self) -> None:
-        """Write the footer. A file without a footer is refused as incomplete."""
+        """Write the footer. Without it, the file would be rejected as incomplete."""
         self._write(Footer(self.counts, self._digest.digest()))
         self._gzip.close()
 
@@ -112,9 +119,9 @@ class BackupFileWriter:
 
 
 def check_file(file: IO[bytes]) -> tuple[Header, Counts]:
-    """Read a whole backup; return its header and the numbers of its records.
+    """Read a whole backup; return its header and its record counts.
 
-    Raises :class:`UserError` if the file is no backup, is truncated or altered, or needs a newer version of Coronet.
+    Raises :class:`UserError` if the file is not a backup, is truncated or altered, or needs a newer version of Coronet.
     """
     header, counts = _read_header(file), Counts()
     file.seek(0)
@@ -134,7 +141,10 @@ def check_file(file: IO[bytes]) -> tuple[Header, Counts]:
 
 
 def read_records(file: IO[bytes]) -> Iterator[Record]:
-    """Yield the records of a backup that :func:`check_file` has checked, from its beginning."""
+    """Yield all records of a backup, from the beginning of the file.
+
+    The file must have been checked with :func:`check_file`.
+    """
     file.seek(0)
     for frame in _frames(file):
         if not isinstance(frame, Header | Footer):
@@ -144,8 +154,8 @@ def read_records(file: IO[bytes]) -> Iterator[Record]:
 def _read_header(file: IO[bytes]) -> Header:
     """Return the header of a backup.
 
-    Raises :class:`UserError` if the file is no backup, or has a newer format; the error names the version of Coronet
-    that wrote it.
+    Raises :class:`UserError` if the file is not a backup or has a newer format. For a newer format, the error states
+    the version of Coronet that wrote the file.
     """
     file.seek(0)
     frames = _raw_frames(file)
@@ -169,9 +179,10 @@ def _read_header(file: IO[bytes]) -> Header:
 
 
 def _frames(file: IO[bytes]) -> Iterator[Header | Footer | Record]:
-    """Yield all frames.
+    """Yield all frames of a backup, and verify the checksum in the footer.
 
-    Raises :class:`UserError` at the end if the last frame is not a footer with the right checksum.
+    Raises :class:`UserError` if the checksum is wrong, if the footer is missing, or if another frame follows the
+    footer.
     """
     digest = hashlib.sha256()
     footer: Footer | None = None
@@ -199,7 +210,7 @@ def _decode(packed: bytes) -> Header | Footer | Record:
 
 
 def _raw_frames(file: IO[bytes]) -> Iterator[bytes]:
-    """Yield the frames as they are in the file. Raises :class:`UserError` if the file is damaged or ends early."""
+    """Yield the frames of a backup as bytes. Raises :class:`UserError` if the file is damaged or ends early."""
     try:
         with gzip.GzipFile(fileobj=file, mode="rb") as content:
             while length := content.read(_LENGTH_BYTES):
@@ -213,19 +224,19 @@ def _raw_frames(file: IO[bytes]) -> Iterator[bytes]:
 
 
 def describe_counts(counts: Counts) -> str:
-    """Return the numbers of people and channels in a backup as text."""
+    """Return a text that states how many people and channels a backup contains, such as "3 people, 120 channels"."""
     return f"{describe_people(counts.users)}, {counts.channels:,} channel{'' if counts.channels == 1 else 's'}"
 
 
 def describe_people(count: int) -> str:
-    """Return a number of people as text."""
+    """Return a text that states a number of people, such as "1 person" or "3 people"."""
     return f"{count:,} {'person' if count == 1 else 'people'}"
 
 
 async def back_up(settings: Settings, file: IO[bytes]) -> str:
-    """Write a backup of the store to the binary file ``file``, while programs run; return a summary.
+    """Write a backup of the store to the binary file ``file``; return a summary. Programs may keep running meanwhile.
 
-    Raises :class:`service.errors.OperationalError` if the backup cannot be completed; the file is then not valid.
+    Raises :class:`service.errors.OperationalError` if the backup cannot be completed. The file must then be discarded.
     """
     async with opened(settings) as store:
         reader = StoreExport(store.redis)
@@ -240,8 +251,8 @@ async def back_up(settings: Settings, file: IO[bytes]) -> str:
 def new_file(name: str) -> Iterator[IO[bytes]]:
     """Open a new file (mode 0600) for writing. If ``name`` is "-", standard output is used instead.
 
-    The file gets its name when the context ends without an error, so an incomplete file never has this name. Raises
-    :class:`UserError` if the file cannot be written.
+    The file is given its name only when the context ends without an error. Therefore no incomplete file ever has this
+    name. Raises :class:`UserError` if the file cannot be written.
     """
     if name == "-":
         yield sys.stdout.buffer

@@ -1,4 +1,4 @@
-"""``coronet inspect``: fetch and parse one feed or page with the same address guard and parser as a worker."""
+"""``coronet inspect``: fetches and parses one feed or page with the same address guard and parser as a worker."""
 
 import time
 from collections.abc import Sequence
@@ -20,16 +20,19 @@ _MAX_SHOWN = 20
 
 
 class NextPoll(msgspec.Struct, frozen=True):
-    """The earliest time of the fleet's next poll, in seconds from now, and the reason for it."""
+    """When a channel could be polled next, and why not earlier.
+
+    ``in_s`` is the number of seconds from now until the earliest next poll.
+    """
 
     in_s: float
     why: str
 
 
 class Item(msgspec.Struct, frozen=True):
-    """An entry as its feed states it.
+    """An entry as it appears in its feed.
 
-    ``published`` is Unix time; None if the date is absent or invalid.
+    ``published`` is the Unix time of publication; None if the date is absent or invalid.
     """
 
     id: str
@@ -39,10 +42,12 @@ class Item(msgspec.Struct, frozen=True):
 
 
 class Inspection(msgspec.Struct, frozen=True, rename={"kind": "type", "polling_hints": "wishes"}):
-    """The result of inspecting a URL.
+    """The result of inspecting a feed or page.
 
-    ``url`` is the final URL after redirects. A feed has ``entries``. A page has ``lines``, its text, and ``feeds``, the
-    feeds to which it links.
+    - ``url`` is the final URL after redirects.
+    - ``entries`` are the entries of a feed.
+    - ``lines`` are the lines of text of a page, and ``feeds`` the feeds to which the page links.
+    - ``polling_hints`` are sentences that say when the publisher wants to be polled.
     """
 
     url: str
@@ -65,8 +70,8 @@ class Inspection(msgspec.Struct, frozen=True, rename={"kind": "type", "polling_h
 async def inspect(url: str, settings: Settings, selector: str = "") -> Inspection:
     """Fetch and parse the feed or page at ``url`` once.
 
-    If it is a page and ``selector`` is not "", only the elements that match this CSS selector are read. Raises
-    :class:`CoronetError` in the cases in which a subscription to ``url`` would fail.
+    If it is a page and ``selector`` is not empty, only the elements that match this CSS selector are read. Raises
+    :class:`CoronetError` if the URL cannot be fetched or parsed; a subscription to it would then fail too.
     """
     async with create_fetcher(settings) as fetcher, ParserClient() as parser:
         fetched = await fetcher.fetch(canonical_url(url))
@@ -77,12 +82,14 @@ async def inspect(url: str, settings: Settings, selector: str = "") -> Inspectio
 
 
 def next_poll(settings: Settings, *, private: bool, retry_after_s: float | None, hint_s: float = 0.0) -> NextPoll:
-    """Return the earliest time of the next poll, if the channel has one subscriber and is polled by one node.
+    """Return when a channel with one subscriber could be polled next, assuming that only one node polls it.
 
-    ``retry_after_s`` is the number of seconds in the response's header Retry-After, or None. ``hint_s`` is the number
-    of seconds that the publisher's polling hints, such as RSS's ``ttl``, request between polls, or 0. ``private``
-    states that the publisher's address is not public; polling hints and limits per hour do not apply to such
-    publishers.
+    - ``private`` is true if the publisher's address is not public. Polling hints and limits per hour do not apply to
+      such publishers.
+    - ``retry_after_s`` is the delay in seconds that the response's ``Retry-After`` header requests; None if there is
+      none.
+    - ``hint_s`` is the interval between polls, in seconds, that the publisher's polling hints (such as ``ttl`` in RSS)
+      request; 0 if they request none.
     """
     policy = settings.policy()
     interval_s, per_hour = policy.poll_interval_s / policy.most_polls_per_node, policy.most_polls_per_hour(1)
@@ -97,7 +104,10 @@ def next_poll(settings: Settings, *, private: bool, retry_after_s: float | None,
 
 
 def as_text(inspection: Inspection) -> str:
-    """Format an inspection as text. Unprintable characters are replaced, so that content cannot control a terminal."""
+    """Format the result of an inspection as text.
+
+    Unprintable characters are replaced, so that the inspected content cannot control a terminal.
+    """
     media_type = inspection.content_type or "no type"
     response = f"{inspection.status}, {media_type}, {inspection.size_bytes:,} bytes in {inspection.took_s:.2f} s"
     rows = {

@@ -1,8 +1,10 @@
 """The constraints that determine how often channels are polled, such as a request limit.
 
-This module has a label for each constraint, the shares of channels by constraint, and advice. ``coronet doctor`` and
-the console's page Policy show them. The policy's goal has an effect only while the constraints of channels differ: if
-the same constraint determines the polls of nearly all channels, :func:`one_bound_warning` says what to change.
+For each constraint, this module provides a label, advice, and the share of channels whose polling frequency it
+determines. They are shown by ``coronet doctor`` and on the console's Policy page.
+
+The goal of the polling policy has an effect only while different channels have different constraints. If nearly all
+channels have the same constraint, :func:`one_bound_warning` says what to change.
 """
 
 from collections.abc import Mapping
@@ -11,11 +13,11 @@ from typing import Final
 from service.corona.optimizer.poll_explanation import BindingConstraint
 
 ONE_BOUND_SHARE: Final = 0.9
-"""Share of all channels with the same constraint above which :func:`one_bound_warning` returns a warning."""
+""":func:`one_bound_warning` returns a warning if more than this share of all channels have the same constraint."""
 
 MIN_CHANNELS: Final = 10
-"""Minimum number of channels for which :func:`one_bound_warning` returns a warning. With fewer channels, a constraint
-that all share may be a coincidence."""
+"""Minimum number of channels for which :func:`one_bound_warning` returns a warning. If there are fewer channels, it may
+be a coincidence that all of them have the same constraint."""
 
 BOUND_LABELS: Final = {
     BindingConstraint.NONE: "regular share of all polls",
@@ -49,10 +51,10 @@ _ADVICE: Final = {
 
 
 def bound_shares(channels: Mapping[BindingConstraint, int]) -> dict[BindingConstraint, float]:
-    """Return, for each constraint, the share of all channels whose polls it determines, largest first.
+    """Map each constraint to the share of channels whose polling frequency it determines, the largest share first.
 
-    ``channels`` maps each constraint to the number of channels whose polls it determines. The result is empty if there
-    are no channels.
+    A share is between 0 and 1. ``channels`` maps each constraint to its number of channels. The result is empty if
+    there are no channels.
     """
     total = sum(channels.values())
     shares = {bound: count / total for bound, count in channels.items() if count}
@@ -60,10 +62,10 @@ def bound_shares(channels: Mapping[BindingConstraint, int]) -> dict[BindingConst
 
 
 def one_bound_warning(channels: Mapping[BindingConstraint, int]) -> str:
-    """Return a warning if more than ``ONE_BOUND_SHARE`` of the channels have the same constraint, else "".
+    """Return a warning if more than ``ONE_BOUND_SHARE`` of the channels have the same constraint; otherwise "".
 
     The warning says what the operator can change. ``channels`` maps each constraint to the number of channels whose
-    polls it determines. There is no warning if most channels have no constraint, or if there are fewer than
+    polling frequency it determines. There is no warning if most channels have no constraint, or if there are fewer than
     ``MIN_CHANNELS`` channels.
     """
     bound, share = next(iter(bound_shares(channels).items()), (BindingConstraint.NONE, 0.0))

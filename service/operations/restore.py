@@ -1,4 +1,4 @@
-"""``coronet restore``: the restoration of a backup to a store, which replaces the store's data."""
+"""``coronet restore``: restores a backup to a store, replacing the store's data."""
 
 import asyncio
 import shutil
@@ -37,14 +37,17 @@ from service.store.client.erasure_file import ERASURES_KEPT_DAYS, ErasureFile
 _RECORDS_PER_WRITE: Final = 100
 _STOP_TIMEOUT_S: Final = 10.0
 """Maximum time to wait for programs that have just been stopped. A killed program counts as running until its lease in
-Redis expires, which takes less than this by default."""
+Redis expires, which by default happens within this time."""
 _CHECK_INTERVAL_S: Final = 0.5
 _DAY_S: Final = 86_400
 
 
 @contextmanager
 def open_backup(name: str) -> Iterator[IO[bytes]]:
-    """Open the file ``name`` for reading; "-" is standard input. Raises :class:`UserError` if this fails."""
+    """Open the file ``name`` for reading. If ``name`` is "-", standard input is used instead.
+
+    Raises :class:`UserError` if the file cannot be opened.
+    """
     if name == "-":
         yield sys.stdin.buffer
         return
@@ -58,7 +61,10 @@ def open_backup(name: str) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def seekable(file: IO[bytes]) -> Iterator[IO[bytes]]:
-    """Yield ``file``, or a temporary copy of it if it is not seekable, such as a pipe."""
+    """Yield ``file`` if it is seekable; otherwise yield a temporary copy of its content.
+
+    A pipe, for example, is not seekable.
+    """
     if file.seekable():
         yield file
         return
@@ -69,11 +75,12 @@ def seekable(file: IO[bytes]) -> Iterator[IO[bytes]]:
 
 
 async def restore_backup(settings: Settings, file: IO[bytes], *, replace: bool, confirm: Callable[[str], bool]) -> str:
-    """Write a backup to the store, and return a summary. No program of the fleet may run.
+    """Write a backup to the store; return a summary. All programs of the fleet must have been stopped.
 
-    The file is checked as a whole before anything is written. If the store is not empty, ``replace`` must be set, and
-    ``confirm`` is called with a question for the operator and returns whether to continue. Raises :class:`UserError` if
-    the file or the store cannot be used.
+    The whole file is checked before anything is written. To replace the data of a store that is not empty, ``replace``
+    must be True. ``confirm`` is then called with a question for the operator, and must return whether to continue.
+
+    Raises :class:`UserError` if the file or the store cannot be used, or if the operator does not confirm.
     """
     header, counts = check_file(file)
     _check_header(header)
@@ -114,9 +121,10 @@ async def restore_backup(settings: Settings, file: IO[bytes], *, replace: bool, 
 
 
 def _check_header(header: Header) -> None:
-    """Raise :class:`UserError` if the backup has a newer schema, or is too old.
+    """Raise :class:`UserError` if the backup has a newer schema or is too old.
 
-    Erasures of people are listed for ``ERASURES_KEPT_DAYS`` days. An older backup could restore people who were erased.
+    A backup is too old if it was made more than ``ERASURES_KEPT_DAYS`` days ago. Erasures of people are recorded only
+    for this long. An older backup could bring back people who have been erased since.
     """
     if header.origin.schema > SCHEMA_VERSION:
         raise UserError(
@@ -131,9 +139,9 @@ def _check_header(header: Header) -> None:
 
 
 async def _wait_until_stopped(store: Store) -> None:
-    """Wait until no program uses the store.
+    """Wait until no program uses the store any more.
 
-    Raises :class:`UserError` with the names of the programs that still use it after ``_STOP_TIMEOUT_S``.
+    Raises a :class:`UserError` that lists the programs if some still use the store after ``_STOP_TIMEOUT_S``.
     """
     for _ in range(int(_STOP_TIMEOUT_S / _CHECK_INTERVAL_S)):
         live = await live_programs(store)
@@ -144,10 +152,11 @@ async def _wait_until_stopped(store: Store) -> None:
 
 
 async def live_programs(store: Store) -> list[str]:
-    """Return descriptions of the programs that use the store now.
+    """Return a description of each program that is using the store.
 
-    Workers and bots have leases in the store. Other programs are noticed only because they increment the counter of the
-    store's identity at short intervals.
+    Workers and bots are found by their leases in the store. If there are no leases, a counter in the store shows
+    whether another program, such as the console, is running: every program increments it at short intervals. All such
+    programs share one description.
     """
     now_s, ring = await store.ring.time_and_view()
     live = sorted({f"worker {node.name}" for node in ring.nodes})
@@ -162,10 +171,10 @@ async def live_programs(store: Store) -> list[str]:
 
 
 async def _erasures(store: Store, settings: Settings) -> tuple[dict[UserId, int], bool]:
-    """Return the Unix time at which each user was last erased, and whether these erasures are complete.
+    """Return (erasures, are_complete): the Unix time of each user's last erasure, and whether none can be missing.
 
-    They are read from the store and from the erasure file, which survives the loss of the store. They are incomplete if
-    the store lists none and this machine has never used the store.
+    Erasures are read from the store and from the erasure file, which survives the loss of the store. Some may be
+    missing if the store lists none and this machine has never used the store.
     """
     found = await store.redis.call("ZRANGE", keys.ERASED_USERS, 0, -1, "WITHSCORES")
     erased = {uid.decode(): int(at_s) for uid, at_s in found}

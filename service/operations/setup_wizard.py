@@ -1,7 +1,7 @@
-"""``coronet setup``: a dialogue that asks for the necessary settings, checks each answer, and writes the settings file.
+"""``coronet setup``: asks for the necessary settings, checks each answer, and writes the settings file.
 
-Nothing is written before all questions have been answered. First, each secret is written to its own file; then the
-settings file is written, which names these files. Each file is replaced atomically.
+Nothing is written until all questions have been answered. Each secret is written to a file of its own. The settings
+file refers to these files and is written last. Each file is replaced atomically.
 """
 
 import asyncio
@@ -57,18 +57,21 @@ listen: # keep the entries that are there, and add this one
 
 
 class SetupRefused(UserError, code="setup-refused"):
-    """Raised if the answers are invalid, a check failed, or the settings file exists already."""
+    """Raised if the answers cannot be used, or if an existing settings file cannot be read or may not be replaced."""
 
 
 class Answers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The answers to the five questions; the file of ``--answers`` is JSON with these names.
+    """The answers to the setup questions. The file passed with ``--answers`` is JSON with the same field names.
 
     - ``domain``: the domain of the XMPP server
+    - ``xmpp``: whether the bot logs in as a component or with an account
     - ``server``: the software of the XMPP server
     - ``xmpp_jid``: the bot's address; "" means ``coronet@feeds.DOMAIN`` for a component, ``coronet@DOMAIN`` for an
       account
-    - ``xmpp_password``: the component's secret or the account's password; "" means a new secret for a component
-    - ``public_url``: the console's URL for other machines; "" means that only this machine reaches the console
+    - ``xmpp_password``: the component's secret or the account's password; "" means that a new secret is generated for a
+      component
+    - ``public_url``: the console's URL for other machines; "" means that the console can be reached only from this
+      machine
     """
 
     domain: str
@@ -85,7 +88,7 @@ class Answers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     public_url: str = ""
 
     def completed(self) -> "Answers":
-        """Return a copy in which omitted answers have default values, which depend on other answers."""
+        """Return a copy in which omitted answers are replaced with defaults that depend on the other answers."""
         is_component = self.xmpp == "component"
         return msgspec.structs.replace(
             self,
@@ -98,7 +101,10 @@ class Answers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def values_of(answers: Answers) -> dict[str, object]:
-    """Return the settings, including secrets, by name. ``answers`` must be complete (:meth:`Answers.completed`)."""
+    """Map the name of each setting that the answers determine to its value. Secrets are included.
+
+    ``answers`` must be complete (:meth:`Answers.completed`).
+    """
     same = {name: value for name, value in msgspec.structs.asdict(answers).items() if name in Settings.model_fields}
     return same | {
         "xmpp_login": "component" if answers.xmpp == "component" else "client",
@@ -110,7 +116,7 @@ def values_of(answers: Answers) -> dict[str, object]:
 
 
 def snippet(answers: Answers) -> str:
-    """Return the configuration to add to the XMPP server, or the command to run on it.
+    """Return the configuration to add to the XMPP server, or the command to run on the XMPP server's machine.
 
     ``answers`` must be complete (:meth:`Answers.completed`).
     """
@@ -126,12 +132,15 @@ def snippet(answers: Answers) -> str:
 
 
 async def check_redis(settings: Settings) -> list[CheckResult]:
-    """Check whether Redis answers, and check its version, its append-only file and its eviction policy."""
+    """Check that Redis responds, and that its version, append-only file and eviction policy are suitable."""
     return [each for each in await check_store(settings) if each.name.startswith(("Redis", "Store"))]
 
 
 async def check_public_url(settings: Settings) -> list[CheckResult]:
-    """Check that a proxy answers at the public URL; the console itself need not run yet."""
+    """Check that a proxy responds at the console's public URL. The console itself need not be running yet.
+
+    The result is empty if no public URL is set.
+    """
     url = settings.console_public_url
     if not url:
         return []
@@ -151,7 +160,10 @@ async def check_public_url(settings: Settings) -> list[CheckResult]:
 
 
 def load_answers(file: Path) -> Answers:
-    """Return the completed answers in the JSON file ``file``. Raises :class:`SetupRefused` if they are invalid."""
+    """Load answers from the JSON file ``file``, and complete them.
+
+    Raises :class:`SetupRefused` if the file cannot be read or the answers are invalid.
+    """
     try:
         return msgspec.json.decode(file.read_bytes(), type=Answers).completed()
     except (OSError, msgspec.MsgspecError) as error:
@@ -159,10 +171,11 @@ def load_answers(file: Path) -> Answers:
 
 
 def write_settings(config: Path, values: dict[str, object]) -> None:
-    """Write ``values`` to the settings file ``config`` and the files of its secrets.
+    """Write ``values`` to the settings file ``config``. Each secret is written to a separate file instead.
 
-    Other settings in an existing file are kept. Its ``trusted_proxies`` are kept even if ``values`` contains others,
-    because the proxy may run on another machine. Raises :class:`SetupRefused` if the existing file cannot be read.
+    Settings in an existing ``config`` that are not in ``values`` are kept. An existing ``trusted_proxies`` is kept even
+    if it is in ``values``, because the proxy may run on another machine. Raises :class:`SetupRefused` if the existing
+    file cannot be read.
     """
     folder = config.with_suffix(".secrets")
     asked = values.keys() - {"trusted_proxies"}
@@ -188,12 +201,15 @@ def _existing(config: Path) -> dict[str, object]:
 
 
 def run(config: Path, console: Console, answers: Path | None, *, overwrite: bool) -> bool:
-    """Write the settings file ``config`` with answers that are given on ``console`` or in the file ``answers``.
+    """Get the answers to the setup questions, check them, and write the settings file ``config``.
 
-    If ``answers`` is None, the questions are asked on ``console``, and the result states whether ``config`` was
-    written. Otherwise an existing ``config`` is replaced only if ``overwrite`` is set, and the result states whether
-    all checks of the answers succeeded. Raises :class:`SetupRefused`, and :class:`service.settings.SettingsInvalid` for
-    invalid values of settings.
+    - If ``answers`` is None, ask the questions on ``console``. Return whether ``config`` was written; the user may stop
+      earlier.
+    - Otherwise, read the answers from the file ``answers``, and write ``config`` even if checks fail. An existing
+      ``config`` is replaced only if ``overwrite`` is True. Return whether all checks succeeded.
+
+    Raises :class:`SetupRefused` if the answers are invalid or an existing file may not be replaced. Raises
+    :class:`service.settings.SettingsInvalid` if the value of a setting is invalid.
     """
     if answers is None:
         return _Wizard(config, console).run()
@@ -221,7 +237,7 @@ def _show(console: Console, results: Sequence[CheckResult]) -> None:
 
 
 class _Wizard:
-    """Asks the questions on a terminal; the default of each answer is the present setting."""
+    """Asks the questions on a terminal. The default answer to each question is the current setting."""
 
     def __init__(self, config: Path, console: Console) -> None:
         self._config = config
@@ -316,11 +332,10 @@ class _Wizard:
         *,
         may_change: bool = False,
     ) -> bool:
-        """Run ``check`` with the settings of ``answers``, and show the results.
+        """Run ``check`` with the settings that result from ``answers``, and show the check's results.
 
-        If the check fails, the user decides whether to check again, to keep the answers despite the failure, or, if
-        ``may_change`` is set, to change the answers. Returns False if the user wants to change the answers, otherwise
-        True.
+        If the check fails, ask the user whether to check again, to keep the answers or, if ``may_change`` is True, to
+        change them. Return False if the user wants to change the answers; otherwise True.
         """
         while True:
             results = asyncio.run(check(load({}, **values_of(answers))))

@@ -1,4 +1,4 @@
-"""Admin operations on the subscription index: show its tree of key groups, split and merge groups manually."""
+"""Operations of admins on the subscription index: show the tree of key groups, and split or merge key groups."""
 
 from collections.abc import Mapping, Sequence
 
@@ -17,11 +17,15 @@ from service.store.subscriptions.keyspace_store import run_move
 
 
 class Shard(msgspec.Struct, frozen=True):
-    """One key group (CLASH): the subscriptions whose keys have the same prefix, which is ``label``, like ``01*``.
+    """One key group (CLASH): the subscriptions whose keys begin with the same prefix.
 
-    ``keyspace`` is the place where the group is stored. ``standing`` is the group's state: ``active``, ``arriving``,
-    ``returning``, ``split`` or ``leaving``. A split group has no subscriptions itself: its left half is in the same
-    keyspace, and its right half in ``right_keyspace``. ``load`` is in deliveries per second.
+    - ``label`` is the prefix followed by ``*``, for example ``01*``.
+    - ``keyspace`` is where the key group is stored.
+    - ``standing`` is the state of the key group: ``active``, ``arriving``, ``returning``, ``split`` or ``leaving``. A
+      split group has no subscriptions itself.
+    - ``right_keyspace`` is the keyspace of a split group's right half; None if the group is not split. The left half
+      stays in ``keyspace``.
+    - ``load`` is the number of deliveries per second.
     """
 
     label: str
@@ -33,9 +37,10 @@ class Shard(msgspec.Struct, frozen=True):
 
 
 class RedisNode(msgspec.Struct, frozen=True):
-    """One node of a Redis Cluster, and the keyspaces on it that are in use.
+    """One node of a Redis Cluster.
 
-    ``load`` is in deliveries per second.
+    - ``keyspaces`` are the keyspaces in use on this node.
+    - ``load`` is the number of deliveries per second.
     """
 
     address: str
@@ -45,11 +50,12 @@ class RedisNode(msgspec.Struct, frozen=True):
 
 
 class Shards(msgspec.Struct, frozen=True):
-    """The tree of key groups, in key order.
+    """The tree of key groups.
 
-    ``capacity`` is the maximum load of a keyspace, in deliveries per second. ``moves`` describes the moves in progress,
-    which are splits and merges. ``redis_nodes`` are the nodes of a Redis Cluster that have keyspaces in use; () for a
-    standalone Redis.
+    - ``shards`` are the key groups in key order.
+    - ``capacity`` is the maximum load of a keyspace, in deliveries per second.
+    - ``moves`` describes the splits and merges in progress.
+    - ``redis_nodes`` are the nodes of a Redis Cluster that have keyspaces in use; () for a standalone Redis.
     """
 
     key_bits: int
@@ -63,10 +69,10 @@ class Shards(msgspec.Struct, frozen=True):
 
 
 async def read_shards(store: Store, settings: Settings) -> Shards:
-    """Return the key groups of all keyspaces in use, and their loads.
+    """Return the tree of the key groups in all keyspaces in use, with their loads.
 
-    Each keyspace has a server table (CLASH), the list of its key groups, from which this function reads them. Raises
-    :class:`StoreUnavailable`, or :class:`BadKey` for an invalid table.
+    The key groups are read from the server tables (CLASH), which list the key groups of each keyspace. Raises
+    :class:`StoreUnavailable` if Redis cannot be read, and :class:`BadKey` if a table is invalid.
     """
     tables = [table for table in await _tables(store) if table.entries]
     now_s, _ = await store.ring.time_and_view()
@@ -99,9 +105,10 @@ async def read_shards(store: Store, settings: Settings) -> Shards:
 
 
 async def split(store: Store, label: str) -> str:
-    """Split a leaf group regardless of its load, and return a sentence that names the keyspaces of its halves.
+    """Split a leaf group regardless of its load; return a sentence that names the keyspaces of the two halves.
 
-    Raises BadKey if ``label`` is not the label of a leaf group, and MoveRefused if the split is impossible at present.
+    Raises :class:`BadKey` if ``label`` is not the label of a leaf group, and :class:`MoveRefused` if the split is not
+    possible now.
     """
     group = KeyGroup.from_label(label, store.keyspaces.bits)
     table = _find_table(await _tables(store), group, LEAF_STATES)
@@ -110,9 +117,10 @@ async def split(store: Store, label: str) -> str:
 
 
 async def merge(store: Store, label: str) -> str:
-    """Merge the halves of a split group regardless of their loads, and return a sentence that names its keyspace.
+    """Merge the halves of a split group regardless of their loads; return a sentence that names the group's keyspace.
 
-    Raises BadKey if ``label`` is not the label of a split group, and MoveRefused if the merge is impossible at present.
+    Raises :class:`BadKey` if ``label`` is not the label of a split group, and :class:`MoveRefused` if the merge is not
+    possible now.
     """
     group = KeyGroup.from_label(label, store.keyspaces.bits)
     table = _find_table(await _tables(store), group, (GroupState.SPLIT,))
@@ -143,7 +151,7 @@ def _redis_nodes(store: Store, leaf_loads: LeafLoads) -> tuple[RedisNode, ...]:
 
 
 def as_text(shards: Shards) -> str:
-    """Format the tree as a text table in key order. A split group is above its two halves."""
+    """Format the tree of key groups as a text table in key order. A split group is listed above its two halves."""
     places = f"{shards.keyspaces_used} of {shards.keyspaces} keyspaces"
     lines = [
         f"{_subscriptions(shards.subscriptions)} in {places}; capacity of each: {shards.capacity:g} deliveries per s.",
@@ -182,9 +190,9 @@ async def _tables(store: Store) -> list[ServerTable]:
 
 
 def _find_table(tables: Sequence[ServerTable], group: KeyGroup, standings: Sequence[GroupState]) -> ServerTable:
-    """Return the server table in which ``group`` has one of the states ``standings``.
+    """Return the server table in which the state of ``group`` is one of ``standings``.
 
-    Raises BadKey if there is none; the text names existing key groups with similar labels.
+    Raises :class:`BadKey` if there is none. The error names existing key groups with similar labels.
     """
     for table in tables:
         if table.state(group) in standings:
@@ -203,7 +211,7 @@ def _shared_prefix_length(one: str, other: str) -> int:
 
 
 async def _execute(store: Store, first: SplitGroup | MergeGroup) -> bool:
-    """Execute a split or a merge as a worker would, and return whether it completed.
+    """Execute a split or merge in the same way as a worker; return whether it was completed.
 
     ``first`` is the first step of the split or merge. If this process crashes, a worker executes the remaining steps.
     """

@@ -1,4 +1,4 @@
-"""The gauges of the store: people, dead letters, and the memory and persistence of Redis."""
+"""Gauges that describe the store: the number of people, the dead letters, and Redis's memory and persistence."""
 
 import asyncio
 from collections.abc import Mapping
@@ -15,11 +15,11 @@ from service.observability.metrics import (
 from service.store import Store
 
 RedisInfo = Mapping[str, str]
-"""The fields of Redis's command INFO."""
+"""The fields in Redis's reply to the INFO command."""
 
 
 async def update_store_gauges(store: Store) -> None:
-    """Set the gauges to the present values in ``store``. Raises StoreUnavailable if they cannot be read."""
+    """Set the gauges to the current values in ``store``. Raises :class:`StoreUnavailable` if they cannot be read."""
     infos, people, letters = await asyncio.gather(read_infos(store), store.users.count(), store.dead_letters.count())
     DEAD_LETTERS.set(letters)
     USERS.set(people)
@@ -29,9 +29,10 @@ async def update_store_gauges(store: Store) -> None:
 
 
 async def read_infos(store: Store) -> list[RedisInfo]:
-    """Return the fields of INFO of a standalone Redis, or of each primary of a Redis Cluster that replies.
+    """Return the fields of the INFO reply for each Redis server.
 
-    Raises StoreUnavailable if no Redis replies.
+    The servers are the standalone Redis, or the primaries of a Redis Cluster that respond. Raises
+    :class:`StoreUnavailable` if no server responds.
     """
     primaries = store.redis.primaries()
     if not primaries:
@@ -46,13 +47,13 @@ async def read_infos(store: Store) -> list[RedisInfo]:
 
 
 def memory_share(info: RedisInfo) -> float:
-    """Return the share of its ``maxmemory`` that a Redis uses; 0 if it has no ``maxmemory``."""
+    """Return the fraction of ``maxmemory`` that a Redis server uses; 0 if ``maxmemory`` is not set."""
     most = int(info.get("maxmemory", 0))
     return int(info.get("used_memory", 0)) / most if most else 0.0
 
 
 def is_persistent(info: RedisInfo) -> bool:
-    """Return whether a Redis has an append-only file, and its last write and last rewrite of the file succeeded."""
+    """Return whether a Redis server has an append-only file whose last write and last rewrite succeeded."""
     written = (info.get("aof_last_write_status", "ok"), info.get("aof_last_bgrewrite_status", "ok"))
     return info.get("aof_enabled") == "1" and written == ("ok", "ok")
 

@@ -1,4 +1,4 @@
-"""``coronet upgrade --check``: a check whether this version can use the store's data, which changes no data."""
+"""``coronet upgrade --check``: checks, without modifying any data, whether this version can use the store's data."""
 
 from importlib.metadata import version
 
@@ -11,7 +11,11 @@ from service.store.client.data_loss_guard import NEEDED_SCHEMA_VERSION, READ_IDE
 
 
 class UpgradeCheck(msgspec.Struct, frozen=True):
-    """The result of a check: ``ok`` if this version can use the data, and ``lines`` with details for the operator."""
+    """The result of an upgrade check.
+
+    - ``ok`` is true if this version can use the store's data.
+    - ``lines`` are details for the operator.
+    """
 
     ok: bool
     lines: tuple[str, ...]
@@ -20,14 +24,17 @@ class UpgradeCheck(msgspec.Struct, frozen=True):
 def judge(
     stored: int, stored_needs: int, known: int = SCHEMA_VERSION, needs: int = NEEDED_SCHEMA_VERSION
 ) -> UpgradeCheck:
-    """Return whether a program can use the store's data, and whether a migration and a rolling restart are possible.
+    """Determine whether a new version can use the store's data, and whether a rolling restart is possible.
 
-    All parameters are schema versions.
+    A rolling restart replaces the running programs one after another. It is possible if programs of the old version can
+    use data that the new version writes. The result also states whether the data will be migrated.
 
-    - ``stored``: the version of the stored data; 0 if none is recorded
-    - ``stored_needs``: the lowest version that a program must support to use the stored data
-    - ``known``: the highest version that the program supports, which is the version it writes
-    - ``needs``: the lowest version that other programs must support to use data that the program has written
+    All parameters are versions of the data's schema:
+
+    - ``stored``: the version of the stored data; 0 if none is recorded.
+    - ``stored_needs``: the lowest version that a program must support to use the stored data.
+    - ``known``: the highest version that the new version of Coronet supports. It also writes data of this version.
+    - ``needs``: the lowest version that a program must support to use data written by the new version.
     """
     if stored_needs > known:
         line = (
@@ -54,10 +61,10 @@ def judge(
 
 
 async def check(settings: Settings) -> UpgradeCheck:
-    """Check whether this version can use the store, and list the programs that use it now.
+    """Check whether this version of Coronet can use the store, and list the programs that are using the store.
 
-    No data is changed, except that expired leases of workers are removed. Raises
-    :class:`service.errors.StoreUnavailable`.
+    No data is changed, except that workers' expired leases are removed. Raises :class:`service.errors.StoreUnavailable`
+    if the store cannot be read.
     """
     store = open_store(settings, is_guarded=False)
     try:

@@ -1,8 +1,9 @@
-"""The experiment ``deploy``: Corona's deployment (§5.2) on one machine, with compressed time.
+"""The experiment ``deploy``: Corona's deployment (§5.2) on one machine, in compressed time.
 
-It runs real worker processes, a real publisher and a real Redis; only the publication times are synthetic. As on
-PlanetLab, 60 nodes monitor 7,500 channels with 150,000 subscriptions. Half an hour of the paper takes one minute here.
-Delays are reported in the paper's seconds, thirty times the measured ones.
+The experiment runs real worker processes, a real publisher and a real Redis; only the publication times are synthetic.
+As in the paper's experiment on PlanetLab, 60 nodes monitor 7,500 channels with 150,000 subscriptions. One minute of the
+experiment stands for half an hour in the paper. Measured delays are multiplied by thirty to convert them to the paper's
+time.
 
 - ``publication_plan``: publication times drawn from a seed, and the statistics of a run
 - ``publisher``: the program that serves all channels

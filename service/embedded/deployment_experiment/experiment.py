@@ -1,4 +1,4 @@
-"""One run of the deployment experiment: starts all processes, measures, and stops them."""
+"""One run of the deployment experiment: starts all processes, measures, and stops the processes."""
 
 import asyncio
 import contextlib
@@ -53,7 +53,7 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 Report = Callable[[str], None]
 
 OBSERVER = "observer@localhost"
-"""The user who is subscribed to every channel. The outbox of this user, a Redis stream, has the time at which each
+"""The user who is subscribed to every channel. The outbox of this user, a Redis stream, contains the time at which each
 version (set of new or changed entries) of a channel was queued."""
 
 _CONCURRENT_CHANNELS = 64
@@ -61,11 +61,13 @@ _USER_COUNT = 1_500
 
 
 class DeploymentSetup(msgspec.Struct, frozen=True):
-    """The size of a deployment, and its duration before and during the measurement in real seconds.
+    """The size of a deployment, and the settings of its measurement. Durations are in real seconds.
 
-    - ``public``: channels have host names that count as public, and the default request limits apply. Otherwise
-      channels have loopback addresses, which are exempt.
-    - ``kill``: one worker process is killed after half of the measurement.
+    - ``settle_s``: the duration of the run before the measurement begins.
+    - ``measure_s``: the duration of the measurement.
+    - ``kill``: whether to kill one worker process halfway through the measurement.
+    - ``public``: whether channels have host names that count as public, so that the default request limits apply.
+      Otherwise, channels have loopback addresses, which are exempt from the limits.
     """
 
     channels: int = 7_500
@@ -86,8 +88,7 @@ async def deploy(setup: DeploymentSetup, report: Report) -> DeploymentResult:
 
     ``report`` is called at the beginning of each of the ``STEPS`` steps, with the name of the step.
 
-    Raises:
-        OperationalError: A process does not start.
+    Raises :class:`OperationalError` if a process does not start.
     """
     with tempfile.TemporaryDirectory(prefix="coronet-") as folder:
         plan = PublicationPlan(
@@ -167,9 +168,9 @@ class _Publisher:
         return await self._request(b"")
 
     async def served_during(self, for_s: float) -> list[tuple[float, int]]:
-        """Return pairs (Unix time, number of requests served so far).
+        """Return tuples (Unix time, number of requests served so far), one per second for ``for_s`` seconds.
 
-        The first pair is for the start of the call. One pair per second follows, until ``for_s`` seconds have passed.
+        The first tuple is recorded at the start of this period, and the last at its end.
         """
         end_s, samples = time.time() + for_s, list[tuple[float, int]]()
         while True:
@@ -190,9 +191,9 @@ class _Publisher:
 
 @asynccontextmanager
 async def _workers(setup: DeploymentSetup, redis_url: str, folder: Path, store: Store) -> AsyncIterator[list[Child]]:
-    """Run the worker processes until the context ends; yield them when all nodes have joined the fleet.
+    """Run the worker processes while the context lasts; yield them once all nodes have joined the fleet.
 
-    ``folder`` is the directory for the log files of the processes.
+    The processes write their log files to the directory ``folder``.
     """
     overrides = {
         "CORONET_REDIS_URL": redis_url,
@@ -229,9 +230,9 @@ async def _workers(setup: DeploymentSetup, redis_url: str, folder: Path, store: 
 
 
 def _shipped_limits() -> dict[str, str]:
-    """Return the default limits of requests and polls for compressed time, as environment variables.
+    """Return the default limits on requests and polls, converted to compressed time, as environment variables.
 
-    The limits are multiplied by ``COMPRESSION``, because one second stands for ``COMPRESSION`` seconds.
+    The limits are multiplied by ``COMPRESSION``, because one real second stands for ``COMPRESSION`` seconds.
     """
     settings = Settings()
     per_hour = ("max_polls_per_hour", "polls_per_hour_for_one_subscriber")
@@ -240,9 +241,9 @@ def _shipped_limits() -> dict[str, str]:
 
 
 def _hosts_file_prefix(folder: Path) -> tuple[str, ...]:
-    """Return the beginning of a command line; the command after it runs with its own hosts file instead of /etc/hosts.
+    """Return a command-line prefix that makes a program read another file instead of /etc/hosts.
 
-    The file is written to ``folder``. In it, the host names of public channels have loopback addresses.
+    The other file is written to ``folder``. It maps the host names of public channels to loopback addresses.
     """
     # The file replaces /etc/hosts only for this command, which runs in its own mount namespace (Linux).
     hosts = folder / "hosts"
@@ -252,7 +253,7 @@ def _hosts_file_prefix(folder: Path) -> tuple[str, ...]:
 
 
 def _cpu_s(child: Child) -> float:
-    """Return the CPU time that a child has used, in seconds; 0 if it has exited."""
+    """Return the CPU time that a child process has used, in seconds; 0 if it has exited."""
     try:
         fields = Path(f"/proc/{child.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
     except FileNotFoundError:
@@ -261,9 +262,9 @@ def _cpu_s(child: Child) -> float:
 
 
 async def _read_version_times(store: Store, channels: Sequence[ChannelId]) -> VersionTimes:
-    """Return the time at which each entry was queued for delivery, by the pair (number of the channel, entry's title).
+    """Return when each entry was queued for delivery, by (index of the channel, title of the entry).
 
-    ``channels`` has the channels' ids in the order of their numbers.
+    ``channels`` contains the ids of the channels. A channel's index is its position in this sequence.
     """
     # An entry is queued with the version that introduced it. The times are read from the outbox of the user OBSERVER,
     # who is subscribed to all channels.
@@ -280,13 +281,14 @@ async def _read_version_times(store: Store, channels: Sequence[ChannelId]) -> Ve
 
 
 async def _add_channels(store: Store, port: int, updates: PublicationTimes, *, public: bool) -> list[ChannelId]:
-    """Create the channels of ``updates`` and subscribe users to them; return the channels' ids in order.
+    """Create the channels of ``updates`` and subscribe users to them; return the channels' ids in the same order.
 
-    The entries that a feed has at present count as known. The user ``OBSERVER`` is subscribed to every channel.
+    Entries that a feed already contains at the time of this call count as known, not as new. The user ``OBSERVER`` is
+    subscribed to every channel.
 
-    - ``port`` is the port of the publisher.
-    - ``updates`` has the publication times and the number of subscribers of each channel.
-    - ``public`` determines the form of the URLs (:func:`channel_url`).
+    - ``port``: the port of the publisher.
+    - ``updates``: the publication times and the number of subscribers of each channel.
+    - ``public``: whether the URLs have public host names (:func:`channel_url`).
     """
     channels: list[ChannelId] = []
     users = _assign_users(updates.subscribers)

@@ -1,6 +1,6 @@
 """Publication times of a deployment's channels, drawn from a seed, and the detection delays of a run.
 
-The publisher and the experiment draw the same times from the same seed, so that they need not communicate.
+The publisher and the experiment both draw the times from the same seed, so they need not send each other the times.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,18 +14,24 @@ from service.simulate.numerics import Floats
 from service.simulate.schedulers.polls import weighted_quantile
 
 COMPRESSION = 30.0
-"""Seconds of the paper per measured second: its poll interval of 30 minutes is one minute here."""
+"""How many seconds of the paper's time a real second stands for. The poll interval is 1 minute, not 30."""
 
 SUBSCRIBERS_PER_CHANNEL = 20
 """Mean number of subscribers per channel. Corona §5.2 has 150,000 subscriptions to 7,500 channels."""
 
 
 VersionTimes = Mapping[tuple[int, str], float]
-"""(number of the channel, title of the entry) → Unix time at which the entry was queued for subscribers."""
+"""(index of the channel, title of the entry) → Unix time at which the entry was queued for subscribers."""
 
 
 class PublicationPlan(msgspec.Struct, frozen=True):
-    """The parameters of all publications, which begin at ``begin_s`` (Unix s) and last for ``length_s`` seconds."""
+    """The parameters from which all publication times are drawn.
+
+    - ``seed``: the seed of the random numbers.
+    - ``channels``: the number of channels.
+    - ``begin_s``: the Unix time in seconds at which the publications begin.
+    - ``length_s``: the duration of the publications in seconds.
+    """
 
     seed: int
     channels: int
@@ -35,11 +41,13 @@ class PublicationPlan(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class PublicationTimes:
-    """The publications of all channels. Each field has one element for each channel.
+    """The publication times, update interval and number of subscribers of each channel.
+
+    Each field has one element per channel:
 
     - ``subscribers``: the number of subscribers
     - ``interval_s``: the update interval in seconds
-    - ``published_s``: the publication times (Unix s), in ascending order
+    - ``published_s``: the publication times (Unix time in seconds), in ascending order
     """
 
     subscribers: tuple[int, ...]
@@ -48,10 +56,10 @@ class PublicationTimes:
 
 
 def draw_publication_times(plan: PublicationPlan) -> PublicationTimes:
-    """Draw the publication times of all channels in a plan.
+    """Draw the publication times of all channels in ``plan``.
 
-    The mean intervals between updates are those of Corona §5, shortened by the compression of time. As in the paper's
-    simulations, the interval of a channel is constant, and its first update is at a random time.
+    The update intervals are distributed as in Corona §5, but shortened to compressed time. As in the paper's
+    simulations, each channel is updated at a constant interval, and its first update is at a random time.
     """
     rng = np.random.default_rng(plan.seed)
     interval_s = draw_intervals_s(plan.channels, rng) / COMPRESSION
@@ -75,31 +83,34 @@ workers limit the rate of requests."""
 
 
 def channel_url(channel: int, port: int, *, public: bool) -> str:
-    """Return the URL of the channel with the number ``channel`` on a publisher that listens on ``port``.
+    """Return the URL of the channel with the index ``channel`` on a publisher that listens on ``port``.
 
-    - The URL of a ``public`` channel has a host name of ``SITES``, to which request limits apply.
-    - Any other URL has a loopback address of ``HOSTS``, to which no request limits apply.
+    - If ``public`` is true, the URL contains a host name from ``SITES``, to which request limits apply.
+    - Otherwise, it contains a loopback address from ``HOSTS``, to which no request limits apply.
     """
     hosts = tuple(SITES) if public else HOSTS
     return f"http://{hosts[channel % len(hosts)]}:{port}/feeds/{channel}"
 
 
 def entry_title(update: int) -> str:
-    """Return the title of entry number ``update`` (from 0) of a channel. The title is also the id of the entry."""
+    """Return the title, which is also the id, of the entry with the index ``update`` (from 0) in its channel."""
     return f"Entry {update}"
 
 
 class DeploymentResult(msgspec.Struct, frozen=True):
-    """The results of one run. Delays are in seconds of the paper; means are weighted by subscriptions.
+    """The results of one run.
+
+    Detection delays are in seconds of the paper's time. Their mean and percentile are weighted by subscriptions.
 
     - ``measured_s``: the real duration of the measurement in seconds
-    - ``updates``: the number of entries published during the measurement
-    - ``missed``: the number of these entries that were never detected
+    - ``updates``: how many entries were published during the measurement
+    - ``missed``: how many of these entries were never detected
+    - ``mean_detection_s``, ``p95_detection_s``: mean and 95th percentile of the detection delay
     - ``legacy_detection_s``: the mean detection delay if each subscriber polled separately, as without Corona
-    - ``polls_per_min``: the polls of all workers per minute of the paper
-    - ``worker_cores``: the mean number of processor cores that all workers use
-    - ``recovered_after_s``: the real seconds from the kill of a worker until the others poll at the former rate
-      (:func:`recovery_s`); None without a kill, or if this never happens
+    - ``polls_per_min``: the polls of all workers per minute of the paper's time
+    - ``worker_cores``: the mean number of processor cores that all workers together use
+    - ``recovered_after_s``: how many real seconds the polling rate took to recover after a worker was killed
+      (:func:`recovery_s`); None if no worker was killed, or if the rate did not recover
     """
 
     nodes: int
@@ -123,11 +134,11 @@ RECOVERED_SHARE, RECOVERED_FOR_S = 0.95, 5.0
 
 
 def recovery_s(served: Sequence[tuple[float, int]], killed_s: float) -> float | None:
-    """Return the seconds from the time ``killed_s`` until the rate of requests recovered; None if it did not.
+    """Return how many seconds after ``killed_s`` the rate of requests had recovered; None if it did not recover.
 
-    The rate has recovered at the start of the first period of five seconds in which it is at least 95 % of its mean
-    before ``killed_s``. ``served`` has pairs (time, number of requests served until then), in ascending order. Times
-    are Unix seconds.
+    The rate has recovered when its mean over the following five seconds is at least 95 % of its mean before
+    ``killed_s``. ``served`` contains tuples (time, number of requests served so far), in ascending order. Times are
+    Unix times in seconds.
     """
     before = [sample for sample in served if sample[0] <= killed_s]
     if len(before) < 2:  # noqa: PLR2004 - no rate without two samples
@@ -143,11 +154,14 @@ def recovery_s(served: Sequence[tuple[float, int]], killed_s: float) -> float | 
 def detection_delays(
     updates: PublicationTimes, versioned: VersionTimes, from_s: float, until_s: float
 ) -> tuple[Floats, Floats, int]:
-    """Return the delays (measured s) and the weights of the detected entries, and the number of undetected entries.
+    """Return (delays of the detected entries, weights of these entries, number of undetected entries).
 
-    ``updates`` has the publication times of all entries. Only entries published from ``from_s`` until ``until_s`` (Unix
-    s) are included. ``versioned`` has the time at which each detected entry was queued for delivery. The weight of an
-    entry is the number of subscribers of its channel, divided by the number of detected entries of this channel.
+    Delays are in real seconds. An entry's weight is the number of its channel's subscribers, divided by the number of
+    the channel's detected entries.
+
+    - ``updates``: the publication times of all entries.
+    - ``versioned``: the time at which each detected entry was queued for delivery.
+    - ``from_s``, ``until_s``: only entries published in this period are included (Unix times in seconds).
     """
     # Channels with many entries therefore do not weigh more (Corona §3.1).
     delays: list[float] = []
@@ -167,6 +181,6 @@ def detection_delays(
 
 
 def paper_delay_statistics(delays_s: Floats, weights: Floats) -> tuple[float, float]:
-    """Return the weighted mean and 95th percentile of measured delays, converted to seconds of the paper."""
+    """Return (weighted mean, weighted 95th percentile) of measured delays, converted to seconds of the paper's time."""
     mean_s = float(np.average(delays_s, weights=weights))
     return mean_s * COMPRESSION, weighted_quantile(delays_s, weights, 0.95) * COMPRESSION

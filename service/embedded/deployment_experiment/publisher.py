@@ -1,10 +1,10 @@
 """The publisher of a deployment: a program that serves all channels with little CPU time.
 
-Run it by ``python -m service.embedded.deployment_experiment.publisher``. It reads a :class:`PublicationPlan` (JSON, one
-line) from standard input, and prints its port. For each further input line it prints the number of requests served so
-far.
+Run it with ``python -m service.embedded.deployment_experiment.publisher``. It reads a :class:`PublicationPlan` (JSON on
+one line) from standard input, and prints its port. For each further line of input, it prints how many requests it has
+served so far.
 
-A feed document contains the channel's last entries. Its ETag is the number of entries so far.
+A feed document contains the channel's latest entries. Its ETag is the number of entries published so far.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ _IF_NONE_MATCH = re.compile(rb"\r\nIf-None-Match: \"(\d+)\"", re.IGNORECASE)
 class PublisherConnection(asyncio.Protocol):
     """One HTTP connection to the publisher.
 
-    ``served`` is shared by all connections and counts their requests.
+    ``served``, a class attribute, counts the requests on all connections.
     """
 
     served = 0
@@ -59,7 +59,10 @@ class PublisherConnection(asyncio.Protocol):
 
 
 def respond(updates: PublicationTimes, head: bytes, now_s: float) -> bytes:
-    """Return the HTTP response at ``now_s`` (Unix s) to the request with ``head``, its request line and headers."""
+    """Return the HTTP response to a request, as of ``now_s`` (Unix time in seconds).
+
+    ``head`` is the request line and the headers of the request.
+    """
     request, known_etag = _REQUEST_LINE.match(head), _IF_NONE_MATCH.search(head)
     if request is None or int(request[1]) >= len(updates.published_s):
         return b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
@@ -73,13 +76,16 @@ def respond(updates: PublicationTimes, head: bytes, now_s: float) -> bytes:
 
 
 def current_document(updates: PublicationTimes, channel: int, now_s: float) -> tuple[int, bytes]:
-    """Return the number of entries that a channel has published until ``now_s`` (Unix s), and its feed document."""
+    """Return (the number of entries that a channel has published by ``now_s``, its feed document at that time).
+
+    ``now_s`` is the Unix time in seconds.
+    """
     count = _count(updates, channel, now_s)
     return count, _feed(channel, count)
 
 
 def entity_tag(count: int) -> str:
-    """Return the ETag of a feed document after ``count`` entries were published."""
+    """Return the ETag of a feed document after ``count`` entries have been published."""
     return f'"{count}"'
 
 

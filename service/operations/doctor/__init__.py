@@ -1,1 +1,1 @@
-"""``coronet doctor``: checks of Redis, programs, the XMPP login and this machine, with advice for each problem."""
+"""``coronet doctor``: checks Redis, programs, the XMPP login and this machine, and gives advice on each problem."""

@@ -1,7 +1,7 @@
-"""The checks of ``coronet doctor``: all checks together, and the checks of this machine, of bots and of the console.
+"""Runs the checks of ``coronet doctor``. This module also contains the checks of this machine, bots and the console.
 
-Every check returns a :class:`CheckResult` and raises no exception if a server is unreachable. No check disturbs running
-programs or takes longer than a few seconds.
+Every check returns one or more :class:`CheckResult` objects, and does not raise an exception if a server is
+unreachable. No check disturbs running programs or takes longer than a few seconds.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ _CONFINEMENTS: dict[Confinement | None, str] = {
 
 
 def check_file_limit() -> CheckResult:
-    """Check the limit on open files, which also limits connections."""
+    """Check the limit on this process's open files, which also limits the number of its connections."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     enough = soft == resource.RLIM_INFINITY or soft >= MIN_OPEN_FILES
     advice = f"Raise the limit to {MIN_OPEN_FILES} or more: `ulimit -n 4096`, or LimitNOFILE= in a systemd unit."
@@ -50,7 +50,10 @@ async def check_parser() -> list[CheckResult]:
 
 
 async def check_bots(settings: Settings) -> list[CheckResult]:
-    """Check the readiness of every bot that has announced itself within the last minute; [] if Redis is unavailable."""
+    """Check whether the bots that have announced themselves in the last minute are ready.
+
+    The result is [] if Redis is unavailable.
+    """
     urls = await read_store(settings, lambda store: store.bot_endpoints.metrics_urls())
     if urls is None:
         return []
@@ -59,9 +62,9 @@ async def check_bots(settings: Settings) -> list[CheckResult]:
 
 
 def judge_bots(reasons: Sequence[str]) -> CheckResult:
-    """Return the result of checking all bots.
+    """Return the result of checking all bots. The check fails if there are no bots or if any bot is not ready.
 
-    ``reasons`` has, for each bot, the reason why it is not ready; "" means that it is ready.
+    ``reasons`` contains, for each bot, the reason why it is not ready, or "" if it is ready.
     """
     ready = sum(not reason for reason in reasons)
     details = f"{ready} ready"
@@ -79,7 +82,7 @@ async def _unreadiness(processes: ProcessClient, metrics_url: str) -> str:
 
 
 async def check_console(settings: Settings) -> list[CheckResult]:
-    """Check that a console is ready on this machine (``/readyz``). The check fails if no console runs."""
+    """Check that a console on this machine is ready (``/readyz``). The check fails if no console is running."""
     ready = settings.console_port != 0 and await is_ready(settings.console_port)
     details = f"port {settings.console_port} {'is ready' if ready else 'is not ready'}"
     return [
@@ -90,7 +93,7 @@ async def check_console(settings: Settings) -> list[CheckResult]:
 
 
 async def examine(settings: Settings) -> list[CheckResult]:
-    """Run the checks for the program in ``settings.program``, or all checks if that is empty."""
+    """Run the checks for the program ``settings.program``, or all checks if it is empty."""
     program = settings.program
     checks = [check_store(settings), check_polling(settings)]
     if program != "worker":

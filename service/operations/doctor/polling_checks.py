@@ -1,4 +1,4 @@
-"""Checks of polling: the polling levels of channels, and whether the polling policy has an effect in spite of limits.
+"""Checks of polling: the channels' polling levels, and whether limits prevent the polling policy from having an effect.
 
 The polling level of a channel determines how many nodes poll it (Corona §3.1).
 """
@@ -26,9 +26,10 @@ _CHANNELS_METRIC = re.compile(
 
 
 async def check_polling(settings: Settings) -> list[CheckResult]:
-    """Check the channels' polling levels, and whether the polling policy has an effect in spite of limits.
+    """Check the channels' polling levels, and whether limits prevent the polling policy from having an effect.
 
-    Both are read from the metrics of all workers. The result is [] if there are no workers or Redis is unavailable.
+    The data for both checks is read from the metrics of all workers. The result is [] if there are no workers or if
+    Redis is unavailable.
     """
 
     async def read(store: Store) -> tuple[set[str], FleetObjective]:
@@ -49,18 +50,19 @@ async def check_polling(settings: Settings) -> list[CheckResult]:
 
 
 async def _metrics(processes: ProcessClient, url: str) -> str:
-    """Return the metrics of the process at ``url`` in text format; "" if the process does not return them."""
+    """Return the metrics of the process at ``url`` in text format; "" if they cannot be read."""
     with contextlib.suppress(Unreachable):
         return await processes.metrics(url)
     return ""
 
 
 def judge_levels(levels: Levels, channels: Mapping[str, int], unread: int) -> CheckResult:
-    """Return a result, which is always ``ok``, that states the number of channels at each polling level.
+    """Return a check result that states the number of channels at each polling level. It is always ``ok``.
 
-    ``channels`` maps each level to its number of channels. ``levels`` is the base of the levels, which is the factor by
-    which each level reduces the number of polling nodes; ``CONTINUOUS`` means that any number of nodes is allowed.
-    ``unread`` is the number of workers whose metrics could not be read.
+    - ``levels`` is the factor by which the number of nodes that poll a channel decreases from one level to the next;
+      ``CONTINUOUS`` if any number of nodes is possible.
+    - ``channels`` maps each level to its number of channels.
+    - ``unread`` is the number of workers whose metrics could not be read.
     """
     kind = "any number of nodes" if levels is Levels.CONTINUOUS else f"base {levels}"
     counts = ", ".join(f"{channels[level]} at level {level}" for level in sorted(channels, key=int))
@@ -71,10 +73,10 @@ def judge_levels(levels: Levels, channels: Mapping[str, int], unread: int) -> Ch
 
 
 def judge_polling(channels: Mapping[BindingConstraint, int]) -> CheckResult:
-    """Return a result that states which constraints determine how often channels are polled.
+    """Return a check result that states which constraints determine how often channels are polled.
 
-    The result is a warning if nearly all channels have the same constraint, because the polling policy then has no
-    effect. ``channels`` maps each constraint to the number of channels whose polls it determines.
+    ``channels`` maps each constraint to the number of channels whose polling frequency it determines. The result is a
+    warning if nearly all channels have the same constraint, because the polling policy then has no effect.
     """
     shares = [f"{100 * share:.0f} % {BOUND_LABELS[bound]}" for bound, share in bound_shares(channels).items()]
     details = f"channels: {', '.join(shares)}" if shares else "no channels are planned yet"

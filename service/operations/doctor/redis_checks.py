@@ -20,7 +20,7 @@ _Value = TypeVar("_Value")
 
 
 async def check_store(settings: Settings, clock: Clock = SYSTEM_CLOCK) -> list[CheckResult]:
-    """Check Redis, the difference between its clock and this machine's, and the number of nodes in the ring."""
+    """Check Redis, the deviation of Redis's clock from this machine's, and the number of nodes in the ring."""
     try:
         async with opened(settings) as store:
             info = (await read_infos(store))[0]
@@ -48,7 +48,10 @@ async def read_store(settings: Settings, read: Callable[[Store], Awaitable[_Valu
 
 
 def judge_redis(info: RedisInfo) -> list[CheckResult]:
-    """Check the version, persistence and memory policy of Redis; ``info`` has the fields of its command INFO."""
+    """Check the version, persistence and memory policy of Redis, and whether it restored all its data after a restart.
+
+    ``info`` contains the fields of the reply to the INFO command.
+    """
     redis_version = info.get("redis_version", "0")
     keeps = info.get("aof_enabled") == "1"
     written = info.get("aof_last_write_status", "ok")

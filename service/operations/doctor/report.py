@@ -1,4 +1,4 @@
-"""The output of ``coronet doctor``: the results of checks as text or JSON, and the table of settings."""
+"""The output of ``coronet doctor``: check results as text or JSON, and the table of settings."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal
@@ -13,7 +13,7 @@ from service.settings import Settings
 class CheckResult(msgspec.Struct, frozen=True):
     """The result of one check.
 
-    If the result is not ``ok``, ``advice`` states how to fix the problem.
+    ``ok`` is true if the check found no problem. If it is false, ``advice`` states how to fix the problem.
     """
 
     name: str
@@ -23,7 +23,7 @@ class CheckResult(msgspec.Struct, frozen=True):
 
     @property
     def severity(self) -> "Severity":
-        """``ok``, ``warning`` if everything works for now, or ``error`` if something does not work."""
+        """``ok``, ``warning`` or ``error``. A warning means that there is a problem, but all programs still work."""
         return "ok" if self.ok else "warning" if self.name in _WARNINGS else "error"
 
 
@@ -35,15 +35,16 @@ EXIT_CODES: Final[Mapping[Severity, int]] = {"ok": 0, "error": 1, "warning": 3}
 
 
 def worst_severity(results: Sequence[CheckResult]) -> Severity:
-    """Return the severity of the most severe result; ``ok`` if there are no results."""
+    """Return the highest severity of the results; ``ok`` if there are no results."""
     return max((result.severity for result in results), key=list(_MARKS).index, default="ok")
 
 
 def as_json(results: Sequence[CheckResult]) -> bytes:
-    """Return the results as a JSON object: ``severity`` is the worst one, ``checks`` has each result in order.
+    """Return the results as a JSON object.
 
-    A check has ``id``, ``severity``, ``details`` and ``advice``. An id, such as ``redis-memory``, does not change
-    between versions. It occurs several times if several servers are checked.
+    ``severity`` is the highest severity of all results. ``checks`` lists the results in the given order, each with
+    ``id``, ``severity``, ``details`` and ``advice``. An id, such as ``redis-memory``, does not change between versions
+    of Coronet. If several servers are checked, an id occurs several times.
     """
     checks = [
         {
@@ -58,7 +59,7 @@ def as_json(results: Sequence[CheckResult]) -> bytes:
 
 
 def as_text(results: Sequence[CheckResult]) -> str:
-    """Return the results as text with one line each; the advice follows the line of a failed check."""
+    """Return the results as text, one line each. The line of a failed check is followed by its advice."""
     lines = []
     for result in results:
         lines.append(f"{_MARKS[result.severity]}  {result.name:<18}{result.details}")
@@ -68,9 +69,9 @@ def as_text(results: Sequence[CheckResult]) -> str:
 
 
 def settings_table(settings: Settings, origins: Mapping[str, str]) -> Table:
-    """Return a table of every setting's effective value and its source; secrets are hidden.
+    """Return a table of all settings with their effective values and sources. Secrets are hidden.
 
-    ``origins`` has the source of each setting's value, by the setting's name.
+    ``origins`` maps the name of each setting to the source of its value.
     """
     table = Table("Setting", "Value", "From", box=None)
     for name, value in settings:

@@ -1,9 +1,9 @@
-"""Check of the XMPP login, which must not end a bot's session.
+"""A check of the XMPP login that does not end a bot's session.
 
-Bots record in Redis when they last received data from their server. The handshake of a component (XEP-0114 §3) is
-completed only if no bot is connected, because many servers close an existing connection of the same component. A client
-account is checked up to STARTTLS and the certificate (RFC 6120 §5): a complete login would be another session, to which
-the server could route users' messages.
+Bots record in Redis when they last received data from their server. For a component, the handshake (XEP-0114 §3) is
+completed only if no bot is connected, because many servers would close the bot's connection. For a client account, only
+STARTTLS and the certificate are checked (RFC 6120 §5). A complete login would create another session, to which the
+server could route users' messages.
 """
 
 import asyncio
@@ -38,12 +38,15 @@ _DEFAULT_PORTS = {"component": 5347, "client": 5222}
 
 
 async def check_xmpp_logins(settings: Settings) -> list[CheckResult]:
-    """Check the login of each configured XMPP address without disturbing a bot that is connected."""
+    """Check the login with each configured XMPP address, without disturbing a connected bot."""
     return await check_xmpp(settings, await bot_silences_s(settings))
 
 
 async def bot_silences_s(settings: Settings) -> dict[str, float] | None:
-    """Return the seconds since each bot last received data, by its XMPP address; None if Redis is unavailable."""
+    """Map each bot's XMPP address to the number of seconds since the bot last received data.
+
+    The result is None if Redis is unavailable.
+    """
     addresses = dict.fromkeys((settings.xmpp_jid, *settings.xmpp_shards))
 
     async def read(store: Store) -> dict[str, float]:
@@ -53,9 +56,10 @@ async def bot_silences_s(settings: Settings) -> dict[str, float] | None:
 
 
 async def check_xmpp(settings: Settings, silences_s: Mapping[str, float] | None) -> list[CheckResult]:
-    """Check the login of each configured XMPP address.
+    """Check the login with each configured XMPP address.
 
-    ``silences_s`` has the seconds since the bot of each address last received data; None if Redis is unavailable.
+    ``silences_s`` is the result of :func:`bot_silences_s`: it maps each address to the number of seconds since its bot
+    last received data, or is None if Redis is unavailable.
     """
     if settings.xmpp_login == "client":
         advice = "Remove xmpp_shards, which is for components; bots that share an account divide its users without it."
