@@ -1,11 +1,11 @@
 """The work of a channel's owner: takes over and moves channels, stores their versions, and starts fan-outs.
 
-The owner of a channel (a feed or page) is the node nearest to its id. A version is a numbered set of changes. A fan-out
-queues a version for all subscribers. A write that fails is repeated, on request of the protocol or later by this
-module. Every write can be repeated without harm:
+The owner of a channel (a feed or page) is the node nearest to the channel's id. A version is a numbered set of changes.
+A fan-out queues a version for all subscribers. A failed write is repeated, either at the protocol's request or later by
+this module. Every write can be repeated without harm:
 
 - A repeated takeover increments the channel's epoch (the fencing token of the owner) once more.
-- A repeated publication is refused, because the version before it is no longer the latest.
+- The store refuses a repeated publication, because the version on which it is based is no longer the latest.
 - A repeated fan-out queues no message twice.
 """
 
@@ -50,7 +50,7 @@ log = structlog.get_logger(__name__)
 class ChannelOwner:
     """Executes the polling protocol's effects for the channels that one node owns.
 
-    ``on_events`` passes the results to the protocol.
+    The results are passed to the protocol through ``on_events``.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class ChannelOwner:
         )
 
     async def expect_subscribers(self, channel_id: ChannelId) -> None:
-        """Own a channel for a minute even if it has no subscribers, because a user is about to subscribe."""
+        """Keep a channel for a minute even if it has no subscribers, because a user is about to subscribe."""
         now_s = self._clock.monotonic_s()
         self._dormancy.expect_subscribers(channel_id, now_s)
         await self._on_events(ChannelsChanged(now_s, (ListedChannel(channel_id, 0, listed=True),)))
@@ -97,7 +97,8 @@ class ChannelOwner:
     async def take_ownership(self, channel_ids: Sequence[ChannelId]) -> None:
         """Take over channels from their former owners, and pass the stored state of each channel to the protocol.
 
-        - The epoch (fencing token) of each channel is incremented. The store then refuses writes of the former owner.
+        - The epoch (fencing token) of each channel is incremented. From then on, the store refuses writes by the former
+          owner.
         - Deliveries and moves that the former owner did not complete are continued, so that no entry is lost.
 
         Raises :class:`StoreUnavailable`; the protocol then requests the takeover again.
@@ -143,11 +144,9 @@ class ChannelOwner:
             await self._on_events(*events)
 
     async def _complete_move(self, moved: ChannelState) -> None:
-        """Complete the move of a channel to another URL. ``moved`` is the stored state of the old channel.
+        """Complete a channel's move to another URL: notify the subscribers, move them, and release the old channel.
 
-        1. The notice about the move is queued for the subscribers.
-        2. The subscribers are moved to the new channel.
-        3. The old channel is released.
+        ``moved`` is the stored state of the old channel.
         """
         channel_id = moved.channel.id
         try:
@@ -164,20 +163,20 @@ class ChannelOwner:
         await self._on_events(MessageReceived("", ChannelRemoved(channel_id)))
 
     def _limits(self, state: ChannelState, site_paused_s: float) -> PollingLimits:
-        """Return the limits on the polls of a channel whose site is paused for another ``site_paused_s`` seconds."""
+        """Return the limits on polling a channel whose site is paused for another ``site_paused_s`` seconds."""
         limits = state.polling_limits()
         until_s = ceil(self._clock.wall_s() + site_paused_s) if site_paused_s else 0
         return limits.with_limit(LimitReason.PAUSE, 0, until_s) if until_s > limits.paused_until_s else limits
 
     def release(self, channel_id: ChannelId) -> None:
-        """Discard the state of a channel that another node now owns, or that has no subscribers."""
+        """Discard this node's state for a channel that another node now owns, or that has no subscribers."""
         self._pending_fan_outs.pop(channel_id, None)
         self._registrar.remove(channel_id)
 
     async def publish(self, effect: Publish) -> None:
-        """Store the changes in ``effect`` as a version of their channel, and start to queue it for the subscribers.
+        """Store the changes in ``effect`` as a new version of their channel, and start queueing it for the subscribers.
 
-        The changes were detected in a poll, by this or another node. The result is passed to the protocol.
+        The changes were detected in a poll by this or another node. The result is passed to the protocol.
         """
         candidate = effect.candidate
         notice = candidate.delta.notice
@@ -208,9 +207,9 @@ class ChannelOwner:
         await self._on_events(VersionPublished(candidate.channel, delta.version, digest))
 
     async def move(self, channel_id: ChannelId, url: str) -> bool:
-        """Move a channel to another URL, and notify its subscribers; a repeated call changes nothing more.
+        """Move a channel to another URL, and notify its subscribers. Repeating the call has no further effect.
 
-        Returns False if the channel does not exist, or has already moved to a different URL.
+        Return False if the channel does not exist, or has already moved to a different URL.
         """
         while True:
             (state,) = await self._store.channels.adopt([channel_id], self._node_id)

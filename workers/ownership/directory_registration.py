@@ -1,11 +1,11 @@
-"""The registration of a node's own channels (feeds and pages) in the directory, by which searches find them.
+"""Registers a node's own channels (feeds and pages) in the directory, where searches find them.
 
-A channel's name is registered with AV-pairs (attributes with values). Registrations are soft state: they are refreshed
-well before they expire, if necessary by the channel's next owner. The AV-pairs are also stored with the channel, so
-that any owner can withdraw obsolete ones.
+A channel's name is registered under each of its attribute-value pairs. Registrations are soft state: they are refreshed
+well before they expire, if necessary by the channel's next owner. The pairs are also stored with the channel, so that
+any owner can withdraw the registrations of obsolete pairs.
 
-Entries are registered when they are published (:mod:`workers.ownership.fanout`). This module checks them once a day,
-and withdraws them with the channel.
+Entries are registered when they are published (:mod:`workers.ownership.fanout`). This module checks once a day that
+they are still registered, and withdraws them together with their channel.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ log = structlog.get_logger(__name__)
 
 
 class DirectoryRegistrar:
-    """Registers the public channels of one node in the directory, and decides when each of them is due again.
+    """Registers one node's public channels in the directory, and decides when each channel must be registered again.
 
     A channel is public if it has enough subscribers, or if an admin has listed it.
     """
@@ -74,7 +74,10 @@ class DirectoryRegistrar:
         """Channels with few subscribers that an admin has listed."""
 
     def on_changed(self, channel_id: ChannelId) -> None:
-        """Make a registered channel due at the next call of :meth:`register_due`, because it has changed."""
+        """Schedule a changed channel to be registered again by the next call of :meth:`register_due`.
+
+        A channel that this node does not register is ignored.
+        """
         if channel_id in self._due:
             self._due.schedule(channel_id, 0.0)
 
@@ -87,9 +90,9 @@ class DirectoryRegistrar:
         self._listed.discard(channel_id)
 
     async def schedule_changed(self, counts: Sequence[tuple[ChannelId, int]]) -> None:
-        """Schedule the registration of channels that have become public, and the withdrawal of those no longer public.
+        """Schedule newly public channels for registration, and channels that are no longer public for withdrawal.
 
-        ``counts`` has pairs (channel, number of subscribers). Raises :class:`service.errors.StoreUnavailable`.
+        ``counts`` contains pairs (channel, number of subscribers). Raises :class:`service.errors.StoreUnavailable`.
         """
         unclear = []
         for channel_id, count in counts:
@@ -105,9 +108,9 @@ class DirectoryRegistrar:
                 self._due.schedule(channel_id, 0.0)
 
     async def register_due(self) -> None:
-        """Register the channels of this node that are new, changed or due to be refreshed, up to ``MAX_DUE`` of them.
+        """Register this node's channels that are new, changed or due for a refresh, up to ``MAX_DUE`` of them.
 
-        Also checks whether the entries of up to ``MAX_CHECKS`` channels are still registered. Raises
+        Also check whether the entries of up to ``MAX_CHECKS`` channels are still registered. Raises
         :class:`service.errors.StoreUnavailable`.
         """
         now_s = self._clock.monotonic_s()
@@ -156,7 +159,10 @@ class DirectoryRegistrar:
         self._schedule(counts, public, now_s)
 
     async def _schedule_checks(self, channels: Sequence[Channel], public: AbstractSet[ChannelId], now_s: float) -> None:
-        """Schedule the checks of the channels in ``public``; withdraw the registered entries of the other channels."""
+        """Schedule the daily check of entries for the channels in ``public``.
+
+        Withdraw the entries of channels that are not in ``public``.
+        """
         new = [channel for channel in channels if channel.id not in public or channel.id not in self._checks]
         tables = await self._store.public_entries.tables([channel.id for channel in new])
         for channel, table in zip(new, tables, strict=True):
@@ -184,11 +190,11 @@ class DirectoryRegistrar:
     async def _check(
         self, channel_id: ChannelId, channel: Channel | None, table: EntryTable | None, now_s: float
     ) -> None:
-        """Register again the entries of a channel whose registrations would otherwise expire.
+        """Renew the registrations of a channel's entries that would otherwise expire.
 
         - ``channel`` is None if the channel is not public. Its entries are then no longer checked.
         - ``table`` lists the channel's registered entries; None if there is no table.
-        - ``now_s`` is the monotonic time.
+        - ``now_s`` is the monotonic time in seconds.
         """
         if channel is None:
             self._checks.remove(channel_id)
@@ -200,11 +206,11 @@ class DirectoryRegistrar:
             log.warning("refreshing entries for search failed", channel=channel_id[:8], error=str(error))
 
     def _schedule(self, counts: dict[ChannelId, int], public: AbstractSet[ChannelId], now_s: float) -> None:
-        """Set the times at which the channels in ``counts`` are due again.
+        """Set the times at which the channels in ``counts`` must be registered again.
 
-        - ``counts`` has the number of subscribers of each channel.
-        - ``public`` are the registered channels.
-        - ``now_s`` is the monotonic time.
+        - ``counts`` maps each channel to its number of subscribers.
+        - ``public`` contains the channels that are public.
+        - ``now_s`` is the monotonic time in seconds.
         """
         for channel_id, count in counts.items():
             if self._due.due_s(channel_id) != now_s + RETRY_INTERVAL_S:
@@ -222,7 +228,7 @@ class DirectoryRegistrar:
     async def _describe(self, state: ChannelState, count: int) -> ChannelDescription | None:
         """Return the description with which to register a channel that has ``count`` subscribers.
 
-        The result is None for a channel that is private or has moved.
+        Return None if the channel is not public or has moved.
         """
         if state.channel.moved_to or not is_public(state.channel, count, self._least_subscribers):
             return None

@@ -1,10 +1,10 @@
 """Dormancy: a channel (a feed or page) that nobody needs any more is not polled, but stays in the store.
 
-A channel is needed
+A channel is needed in each of these cases:
 
-- if it has subscribers or a user is about to subscribe,
-- if an admin has listed it in the public directory,
-- or if its move to another URL is not complete.
+- It has subscribers, or a user is about to subscribe.
+- An admin has listed it in the public directory.
+- Its move to another URL is not complete.
 
 The next subscription to a dormant channel wakes it up (:mod:`workers.request_handlers.channel_creation`).
 """
@@ -25,13 +25,13 @@ class DormancyPolicy:
         self._expected_s: dict[ChannelId, float] = {}
 
     def expect_subscribers(self, channel_id: ChannelId, now_s: float) -> None:
-        """Keep a channel for a minute from ``now_s`` (monotonic time) even if it has no subscribers."""
+        """Keep a channel for a minute after ``now_s`` (monotonic time), even if it has no subscribers."""
         self._expected_s[channel_id] = now_s
 
     def take_expected(self, now_s: float) -> list[ChannelId]:
-        """Return the channels that are kept for users who are about to subscribe; forget those kept for over a minute.
+        """Return the channels that are kept because a user is about to subscribe.
 
-        ``now_s`` is monotonic time.
+        Then forget channels that have been kept for a minute by ``now_s`` (monotonic time in seconds).
         """
         expected = list(self._expected_s)
         self._expected_s = {
@@ -40,9 +40,11 @@ class DormancyPolicy:
         return expected
 
     async def needed_without_subscribers(self, channel_ids: Sequence[ChannelId]) -> set[ChannelId]:
-        """Return the channels that are needed without subscribers; mark the others as dormant (not polled).
+        """Return the channels that are still needed, although they have no subscribers; mark the others as dormant.
 
-        A channel is needed if a user is about to subscribe, an admin has listed it, or its move is not complete.
+        A channel is needed if a user is about to subscribe, an admin has listed it, or its move is not complete. The
+        result also contains channels outside ``channel_ids`` to which a user is about to subscribe. Dormant channels
+        are not polled.
         """
         needed = set(self._expected_s)
         for channel in await self._store.channels.get_many(channel_ids):

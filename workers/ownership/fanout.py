@@ -1,16 +1,19 @@
 """Fan-out: queues each version (a numbered set of changes) for all its recipients. It can be resumed at any point.
 
-1. The version is queued for the channel's subscribers, page by page.
-2. New entries of public channels are registered in the directory and matched with saved searches (``watch``).
-3. The PubSub publisher is notified of versions of public channels.
+A fan-out takes three steps:
 
-The position after the last page, the *cursor*, is stored with the channel. Only the owner with the latest epoch
+1. The version is queued for the channel's subscribers, page by page.
+2. If the channel is public, new entries are registered in the directory and matched with saved searches (``watch``).
+3. If the channel is public, the PubSub publisher is notified.
+
+The position after the last queued page, the *cursor*, is stored with the channel. Only the owner with the latest epoch
 (fencing token) can write the cursor. A page that is repeated after a crash queues nothing twice (guarantee I2), so a
 crash costs at most the work for one page.
 
 If a channel has many subscribers, its owner divides them into *units*, and asks other workers to help
 (:mod:`service.store.delivery.fanout_units`). The owner works on units too, and completes the units of workers that have
-died. The owner begins the next version when all units are finished, so that each user receives the versions in order.
+died. The owner begins the next version only when all units are finished, so that each user receives the versions in
+order.
 """
 
 import asyncio
@@ -37,8 +40,8 @@ from workers.ownership.saved_search_alerts import SavedSearchAlerts
 
 PAGE_SIZE: Final = 500
 DIVIDE_FROM: Final = 20_000
-"""Number of subscribers from which a fan-out is divided into units. A fan-out to this number of subscribers takes 0.4 s
-of processor time of one worker."""
+"""Number of subscribers from which a fan-out is divided into units. A fan-out to this many subscribers takes one worker
+0.4 s of processor time."""
 UNIT_SIZE: Final = 4_000
 """Maximum mean number of subscribers per unit. The number of units is the smallest power of two for which the mean does
 not exceed this maximum. Units of half this size would take 5 % more processor time in all."""
@@ -54,7 +57,7 @@ _log = structlog.get_logger(__name__)
 
 
 Invite = Callable[[ChannelId, int], Awaitable[None]]
-"""Called with a channel and a number n: requests up to n other workers to call :meth:`FanOut.help` for the channel."""
+"""Asks up to a given number of other workers to call :meth:`FanOut.help` for a channel."""
 
 
 async def _invite_nobody(_channel_id: ChannelId, _count: int) -> None:
@@ -62,9 +65,9 @@ async def _invite_nobody(_channel_id: ChannelId, _count: int) -> None:
 
 
 def choose_helpers(ring: RingView, channel_id: ChannelId, owner: NodeInfo, count: int) -> list[NodeId]:
-    """Return up to ``count`` nodes that can help ``owner`` with queueing a channel's changes for its subscribers.
+    """Return up to ``count`` nodes that can help ``owner`` to queue a channel's changes for its subscribers.
 
-    They are the nodes nearest to the channel. At most one node of each process is returned, and none of the owner's.
+    These are the nodes nearest to the channel, at most one in each process and none in the owner's process.
     """
     by_id = {node.id: node for node in ring.nodes}
     processes = {owner.process or owner.id: owner.id}
@@ -74,17 +77,17 @@ def choose_helpers(ring: RingView, channel_id: ChannelId, owner: NodeInfo, count
 
 
 class FanOut:
-    """Queues the new versions of one node's channels for their recipients: subscribers, saved searches and PubSub.
+    """Queues new versions of one node's channels for subscribers and owners of saved searches, and notifies PubSub.
 
-    A version is a numbered set of changes. If a method raises :class:`service.errors.StoreUnavailable`, it can be
-    called again and then continues.
+    A version is a numbered set of changes. If a method raises :class:`service.errors.StoreUnavailable`, calling it
+    again continues the work.
     """
 
     def __init__(self, store: Store, least_subscribers: int, invite: Invite = _invite_nobody) -> None:
-        """Create the fan-outs (deliveries to all subscribers) of one node.
+        """Create an object that runs the fan-outs (deliveries to all subscribers) of one node.
 
-        - ``least_subscribers`` is the number of subscribers that make a channel public.
-        - ``invite`` is called to ask other workers for help. The work is completed even if nobody helps.
+        - ``least_subscribers``: how many subscribers make a channel public.
+        - ``invite``: called to ask other workers for help. The work is completed even if nobody helps.
         """
         self._store = store
         self._invite = invite
@@ -94,10 +97,10 @@ class FanOut:
         self._helped: set[ChannelId] = set()
 
     async def run(self, channel_id: ChannelId, epoch: int) -> bool:
-        """Queue the versions of a channel that have not been queued yet for all recipients, in order (guarantee I4).
+        """Queue the versions of a channel that are not queued yet, for all recipients and in order (guarantee I4).
 
-        ``epoch`` is the channel's fencing token, which each new owner increments. Returns False if another node now
-        owns the channel.
+        ``epoch`` is the channel's fencing token, which each new owner increments. Return False if another node now owns
+        the channel.
         """
         (state,) = await self._store.channels.states([channel_id])
         if state is None or state.epoch != epoch:
@@ -145,7 +148,7 @@ class FanOut:
     async def _queue(self, delta: Delta, epoch: int, cursor: str) -> int | None:
         """Queue a version for all subscribers after the position ``cursor``; return the number of these subscribers.
 
-        ``epoch`` is the owner's fencing token. The result is None if another node now owns the channel.
+        ``epoch`` is the owner's fencing token. Return None if another node now owns the channel.
         """
         # A fan-out with many subscribers left after the first page is divided into units.
         store, parts, user_count = self._store, hash_version(delta), 0
@@ -170,10 +173,10 @@ class FanOut:
                 return None
 
     async def _divide(self, channel_id: ChannelId, cursor: str) -> dict[str, str]:
-        """Divide the subscribers after the position ``cursor`` into units; return the start of each unit by its label.
+        """Divide the subscribers after the position ``cursor`` into units, which workers process separately.
 
-        A unit is a set of subscribers whose keys have the same prefix; this prefix is the unit's label. The mapping is
-        empty if the channel has too few subscribers.
+        The keys of a unit's subscribers share a prefix, which is the unit's label. Return a dict that maps the label of
+        each unit to the position at which the unit starts. It is empty if the channel has too few subscribers.
         """
         (count,) = await self._store.channel_index.count([channel_id])
         if count < DIVIDE_FROM:
@@ -183,8 +186,8 @@ class FanOut:
     async def _complete_units(self, delta: Delta) -> int | None:
         """Queue a version for all units (sets of subscribers), together with other workers.
 
-        Returns when all units are finished. The result is the number of users for whom the version was queued; None if
-        this fan-out is no longer in progress.
+        Wait until all units are finished, then return the number of users for whom the version was queued. Return None
+        if this fan-out is no longer in progress.
         """
         is_first = True
         while unit := await self._store.fanout_units.claim(delta.channel, delta.version):
@@ -201,9 +204,9 @@ class FanOut:
         return None
 
     async def _queue_unit(self, delta: Delta, unit: ClaimedUnit) -> None:
-        """Queue a version for the subscribers in ``unit``.
+        """Queue a version for the subscribers in ``unit``, page by page.
 
-        Returns when the unit is finished, or when another worker has claimed it.
+        Return when the unit is finished, or when another worker has claimed it.
         """
         parts, cursor, is_claimed = hash_version(delta), unit.cursor, True
         while is_claimed:
@@ -211,11 +214,15 @@ class FanOut:
             is_claimed = await self._store.fanout_units.record(delta.channel, unit, cursor, count) and cursor != ""
 
     async def _queue_page(self, delta: Delta, parts: VersionParts, cursor: str, label: str = "") -> tuple[int, str]:
-        """Queue a version for a page of subscribers; return their number and the start of the next page.
+        """Queue a version for a page of subscribers.
 
-        - ``parts`` has the article hashes of the version's new and edited entries, by which messages are filtered.
-        - ``cursor`` is the start of the page.
-        - ``label`` is the key prefix of the subscribers in the page; "" means all subscribers.
+        - ``parts``: the hashes of the articles in the version's new and edited entries, which help to avoid duplicate
+          messages.
+        - ``cursor``: the start of the page.
+        - ``label``: the prefix that the keys of the subscribers share; "" means all subscribers.
+
+        Return (count, next_cursor): how many users on the page are still subscribed, and where the next page starts (""
+        after the last page).
         """
         store = self._store
         entries, cursor = await store.channel_index.page(delta.channel, cursor, PAGE_SIZE, label)
@@ -226,9 +233,9 @@ class FanOut:
         return len(entries) - len(unsubscribed), cursor
 
     async def _publish_entries(self, delta: Delta) -> None:
-        """Register the entries of a public channel in the directory; queue new entries that match saved searches.
+        """Register the entries of a public channel in the directory, and queue new entries that match saved searches.
 
-        A repeated call registers and queues nothing twice.
+        Repeating the call registers and queues nothing twice.
         """
         positions = entry_positions(delta)
         channel = (await self._search.filter_public([delta.channel])).get(delta.channel) if positions else None

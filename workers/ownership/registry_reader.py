@@ -1,8 +1,8 @@
-"""The reader of the channel registry in the store, which finds the channels (feeds and pages) that a node owns.
+"""Reader of the channel registry in the store, which finds the channels (feeds and pages) that a node owns.
 
-A node owns the channels to whose ids it is the nearest node of the ring. The node reads its parts of the registry in
-full after the ring has changed. In addition, it reads one part after the other again, so that each part is read once in
-half an hour. At other times, it reads only channels that have changed.
+The owner of a channel is the node of the ring nearest to the channel's id. After the ring has changed, the node reads
+its parts of the registry completely. At other times, it reads only channels that have changed. In addition, it rereads
+each part once every half hour.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
@@ -19,12 +19,12 @@ from workers.ownership.dormancy import DormancyPolicy
 _BUCKETS_PER_READ = 8
 _BATCH_SIZE = 500
 _FULL_LISTING_INTERVAL_S = 1800.0
-"""Time in which the whole channel registry is read again, in parts, in case a crash has prevented the recording of a
+"""Seconds in which the whole channel registry is read again, in parts, in case a crash has prevented the recording of a
 change."""
 
 
 class RegistryReader:
-    """Lists the channels of one node; ``on_events`` passes them to the protocol."""
+    """Lists the channels that one node owns, and passes them to the protocol through ``on_events``."""
 
     def __init__(
         self,
@@ -47,14 +47,14 @@ class RegistryReader:
         self._ring = RingView(0, ())
         self._prefixes: tuple[str, ...] = ()
         self._last_change: int | None = None
-        """Number of the last registry change that was processed; None if the whole registry has to be read."""
+        """Sequence number of the last registry change that was processed; None if the whole registry has to be read."""
         self._listing: tuple[Sequence[str], float, int] = (), 0.0, 0
-        """The parts of the registry to read again, the time of the start (monotonic), and the number of parts read."""
+        """The parts of the registry to reread, when this began (monotonic time), and how many parts have been read."""
         self._list_request: ListOwnedChannels | None = None
         self._is_listing = False
 
     def on_ring_changed(self, ring: RingView) -> None:
-        """Set the parts of the channel registry in which this node owns channels, according to the new ring."""
+        """Determine in which parts of the channel registry this node owns channels, according to the new ring."""
         # If these parts may have changed, the next listing of the registry is a full one.
         before, self._ring = self._ring.branchings(self._node_id), ring
         if ring.branchings(self._node_id) != before:
@@ -62,10 +62,10 @@ class RegistryReader:
             self._last_change = None
 
     async def list_owned(self, request: ListOwnedChannels) -> None:
-        """Pass the channels that this node owns to the protocol, and mark those that nobody needs as not polled.
+        """Pass the channels that this node owns to the protocol. Channels that nobody needs are marked as dormant.
 
-        If several requests arrive during a listing, only the latest of them is answered. Raises
-        :class:`StoreUnavailable`; the protocol then requests another listing.
+        Dormant channels are not polled. If several requests arrive during a listing, only the latest of these requests
+        is answered. Raises :class:`StoreUnavailable`; the protocol then requests another listing.
         """
         self._list_request = request
         if self._is_listing:
@@ -80,7 +80,7 @@ class RegistryReader:
             self._is_listing = False
 
     async def _list(self, request: ListOwnedChannels) -> None:
-        """Pass the owned channels that have changed to the protocol, or all if changes may have been missed."""
+        """Pass the changed channels of this node to the protocol, or all channels if changes may have been missed."""
         number, now_s = self._last_change, self._clock.monotonic_s()
         expected = self._dormancy.take_expected(now_s)
         if number is not None:
@@ -98,7 +98,7 @@ class RegistryReader:
             self._last_change, self._listing = last_change, (prefixes, request.requested_s, 0)
 
     async def _list_again(self, now_s: float) -> None:
-        """Read again the parts of the registry that are due to be read at ``now_s`` (monotonic s)."""
+        """Reread the parts of the registry that are due at ``now_s`` (seconds of the monotonic clock)."""
         # The whole registry is read in this way in ``_FULL_LISTING_INTERVAL_S``. After its last part, this begins anew.
         prefixes, begun_s, done = self._listing
         end = min(int((now_s - begun_s) / _FULL_LISTING_INTERVAL_S * len(prefixes)), len(prefixes))
@@ -114,10 +114,10 @@ class RegistryReader:
             await self._on_events(ChannelsChanged(request.requested_s, tuple(await self._list_batch(batch))))
 
     async def _list_registry(self, requested_s: float, prefixes: Sequence[str]) -> None:
-        """Read parts of the registry, and pass the channels of this node that they contain to the protocol.
+        """Read parts of the registry, and pass this node's channels in these parts to the protocol.
 
-        - ``requested_s`` is the time (monotonic s) at which the listing was requested.
-        - ``prefixes`` are the prefixes of channel ids that name the parts.
+        - ``requested_s``: when the listing was requested (seconds of the monotonic clock).
+        - ``prefixes``: the parts, given as prefixes of channel ids.
         """
         owned: list[ChannelId] = []  # first all of them, because polls are planned by their number
         for start in range(0, len(prefixes), _BUCKETS_PER_READ):
@@ -138,5 +138,5 @@ class RegistryReader:
 
 
 def batches(channel_ids: Sequence[ChannelId]) -> Iterator[Sequence[ChannelId]]:
-    """Yield the channel ids in batches, because the states of all channels together would take too much memory."""
+    """Split channel ids into batches, because the states of all channels would take too much memory at once."""
     return (channel_ids[start : start + _BATCH_SIZE] for start in range(0, len(channel_ids), _BATCH_SIZE))

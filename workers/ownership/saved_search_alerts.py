@@ -1,6 +1,6 @@
-"""Alerts of saved searches (``watch``): new entries of public channels for the users whose searches they match.
+"""Alerts for saved searches (``watch``): queues new entries of public channels for users whose searches they match.
 
-A user need not be subscribed to the channel.
+Users receive these entries even if they are not subscribed to the channel.
 """
 
 import time
@@ -26,9 +26,10 @@ class SavedSearchAlerts:
         self._matcher = SavedSearchMatcher(store.saved_searches)
 
     async def queue(self, delta: Delta, positions: Sequence[int], entries: Sequence[SearchableEntry]) -> None:
-        """Queue new entries for the owners of saved searches that the entries match.
+        """Queue new entries for the users whose saved searches they match.
 
-        ``positions`` are the positions of ``entries`` in ``delta``, the changes of a version.
+        ``delta`` contains the changes of a version. ``positions`` contains the index of each entry in these changes, in
+        the order of ``entries``.
         """
         matched_positions: dict[SavedSearchId, list[int]] = {}
         for position, search_ids in zip(positions, await self._matcher.match(entries), strict=True):
