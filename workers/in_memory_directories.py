@@ -1,19 +1,19 @@
-"""The in-memory directories of a node, by which channels with a popular attribute are found (partial lookup).
+"""A node's in-memory directories, which find channels that have a popular attribute-value pair (partial lookup).
 
-An AV-pair is an attribute with its value. A directory lists the names of the channels with one AV-pair. Each node of
-the ring is a server of each directory, and holds a *share*, a part of the names. The node nearest to the pair's hash is
-server 0, the coordinator.
+A directory lists the names of the channels with one attribute-value pair. Each node of the ring is a server of every
+directory and holds a *share* of it: a part of the names. The node nearest to the hash of the pair is server 0, the
+coordinator.
 
-In each maintenance interval, the coordinator
+In each maintenance interval, the coordinator takes these steps:
 
-1. reads the names from the store if they have changed,
-2. sends the changes to the other servers (:mod:`service.discovery.partial_lookup`),
-3. and announces the directory in the store.
+1. It reads the names from the store if they have changed.
+2. It sends the changes to the other servers (:mod:`service.discovery.partial_lookup`).
+3. It announces the directory in the store.
 
-Bots and the console read the announcements and send their lookups to one server or a few
-(:mod:`service.store.directory.lookup_directory_client`). They report the numbers of their lookups to the coordinators.
+Bots and the console read the announcements and send their lookups to one or a few servers
+(:mod:`service.store.directory.lookup_directory_client`). They report to the coordinators how many lookups they make.
 
-After a change of the ring, the new coordinators distribute their directories at the next maintenance. Until then, nodes
+After the ring has changed, the new coordinators distribute their directories at the next maintenance. Until then, nodes
 answer lookups from their old shares. Shares are soft state: messages about them may be lost.
 """
 
@@ -51,18 +51,18 @@ from service.store.directory.matrix_directory import MatrixNameReader
 
 DISCOVER_PAIRS = (WORKING, NEW)
 """The AV-pairs of all working and of all new channels. Their directories always exist, because users browse in these
-lists without a query. They have only the names with the greatest weights."""
+lists without a query. They contain only the names with the greatest weights."""
 MIN_LOOKUPS = 20.0
-"""Minimum number of lookups of an AV-pair for which its directory is created. The number is halved at each maintenance.
-With fewer lookups, a directory costs more than it saves: a maintenance reads all its names, which costs as much as a
-search without the directory."""
+"""Minimum number of recent lookups of an AV-pair for its directory to be created. The number is halved at each
+maintenance. With fewer lookups, a directory costs more than it saves: a maintenance reads all its names, which costs as
+much as a search without the directory."""
 _MIN_LOOKUPS_TO_STAY = MIN_LOOKUPS / 4
 MAX_ENTRIES = 50_000
-"""Maximum number of names in a directory. If more names have the AV-pair, the directory has those with the greatest
-weights."""
+"""Maximum number of names in a directory. If more names have the AV-pair, the directory contains those with the
+greatest weights."""
 NAMES_PER_READING = 10_000
-"""Maximum mean number of names of a directory that are read per maintenance. To keep to this maximum, a directory of n
-names is read only at every k-th maintenance, where k is n / ``NAMES_PER_READING``, rounded up."""
+"""Maximum number of a directory's names that are read per maintenance, on average. To keep to this maximum, a directory
+of n names is read only at every k-th maintenance, where k is n / ``NAMES_PER_READING``, rounded up."""
 TARGET_DECAY = 0.98
 """Factor by which a pair's target decreases at each maintenance. The target is the greatest number of entries that one
 lookup has requested."""
@@ -79,19 +79,19 @@ SendMessages = Callable[[Sequence[tuple[NodeId, bytes]]], Awaitable[None]]
 
 class _Demand(msgspec.Struct):
     lookups: float = 0.0
-    """Number of lookups of an AV-pair until the last maintenance. Each maintenance halves this number, so that older
+    """Number of lookups of an AV-pair before the last maintenance. Each maintenance halves this number, so that older
     lookups count less."""
     recent: int = 0
-    """Lookups since the last maintenance."""
+    """Number of lookups since the last maintenance."""
     former: int = 0
-    """Lookups between the two last maintenances."""
+    """Number of lookups between the last two maintenances."""
     target: float = 0.0
     """The greatest number of entries that one lookup has requested; multiplied by ``TARGET_DECAY`` at each
     maintenance."""
 
 
 class _Directory(msgspec.Struct):
-    """A directory that this node coordinates."""
+    """A directory that this node coordinates, and what was found when its names were last read from the store."""
 
     coordinator: Coordinator
     mark: Hashable = None
@@ -109,8 +109,8 @@ class _Directory(msgspec.Struct):
 class InMemoryDirectories:
     """One node's shares of all directories, and the directories that this node coordinates.
 
-    A directory lists the channels with one AV-pair (an attribute with its value). A share is the part of a directory
-    that one node holds.
+    A directory lists the channels that have one attribute-value pair. A share is the part of a directory that one node
+    holds.
     """
 
     def __init__(
@@ -123,13 +123,13 @@ class InMemoryDirectories:
         random: Random,
         interval_s: float,
     ) -> None:
-        """Create the directories of the node ``node_id``, without any names.
+        """Create the directories of the node ``node_id``, initially without any names.
 
-        - ``names`` reads the names with an AV-pair (an attribute with its value) from the store.
-        - ``announcements`` announces directories in the store.
-        - ``send`` sends messages to other nodes.
-        - ``random`` draws random numbers.
-        - ``interval_s`` is the interval in seconds at which the caller calls :meth:`maintain`.
+        - ``names``: reads the names with an attribute-value pair from the store.
+        - ``announcements``: announces directories in the store.
+        - ``send``: sends messages to other nodes.
+        - ``random``: draws random numbers.
+        - ``interval_s``: interval in seconds at which the caller calls :meth:`maintain`.
         """
         self._node_id = node_id
         self._names = names
@@ -147,8 +147,8 @@ class InMemoryDirectories:
     def coordinated(self) -> tuple[DirectoryChoice, ...]:
         """The directories that this node coordinates.
 
-        Each has its measurements (such as its number of entries), its partial lookup strategy, and the reasons for the
-        strategy.
+        Each item states measurements, such as the number of entries, the directory's partial lookup strategy, and the
+        reasons for this strategy.
         """
         return tuple(
             DirectoryChoice(pair, own.coordinator.measured, own.coordinator.choice)
@@ -157,33 +157,33 @@ class InMemoryDirectories:
         )
 
     def share(self, pair: str) -> tuple[str, ...]:
-        """Return the names that this node holds of the directory of ``pair`` (an attribute with its value)."""
+        """Return the names that this node holds in the directory of the attribute-value pair ``pair``."""
         return self._shares.names(pair)
 
     def on_ring_changed(self, ring: RingView) -> None:
-        """Set the nodes of ``ring`` as servers of all directories."""
+        """Use the nodes of ``ring`` as the servers of all directories from now on."""
         # This node keeps its share of a directory until the directory's coordinator sends a new one.
         self._ring = ring
         self._directories = {}
         self._demand = {pair: demand for pair, demand in self._demand.items() if self.is_coordinator(pair)}
 
     def is_coordinator(self, pair: str) -> bool:
-        """Return whether this node coordinates the directory of ``pair``, an attribute with its value."""
+        """Return whether this node coordinates the directory of the attribute-value pair ``pair``."""
         # The coordinator is the nearest node to the pair's hash.
         return self._coordinator_of(pair) == self._node_id
 
     def find(self, directory: str, pairs: Collection[str], limit: int) -> ShareMatches:
-        """Return up to ``limit`` names that have all of the AV-pairs (attributes with values) ``pairs``.
+        """Return up to ``limit`` names that have all attribute-value pairs in ``pairs``.
 
-        The names are from this node's part of one directory. ``directory`` is the AV-pair that this directory lists.
+        Only this node's share of one directory is searched: the directory of the attribute-value pair ``directory``.
         """
         return self._shares.find(directory, pairs, limit)
 
     async def on_message(self, payload: bytes) -> None:
-        """Apply a message of another process.
+        """Process a message from another process.
 
-        The message is an update of names that this node holds, or a report about a directory that this node
-        coordinates. Raises :class:`StoreUnavailable`. Coordinators repair lost updates at a later maintenance.
+        The message updates names that this node holds, or reports on a directory that this node coordinates. If an
+        update is lost, the coordinator repairs this at a later maintenance. Raises :class:`StoreUnavailable`.
         """
         outgoing: list[tuple[NodeId, MessagePart]] = []
         for part in decode_message(payload):
@@ -200,8 +200,8 @@ class InMemoryDirectories:
     async def maintain(self) -> None:
         """Update and announce the directories that this node coordinates. Call this once per maintenance interval.
 
-        Also reads all attributes of the names that this node holds. Raises :class:`StoreUnavailable`; the next
-        maintenance repeats lost updates.
+        Also read all attribute-value pairs of the names that this node holds. Raises :class:`StoreUnavailable`; the
+        next call repeats any lost updates.
         """
         self._shares.expire()
         if self._node_id not in self._ring:
@@ -214,9 +214,10 @@ class InMemoryDirectories:
         await self._announce()
 
     def _needed_pairs(self) -> list[str]:
-        """Return the AV-pairs whose directories this node has to coordinate; discard its other directories.
+        """Return the attribute-value pairs whose directories this node must coordinate.
 
-        An AV-pair is an attribute with its value. It needs a directory if it has many lookups.
+        A pair needs a directory if it is looked up often, or if it is one of ``DISCOVER_PAIRS``. Directories that are
+        no longer needed are discarded.
         """
         # The numbers of lookups are halved here, and those since the last call are added.
         for demand in self._demand.values():
@@ -238,10 +239,10 @@ class InMemoryDirectories:
         return needed
 
     async def _update(self, pair: str) -> list[tuple[NodeId, MessagePart]]:
-        """Read the names of the directory of ``pair`` from the store; return one update for each other server.
+        """Read the names in the directory of ``pair`` from the store; return one update for each other server.
 
-        A server gets an update even if nothing has changed. The result is empty in three cases: ``pair`` has too few
-        names, the names cannot be read, or the ring has changed in the meantime.
+        A server gets an update even if nothing has changed. The result is empty if too few names have ``pair``, if the
+        names cannot be read, or if the ring changes during the call.
         """
         ring, demand = self._ring, self._demand[pair]
         own = self._directories.get(pair)
@@ -283,11 +284,10 @@ class InMemoryDirectories:
     async def _read(self, pair: str, own: _Directory | None) -> NamesOfPair | None:
         """Return the names in the directory of ``pair``; None if they have not changed, or are not due to be read.
 
-        ``pair`` is an attribute with its value. ``own`` is this node's present directory of the pair; None if there is
-        none yet.
+        ``own`` is the directory that this node already has for this attribute-value pair; None if there is none yet.
 
         Raises :class:`StoreUnavailable` if the store cannot be read, or :class:`CellsUnavailable` if parts of the
-        search directory change or disappear too often during the reading.
+        search directory change or disappear too often while they are read.
         """
         if own is not None:
             own.rounds += 1
@@ -297,7 +297,11 @@ class InMemoryDirectories:
         return await self._names.names_of(pair, most, own.mark if own else None)
 
     def _is_short(self, pair: str, target: int) -> bool:
-        """Return whether this node has no names of the directory of ``pair``, or fewer than ``target``."""
+        """Return whether this node's own share of the directory of ``pair`` is missing or too small.
+
+        The directory must then be distributed anew. A share is too small if it has fewer than ``target`` names and the
+        strategy limits the size of shares.
+        """
         # A share becomes too small when names are deleted. This is possible only with Fixed-x and RandomServer-x,
         # because they limit the entries of a share to x.
         server, own = self._shares.server(pair), self._directories[pair].coordinator
@@ -305,9 +309,9 @@ class InMemoryDirectories:
         return own.choice is not None and (server is None or (sized and len(server.entries) < target))
 
     def _sample(self, message: Message, strategy: Strategy) -> Message:
-        """Return ``message`` with only x random entries if ``strategy`` is RandomServer-x, else ``message`` itself.
+        """Reduce ``message`` to x random entries if ``strategy`` is RandomServer-x; otherwise return it unchanged.
 
-        RandomServer-x is a strategy of partial lookup, by which each server keeps x random entries.
+        RandomServer-x is a strategy of partial lookup in which each server keeps x random entries.
         """
         # This keeps the message small.
         if isinstance(strategy, RandomServer) and isinstance(message, Keep) and len(message.entries) > strategy.x:
@@ -315,7 +319,7 @@ class InMemoryDirectories:
         return message
 
     def _apply(self, update: ShareUpdate) -> list[tuple[NodeId, MessagePart]]:
-        """Update the names that this node holds of a directory; return the resulting messages to other nodes."""
+        """Update this node's share of a directory; return the messages that must then be sent to other nodes."""
         ids = self._ring.ids
         first = self._coordinator_of(update.pair) or self._node_id
         number = (ids.index(self._node_id) - ids.index(first)) % len(ids)
@@ -333,18 +337,18 @@ class InMemoryDirectories:
         return outgoing
 
     def _place_again(self, lost: ShareLost) -> None:
-        """Distribute a directory anew at the next maintenance, because a server has missed an update.
+        """Schedule a directory to be distributed anew at the next maintenance.
 
-        ``lost`` is the report of that server.
+        ``lost`` is the report of a server that has missed an update.
         """
         own = self._directories.get(lost.pair)
         if own is not None and lost.term == PlacementTerm(self._ring.version, own.coordinator.placed):
             own.coordinator.is_placement_due = True
 
     def _count(self, count: LookupCount) -> None:
-        """Record the number of lookups that a client has made for an attribute value, as demand for its directory.
+        """Add a client's count of lookups of an attribute-value pair, which decides whether the pair needs a directory.
 
-        ``count`` is the client's report. It is ignored if this node does not coordinate the directory.
+        The count is ignored if this node does not coordinate the directory.
         """
         if not self.is_coordinator(count.pair):
             return
@@ -354,9 +358,9 @@ class InMemoryDirectories:
             demand.target = max(demand.target, count.target)
 
     async def _read_pairs(self, *, reread: bool) -> None:
-        """Read all attributes of the names that this node holds, so that it can answer lookups of several attributes.
+        """Read all attribute-value pairs of the names that this node holds, so that lookups can require several pairs.
 
-        ``reread`` states whether attributes that were read long ago are read again.
+        If ``reread``, pairs that were read long ago are read again.
         """
         wanted = self._shares.unread_names(reread=reread)
         for first in range(0, len(wanted), _MAX_DESCRIBED):
@@ -383,7 +387,7 @@ class InMemoryDirectories:
         return ids[(ids.index(self._coordinator_of(pair) or self._node_id) + number) % len(ids)]
 
     async def _send_all(self, outgoing: Iterable[tuple[NodeId, MessagePart]]) -> None:
-        """Send the updates and reports in ``outgoing``, pairs (node, part), with one message for each node."""
+        """Send the pairs (node, update or report) in ``outgoing``, combined into one message for each node."""
         messages: dict[NodeId, DirectoryMessage] = {}
         for node, part in outgoing:
             messages.setdefault(node, []).append(part)

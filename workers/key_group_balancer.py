@@ -1,11 +1,11 @@
-"""The load balancer of key groups (CLASH): splits those with too much load, and merges those with little.
+"""The load balancer for key groups (CLASH): splits those with too much load, and merges those with little.
 
-A key group is a set of keys with a common prefix. A keyspace is a server of the CLASH paper, which stores key groups.
-The node nearest to a keyspace's id balances it. :mod:`service.clash` decides on the next step; this module measures
-loads and executes the steps.
+A key group is a set of keys with a common prefix. A keyspace represents a server in the CLASH paper; it stores key
+groups, and is balanced by the node nearest to its id. :mod:`service.clash` decides on the next step; this module
+measures loads and executes the steps.
 
-It does no harm if several nodes balance the same keyspace, or if none does for a while. The next node that balances the
-keyspace reads unfinished moves (splits and merges) from the store, and continues them.
+Several nodes, or none, may balance a keyspace for a while; this does no harm. The next node that balances the keyspace
+reads unfinished moves (splits and merges) from the store, and continues them.
 """
 
 import asyncio
@@ -28,16 +28,18 @@ from service.store.subscriptions.key_group_loads import LeafLoads
 from service.store.subscriptions.keyspace_store import run_move
 
 _INTERVALS_AT_REST = 3
-"""While no load changes, loads are measured once in this many maintenance intervals, because all tables are read."""
+"""While no load changes, loads are measured only once in this many maintenance intervals, because measuring reads all
+tables."""
 _REFUSALS = (BadKey, MoveRefused, UnknownKeyspace)
 
 log = structlog.get_logger(__name__)
 
 
 class KeyGroupBalancer:
-    """Balances the keyspaces of one node (CLASH): splits key groups with much load, and merges those with little.
+    """Balances the keyspaces assigned to one node (CLASH): splits busy key groups, and merges those with little load.
 
-    A key group is a set of keys with a common prefix. A keyspace stores key groups; it is a server of the paper.
+    A key group is a set of keys with a common prefix. A keyspace stores key groups; it represents a server in the CLASH
+    paper.
     """
 
     def __init__(
@@ -59,9 +61,9 @@ class KeyGroupBalancer:
         self._intervals = 0
 
     def on_ring_changed(self, ring: RingView) -> None:
-        """Set the keyspaces that this node balances, which are those to whose ids it is the nearest node of ``ring``.
+        """Determine which keyspaces this node balances.
 
-        A keyspace is a server of the CLASH paper.
+        A keyspace is balanced by the node in ``ring`` that is nearest to the keyspace's id.
         """
         keyspaces = self._store.keyspaces.map
         points = {keyspace: keyspaces.point(keyspace) for keyspace in range(keyspaces.count)}
@@ -71,10 +73,11 @@ class KeyGroupBalancer:
         self._measured_s = {keyspace: at_s for keyspace, at_s in self._measured_s.items() if keyspace in self._owned}
 
     async def balance(self, fleet_s: float) -> None:
-        """Measure the loads since the last call, and start or continue splits and merges that are due.
+        """Measure the loads since the last call, and start or continue the splits and merges that are due.
 
-        Key groups, sets of keys with a common prefix, are split or merged. Call this once in each maintenance interval.
-        ``fleet_s`` is Redis's clock (Unix s), which all nodes share. Raises :class:`StoreUnavailable`.
+        Key groups (sets of keys with a common prefix) are split and merged. Call this once in each maintenance
+        interval. ``fleet_s`` is the time of Redis's clock (Unix s), which all nodes share. Raises
+        :class:`StoreUnavailable`.
         """
         # While no load changes, most calls do nothing.
         self._intervals += 1
@@ -86,12 +89,12 @@ class KeyGroupBalancer:
         await self._start_due(tables, fleet_s)
 
     async def _start_due(self, tables: Mapping[Keyspace, ServerTable], fleet_s: float) -> None:
-        """Start or continue the splits and merges that are due, except those in progress in this process.
+        """Start or continue the splits and merges that are due, except those already in progress in this process.
 
-        - ``tables`` has the server table (the list of key groups) of each keyspace to consider.
-        - ``fleet_s`` is Redis's clock (Unix s), which all nodes share.
+        - ``tables``: the server table (the list of key groups) of each keyspace to consider.
+        - ``fleet_s``: the time of Redis's clock (Unix s), which all nodes share.
 
-        A keyspace in ``tables`` may be balanced by another node. In such a keyspace, only splits are started.
+        In a keyspace that another node balances, only splits are started.
         """
         due, loads = await self._due_steps(tables, fleet_s)
         self._is_at_rest, self._loads = not due and not self._moving and loads == self._loads, loads
@@ -101,7 +104,7 @@ class KeyGroupBalancer:
                 self._tasks.start(self._move(keyspace, step, fleet_s))
 
     async def _load_tables(self, keyspaces: Sequence[Keyspace]) -> dict[Keyspace, ServerTable]:
-        """Return the server tables (lists of key groups) of these keyspaces, without empty and unreadable tables."""
+        """Return the server tables (lists of key groups) of these keyspaces, except empty and unreadable tables."""
         try:
             tables = await self._store.keyspaces.tables(keyspaces)
         except _REFUSALS as error:
@@ -121,12 +124,12 @@ class KeyGroupBalancer:
     async def _due_steps(
         self, owned: Mapping[Keyspace, ServerTable], fleet_s: float
     ) -> tuple[dict[Keyspace, Step], Mapping[Keyspace, Mapping[KeyGroup, float]]]:
-        """Return the next step of each keyspace that needs one, and the loads of the key groups of each keyspace.
+        """Return the next step for each keyspace that needs one, and the load of each key group in each keyspace.
 
         A step continues an unfinished split or merge, or begins one that the load requires.
 
-        - ``owned`` has the server table (the list of key groups) of each keyspace to examine.
-        - ``fleet_s`` is Redis's clock (Unix s), which all nodes share.
+        - ``owned``: the server table (the list of key groups) of each keyspace to examine.
+        - ``fleet_s``: the time of Redis's clock (Unix s), which all nodes share.
         """
         right_children = {entry.right_child for table in owned.values() for entry in table.entries.values()}
         children = [child for child in right_children if child is not None and child not in owned]
@@ -145,10 +148,10 @@ class KeyGroupBalancer:
         )
 
     async def _move(self, keyspace: Keyspace, step: Step, fleet_s: float) -> None:
-        """Complete a split or merge in a keyspace; then carry out further ones, if the keyspace's load requires them.
+        """Complete a split or merge in a keyspace, and then further ones of the same kind if the load requires them.
 
-        After a split only splits follow, and after a merge only merges. ``step`` is the first step of the first split
-        or merge. ``fleet_s`` is Redis's clock (Unix s), which all nodes share.
+        ``step`` is the first step of the first split or merge. ``fleet_s`` is the time of Redis's clock (Unix s), which
+        all nodes share.
         """
         # For example, one half of a key group may still be too hot after a split.
         try:
@@ -161,10 +164,10 @@ class KeyGroupBalancer:
             self._moving.discard(keyspace)
 
     async def _complete(self, keyspace: Keyspace, first: Step, fleet_s: float) -> bool:
-        """Execute the steps of a split or merge, from ``first`` on; return whether it was completed.
+        """Execute all steps of a split or merge, beginning with ``first``; return whether it was completed.
 
-        A merge is not completed if the other keyspace declines it. ``fleet_s`` is Redis's clock (Unix s), which all
-        nodes share.
+        A merge is not completed if the other keyspace declines it. ``fleet_s`` is the time of Redis's clock (Unix s),
+        which all nodes share.
         """
         kind = None
         async for step, kind in run_move(self._store.keyspaces, first):

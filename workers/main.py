@@ -31,12 +31,12 @@ _SLOW_NICENESS = 10
 
 
 class WorkerProgram(HostedProgram):
-    """The worker program, which runs in a process alone or with other programs."""
+    """The worker program, which runs in its own process or shares one with other programs."""
 
     name = "worker"
 
     def __init__(self, settings: Settings, store: Store) -> None:
-        """Create a worker that joins the ring in :meth:`run`."""
+        """Create a worker. Its nodes join the ring only when :meth:`run` is called."""
         super().__init__(settings, store)
         self._clock = FleetClock()
         self._peers: PeerEndpoint | None = None
@@ -48,7 +48,7 @@ class WorkerProgram(HostedProgram):
             raise NotReady("The worker has not joined the ring yet.")
 
     def routes(self) -> Iterable[web.RouteDef]:
-        """Return the route for requests of other workers."""
+        """Return the route for requests from other workers."""
         return [web.post("/peers/{worker}/{verb}", self._on_peer_request)]
 
     async def _on_peer_request(self, request: web.Request) -> web.Response:

@@ -1,11 +1,11 @@
-"""One node, from joining the ring of nodes to losing its lease. It connects the polling protocol to I/O and timers.
+"""Runs one node until it loses its lease, and connects the polling protocol to I/O and timers.
 
-Messages, timers and results are events for the protocol (:mod:`service.corona.node_protocol`), which returns effects.
-The poll scheduler and the channel owner execute the effects in batches. If effects are lost because the store is
-unavailable, the protocol repeats them.
+Messages, timers and results are passed to the protocol (:mod:`service.corona.node_protocol`) as events; it returns
+effects. The poll scheduler and the channel owner execute the effects in batches. If effects are lost because the store
+is unavailable, the protocol repeats them.
 
-Tasks that run every few seconds begin at common ticks of the process. A run that takes longer than its interval delays
-the next one. apscheduler runs tasks with periods of minutes.
+Tasks that run every few seconds start at the ticks of a timer that the whole process shares. If a run takes longer than
+its interval, the next run is delayed. apscheduler runs the tasks that are due every few minutes.
 """
 
 import asyncio
@@ -173,7 +173,10 @@ class Node:
         """The handlers of effects that are carried out one by one; effects of other types are carried out together."""
 
     async def run(self) -> None:
-        """Poll channels, own channels and handle requests until the lease is lost; then raise :class:`LeaseLost`."""
+        """Poll channels, store and deliver versions of own channels, and handle requests, until the lease is lost.
+
+        Then raise :class:`LeaseLost`.
+        """
         scheduler = AsyncIOScheduler(timezone=UTC, job_defaults={"coalesce": True, "misfire_grace_time": None})
         try:
             # Before this node owns any channel, so that an admin's bounds and blocks apply to all polls.
@@ -205,9 +208,9 @@ class Node:
             await self._tasks.cancel()
 
     def on_hubs_found(self, channel_id: ChannelId, hubs: Sequence[str], topic: str) -> None:
-        """Subscribe in the background to a channel at ``hubs``, the WebSub hubs that its document names.
+        """Start subscribing, in the background, to a channel at the WebSub hubs that the channel's document names.
 
-        ``topic`` is the document's own URL as the document states it.
+        ``topic`` is the URL that the document states as its own.
         """
         self._tasks.start(self._context.hubs.on_hubs_found(channel_id, hubs, topic))
 
@@ -235,7 +238,7 @@ class Node:
             self._ended.set_exception(error)
 
     async def _send_heartbeat(self) -> None:
-        """Renew this node's lease, and read the common time of all nodes and the current ring."""
+        """Renew this node's lease, and read the current ring and the time of the shared clock."""
         ttl_s = self._context.settings.lease_ttl_s
         try:
             ring = await renew_lease(self._store, self.clock, self.info, ttl_s, self.ring.version)
@@ -263,7 +266,7 @@ class Node:
             self._trimmed_cursor = cursor
 
     async def _record_poll_rates(self) -> None:
-        """Store the poll rates of a limited number of channels whose rate has changed."""
+        """Store the poll rates of channels whose rates have changed, up to a limit per call."""
         # The number is limited, so that polls are not delayed.
         plans, fleet_s = self.protocol.plans, self.clock.wall_s()
         self._by_level.set({str(level): count for level, count in plans.count_by_level().items()})
@@ -273,9 +276,9 @@ class Node:
             plans.record_gaps(changed)
 
     async def _maintain_matrices(self) -> None:
-        """Adapt the matrices (tables) of the search directory to their load, and restore lost cells (parts of them).
+        """Adapt the matrices (tables) of the search directory to their load, and restore lost cells in them.
 
-        This node maintains the matrices of the AV-pairs (attributes with values) to which it is the nearest node.
+        This node maintains the matrix of an attribute-value pair if it is the node nearest to the hash of the pair.
         """
         is_own, balancers = self.directories.is_coordinator, self._matrix_balancers
         await asyncio.gather(*(run_logged(balancer.maintain(is_own)) for balancer in balancers.values()))
@@ -318,12 +321,8 @@ class Node:
     async def _load_objective(self) -> None:
         """Load the admins' rules for polling; apply the blocked hosts, and pass the other rules to the protocol.
 
-        The rules are
-
-        - the objective, which is the goal of the polls of all channels together,
-        - request rates of sites,
-        - bounds on single channels' polling intervals,
-        - and blocked hosts.
+        The other rules are the objective (the common goal for the polls of all channels), the request rates of sites,
+        and bounds on the polling intervals of single channels.
         """
         objective, rates, self._bounds, blocked_hosts = await asyncio.gather(
             self._store.fleet_policy.get(),
@@ -360,9 +359,9 @@ class Node:
             )
 
     def _post(self, sends: Sequence[Send]) -> list[tuple[NodeId, InboxMessage]]:
-        """Send the protocol's messages in the background.
+        """Send the protocol's messages in the background, directly to other nodes.
 
-        Returns the messages that are not sent in this way, which the caller has to put into inboxes in Redis.
+        Return the messages that cannot be sent in this way; the caller must put them into inboxes in Redis.
         """
         soft: list[tuple[NodeId, InboxMessage]] = []
         urgent: list[tuple[NodeId, InboxMessage]] = []
@@ -374,5 +373,5 @@ class Node:
 
 
 def _channel_of(message: InboxMessage) -> ChannelId:
-    """Return the channel id in the payload of ``message``; for a malformed payload, an id that no channel has."""
+    """Return the channel id in the payload of ``message``, or an id that no channel has if the payload is malformed."""
     return message.payload.decode(errors="replace")

@@ -1,8 +1,8 @@
-"""Membership of nodes in the ring: joining, renewal of the lease, and joining again after the lease was lost.
+"""Membership of nodes in the ring: joining, renewing the lease, and rejoining after the lease is lost.
 
-A node is a member as long as it renews its lease, an entry in the store that expires. If a worker is frozen or cut off
-from the store until its nodes' leases expire, other nodes take over the channels. The nodes of the worker then join
-again under new ids.
+A node is a member as long as it renews its lease, an entry in the store that expires. If a worker hangs or is cut off
+from the store until its nodes' leases expire, other nodes take over the channels. The worker's nodes then rejoin under
+new ids.
 """
 
 import asyncio
@@ -24,19 +24,21 @@ log = structlog.get_logger(__name__)
 
 
 class RingMembership:
-    """The membership of one node of a worker. After each loss of the lease, the node joins again under a new id."""
+    """The membership of one of a worker's nodes. Whenever the node loses its lease, it rejoins under a new id."""
 
     def __init__(self, worker: NodeInfo, store: Store, ttl_s: float) -> None:
-        """Create the membership of a node of the process ``worker``, whose lease is valid for ``ttl_s`` seconds."""
+        """Create the membership of a node in the process ``worker``; its leases are valid for ``ttl_s`` seconds."""
         self._worker = worker
         self._store = store
         self._ttl_s = ttl_s
 
     async def run(self, on_member: Callable[[NodeInfo], Awaitable[None]], on_ready: Callable[[], None]) -> None:
-        """Keep the node in the ring until cancelled, unless an admin has drained the worker (taken it out of the ring).
+        """Keep the node in the ring until cancelled.
+
+        While an admin has drained the worker (taken it out of the ring), the node does not join.
 
         - ``on_member`` runs the node under the id and address in its argument. It raises :class:`LeaseLost` if the
-          lease is lost; the node then joins the ring again under a new id.
+          lease is lost; the node then rejoins the ring under a new id.
         - ``on_ready`` is called when the node has joined or is drained.
         """
         store, worker = self._store, self._worker
@@ -70,13 +72,13 @@ class RingMembership:
 async def renew_lease(
     store: Store, clock: FleetClock, node: NodeInfo, ttl_s: float, ring_version: int
 ) -> RingView | None:
-    """Renew the lease of ``node`` for ``ttl_s`` seconds, and set ``clock`` to the common time of all nodes.
+    """Renew the lease of ``node`` for ``ttl_s`` seconds, and set ``clock`` to the time that all nodes share.
 
-    ``ring_version`` is the version of the ring that the node knows. Returns the ring if it has a newer version,
+    ``ring_version`` is the version of the ring that the node knows. Return the ring if the store has a newer version,
     otherwise None. Raises
 
-    - :class:`LeaseLost` if the lease has expired, or if the store has other data than before,
-    - and :class:`StoreUnavailable`.
+    - :class:`LeaseLost` if the lease has expired, or if the store no longer holds the same data as before,
+    - :class:`StoreUnavailable` if Redis is unavailable.
     """
     # Inboxes of nodes whose leases have expired are deleted.
     sent_s = clock.monotonic_s()

@@ -1,7 +1,7 @@
-"""The lookup of contents of channels: in this worker's cache, at other workers, in the store, and at the publisher.
+"""Looks up the contents of channels: in this worker's cache, at other workers, in the store, and at the publisher.
 
-A channel is a feed or page. Its *content* is its latest entries and its *baseline*, the state that the next document is
-compared with.
+A channel is a feed or page. Its *content* consists of its latest entries and its *baseline*, the state with which the
+next document is compared.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from service.store.channels.channels import Channels
 from service.store.coordination.worker_requests import ContentSource
 
 EXPIRY_S = 6 * 3600.0
-"""Time after which an unused content is removed, because other nodes may poll the channel by now."""
+"""Time in seconds after which unused content is removed, because other nodes may poll the channel by now."""
 
 MAX_BASELINE_BYTES = 32 * 1024 * 1024
 _FRAMING_BYTES = 16
@@ -36,13 +36,16 @@ _BASELINE_OVERHEAD_BYTES = 512
 
 
 class LocatedContent(msgspec.Struct, frozen=True):
-    """A channel's content (its latest entries, and the state that polls compare with), and where it was found.
+    """A channel's content (its latest entries and its baseline), and where it was found.
 
-    - ``source`` is the kind of place where the content was found. ``near`` means another worker that was found by Bloom
-      filters. ``publisher`` means that no copy exists: the content is empty, and the publisher's next document replaces
+    The baseline is the state with which the next poll compares the document.
+
+    - ``source``: the kind of place where the content was found. ``near`` means another worker that was found through
+      Bloom filters. ``publisher`` means that no copy exists: the content is empty, and the publisher's next document
+      replaces it.
+    - ``hops``: the length of the path to the worker that sent the content (1 for the owner); 0 if no other worker sent
       it.
-    - ``hops`` is the number of workers visited on the way; only for ``near``.
-    - ``worker`` is the id of the process that sent the content; "" if no other process did.
+    - ``worker``: the id of the process that sent the content; "" if no other process sent it.
     """
 
     content: Content
@@ -59,11 +62,11 @@ Find = Callable[[ChannelId, int, Digest], Awaitable[LocatedContent | None]]
 class BaselineLookup:
     """Caches the contents and baselines of channels for this worker, and looks up those that are not cached.
 
-    - A baseline is the state that polls of a channel compare with.
-    - A content is a baseline and the latest entries, at a version of the channel.
-    - The cached baseline is the last one that this worker used. It may be newer than the baseline in the content,
+    - A channel's baseline is the state with which the next poll compares the document.
+    - A channel's content consists of a baseline and the latest entries, at one version of the channel.
+    - The cached baseline is the one that this worker last used. It may be newer than the baseline in the content,
       because a document can change without new entries.
-    - If the cached baseline is lost, the baseline in the content replaces it. The latter has all entries that were sent
+    - If the cached baseline is lost, the baseline in the content is used instead. It covers all entries that were sent
       to subscribers, so that no entry is sent twice.
     """
 
@@ -77,10 +80,10 @@ class BaselineLookup:
         find: Find,
         on_changed: Callable[[], None],
     ) -> None:
-        """Create a lookup of contents: a channel's latest entries, and the state that polls compare with.
+        """Create a lookup for channels' contents (their latest entries and baselines).
 
-        - It reads contents from ``cache``, then from other workers, then from the store (``channels``).
-        - ``find`` requests a content from other workers.
+        - Contents are looked up in ``cache``, then at other workers, then in the store (``channels``).
+        - ``find`` requests the content of a channel from other workers.
         - ``on_changed`` is called when the cache has changed.
         """
         self._channels = channels
@@ -94,10 +97,10 @@ class BaselineLookup:
         self._requests: dict[Digest, asyncio.Future[LocatedContent | None]] = {}
 
     async def locate(self, channel_id: ChannelId, version: int, digest: Digest) -> LocatedContent:
-        """Return a channel's content (its latest entries, and the state that polls compare with) at a version.
+        """Return the content of a channel (its latest entries and its baseline) at a version.
 
-        ``digest`` is the hash of the content; b"" if unknown. The store may return a later version. Raises
-        :class:`service.errors.StoreUnavailable`.
+        ``digest`` is the hash of the content; b"" if unknown. If the content comes from the store, it may be of a later
+        version. Raises :class:`service.errors.StoreUnavailable`.
         """
         located = await self._locate(channel_id, version, digest)
         source = f"hop{located.hops}" if located.source == "near" else located.source
@@ -106,10 +109,9 @@ class BaselineLookup:
         return located
 
     def put(self, channel_id: ChannelId, digest: Digest, content: Content) -> None:
-        """Cache a channel's content: its latest entries, and the state that polls compare with.
+        """Cache the content of a channel (its latest entries and its baseline), replacing any older content.
 
-        The new content replaces the previous one. ``digest`` is the hash of the content. A content that is too large to
-        be sent to other workers is not cached.
+        ``digest`` is the hash of the content. Content that is too large to be sent to other workers is not cached.
         """
         if content.size_bytes + _FRAMING_BYTES > MAX_CONTENT_BYTES:
             self._cache.remove(channel_id)
@@ -118,12 +120,13 @@ class BaselineLookup:
         self._report_change()
 
     async def baseline(self, channel: Channel, digest: Digest) -> tuple[bytes, LocatedContent | None]:
-        """Return the state that polls of a channel compare with, and the content from which it was read.
+        """Return (baseline, content): a channel's baseline, and the content from which it was read.
 
-        - ``digest`` is the hash of the content of the channel's version.
-        - The content is None if the state was cached. Otherwise it may be of a later version.
+        The baseline is the state with which the next poll compares the document. ``content`` is None if the baseline
+        was cached. Otherwise, it may be of a later version than that of ``channel``.
 
-        Raises :class:`service.errors.StoreUnavailable`.
+        ``digest`` is the hash of the content at the version of ``channel``. Raises
+        :class:`service.errors.StoreUnavailable`.
         """
         cached, baseline = self._baselines.get(channel.id, (None, b""))
         if cached is not None and (cached.created_s, cached.version) == (channel.created_s, channel.version):
@@ -134,19 +137,19 @@ class BaselineLookup:
         return baseline, located
 
     def put_baseline(self, channel: Channel, baseline: bytes) -> None:
-        """Cache ``baseline``, the state that the next poll of ``channel`` compares with.
+        """Cache ``baseline``, the state with which the next poll of ``channel`` compares the document.
 
-        The least recently used baselines may be removed.
+        This may evict the least recently used baselines.
         """
         self._baselines.pop(channel.id, None)
         with contextlib.suppress(ValueError):  # raised if the baseline is larger than the whole cache
             self._baselines[channel.id] = channel, baseline
 
     def on_versioned(self, channel: Channel, delta: Delta, baseline: bytes, before: Digest, after: Digest) -> None:
-        """Cache the baseline and the content of a new version whose changes this worker has detected.
+        """Cache the baseline and content of a new version whose changes this worker has detected.
 
-        - ``channel`` is the channel at the new version, and ``delta`` has the changes.
-        - ``baseline`` is the state that the next poll compares with.
+        - ``channel`` is the channel at the new version, and ``delta`` contains the changes.
+        - ``baseline`` is the state with which the next poll compares the document.
         - ``before`` and ``after`` are the hashes of the previous and the new content (baseline and latest entries).
         """
         # The new content is computed from the previous one, if that is cached.
@@ -159,7 +162,7 @@ class BaselineLookup:
             self.put(channel.id, after, content)
 
     def expire(self) -> None:
-        """Remove contents that were not used for ``EXPIRY_S`` seconds."""
+        """Remove contents that have not been used for ``EXPIRY_S`` seconds."""
         before_bytes = self._cache.size_bytes
         self._cache.expire(self._clock.monotonic_s())
         if self._cache.size_bytes != before_bytes:
@@ -185,9 +188,9 @@ class BaselineLookup:
         return LocatedContent(content, version, "store" if content.memory else "publisher")
 
     async def _request(self, channel_id: ChannelId, version: int, digest: Digest) -> LocatedContent | None:
-        """Return a content of a channel that other workers have; None if no worker has it.
+        """Request a channel's content at ``version`` from other workers; return None if no worker has it.
 
-        ``digest`` is the hash of the content. Concurrent calls for the same content share a request.
+        ``digest`` is the hash of the content. Concurrent calls for the same content share one request.
         """
         request = self._requests.get(digest)
         if request is None:

@@ -1,7 +1,8 @@
 """The overlay network of workers: selects neighbours by round-trip time, and exchanges attenuated Bloom filters.
 
-An attenuated filter shows which contents (data of feeds and pages) can be found at a neighbour, or a few hops behind
-it. It saves requests to distant workers. While all workers are near each other, there are no neighbours and no filters.
+An attenuated Bloom filter shows which contents (data of feeds and pages) can be found at a neighbour, or a few hops
+behind it. The filters save requests to distant workers. As long as all workers are close to each other, there are no
+neighbours and no filters.
 """
 
 # The owner of a channel is then as near as any worker that has its content.
@@ -38,8 +39,8 @@ from workers.peers.peer_stream import PeerStream
 PING = "ping"
 DEPTH = 3
 FALSE_POSITIVES = 0.02
-"""Target rate of false positives of the fullest row of a filter. The rate must be low: in a lookup of a content that no
-worker has, the filters of all neighbours are searched, and their rates add up."""
+"""Target rate of false positives of the fullest row of a filter. The rate must be low: in a search for
+content that no worker has, the filters of all neighbours are searched, and their rates add up."""
 MAX_FILTER_BITS = 1 << 19
 """Maximum width of a filter row in bits, which is 64 KiB."""
 MAX_ROW_DOCUMENTS = 64_000
@@ -73,8 +74,7 @@ log = structlog.get_logger(__name__)
 class NeighbourOverlay:
     """The neighbours of one worker, and the attenuated Bloom filters that it exchanges with them.
 
-    A filter shows which contents can be found at or behind a neighbour. ``cached_digests`` returns the hashes (hex) of
-    the contents in this worker's cache, the latest last.
+    A filter shows which contents can be found at a neighbour, or a few hops behind it.
     """
 
     def __init__(
@@ -87,12 +87,12 @@ class NeighbourOverlay:
         tasks: BackgroundTasks,
         cached_digests: Callable[[], Sequence[str]],
     ) -> None:
-        """Create the overlay of the worker ``worker_id``, without other workers.
+        """Create the overlay for the worker ``worker_id``, without any other workers yet.
 
-        - ``limits`` bounds the numbers of neighbours, and the round-trip time of workers that count as near.
-        - ``client`` sends requests to other workers.
-        - ``tasks`` runs background tasks.
-        - ``cached_digests`` returns the hashes of the contents in this worker's cache.
+        - ``limits``: limits on the number of neighbours, and the round-trip time up to which a worker counts as near.
+        - ``client``: sends requests to other workers.
+        - ``tasks``: runs background tasks.
+        - ``cached_digests``: returns the hashes (hex) of the contents in this worker's cache, latest last.
         """
         self._worker_id = worker_id
         self._client = client
@@ -106,7 +106,8 @@ class NeighbourOverlay:
         self._limits = limits
         self._neighbourhood, self._node = self._start()
         self.has_far_peers = False
-        """Whether some workers are farther than ``near_rtt_s``, so that filters are exchanged."""
+        """Whether the round-trip time to some worker exceeds the limit for near workers, so that filters are exchanged.
+        """
         self._is_change_pending = False
         self._rounds = 0
         self._ready = asyncio.Event()
@@ -129,37 +130,36 @@ class NeighbourOverlay:
         self.peers = present
 
     async def wait_until_ready(self) -> None:
-        """Wait until round-trip times are measured and filters received, for up to 3 s after joining the ring."""
+        """Wait until round-trip times have been measured and filters received, or until 3 s after joining the ring."""
         # A search with filters needs fewer requests to far workers.
         if self.peers:
             await self._ready.wait()
 
     def first_hop(self, document: str) -> tuple[NodeId, LocationQuery] | None:
-        """Return the first worker to query for a document, and the query for it; None if no filter matches.
+        """Return the first worker to ask for a document, and the query to send; None if no filter matches.
 
-        ``document`` is the hash (hex) of the searched content.
+        ``document`` is the hash (hex) of the content that is searched for.
         """
         return self._node.next_hop(self._node.start_query(document))
 
     def next_hop(self, query: LocationQuery) -> tuple[NodeId, int] | None:
-        """Return the next worker to query for the document of ``query``, and the number of the filter row that matched.
+        """Answer another worker's query: return the next worker to ask, and the index of the filter row that matched.
 
-        The query comes from another worker. Row i of a filter stands for the workers i hops away. The result is None if
-        no filter matches.
+        Row i of a filter represents the workers that are i hops away. Return None if no filter matches.
         """
         step = self._node.next_hop(query)
         return None if step is None else (step[0], step[1].max_row + 1)
 
     def on_cache_changed(self) -> None:
-        """Send the changes of the cache to neighbours; changes in quick succession are sent together."""
+        """Tell the neighbours how the cache has changed; changes in quick succession are sent together."""
         if self.has_far_peers and not self._is_change_pending:
             self._is_change_pending = True
             self._tasks.start(self._send_changes())
 
     async def maintain(self) -> None:
-        """Measure the round-trip time to ``sender`` if it is not known yet; then respond to its ``offer``.
+        """Do one round of maintenance: measure round-trip times, select neighbours, and update the filters.
 
-        The offer is to be a neighbour of this worker.
+        The filters are updated only while at least one worker is far away, measured by its round-trip time.
         """
         if not self.peers:
             return
@@ -178,9 +178,9 @@ class NeighbourOverlay:
         self._update_metrics()
 
     def on_batch(self, sender: NodeId, batch: StreamBatch) -> None:
-        """Apply the messages that the worker ``sender`` has sent.
+        """Process the messages that the worker ``sender`` has sent.
 
-        Raises :class:`PeerProtocolError` if the sender is unknown or has to start its stream again.
+        Raises :class:`PeerProtocolError` if the sender is unknown or must restart its stream.
         """
         if sender not in self.peers:
             raise PeerProtocolError(f"{sender[:8]} is not in the ring, as far as is known here.", reason="stranger")
@@ -210,7 +210,7 @@ class NeighbourOverlay:
             self._carry_out(self._neighbourhood.on_offer(sender, offer))
 
     async def _measure_and_respond(self, sender: NodeId, offer: Offer) -> None:
-        """Measure the round-trip time to ``sender``, if unknown; respond to its ``offer`` to be a neighbour."""
+        """Measure the round-trip time to ``sender``, and then respond to its offer to become a neighbour."""
         if sender in self.peers:
             await self._ping(self.peers[sender])
         self._on_measured()
@@ -243,9 +243,9 @@ class NeighbourOverlay:
         self._on_measured()
 
     def _on_measured(self) -> None:
-        """Select neighbours by the measured round-trip times.
+        """Select neighbours by the measured round-trip times, and start or stop the exchange of filters.
 
-        The exchange of filters begins or ends here: it takes place only while a worker is far (slow to reach).
+        Filters are exchanged only while at least one worker is far away, measured by its round-trip time.
         """
         measured = {node: min(rtts_s) for node, rtts_s in self._rtts_s.items()}
         had_far_peers, self.has_far_peers = (
@@ -265,14 +265,14 @@ class NeighbourOverlay:
             self._send(self._node.add_link(node, measured[node]))
 
     def _leave_neighbours(self) -> None:
-        """End all links to neighbours and return to the initial state, because no worker is far."""
+        """End all links to neighbours and return to the initial state, because no worker is far away any more."""
         for neighbour in self._node.links:
             self._send_frames(neighbour, _OFFER + bytes((Offer.DECLINE.value,)))
         self._neighbourhood, self._node = self._start()
         self._update_metrics()
 
     async def _ping(self, peer: Peer) -> None:
-        """Measure the round-trip time to a worker up to ``_PINGS`` times, until one result is that of a near worker."""
+        """Measure the round-trip time to a worker, up to ``_PINGS`` times or until a result counts as near."""
         # Callers use the minimum, which excludes the time to open a connection and delays on a busy machine.
         for _ in range(_PINGS):
             began_s = self._clock.monotonic_s()

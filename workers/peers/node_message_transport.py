@@ -1,11 +1,12 @@
-"""The transport of messages between nodes: from worker to worker, or through the nodes' inboxes in Redis.
+"""Transport of messages between nodes: directly from worker to worker, or through the nodes' inboxes in Redis.
 
-- Messages that are repeated or confirmed are sent directly to the other worker, without load on Redis.
-- A worker sends one request at a time to each other worker. Messages queued meanwhile go together into the next one.
-- If a worker does not accept a request, its messages go through inboxes for ``RETRY_S`` seconds.
-- Urgent messages always go through inboxes, because a request to a worker that hangs would delay them.
+- Most messages are sent directly to the other worker, without load on Redis. They may be lost; the protocols that send
+  them make up for this.
+- A worker sends one request at a time to each other worker. Messages queued in the meantime share the next request.
+- If a worker does not accept a request, messages to it go through inboxes for ``RETRY_S`` seconds.
+- Urgent messages always go through inboxes, because a direct request would delay them if the other worker hangs.
 
-Messages over different paths may arrive in another order; their protocols tolerate this.
+Messages that take different paths may arrive in a different order. The protocols tolerate this.
 """
 
 import contextlib
@@ -47,7 +48,10 @@ NodeMessage = tuple[NodeId, InboxMessage]
 
 
 class _WireMessage(msgspec.Struct, frozen=True, array_like=True):
-    """A message in a request. ``node`` is the receiving node; the other fields are those of an InboxMessage."""
+    """A message in a request to another worker.
+
+    ``node`` is the receiving node; the other fields are those of an :class:`InboxMessage`.
+    """
 
     node: Annotated[NodeId, msgspec.Meta(max_length=40)]
     kind: str
@@ -63,7 +67,10 @@ log = structlog.get_logger(__name__)
 
 
 class _Link(msgspec.Struct, eq=False):
-    """The queue of messages to one other worker, and whether that worker accepts requests."""
+    """The messages that are waiting to be sent to the worker ``peer``.
+
+    Until ``retry_s`` (monotonic time), messages to this worker are not sent directly.
+    """
 
     peer: Peer
     queue: deque[NodeMessage] = msgspec.field(default_factory=deque)
@@ -73,7 +80,7 @@ class _Link(msgspec.Struct, eq=False):
     """The monotonic time before which messages go through the inboxes."""
 
     def take_batch(self) -> list[NodeMessage]:
-        """Remove from the queue the messages that fit into one request, and return them."""
+        """Remove and return as many queued messages as fit into one request."""
         batch: list[NodeMessage] = []
         size = 0
         while self.queue and (not batch or size + len(self.queue[0][1].payload) <= MAX_BATCH_BYTES):
@@ -84,10 +91,10 @@ class _Link(msgspec.Struct, eq=False):
 
 
 class NodeMessageTransport:
-    """Sends messages of this worker's nodes to other nodes, and receives messages for this worker's nodes."""
+    """Sends messages from this worker's nodes to other nodes, and receives messages for this worker's nodes."""
 
     def __init__(self, inboxes: NodeInboxes, client: PeerClient, clock: Clock, tasks: BackgroundTasks) -> None:
-        """Create the transport, which sends messages through inboxes until :meth:`on_ring_changed` is called."""
+        """Create the transport, which sends all messages through inboxes until :meth:`on_ring_changed` is called."""
         self._inboxes = inboxes
         self._client = client
         self._clock = clock
@@ -100,7 +107,7 @@ class NodeMessageTransport:
 
     @contextlib.contextmanager
     def receive(self, node: NodeId, handler: MessageHandler) -> Iterator[None]:
-        """Call ``handler`` with the messages to ``node``, a node of this worker, while the context is open."""
+        """Call ``handler`` with the messages for ``node``, a node of this worker, while the context is open."""
         self._handlers[node] = handler
         try:
             yield
@@ -114,10 +121,10 @@ class NodeMessageTransport:
         self._links = {worker: link for worker, link in self._links.items() if worker in present or link.is_sending}
 
     def post(self, messages: Iterable[NodeMessage], *, is_urgent: bool = False) -> list[NodeMessage]:
-        """Send messages in the background; return those that the caller has to send to the nodes' inboxes in Redis.
+        """Send messages in the background; return those that the caller must put into the nodes' inboxes in Redis.
 
-        The returned messages are those to workers that cannot be reached. With ``is_urgent``, all messages to other
-        workers are returned.
+        A message is returned if the worker cannot be reached, the message is too large, or too many are queued. With
+        ``is_urgent``, all messages to other workers are returned.
         """
         rest: list[NodeMessage] = []
         for node, some in groupby(messages, key=itemgetter(0)):
@@ -132,9 +139,10 @@ class NodeMessageTransport:
         return rest
 
     def on_request(self, sender: NodeId, body: bytes) -> bytes:
-        """Process the messages in a request of the worker ``sender``.
+        """Process the messages in a request from the worker ``sender``; return the response.
 
-        Returns the encoded ids of the receiving nodes that this worker does not run.
+        The response contains the ids of the receiving nodes that this worker does not run. Raises
+        :class:`PeerProtocolError` if the request is malformed.
         """
         try:
             messages = _batch.decode(body)
@@ -149,7 +157,7 @@ class NodeMessageTransport:
         return _encoder.encode(sorted(by_node.keys() - self._handlers.keys()))
 
     def _link(self, node: NodeId) -> _Link | None:
-        """Return the link to a node's worker; None if messages to the node go through its inbox."""
+        """Return the link to the worker that runs a node; None if messages to the node must go through its inbox."""
         peer = self._peers.get(node)
         if peer is None:
             return None
@@ -159,7 +167,7 @@ class NodeMessageTransport:
         return link if self._clock.monotonic_s() >= link.retry_s else None
 
     def _enqueue(self, link: _Link, message: NodeMessage) -> bool:
-        """Queue a message to a worker; return False if the message is too large or the queue is full."""
+        """Queue a message for a worker; return False if the message is too large or the queue is full."""
         size = len(message[1].payload)
         if size > MAX_BATCH_BYTES or link.queued_bytes + size > MAX_QUEUED_BYTES:
             return False
@@ -186,7 +194,7 @@ class NodeMessageTransport:
             link.is_sending = False
 
     async def _send(self, link: _Link, messages: list[NodeMessage]) -> Collection[NodeId]:
-        """Send messages to a worker in one request; return the ids of the nodes that did not receive their messages."""
+        """Send messages to a worker in one request; return the ids of the nodes that did not receive theirs."""
         nodes = {node for node, _ in messages}
         if self._clock.monotonic_s() < link.retry_s:
             return nodes

@@ -1,11 +1,11 @@
-"""The search for a content (data of a feed or page) at other workers: along Bloom filters, then at the channel's owner.
+"""Searches for the content of a channel (a feed or page) at other workers: by Bloom filters, then at its owner.
 
-The search along attenuated Bloom filters is the query of Rhea and Kubiatowicz, §II.C. While all workers are near each
-other, there are no filters, and the owner is asked at once.
+The search by attenuated Bloom filters is the query of Rhea and Kubiatowicz, §II.C. As long as all workers are close to
+each other, there are no filters, and the search begins at the owner.
 
-The worker that searches makes all requests itself: each worker that it asks returns the content, or names the next
-worker to ask. So no worker waits on behalf of another. A query also never runs in circles, because a search ends at a
-worker that was asked before.
+The searching worker makes all requests itself: each worker that it asks either returns the content or names the next
+worker to ask. No worker therefore waits on behalf of another. A search ends when it would return to a worker that was
+already asked, so it never runs in circles.
 """
 
 import struct
@@ -25,12 +25,12 @@ from workers.peers.baseline_lookup import LocatedContent
 from workers.peers.neighbour_overlay import NeighbourOverlay
 
 Referral = tuple[NodeId, int]
-"""The next worker to query for a content, and the number of the filter row that matched."""
+"""The next worker to query for the content, and the index of the filter row that matched."""
 
 FIND = "find"
 FOUND, REFERRAL, NOT_FOUND = b"\x01", b"\x02", b"\x00"
 """The first byte of a response. ``FOUND`` is followed by the content. ``REFERRAL`` is followed by the id (20 bytes) of
-the next worker to query and the number of the filter row that matched."""
+the next worker to query and the index of the filter row that matched."""
 
 _NODE_BYTES = 20
 _MAX_VISITED = MAX_DEPTH + 1
@@ -45,15 +45,15 @@ log = structlog.get_logger(__name__)
 
 
 def encode_query(digest: Digest, query: LocationQuery) -> bytes:
-    """Return the encoded request for a content: its hash, and the query.
+    """Encode a request for the content with the hash ``digest``.
 
-    The query has the number of filter rows to search, and the visited workers.
+    ``query`` states how many filter rows to search, and which workers have been visited.
     """
     return digest + bytes((query.max_row,)) + b"".join(map(bytes.fromhex, query.visited))
 
 
 def decode_query(body: bytes) -> tuple[Digest, LocationQuery]:
-    """Return the hash of the requested content, and the query, from a request that :func:`encode_query` has encoded.
+    """Decode a request from :func:`encode_query`; return the hash of the requested content, and the query.
 
     Raises :class:`PeerProtocolError` if the request is malformed.
     """
@@ -65,17 +65,21 @@ def decode_query(body: bytes) -> tuple[Digest, LocationQuery]:
 
 
 def encode_referral(node: NodeId, row: int) -> bytes:
-    """Return the response that names the next worker, ``node``, and the number of the filter row that matched."""
+    """Encode a response that names ``node`` as the next worker to ask; ``row`` is the filter row that matched."""
     return REFERRAL + _REFERRAL.pack(bytes.fromhex(node), row)
 
 
 class PeerContentSearch:
-    """Requests contents from other workers: a channel's latest entries, and the state that polls compare with."""
+    """Requests channels' contents from other workers.
+
+    A channel's content consists of its latest entries and its baseline, the state with which the next poll compares the
+    document.
+    """
 
     def __init__(
         self, client: PeerClient, clock: Clock, overlay: NeighbourOverlay, get_owner: Callable[[ChannelId], Peer | None]
     ) -> None:
-        """Create a search that sends requests by ``client`` and uses the neighbours' filters in ``overlay``.
+        """Create a search that sends requests through ``client`` and uses the neighbours' filters in ``overlay``.
 
         ``get_owner`` returns the worker that owns a channel; None if it is this worker or unknown.
         """
@@ -103,9 +107,9 @@ class PeerContentSearch:
         return LocatedContent(found, version, "owner", 1, owner.id) if isinstance(found, Content) else None
 
     async def _walk(self, version: int, digest: Digest) -> tuple[LocatedContent | None, tuple[NodeId, ...]]:
-        """Ask one worker after another for the content with the hash ``digest``, as their Bloom filters suggest.
+        """Ask one worker after another for the content with the hash ``digest``, guided by their Bloom filters.
 
-        Returns the content, or None if it was not found, and the ids of the asked workers.
+        Return the content (None if it was not found) and the ids of the workers that were asked.
         """
         until_s = self._clock.monotonic_s() + _WALK_TIMEOUT_S
         step = self._overlay.first_hop(digest.hex())
@@ -127,9 +131,10 @@ class PeerContentSearch:
     async def _request(
         self, peer: Peer, digest: Digest, query: LocationQuery, timeout_s: float
     ) -> Content | Referral | None:
-        """Request a content from the worker ``peer``; return the content, or the referral to another worker.
+        """Request the content with the hash ``digest`` from the worker ``peer``.
 
-        Returns None if ``peer`` names neither, sends an invalid response, or cannot be reached.
+        Return the content, or a referral to another worker. Return None if ``peer`` sends neither, sends an invalid
+        response, or cannot be reached.
         """
         try:
             body = encode_query(digest, query)
@@ -144,7 +149,7 @@ class PeerContentSearch:
 
 
 def _decode_response(response: bytes, digest: Digest) -> Content | Referral | None:
-    """Return the content, or the referral to another worker, in a response; None if it has neither.
+    """Return the content, or the referral to another worker, that a response contains; None if it has neither.
 
     Raises :class:`PeerProtocolError` if the response is malformed, or if ``digest`` is not the hash of the content.
     """
@@ -163,9 +168,9 @@ def _decode_response(response: bytes, digest: Digest) -> Content | Referral | No
 
 
 def _next_step(query: LocationQuery, referral: Referral) -> tuple[NodeId, LocationQuery] | None:
-    """Return the next worker to ask, named by ``referral``, and the query for it; None if the search ends.
+    """Return the worker that ``referral`` names and the query to send to it; None if the search ends.
 
-    A search ends at a worker that was asked before, or if the filters of no further hop are to be searched.
+    The search ends if this worker has already been asked, or if no filter rows are left to search.
     """
     node, row = referral
     if node in query.visited or not 1 <= row <= query.max_row:

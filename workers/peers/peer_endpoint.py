@@ -1,6 +1,6 @@
 """The HTTP endpoint for other workers, and the parts of this worker that exchange data and messages with them.
 
-The endpoint refuses and counts requests that are unsigned, too old, repeated or too large.
+The endpoint refuses requests that are unsigned, too old, repeated or too large, and counts them.
 """
 
 import asyncio
@@ -41,16 +41,16 @@ _batch = msgspec.msgpack.Decoder(StreamBatch)
 
 
 class PeerEndpoint:
-    """Handles requests of other workers, and creates the objects that send requests to other workers.
+    """Handles requests from other workers, and creates the objects that send requests to other workers.
 
     Without a cluster secret, nothing is sent to other workers. Data then comes only from the cache and the store, and
     messages go through inboxes in the store.
     """
 
     def __init__(self, settings: Settings, store: Store, clock: Clock, worker: Peer) -> None:
-        """Create the endpoint of ``worker``, with an empty cache and without other workers.
+        """Create the endpoint for ``worker``, with an empty cache and without any other workers yet.
 
-        ``clock`` returns the common time of all workers, by which requests are signed.
+        ``clock`` returns the time that all workers share, which is used to sign requests.
         """
         secret = settings.cluster_secret.get_secret_value()
         self._has_secret = bool(secret)
@@ -82,7 +82,7 @@ class PeerEndpoint:
         }
 
     async def on_request(self, request: web.Request) -> web.Response:
-        """Handle an HTTP request of another worker, which is a POST request to ``/peers/{worker}/{verb}``."""
+        """Handle a POST request to ``/peers/{worker}/{verb}`` from another worker."""
         verb = request.match_info["verb"]
         if not self._has_secret or request.match_info["worker"] != self._worker_id or verb not in self._handlers:
             raise web.HTTPNotFound
@@ -94,7 +94,7 @@ class PeerEndpoint:
             return web.Response(status=REFUSED)
 
     async def _handle(self, request: web.Request, verb: str) -> web.Response:
-        """Check the signature of a request of another worker, and return the signed response."""
+        """Check the signature of a request from another worker, and return the signed response."""
         signature = parse_signature(request.headers.get(SIGNATURE_HEADER, ""))
         self._signer.check_time(signature, self._clock.wall_s())
         try:
@@ -115,7 +115,7 @@ class PeerEndpoint:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Maintain the cache and the neighbours inside this context; stop all requests when it ends."""
+        """Maintain the cache and the neighbours inside this context; when it ends, stop all requests."""
         async with self._client:
             self._tasks.start(self._maintain())
             try:
@@ -124,9 +124,10 @@ class PeerEndpoint:
                 await self._tasks.cancel()
 
     def on_ring_changed(self, ring: RingView) -> None:
-        """Set the workers in the ring as those to exchange data with.
+        """Exchange data with the workers in ``ring`` from now on.
 
-        Each node of this worker calls this method; only a newer version of the ring has an effect.
+        Each node of this worker calls this method. A call has no effect unless ``ring`` is newer than in all earlier
+        calls.
         """
         if self._has_secret and ring.version > self._ring.version:
             self._ring = ring

@@ -1,7 +1,7 @@
-"""The stream of messages between two neighbouring workers, in order and without gaps.
+"""A stream of messages between two neighbouring workers, in order and without gaps.
 
-Messages are sent in batches. A batch is sent again until the other worker accepts it, and only then the next batch is
-sent. After a gap, both ends start again from an empty state (:class:`service.location.messages.Stream`).
+Messages are sent in batches. A batch is sent repeatedly until the other worker accepts it; only then is the next batch
+sent. After a gap, both ends restart from an empty state (:class:`service.location.messages.Stream`).
 """
 
 import asyncio
@@ -35,15 +35,15 @@ log = structlog.get_logger(__name__)
 
 
 class PeerStream:
-    """This worker's end of a stream of messages with one other worker.
+    """This worker's end of a stream of messages to and from one other worker.
 
-    ``on_reset`` is called with the other worker's id if both ends have to start again from an empty state.
+    ``on_reset`` is called with the other worker's id if both ends must restart from an empty state.
     """
 
     def __init__(
         self, peer: Peer, client: PeerClient, tasks: BackgroundTasks, on_reset: Callable[[NodeId], None]
     ) -> None:
-        """Create this worker's end of a stream to ``peer``, without sending a message."""
+        """Create this worker's end of a stream to ``peer``, without sending anything yet."""
         self.peer = peer
         self._client = client
         self._tasks = tasks
@@ -54,9 +54,9 @@ class PeerStream:
         self._is_sending = False
 
     def send(self, *frames: bytes) -> None:
-        """Queue the messages ``frames`` for sending.
+        """Queue messages, given as ``frames``, for sending.
 
-        Without messages, an empty batch is sent, to check that the other worker still has the state of this stream.
+        Without ``frames``, an empty batch is sent to check that the other worker still has the state of this stream.
         """
         self._queue.extend(frames)
         self._queued_bytes += sum(map(len, frames))
@@ -67,10 +67,9 @@ class PeerStream:
             self._tasks.start(self._send_queued())
 
     def receive(self, batch: StreamBatch) -> tuple[bytes, ...]:
-        """Return the messages in a batch; empty if the batch was received before.
+        """Return the messages in a batch, or an empty tuple if the batch was received before.
 
-        Raises :class:`PeerProtocolError` if earlier messages are missing. The sender then has to start its stream
-        again.
+        Raises :class:`PeerProtocolError` if earlier messages are missing. The sender must then restart its stream.
         """
         if self._stream.is_restart(batch):
             self._reset("it started again")
@@ -93,7 +92,7 @@ class PeerStream:
             self._is_sending = False
 
     def _dequeue(self) -> tuple[bytes, ...]:
-        """Remove and return the next queued messages, as many as fit into one batch."""
+        """Remove and return as many queued messages as fit into one batch."""
         frames: list[bytes] = []
         size = 0
         while self._queue and len(frames) < MAX_FRAMES and size + len(self._queue[0]) <= _MAX_BATCH_BYTES:

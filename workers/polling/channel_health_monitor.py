@@ -1,9 +1,9 @@
-"""The monitor of channels' health on one node: records poll results, and proposes notices to subscribers.
+"""Monitor of channels' health on one node: records poll results, and proposes notices to subscribers.
 
 A notice says, for example, that a channel (a feed or page) is dead. After each poll that justifies a notice, the notice
-is offered to the channel's owner, the node that stores changes. This node does not store the notice, because every
-further poll leads to the same notice until the owner has published it. So the notice is not lost if the owner is busy,
-outdated or dead.
+is offered to the channel's owner, the node that stores changes. This node need not store the notice, because every
+further poll leads to the same notice until the owner has published it. The notice is therefore not lost if the owner is
+busy, outdated or dead.
 """
 
 from collections.abc import Callable
@@ -27,10 +27,10 @@ log = structlog.get_logger(__name__)
 
 
 class ChannelHealthMonitor:
-    """Records the results of one node's polls; proposes notices to subscribers, and fewer polls of failing channels.
+    """Records the results of one node's polls, and proposes notices to subscribers.
 
-    ``get_polled`` returns a channel that this node polls, and the number of nodes that poll it. It returns None for a
-    channel that only other nodes poll.
+    For a failing channel, it also proposes a minimum interval between polls. ``get_polled`` returns a channel and how
+    many nodes poll it, or None if this node does not poll the channel.
     """
 
     def __init__(
@@ -44,13 +44,13 @@ class ChannelHealthMonitor:
 
     @property
     def is_offline(self) -> bool:
-        """Whether this node's own network seems to be down."""
+        """Whether this node's own network connection seems to be down."""
         return self._outages.is_offline
 
     def on_polled(self, channel: Channel, result: PollResult, permanent_url: str) -> None:
-        """Record the ``result`` of a poll of a channel; ``permanent_url`` is the target of a permanent redirect, or "".
+        """Record the ``result`` of a poll; ``permanent_url`` is the target of a permanent redirect, or "".
 
-        A failure is not attributed to the publisher while this node's network may have caused it.
+        A failure is not attributed to the publisher if this node's own network may have caused it.
         """
         symptom, was_outage = None, self._outages.is_offline
         for attributed, earlier in self._outages.attribute(channel, result):
@@ -63,10 +63,10 @@ class ChannelHealthMonitor:
             log.warning("network outage ended" if was_outage else "network outage began, no publisher is reachable")
 
     async def record(self) -> list[CandidateFound | LimitObserved]:
-        """Store the poll results since the last call; return the events that they justify.
+        """Store the poll results since the last call; return the resulting events for the channels' owners.
 
-        An event is a notice to subscribers, as a candidate for a version, or a minimum interval between polls of a
-        failing channel. If the store is unavailable, the results are stored at the next call.
+        An event proposes either a notice to subscribers, as a candidate for a version, or a minimum interval between
+        polls of a failing channel. If the store is unavailable, the results are stored at the next call.
         """
         for channel, result in self._outages.expire(self._clock.wall_s()):
             self._report_symptom(channel, result)

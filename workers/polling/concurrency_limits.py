@@ -1,14 +1,14 @@
 """Concurrency limits for requests to publishers, so that a slow publisher delays only other slow ones (guarantee I7).
 
-They apply to polls, to documents that WebSub hubs push, and to requests for new URLs. There is a fast and a slow
-*lane*, each with slots and a parser process of its own. In each lane, the slots of a site (registrable domain) and of a
-network are limited, so that no domain or provider occupies all slots.
+The limits apply to polls, to documents that WebSub hubs push, and to requests for new URLs. There is a fast and a slow
+*lane*. Each lane has its own slots and its own parser process. In each lane, the slots of a site (registrable domain)
+and of a network are limited, so that no domain or provider occupies all slots.
 
 - A channel (a feed or page) is polled in the slow lane if fetching or parsing was slow at its last poll, or while its
   site or network has used up its parser time.
-- A document is parsed in the slow lane only if parsing it is probably costly.
-- A document that proves to be costly in the fast lane is parsed again in the slow lane.
-- Private publishers (loopback) belong to the operator. Their slots are limited by host and port only, and their parser
+- A document is parsed in the slow lane only if parsing it is likely to be costly.
+- A document that proves costly in the fast lane is parsed again in the slow lane.
+- Private publishers (loopback) belong to the operator. Their slots are limited only by host and port, and their parser
   time is not limited.
 """
 
@@ -60,7 +60,10 @@ class Publisher(NamedTuple):
 
 
 def publisher_of(state: PollState) -> Publisher:
-    """Return the publisher of the channel in ``state``, with the network that responded to the channel's last poll."""
+    """Return the publisher of the channel in ``state``.
+
+    The publisher's network is the network that responded to the last poll.
+    """
     site = charged_site(state.channel)
     return Publisher(site or urlsplit(state.channel.url).netloc, state.address_group, bool(site))
 
@@ -68,7 +71,7 @@ def publisher_of(state: PollState) -> Publisher:
 class Allowance(NamedTuple):
     """The parser time that one site or network may use on one worker, in seconds of processor time.
 
-    ``burst_s`` is the maximum at once, and ``per_minute_s`` the maximum per minute on average.
+    ``burst_s`` is the maximum that may be used at once, and ``per_minute_s`` the maximum per minute on average.
     """
 
     burst_s: float
@@ -80,10 +83,10 @@ NETWORK_ALLOWANCE = Allowance(3.0, 3.0)
 
 
 class ParserTimeBudgets:
-    """The parser time that each site and each network has used on this worker.
+    """The parser time that each site and network has used on this worker.
 
-    While a site or network has used up its allowance, its documents are parsed in the slow lane, the separate parser
-    for costly documents. This ends within a minute after the last document.
+    When a site or network has used up its allowance, its documents are parsed in the slow lane, which has a separate
+    parser for costly documents. The allowance recovers within a minute after the last document.
     """
 
     # The times are leaky buckets in memory. The allowance is used up while the level is at least ``burst_s``. The level
@@ -91,10 +94,10 @@ class ParserTimeBudgets:
 
     def __init__(self) -> None:
         self._buckets = LRUCache[tuple[str, str], tuple[float, float]](_MAX_BUCKETS)
-        """Leaky buckets by (kind, site or network): the level in seconds of parser time at a monotonic time."""
+        """Maps (kind, site or network) to a leaky bucket: its level in seconds, and when it was set (monotonic)."""
 
     def charge(self, publisher: Publisher, cpu_s: float) -> None:
-        """Count ``cpu_s`` seconds of parser time against the budgets of a publisher's site and network."""
+        """Charge ``cpu_s`` seconds of parser time to the budgets of a publisher's site and network."""
         for key, allowance in _allowances(publisher):
             used_s = min(self._used_s(key, allowance) + cpu_s, 2 * allowance.burst_s)
             self._buckets[key] = used_s, time.monotonic()
@@ -120,10 +123,12 @@ def _allowances(publisher: Publisher) -> list[tuple[tuple[str, str], Allowance]]
 class LaneLimits(NamedTuple):
     """The limits of the fast or the slow lane, one of two separate sets of slots for polls.
 
-    - ``slots``, ``per_site``, ``per_network``: the number of slots in total, of each site, and of each network
-    - ``unknown_network``: the total number of slots of all publishers whose network is not known yet
-    - ``readers_per_network``: how many polls of one network may use the lane's parser process or wait for it
-    - ``cpu_s``: the processor time of one parser job in seconds; infinity means the parser's own limit
+    - ``slots``: how many slots there are in total.
+    - ``per_site``, ``per_network``: how many slots one site or one network may use.
+    - ``unknown_network``: how many slots may be used in total for publishers whose network is not known yet.
+    - ``readers_per_network``: how many polls of one network may use the lane's parser process or wait for it.
+    - ``cpu_s``: the processor time in seconds that one parser job may take; infinity means that only the parser's own
+      limit applies.
     """
 
     slots: int
@@ -149,7 +154,7 @@ slot of the fast lane from beginning to end."""
 
 
 class _Semaphores(WeakValueDictionary[str, asyncio.Semaphore]):
-    """A mapping from names to semaphores that ``size`` holders can share; a semaphore exists while it is in use."""
+    """Semaphores by name, each shared by up to ``size`` holders; a semaphore exists only while it is in use."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -160,14 +165,14 @@ class _Semaphores(WeakValueDictionary[str, asyncio.Semaphore]):
 
 
 class ConcurrencyLane:
-    """One of two separate lanes for polls, a fast and a slow one: a number of slots, and one parser process.
+    """One of two separate lanes for polls, a fast and a slow one. A lane has a number of slots, and one parser process.
 
-    A poll holds the semaphore ``slots``. While its documents are parsed, it also holds the semaphore ``reading``, which
-    stands for the parser process.
+    A poll holds the semaphore ``slots`` and, while its documents are parsed, the semaphore ``reading``, which
+    represents the parser process.
     """
 
     def __init__(self, limits: LaneLimits, parser: ParserClient, budgets: ParserTimeBudgets) -> None:
-        """Create a lane that parses documents with ``parser``, and counts the time against publishers' ``budgets``."""
+        """Create a lane that parses documents with ``parser``, and charges the time to publishers' ``budgets``."""
         self.slots = asyncio.Semaphore(limits.slots)
         self.reading = asyncio.Semaphore(1)
         self._parser = parser
@@ -179,14 +184,14 @@ class ConcurrencyLane:
         self._readers = _Semaphores(limits.readers_per_network)
 
     def site(self, publisher: Publisher) -> asyncio.Semaphore:
-        """Return the semaphore of a publisher's site, which has to be acquired before a slot."""
+        """Return the semaphore of a publisher's site, which must be acquired before a slot."""
         return self._sites.named(publisher.site)
 
     @contextlib.asynccontextmanager
     async def slot(self, publisher: Publisher) -> AsyncIterator[bool]:
-        """Hold a slot of the lane, and one of the publisher's network, inside this context.
+        """Hold a slot of the lane inside this context.
 
-        Yields whether the caller had to wait for the slots.
+        The slot also counts towards the limit of the publisher's network. Yields whether the caller had to wait.
         """
         network = self._network(publisher)
         has_waited = self.slots.locked() or (network is not None and network.locked())
@@ -200,9 +205,10 @@ class ConcurrencyLane:
 
     @contextlib.asynccontextmanager
     async def parser(self, publisher: Publisher) -> AsyncIterator[None]:
-        """Hold the parser process inside this context.
+        """Hold the lane's parser process inside this context.
 
-        The number of callers that hold the process or wait for it is limited per network of a publisher.
+        For each network, the number of callers that hold the process or wait for it is limited. If the publisher's
+        network is not known, its site is limited instead.
         """
         name = publisher.network or publisher.site
         async with self._readers.named(name), self.reading:
@@ -211,10 +217,10 @@ class ConcurrencyLane:
     async def detect_changes(
         self, job: DetectChanges, state: PollState, timeout_s: float = PARSE_TIMEOUT_S
     ) -> DetectionResult:
-        """Run ``job`` in the parser process, which the caller holds; count the time against the publisher's budget.
+        """Run ``job`` in the parser process, which the caller holds; charge the time to the publisher's budget.
 
-        Sets ``state.costly`` to whether the job took at least ``FAST_CPU_S``. Raises the errors of
-        :meth:`ParserClient.detect_changes`.
+        Sets ``state.costly`` to True if the job took at least ``FAST_CPU_S`` of processor time, otherwise to False.
+        Raises the errors of :meth:`ParserClient.detect_changes`.
         """
         before_s, least_s = self._parser.cpu_s, 0.0
         try:
@@ -229,12 +235,19 @@ class ConcurrencyLane:
 
 
 class ConcurrencyLanes:
-    """The fast and the slow lane (slots and a parser each), and the choice for each poll and document."""
+    """The fast and the slow lane, and the choice between them for each poll and document.
+
+    Each lane has its own slots and its own parser.
+    """
 
     def __init__(
         self, limits: tuple[LaneLimits, LaneLimits], fast: ParserClient, slow: ParserClient, budgets: ParserTimeBudgets
     ) -> None:
-        """Create the lanes; ``limits`` are those of the fast and the slow lane, ``fast`` and ``slow`` their parsers."""
+        """Create the two lanes.
+
+        ``limits`` are the limits of the fast and the slow lane, in this order. ``fast`` and ``slow`` are the lanes'
+        parsers.
+        """
         self._fast = ConcurrencyLane(limits[0], fast, budgets)
         self._slow = ConcurrencyLane(limits[1], slow, budgets)
         self._budgets = budgets
@@ -242,15 +255,15 @@ class ConcurrencyLanes:
     def choose_for_poll(self, state: PollState) -> ConcurrencyLane:
         """Return the lane, fast or slow, in which to poll a channel now.
 
-        The slow lane is returned if the last fetch was slow, the last parse was costly, or the publisher's parser time
-        is used up.
+        The slow lane is chosen if the last fetch was slow, the last parse was costly, or the publisher's parser time is
+        used up.
         """
         return self._slow if state.slow else self.choose_for_document(state, 0)
 
     def choose_for_document(self, state: PollState, size_bytes: int) -> ConcurrencyLane:
         """Return the lane, fast or slow, in which to parse a channel's documents.
 
-        ``size_bytes`` is the total size of the documents. The slow lane is returned if the last parse was costly, the
+        ``size_bytes`` is the total size of the documents. The slow lane is chosen if the last parse was costly, the
         documents are large, or the publisher's parser time is used up.
         """
         is_costly = state.costly or size_bytes > _LARGE_BYTES or self._budgets.is_exhausted(publisher_of(state))
@@ -259,9 +272,9 @@ class ConcurrencyLanes:
     async def detect_changes(
         self, job: DetectChanges, state: PollState, timeout_s: float = PARSE_TIMEOUT_S
     ) -> DetectionResult:
-        """Run ``job`` in the parser of the fast lane, or of the slow lane if the job is probably costly.
+        """Run ``job`` in the parser of the fast lane, or of the slow lane if the job is likely to be costly.
 
-        A job that proves to be costly in the fast lane is repeated in the slow lane. Raises the errors of
+        A job that proves costly in the fast lane is repeated in the slow lane. Raises the errors of
         :meth:`ParserClient.detect_changes`.
         """
         publisher = publisher_of(state)

@@ -1,4 +1,4 @@
-"""A priority queue of channels by the times at which they are due, for polls and for registrations."""
+"""A priority queue of channels, ordered by due time; used for polls and for registrations."""
 
 from heapq import heappop, heappush
 from math import inf
@@ -7,7 +7,7 @@ from service.model import ChannelId
 
 
 class DueQueue:
-    """A priority queue of channels by the times at which they are due. The owner of the queue chooses the clock."""
+    """A priority queue of channels, ordered by due time. The caller chooses which clock the times refer to."""
 
     # The queue is a heap, in which an outdated entry stays until it becomes the first. A heap costs a few microseconds
     # per poll for any number of channels; one interval job per channel would cost a fifth of a core at 1,000 polls/s.
@@ -17,7 +17,7 @@ class DueQueue:
         self._due_s: dict[ChannelId, float] = {}
 
     def schedule(self, channel_id: ChannelId, due_s: float) -> None:
-        """Set the time at which a channel is due, in place of an earlier setting."""
+        """Set the time at which a channel is due, replacing any earlier time."""
         if self._due_s.get(channel_id) != due_s:
             self._due_s[channel_id] = due_s
             heappush(self._heap, (due_s, channel_id))
@@ -34,9 +34,9 @@ class DueQueue:
         return channel_id in self._due_s
 
     def pop_due(self, until_s: float, most: float = inf) -> list[tuple[float, ChannelId]]:
-        """Remove and return up to ``most`` channels that are due by ``until_s``, as pairs (due time, channel).
+        """Remove and return up to ``most`` channels that are due by ``until_s``, earliest first.
 
-        The earliest is first.
+        Each item is a pair (due time, channel).
         """
         due: list[tuple[float, ChannelId]] = []
         while self._heap and self._heap[0][0] <= until_s and len(due) < most:
@@ -47,8 +47,8 @@ class DueQueue:
         return due
 
     def next_s(self) -> float | None:
-        """Return the due time of the first item; None if the queue is empty.
+        """Return a time before which no channel is due; None if the queue is empty.
 
-        The item may be outdated. Then no channel is due at that time.
+        Usually, the next channel is due at this time. If it was rescheduled or removed, no channel may be due then.
         """
         return self._heap[0][0] if self._heap else None

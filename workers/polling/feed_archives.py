@@ -1,7 +1,7 @@
-"""Archive documents of feeds (RFC 5005), which have the entries that a feed has dropped since the last poll.
+"""Archive documents of feeds (RFC 5005), which contain the entries that a feed has dropped since the last poll.
 
-If a feed contains no known entry any more, polls may have missed entries. The poll then also reads the documents with
-older entries to which the feed links.
+If a feed no longer contains any known entry, polls may have missed entries. The poll then also reads the archive
+documents to which the feed links.
 """
 
 import asyncio
@@ -34,13 +34,15 @@ class FeedArchives:
     async def add_archives(
         self, channel: Channel, documents: tuple[Document, ...], findings: DetectionResult, detect: Detect
     ) -> tuple[tuple[Document, ...], DetectionResult]:
-        """Fetch up to ``_MAX_ARCHIVES`` archive documents of a channel's feed, the newest first.
+        """Fetch up to ``_MAX_ARCHIVES`` archive documents of a channel's feed, newest first.
 
         - ``findings`` is the result of comparing ``documents`` with the channel's last state. If polls have missed
-          entries, ``findings`` has the URL of the next older document.
-        - ``detect`` compares documents. It is called after each archive, with all documents read so far.
+          entries, ``findings`` contains the URL of the next older document.
+        - ``detect`` compares documents with the channel's last state. It is called after each archive, with all
+          documents read so far.
 
-        Returns the archives followed by ``documents``, and the result for all of them.
+        Return (documents, findings): the archives followed by the given documents, and the result of comparing all of
+        them.
         """
         # A new result may have the URL of a next older document again, which is then fetched. If no archive can be
         # read, ``documents`` and ``findings`` are returned.

@@ -1,7 +1,7 @@
 """Limits on requests to publishers: budgets, pauses and blocked hosts, applied before every request.
 
-All nodes share the budgets and pauses (guarantee I9). A request to a public URL takes a token from three budgets: of
-its channel (a feed or page), of its site (registrable domain), and of the network that answers. Requests to private
+All nodes share the budgets and pauses (guarantee I9). A request to a public URL takes a token from three budgets: those
+of its channel (a feed or page), of its site (registrable domain), and of the network that answers. Requests to private
 addresses are limited only by pauses.
 """
 
@@ -31,20 +31,20 @@ _GRANTED_BURST = BURST - 1
 _TOO_MANY_REQUESTS, _UNAVAILABLE = 429, 503
 _BUDGET_TIMEOUT_S = 20.0
 _HINT_SHARE = 0.95
-"""A channel is paused for this share of the interval that its publisher's hints request. Schedules keep the whole
-interval. But if a poll is late, the next poll is on time, and begins a little before the interval has passed."""
+"""A channel is paused for this fraction of the interval that its publisher's hints request. Scheduled polls are a whole
+interval apart. But after a poll that was late, the next one is due a little before the interval has passed."""
 _MAX_CACHED_HOSTS = 10_000
 
 
 class Politeness:
-    """Limits the requests of one worker to publishers. Each takes a token from budgets that all workers share.
+    """Limits the requests of one worker to publishers. Each request takes tokens from budgets that all workers share.
 
     Each ``acquire_…`` method returns as soon as the request may be sent. It raises
 
     - :class:`LimitReached` if the wait would be too long,
     - :class:`RequestsPaused` during a pause,
     - :class:`HostBlocked` if the host is blocked,
-    - and StoreUnavailable.
+    - :class:`StoreUnavailable` if the store is unavailable.
     """
 
     def __init__(self, budgets: RequestBudgets, settings: Settings) -> None:
@@ -55,7 +55,7 @@ class Politeness:
         self._queues: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def set_blocked_hosts(self, blocked_hosts: Container[str]) -> None:
-        """Block requests to the hosts and domains ``blocked_hosts`` and their subdomains; unblock all others."""
+        """Block requests to ``blocked_hosts`` (hosts and domains) and their subdomains; unblock all others."""
         self._blocked_hosts = blocked_hosts
 
     def raise_if_blocked(self, host: str) -> None:
@@ -65,14 +65,17 @@ class Politeness:
             raise HostBlocked("{host} is blocked here by an admin.", host=name)
 
     async def acquire_request(self, channel: Channel) -> None:
-        """Take the tokens (permissions) of a channel that is not polled yet, and of its site, for a request."""
+        """Take the tokens (permissions) for a request to a channel that is not polled yet.
+
+        The tokens come from the budgets of the channel and its site.
+        """
         await self.acquire_poll(PollState(channel, Validators(), 1))
         await self.acquire_site(channel)
 
     async def acquire_poll(self, state: PollState) -> None:
-        """Take the tokens (permissions) for a poll from the budgets of the channel and of its network.
+        """Take the tokens (permissions) for a poll from the budgets of the channel and its network.
 
-        The token for the channel's site is taken later, by :meth:`acquire_site`.
+        The token of the channel's site is taken later, by :meth:`acquire_site`.
         """
         # The channel's budget grows with its number of subscribers (:meth:`FleetPolicy.most_polls_per_hour`).
         channel, group = state.channel, state.address_group
@@ -92,9 +95,10 @@ class Politeness:
             await self._acquire_in_turn(host, network.name, lambda: self._budgets.take_network(network))
 
     async def acquire_site(self, channel: Channel, within_s: float = inf) -> None:
-        """Take the token (permission) for a request to a channel's site. The caller has to send the request at once.
+        """Take a token (permission) for a request to a channel's site. The caller must send the request at once.
 
-        No token is taken if the site's budget grants none within ``within_s`` seconds; :class:`LimitReached` is raised.
+        If the site's budget cannot grant a token within ``within_s`` seconds, none is taken, and :class:`LimitReached`
+        is raised.
         """
         # A caller that has to wait before sending must take another token; otherwise all waiting callers would send at
         # the same time.
@@ -102,13 +106,13 @@ class Politeness:
             await self._acquire_site_of(host_of(channel.url), within_s)
 
     async def acquire_redirect(self, host: str) -> None:
-        """Take the token for a request to ``host`` that follows a redirect."""
+        """Take the token (permission) for a request to ``host`` that follows a redirect."""
         self.raise_if_blocked(host)
         if not is_loopback(host):
             await self._acquire_site_of(host)
 
     async def charge_network(self, address: str, charged_group: str = "") -> str:
-        """Charge the budget of the network that has responded to a request; return the network.
+        """Charge a request to the budget of the network that has responded; return the network.
 
         - ``address`` is the IP address that responded. If it is "" or not public, nothing is charged, and "" is
           returned.
@@ -123,8 +127,8 @@ class Politeness:
     async def on_refused(self, channel: Channel, refusal: BadStatus) -> None:
         """Pause requests as required by ``refusal``, the error response to a poll of ``channel``.
 
-        - The status 429, and 503 with ``Retry-After``, pause the site that responded. If a redirect led there, the
-          channel is paused as well.
+        - The status 429, or 503 with ``Retry-After``, pauses the site that responded. If a redirect led to another
+          site, the channel is paused as well.
         - Any other status with ``Retry-After`` pauses the channel.
         """
         pause_s = refusal.retry_after_s
@@ -137,10 +141,10 @@ class Politeness:
             await self._budgets.pause(channel.id, pause_s)
 
     async def apply_polling_hints(self, state: PollState, headers: Mapping[str, str], now_s: float) -> None:
-        """Pause a public channel according to its publisher's polling hints.
+        """Pause a public channel if its publisher's hints require a longer interval between polls than its budget does.
 
-        Hints are, for example, RSS's ``ttl`` in ``state``, and ``Cache-Control`` in the response's ``headers``.
-        ``now_s`` is the Unix time.
+        The hints come from the document (``state``), such as RSS's ``ttl``, and from the response's ``headers``, such
+        as ``Cache-Control``. ``now_s`` is the Unix time in seconds.
         """
         # The channel is not paused if its own budget already permits polls only at longer intervals.
         if state.channel.private:
@@ -164,9 +168,9 @@ class Politeness:
     async def _acquire_in_turn(
         self, host: str, budget: str, take: Callable[[], Awaitable[float]], within_s: float = inf
     ) -> None:
-        """Call ``take`` until it returns 0. Before each repetition, wait for the number of seconds that it returned.
+        """Call ``take`` until it returns 0. In between, wait for as many seconds as it returned.
 
-        ``take`` takes a token from ``budget``. Callers that need a token from the same budget wait in turn. Raises
+        ``take`` takes a token from ``budget``. Callers that need a token from the same budget queue up. Raises
         :class:`LimitReached` for ``host`` if no token is granted within ``within_s`` seconds, or within
         ``_BUDGET_TIMEOUT_S``.
         """
@@ -191,16 +195,16 @@ def charged_site(channel: Channel) -> str:
 
 @lru_cache(_MAX_CACHED_HOSTS)
 def pausable_site(url: str) -> str:
-    """Return the site of ``url``, which is paused as a whole: the registrable domain.
+    """Return the site to which a pause caused by ``url`` applies: its registrable domain.
 
-    For a URL on this machine (loopback), the result is the host with the port.
+    For a URL on this machine (loopback), this is the host with the port.
     """
     host = host_of(url)
     return urlsplit(url).netloc if is_loopback(host) else site_of(host)
 
 
 def public_address_group(address: str) -> str:
-    """Return the network by which requests to an IP address are counted; "" if the address is "" or not public."""
+    """Return the network to which requests to an IP address are charged; "" if the address is "" or not public."""
     return address_group(address) if address and is_public(address) else ""
 
 

@@ -1,6 +1,6 @@
 """The scheduler of a node's polls: starts each poll when it is due, and passes detected changes to the protocol.
 
-The protocol (:mod:`service.corona.node_protocol`) decides which channels this node polls, and by which schedule.
+The protocol (:mod:`service.corona.node_protocol`) decides which channels this node polls, and on which schedule.
 """
 
 # Polls that are due within a twentieth of a second begin together, so that their requests to the store share round
@@ -48,13 +48,14 @@ log = structlog.get_logger(__name__)
 
 
 class _ScheduledChannel(msgspec.Struct, gc=False):
-    """A channel (a feed or page) that this node polls by a schedule. At most one scheduled poll of it is in progress.
+    """A channel (a feed or page) that this node polls on a schedule. At most one scheduled poll of it runs at a time.
 
-    The *base* is the version that polls compare with.
+    The *base* is the version with which polls compare the document.
 
-    - ``is_base_current`` states whether the base is the latest version that the channel's owner has announced. If not,
-      the latest is loaded before the next poll.
-    - ``poll_state`` is None until the base of the first poll is loaded.
+    - ``poll_state``: the state between polls; None until the base for the first poll has been loaded.
+    - ``is_base_current``: whether the base is the latest version that the channel's owner has announced. If not, the
+      latest version is loaded before the next poll.
+    - ``is_polling``: whether a scheduled poll is in progress.
     """
 
     assignment: StartPolling
@@ -65,16 +66,16 @@ class _ScheduledChannel(msgspec.Struct, gc=False):
     """The due time of the last poll that has begun; it may be in the near future, because polls begin a little
     early."""
     update: DetectedUpdate | None = None
-    """The last detected update; None if there was none yet, or after it has become part of a version."""
+    """The last detected update; None if there has been none, or once it has become part of a version."""
 
 
 class PollScheduler:
     """Starts the polls of one node.
 
-    - ``clock`` returns the common time of all nodes as Unix time.
+    - ``clock`` returns the time that all nodes share, as Unix time.
     - ``on_events`` passes events to the protocol, for example that a poll has detected changes.
-    - ``on_hubs_found`` is called with a channel, the WebSub hubs that its document names, and the topic: the document's
-      own URL as the document states it.
+    - ``on_hubs_found`` is called with a channel, the WebSub hubs that its document names, and the topic: the URL that
+      the document states as its own.
     """
 
     def __init__(
@@ -96,7 +97,7 @@ class PollScheduler:
         self._on_hubs_found = on_hubs_found
         self._tasks = tasks
         self._ahead_s = 0.0
-        """Difference between the clock's Unix time and its monotonic time."""
+        """The clock's Unix time minus its monotonic time, in seconds."""
         self._queue = DueQueue()
         self._queue_changed = asyncio.Event()
         self._channels: dict[ChannelId, _ScheduledChannel] = {}
@@ -106,7 +107,7 @@ class PollScheduler:
         )
 
     def on_clock_set(self) -> None:
-        """Schedule every poll again if the Unix time of the clock has jumped."""
+        """Reschedule all polls if the Unix time of the clock has jumped."""
         before_s, self._ahead_s = self._ahead_s, self._clock.wall_s() - self._clock.monotonic_s()
         if abs(self._ahead_s - before_s) > _CLOCK_JUMP_S:
             for channel in self._channels.values():
@@ -114,7 +115,7 @@ class PollScheduler:
                 self._schedule(channel)
 
     def start_polling(self, assignment: StartPolling) -> None:
-        """Poll a channel by the schedule in ``assignment`` from now on; a poll that is already due stays due."""
+        """Poll a channel on the schedule in ``assignment`` from now on; a poll that is already due stays due."""
         # The version that polls compare with is loaded before the first poll, not now: a node that takes over thousands
         # of channels would be busy for seconds if it loaded all versions at once.
         channel = self._channels.setdefault(assignment.channel, _ScheduledChannel(assignment))
@@ -130,9 +131,9 @@ class PollScheduler:
         self._queue.remove(channel_id)
 
     async def update_bases(self, effects: Iterable[UpdateBase]) -> None:
-        """Set the versions that polls compare with to those in ``effects``, which the channels' owners have announced.
+        """Make polls compare documents with the versions in ``effects``, which the channels' owners have announced.
 
-        Changes that this node has detected, and that are not in the new version, are offered to the owner again.
+        If this node has detected changes that are not in a channel's new version, they are offered to the owner again.
         """
         changed: dict[ChannelId, _ScheduledChannel] = {}
         for effect in effects:
@@ -146,7 +147,7 @@ class PollScheduler:
                 self._tasks.start(self._compare_again(channel))
 
     def _update_base(self, channel: _ScheduledChannel, effect: UpdateBase) -> None:
-        """Set the version that polls of a channel compare with to the one that its owner has announced."""
+        """Make polls of a channel compare the document with the version that the channel's owner has announced."""
         # If the announcement does not describe the base, it is loaded before the next poll.
         announced, before = effect.announcement, channel.poll_state
         if before is None or announced is None or announced.base is None:
@@ -159,7 +160,7 @@ class PollScheduler:
                 channel.update = None
 
     async def _load(self, channel_ids: Sequence[ChannelId]) -> None:
-        """Load from the store the versions that polls of these channels compare with."""
+        """Load from the store the versions with which polls of these channels compare the documents."""
         # A channel that does not exist stays outdated until its owner stops its polls.
         stored = await self._store.channels.states(channel_ids)
         for channel_id, stored_state in zip(channel_ids, stored, strict=True):
@@ -170,9 +171,9 @@ class PollScheduler:
                 channel.is_base_current = True
 
     async def poll_now(self, channel_id: ChannelId) -> PollResult | None:
-        """Poll a channel at once, even if this node does not poll it by a schedule, and return the result.
+        """Poll a channel at once, even if this node does not poll it on a schedule, and return the result.
 
-        Returns None if the channel does not exist.
+        Return None if the channel does not exist.
         """
         # The result is stored before the method returns, because the caller may list the latest polls next.
         state = await self._get_state(channel_id)
@@ -212,8 +213,7 @@ class PollScheduler:
     def _slot_s(self, due_s: float) -> float:
         """Return the time (Unix s of Redis's clock) at which a poll that is due at ``due_s`` begins.
 
-        Polls begin only at the starts of short time slots, which are the same for all nodes of a process. All polls of
-        a slot begin together.
+        Polls begin together at the starts of short time slots, which are the same for all nodes of a process.
         """
         return floor((due_s - self._ahead_s) / _SLOT_S) * _SLOT_S + self._ahead_s
 
@@ -223,9 +223,10 @@ class PollScheduler:
             self._begin(self._channels[channel_id], due_s[channel_id], at_s)
 
     def _begin(self, channel: _ScheduledChannel, due_s: float, at_s: float) -> None:
-        """Begin the poll that is due at ``due_s``, at the time ``at_s`` (both Unix s of Redis's clock).
+        """Start a task for the poll that is due at ``due_s``; the task sends the request at ``at_s`` or later.
 
-        Does nothing if the version to compare with could not be loaded, or if the last poll is still in progress.
+        Both are Unix times in seconds, by Redis's clock. Do nothing if the version to compare with could not be loaded,
+        or if the previous poll is still in progress.
         """
         if channel.is_base_current and not channel.is_polling:
             channel.is_polling = True
@@ -251,16 +252,16 @@ class PollScheduler:
             channel.is_polling = False
 
     def _get_polled(self, channel_id: ChannelId) -> tuple[Channel, int] | None:
-        """Return a channel that this node polls, and the number of nodes that poll it; None for other channels."""
+        """Return a channel that this node polls, and how many nodes poll it; None for other channels."""
         channel = self._channels.get(channel_id)
         if channel is None or channel.poll_state is None:
             return None
         return channel.poll_state.channel, channel.assignment.schedule.size
 
     async def _get_state(self, channel_id: ChannelId) -> PollState | None:
-        """Return the state for a poll of a channel, with the latest version; None if the channel does not exist.
+        """Return the state for polling a channel, with its latest version; None if the channel does not exist.
 
-        The channel need not be one that this node polls by a schedule.
+        The channel may be one that this node does not poll on a schedule.
         """
         channel = self._channels.get(channel_id)
         if channel is None:
@@ -273,7 +274,7 @@ class PollScheduler:
         return channel.poll_state
 
     def _schedule(self, channel: _ScheduledChannel) -> None:
-        """Set the time of a channel's next poll according to its schedule."""
+        """Set the time of a channel's next poll, based on its schedule."""
         assignment, after_s = channel.assignment, max(self._clock.wall_s(), channel.begun_s)
         due_s = assignment.schedule.next_poll_s(assignment.rank, after_s)
         self._queue.schedule(assignment.channel, due_s)
@@ -282,7 +283,7 @@ class PollScheduler:
     async def _poll(self, state: PollState, before_s: float = inf) -> PollResult:
         """Poll a channel, record the result, and offer detected changes to the channel's owner.
 
-        The request has to begin by ``before_s`` (Unix s).
+        The request must begin by ``before_s`` (Unix s).
         """
         outcome = await self._poller.poll(state, self._node_id, before_s)
         result = outcome.result
@@ -298,10 +299,11 @@ class PollScheduler:
         return result
 
     def _changed_limits(self, channel_id: ChannelId, hint_s: int) -> list[LimitObserved]:
-        """Return the limits on a channel's polls that a successful poll has changed, as events for the channel's owner.
+        """Return the polling limits that a successful poll of a channel has changed, as events for the channel's owner.
 
-        ``hint_s`` is the shortest interval in seconds between polls that the publisher's hints ask for, or 0. It
-        becomes the limit for hints. Limits that the owner already knows are left out.
+        The poll ends the limits that failures or a pause have set. The limit for the publisher's hints becomes
+        ``hint_s``: the shortest interval in seconds between polls that the hints allow, or 0. Limits that the owner
+        already knows are omitted.
         """
         # The poll ends the back-off for failures and the pause, if any.
         channel, now_s = self._channels.get(channel_id), self._clock.wall_s()
@@ -315,7 +317,7 @@ class PollScheduler:
     def _record_update(self, update: DetectedUpdate, took_s: float = 0.0) -> CandidateFound:
         """Keep detected changes until they are in a version; return the event that offers them to the channel's owner.
 
-        ``took_s`` is the number of seconds that the poll took.
+        ``took_s`` is the duration of the poll in seconds.
         """
         delta, began_s = update.candidate.delta, self._clock.wall_s() - took_s
         TRACING.record_step(
@@ -330,10 +332,10 @@ class PollScheduler:
         await self._on_events(self._record_update(update))
 
     async def _compare_again(self, channel: _ScheduledChannel) -> None:
-        """Compare the last changes that this node detected with the channel's current version.
+        """Compare the changes that this node last detected with the channel's current version.
 
-        The current version has changes that another node detected. Changes that are not in this version are offered to
-        the channel's owner.
+        The current version contains changes that another node detected. Changes that this node detected but the version
+        does not contain are offered to the channel's owner.
         """
         update, state = channel.update, channel.poll_state
         if update is None or state is None or update.candidate.base_version >= state.channel.version:

@@ -19,15 +19,17 @@ _DAY_S = 86_400
 class PollState(msgspec.Struct, gc=False):
     """The state of a channel (a feed or page) that a node keeps between two polls.
 
-    The next poll compares the document with the version of ``channel``.
+    The next poll compares the document with the version ``channel.version``.
 
     - ``validators``: the ETag, the date and the body's hash for the next request. They never belong to a document whose
-      changes have no version yet, so that the next poll detects these changes again.
-    - ``unversioned``: the documents, oldest first, with changes that have no version yet.
-    - ``polling_hints``: the polling hints of the last document that this node has read.
-    - ``address_group``: the network of the address that answered the last poll, "" if not known.
-    - ``slow``: whether the last fetch took long; ``costly``: whether the last parse took long.
-    - ``deadly_sha256``: the hash of a body for which the parser was killed.
+      changes are not in a version yet, so that the next poll detects these changes again.
+    - ``unversioned``: the documents with changes that are not in a version yet, oldest first.
+    - ``polling_hints``: the polling hints in the last document that this node has read.
+    - ``address_group``: the network of the address that responded to the last poll; "" if not known.
+    - ``slow``: whether the last fetch took long.
+    - ``costly``: whether the last parse took much processor time.
+    - ``deadly_sha256``: the hash of a document that used up a parser's time or memory, so that the parser was killed;
+      "" if there was none.
     - ``full_day``: the channel's day (:func:`channel_day`) of the last unconditional poll.
     - ``digest``: the hash of the stored content of the channel's version.
     """
@@ -60,12 +62,12 @@ class DetectedUpdate(msgspec.Struct, frozen=True):
 
 
 def build_poll_state(stored: ChannelState, subscribers: int, now_s: float, known: PollState | None = None) -> PollState:
-    """Return the state for polls that compare with the ``stored`` version of a channel.
+    """Return the state for polls that compare the document with the ``stored`` version of a channel.
 
-    - ``subscribers`` is the number of subscribers.
-    - ``now_s`` is the Unix time.
-    - ``known`` is the state of this node's former polls, or None. Facts that are not stored, for example whether the
-      last fetch was slow, are taken from this state.
+    - ``subscribers``: how many subscribers the channel has.
+    - ``now_s``: the Unix time in seconds.
+    - ``known``: the state of this node's earlier polls, or None. Facts that are not stored, such as whether the last
+      fetch was slow, are taken from it.
     """
     channel = msgspec.structs.replace(stored.channel, title="", link="")  # not needed for tens of thousands of channels
     if known is None:
@@ -77,11 +79,13 @@ def build_poll_state(stored: ChannelState, subscribers: int, now_s: float, known
 def advance_to_version(
     state: PollState, channel: Channel, validators: Validators, subscribers: int, digest: bytes
 ) -> PollState:
-    """Return the state for polls that compare with another version of a channel.
+    """Return the state for polls that compare the document with another version of a channel.
 
-    ``channel`` is the channel at that version, and ``digest`` the hash of its stored content. ``validators`` are the
-    ETag, the date and the body's hash for the next request. Facts that only this node knows are kept from ``state``,
-    for example whether the last fetch was slow.
+    - ``channel``: the channel at that version.
+    - ``validators``: the ETag, the date and the body's hash for the next request.
+    - ``digest``: the hash of the stored content at that version.
+
+    Facts that only this node knows, such as whether the last fetch was slow, are taken from ``state``.
     """
     return msgspec.structs.replace(
         state, channel=channel, validators=validators, subscribers=subscribers, digest=digest, unversioned=()
@@ -91,7 +95,7 @@ def advance_to_version(
 def is_version_of(candidate: Candidate, base: VersionBase) -> bool:
     """Return whether the channel's owner made the version ``base`` from ``candidate``.
 
-    If so, the version has all changes of ``candidate``. Otherwise it has the changes that another node detected.
+    If so, the version contains all changes in ``candidate``. Otherwise it contains changes that another node detected.
     """
     return (candidate.delta.detected_s, candidate.validators) == (base.detected_s, base.validators)
 
@@ -99,7 +103,7 @@ def is_version_of(candidate: Candidate, base: VersionBase) -> bool:
 def channel_day(channel: Channel, now_s: float) -> int:
     """Return the number of the channel's day at ``now_s`` (Unix s), modulo 256.
 
-    A channel's day is a period of 24 hours. The days of different channels begin at different times.
+    A channel's day is a period of 24 hours, which begins at a different time of day for each channel.
     """
     # Python shares integer objects below 257; larger ones would take 32 bytes per channel.
     offset_s = int(channel.id[:4], 16) / 65_536 * _DAY_S
@@ -107,9 +111,9 @@ def channel_day(channel: Channel, now_s: float) -> int:
 
 
 def documents_to_compare(state: PollState, arrived: Document | None) -> tuple[Document, ...]:
-    """Return the documents that the next comparison has to read, oldest first.
+    """Return the documents that the next comparison must read, oldest first.
 
-    These are the documents with changes that have no version yet, and the new document ``arrived`` unless it is None.
+    They consist of the documents with changes that are not in a version yet, and the new document ``arrived``, if any.
     """
     # The former are read again, because a short feed may have dropped entries that still need a version.
     return state.unversioned if arrived is None else _limit((*_others(state, (arrived,)), arrived))
@@ -118,7 +122,7 @@ def documents_to_compare(state: PollState, arrived: Document | None) -> tuple[Do
 def accept_unchanged(state: PollState, documents: Sequence[Document], validators: Validators) -> None:
     """Record in ``state`` that ``documents`` contain no changes.
 
-    The next request uses ``validators``, unless another poll has detected changes that have no version yet.
+    The next request uses ``validators``, unless another poll has detected changes that are not in a version yet.
     """
     state.unversioned = _others(state, documents)
     if not state.unversioned:
@@ -126,7 +130,7 @@ def accept_unchanged(state: PollState, documents: Sequence[Document], validators
 
 
 def keep_unversioned(state: PollState, documents: Sequence[Document]) -> None:
-    """Add ``documents`` to ``state``, so that each poll compares them until their changes have a version."""
+    """Add ``documents`` to ``state``, so that each poll compares them until their changes are in a version."""
     state.unversioned = _limit((*_others(state, documents), *documents))
 
 
@@ -135,11 +139,11 @@ def build_update(
 ) -> DetectedUpdate | None:
     """Return the update with the changes in ``findings``; None if there are no changes.
 
-    - ``findings`` is the result of comparing ``documents`` with the version of ``channel``.
+    - ``findings`` is the result of comparing ``documents`` with the version ``channel.version``.
     - ``validators`` are the ETag, the date and the body's hash of the response.
-    - ``now_s`` is the Unix time.
+    - ``now_s`` is the Unix time in seconds.
 
-    For a dormant channel (one that was not polled), the result is never None, and subscribers are not sent the update.
+    For a dormant channel (one that was not polled), an update is always returned, but it is not sent to subscribers.
     """
     if not findings.changes and not channel.dormant:
         return None
@@ -159,7 +163,8 @@ def build_update(
 def build_snapshot(candidate: Candidate, before: Sequence[Entry], updates: UpdateHistory | None = None) -> Snapshot:
     """Return the state of a channel to store when ``candidate`` becomes a version.
 
-    ``before`` are the channel's latest entries before that version; ``updates`` is the history of its updates.
+    ``before`` contains the channel's latest entries before that version. ``updates`` is the history of the channel's
+    updates.
     """
     return Snapshot(
         candidate.validators,

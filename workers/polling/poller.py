@@ -1,8 +1,8 @@
-"""The poller: an HTTP request within the politeness limits, parsing in a separate process, and change detection.
+"""Carries out polls: sends the request within the politeness limits, parses the document, and detects changes.
 
-A node that detects changes compares them with the version that it knows, and offers them to the channel's owner (Corona
-§3.3). A poll that fails changes nothing. The steps of a poll can be traced, for a user who requested the poll and waits
-for the result.
+Documents are parsed in a separate process. A node that detects changes compares them with the version that it knows,
+and offers them to the channel's owner (Corona §3.3). A failed poll changes neither the version nor the baseline of the
+channel. The steps of a poll can be traced for a user who has requested it and waits for the result.
 """
 
 import contextlib
@@ -50,7 +50,7 @@ _LISTENER: ContextVar[Callable[[str], None] | None] = ContextVar("listener", def
 
 
 def trace(text: str) -> None:
-    """Pass the description of a step to this task's listener; without a listener nothing happens."""
+    """Pass ``text``, which describes a step of a poll, to this task's listener, if it has one."""
     listener = _LISTENER.get()
     if listener is not None:
         listener(text)
@@ -58,7 +58,7 @@ def trace(text: str) -> None:
 
 @contextlib.contextmanager
 def trace_listener(listener: Callable[[str], None]) -> Iterator[None]:
-    """Call ``listener`` with each step that is traced inside this context."""
+    """Call ``listener`` with the description of each step that is traced inside this context."""
     before = _LISTENER.set(listener)
     try:
         yield
@@ -70,12 +70,14 @@ _MAX_MEASURED_DELAY_S = 86_400.0
 
 
 class PollOutcome(msgspec.Struct, frozen=True):
-    """The result of one poll. ``update`` has the changes that the poll detected; None if there are no changes.
+    """The result of one poll.
 
-    - ``permanent_url`` is the channel's new URL after a permanent redirect, else "".
-    - ``hubs`` are the WebSub hubs that the document names.
-    - ``topic`` is the URL by which hubs identify the document; "" if no document was parsed.
-    - ``hint_s`` is the shortest interval in seconds between polls that the publisher asks for, or 0.0.
+    - ``update``: the changes that the poll detected; None if there are no changes.
+    - ``permanent_url``: the channel's new URL after a permanent redirect; "" if there was none.
+    - ``hubs``: the WebSub hubs that the document names.
+    - ``topic``: the URL by which hubs identify the document; "" if no document was parsed.
+    - ``hint_s``: the shortest interval in seconds between polls that the publisher's hints allow; 0.0 if there are no
+      hints.
     """
 
     result: PollResult
@@ -105,10 +107,10 @@ class Poller:
         self._archives = FeedArchives(fetcher, politeness)
 
     async def acquire_poll(self, state: PollState) -> None:
-        """Wait until a channel may be polled, and take the permissions for the poll from its budgets.
+        """Wait until a channel may be polled, and take tokens (permissions) for the poll from its budgets.
 
-        Raises the errors of :meth:`Politeness.acquire_poll`. Raises :class:`RequestsPaused` in hours or on days that
-        the publisher excludes.
+        Raises the errors of :meth:`Politeness.acquire_poll`, and :class:`RequestsPaused` in hours or on days that the
+        publisher excludes.
         """
         paused_s = 0.0 if state.channel.private else skipped_s(state.polling_hints, self._clock.wall_s())
         if paused_s:
@@ -116,12 +118,12 @@ class Poller:
         await self._politeness.acquire_poll(state)
 
     async def poll(self, state: PollState, node: NodeId, before_s: float = inf) -> PollOutcome:
-        """Poll the channel of ``state`` once for ``node``; the caller has called :meth:`acquire_poll` before.
+        """Poll the channel in ``state`` once, on behalf of ``node``. Call :meth:`acquire_poll` first.
 
-        ``state`` is updated in place for the next poll. Errors of the publisher are part of the outcome. Raises
+        ``state`` is updated in place for the next poll. Errors of the publisher are reported in the outcome. Raises
 
-        - :class:`LimitReached` if the site's budget grants no request, or if the request cannot begin by ``before_s``
-          (Unix s),
+        - :class:`LimitReached` if the site's budget grants no request in time, or if the request cannot begin by
+          ``before_s`` (Unix s),
         - :class:`OperationalError`, for example if the store is unavailable.
         """
         started_s = self._clock.monotonic_s()
@@ -163,7 +165,7 @@ class Poller:
             raise LimitReached("This worker is overloaded: another worker's poll was due before this one could begin.")
 
     async def prepare_push(self, state: PollState, size_bytes: int) -> ConcurrencyLane:
-        """Return the lane, fast or slow, in which documents that a hub has pushed are parsed.
+        """Choose the lane, fast or slow, in which to parse documents that a hub has pushed.
 
         ``size_bytes`` is their total size. Raises :class:`HostBlocked` if an admin has blocked the channel's host.
         """
@@ -174,7 +176,7 @@ class Poller:
         return lane
 
     async def compare_pushed(self, state: PollState, pushed: Document, lane: ConcurrencyLane) -> DetectedUpdate | None:
-        """Return the changes in the document ``pushed``, which a hub has sent; None if there are no changes.
+        """Return the changes in ``pushed``, a document that a hub has sent; None if there are no changes.
 
         ``lane`` is the result of :meth:`prepare_push`; the caller holds its parser. Raises :class:`PublisherError` if
         the document cannot be parsed, or if parsing takes too long.
@@ -184,9 +186,9 @@ class Poller:
         return update
 
     async def compare_again(self, state: PollState, update: DetectedUpdate) -> DetectedUpdate | None:
-        """Return the part of ``update`` that is not in the version of ``state``; None if there is no such part.
+        """Return the changes in ``update`` that are missing from the version in ``state``; None if none are missing.
 
-        Only feeds are compared: for a page, the result is always None, and the next poll detects what remains.
+        Only feeds are compared. For a page, the result is always None; the next poll detects the remaining changes.
         Raises :class:`PublisherError` if the documents cannot be parsed.
         """
         # A page's document may be older than its version; the next poll then detects the remaining changes.
@@ -196,10 +198,10 @@ class Poller:
         return remaining
 
     def on_versioned(self, before: PollState, after: PollState, candidate: Candidate) -> None:
-        """Cache the state that further polls compare with, after the owner has made a version from ``candidate``.
+        """Cache the new baseline of a channel after the owner has made a version from ``candidate``.
 
-        This node detected the changes in ``candidate``. ``before`` is the channel's state at the previous version, and
-        ``after`` at the new version.
+        The baseline is the state with which further polls compare the document. ``candidate`` contains changes that
+        this node detected. ``before`` is the channel's state at the previous version, and ``after`` at the new version.
         """
         self._contents.on_versioned(after.channel, candidate.delta, candidate.memory, before.digest, after.digest)
 
@@ -221,8 +223,8 @@ class Poller:
     ) -> tuple[DetectedUpdate | None, DetectionResult | None]:
         """Compare the document in a response with the channel's last state, and update ``state``.
 
-        Returns the detected changes, or None if there are none, and the findings of the parser, or None if no document
-        was parsed.
+        Return (update, findings): the detected changes, or None if there are none; and the parser's findings, or None
+        if no document was parsed.
         """
         state.polling_hints = with_freshness(state.polling_hints, fetched.headers, self._clock.wall_s())
         arrived = document_of(fetched) if fetched.body is not None else None
@@ -254,7 +256,8 @@ class Poller:
         - ``validators`` are the ETag, the date and the body's hash of the response.
         - ``held_lane`` is the lane (fast or slow) whose parser the caller holds; if None, a lane is chosen here.
 
-        Returns the detected changes, or None, and the findings of the parser, which are None if no document was parsed.
+        Return (update, findings): the detected changes, or None if there are none; and the parser's findings, or None
+        if no document was parsed.
         """
         base = state.channel
         baseline, located = await self._contents.baseline(base, state.digest)
@@ -305,7 +308,7 @@ class Poller:
 
     @contextlib.contextmanager
     def _mark_slow(self, state: PollState) -> Iterator[None]:
-        """Set ``state.slow`` if the fetches inside this context take longer than ``FAST_FETCH_S`` in all."""
+        """Set ``state.slow`` if the fetches inside this context together take longer than ``FAST_FETCH_S``."""
         started_s = self._clock.monotonic_s()
         try:
             yield

@@ -1,4 +1,4 @@
-"""Requests for channels' documents to publishers: conditional, and within the politeness limits."""
+"""Sends conditional requests for channels' documents to publishers, within the politeness limits."""
 
 from math import inf
 
@@ -13,9 +13,9 @@ _PARSING_HEADERS = ("content-type", "content-language")
 
 
 def conditional_validators(state: PollState, now_s: float) -> Validators:
-    """Return the ETag, the date and the body's hash to use for the next request at ``now_s`` (Unix s).
+    """Return the ETag, the date and the body's hash for the next request at ``now_s`` (Unix s).
 
-    Once a day only the hash is returned, so that a server whose own validators are wrong sends the document.
+    Once a day, only the hash is returned, so that a server whose own validators are wrong sends the document.
     """
     if channel_day(state.channel, now_s) == state.full_day:
         return state.validators
@@ -25,9 +25,10 @@ def conditional_validators(state: PollState, now_s: float) -> Validators:
 async def fetch_politely(
     fetcher: Fetcher, politeness: Politeness, state: PollState, validators: Validators, within_s: float = inf
 ) -> FetchResult:
-    """Fetch a channel's document within ``within_s`` seconds; the caller has taken the permissions from the budgets.
+    """Fetch a channel's document within ``within_s`` seconds.
 
-    The budget of the network that responds is charged, and the network is stored in ``state``. If an error response
+    The caller must already have taken tokens (permissions) from the budgets of the channel, its site and its network.
+    The request is charged to the network that responds, and this network is stored in ``state``. If an error response
     requests a pause, the pause is applied. Raises :class:`PublisherError` if the fetch fails, or :class:`UserError` if
     a redirect is not allowed.
     """
@@ -56,7 +57,7 @@ def document_of(fetched: FetchResult) -> Document:
 def must_be_public(channel: Channel) -> bool:
     """Return whether a channel must be fetched from public addresses only.
 
-    This is so if the channel exists, and its publisher's address was public when it was created.
+    This is the case if the channel exists and its publisher's address was public when the channel was created.
     """
     # Otherwise the publisher could redirect to the operator's own networks, and so expose their contents to
     # subscribers.

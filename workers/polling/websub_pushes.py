@@ -1,7 +1,7 @@
-"""The processing of documents that WebSub hubs push, in place of the next poll of their channel (a feed).
+"""Processes documents that WebSub hubs push, which take the place of the next poll of their channel (a feed).
 
-Pushed documents wait in the store. A node takes them from there only when a slot and the parser are free. Documents
-that are too large, or that wait too long, are dropped, and the channel is polled instead.
+Pushed documents wait in the store. A node takes them from the store only when a slot and the parser are free. If
+documents are too large or wait too long, they are dropped, and the channel is polled instead.
 """
 
 import asyncio
@@ -27,9 +27,9 @@ log = structlog.get_logger(__name__)
 class PushProcessor:
     """Compares documents that WebSub hubs have pushed with the versions of one node's channels.
 
-    - ``get_state`` returns the state for a poll of a channel, or None if the channel does not exist.
+    - ``get_state`` returns the state for polling a channel, or None if the channel does not exist.
     - ``on_detected`` is called with each update (set of changes) that a document contains.
-    - ``poll`` polls a channel with its state.
+    - ``poll`` polls the channel whose state it is given.
     """
 
     def __init__(
@@ -47,14 +47,16 @@ class PushProcessor:
         self._on_detected = on_detected
         self._poll = poll
         self._processing: dict[ChannelId, bool] = {}
-        """Channels whose documents are being processed, and whether more have arrived since."""
+        """Channels whose documents are being processed; True if more may have arrived since processing began."""
 
     async def process(self, channel_id: ChannelId) -> None:
-        """Compare the documents that a hub has pushed for a channel; poll the channel instead if they are too large.
+        """Compare the documents that a hub has pushed for a channel, or poll the channel instead.
 
-        - Raises :class:`HostBlocked`, and drops the documents, if the channel's host is blocked.
-        - Raises :class:`LimitReached` if the poll has to wait, and :class:`PublisherError` if a document cannot be
-          parsed. The next scheduled poll then detects the changes.
+        The channel is polled if the documents are too large, wait too long for a slot, or take too long to parse.
+
+        Raises :class:`HostBlocked` if the channel's host is blocked; the documents are dropped. Raises
+        :class:`LimitReached` if the poll has to wait, and :class:`PublisherError` if a document cannot be parsed; the
+        next scheduled poll then detects the changes.
         """
         if channel_id in self._processing:
             self._processing[channel_id] = True
@@ -96,7 +98,7 @@ class PushProcessor:
 
 @contextlib.asynccontextmanager
 async def _hold_slot(state: PollState, lane: ConcurrencyLane) -> AsyncIterator[None]:
-    """Hold a slot and the parser of ``lane`` (the fast or the slow set of slots) for a channel inside this context.
+    """Hold a slot and the parser of ``lane`` (the fast or the slow lane) for a channel inside this context.
 
     Raises :class:`LimitReached` if the slot or the parser is not free within ``_SLOT_TIMEOUT_S`` seconds.
     """

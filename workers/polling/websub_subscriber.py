@@ -1,7 +1,7 @@
-"""The WebSub subscriber (W3C) of a node's channels. It asks the hubs that feeds name to push changes.
+"""The WebSub subscriber (W3C) for a node's channels. It asks the hubs that feeds name to push changes.
 
-The next request to a hub and its time depend only on data in the store (:mod:`service.feeds.websub_protocol`). So, if a
-node dies, another node can continue. Hubs only reduce detection delays: a channel is polled in any case.
+The next request to a hub, and when to send it, depend only on data in the store (:mod:`service.feeds.websub_protocol`).
+If a node dies, another node can therefore continue. Hubs only reduce detection delays: a channel is polled in any case.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ log = structlog.get_logger(__name__)
 
 
 class HubSubscriber:
-    """Subscribes to channels at their hubs, renews and ends these subscriptions, within the politeness limits.
+    """Subscribes to channels at their hubs, and renews and ends these subscriptions, within the politeness limits.
 
     ``public_url`` is the URL at which hubs reach the console; if it is "", no hub is contacted.
     """
@@ -57,7 +57,7 @@ class HubSubscriber:
     async def on_hubs_found(self, channel_id: ChannelId, hubs: Sequence[str], topic: str) -> None:
         """Store the WebSub hubs that a channel's document names; if a request to a hub is due now, send it.
 
-        ``topic`` is the document's own URL as the document states it. If the request fails, :meth:`renew` repeats it.
+        ``topic`` is the URL that the document states as its own. If the request fails, :meth:`renew` repeats it.
         """
         if not self._public_url:
             return
@@ -72,9 +72,10 @@ class HubSubscriber:
             log.info("websub subscription failed, will retry", channel=channel_id[:8], error=str(error))
 
     async def renew(self, ring: RingView, node_id: NodeId) -> None:
-        """Send all due requests to the hubs of this node's channels: requests to subscribe, renew or unsubscribe.
+        """Send the due requests to the hubs of this node's channels: requests to subscribe, renew or unsubscribe.
 
-        ``ring`` and ``node_id`` determine the channels that the node owns. Raises :class:`StoreUnavailable`.
+        At most ``_MAX_PER_SITE`` requests are sent to one site; the others stay due. ``ring`` and ``node_id`` determine
+        which channels the node owns. Raises :class:`StoreUnavailable`.
         """
         if not self._public_url:
             return
@@ -85,7 +86,7 @@ class HubSubscriber:
         await asyncio.gather(*(self._request_one_site(group[:_MAX_PER_SITE]) for group in by_site.values()))
 
     async def _load_due(self, ring: RingView, node_id: NodeId) -> list[tuple[ChannelId, HubState]]:
-        """Return the channels of this node for which a request to a hub is due, and their subscription states."""
+        """Return this node's channels for which a request to a hub is due, each with the state of its subscription."""
         # Channels without a hub are removed from the list of channels with hubs.
         websub, now_s = self._store.websub, self._clock.wall_s()
         registered = await websub.ids_in_buckets(owned_prefixes(ring, node_id))
@@ -103,7 +104,7 @@ class HubSubscriber:
         return due
 
     async def _request_one_site(self, due: Sequence[tuple[ChannelId, HubState]]) -> None:
-        """Send the requests ``due`` to the hubs of one site in sequence, until one fails; the others stay due."""
+        """Send the due requests to the hubs on one site, one after the other. If a request fails, the rest stay due."""
         async with self._slots:
             for channel_id, state in due:
                 try:
@@ -129,7 +130,7 @@ class HubSubscriber:
             await self._request(channel_id, after)
 
     async def _request(self, channel_id: ChannelId, state: HubState) -> None:
-        """Send a channel's due request to its hub, unless another node sends this request.
+        """Send a channel's due request to its hub, unless another node has already done so.
 
         The request is recorded in the store before it is sent.
         """

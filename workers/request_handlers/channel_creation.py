@@ -1,6 +1,6 @@
-"""The creation of channels (feeds and pages), and the awakening of dormant ones, which are not polled any more.
+"""Creates channels (feeds and pages), and wakes up dormant ones, which are no longer polled.
 
-The entries in the first document at the URL count as known: subscribers are notified of later entries only.
+The entries in the first document at the URL are treated as known: subscribers are notified only of later entries.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from workers.polling.websub_subscriber import hubs_of
 
 
 class ChannelCreator:
-    """Creates channels, and wakes up dormant ones, which are not polled, after a user's request."""
+    """Creates channels, and wakes up dormant ones (which are not polled), at a user's request."""
 
     def __init__(self, store: Store, node: Node) -> None:
         self._store = store
@@ -32,10 +32,10 @@ class ChannelCreator:
     async def create_or_wake(
         self, channel: Channel, fetched: FetchResult, findings: DetectionResult, *, exists: bool
     ) -> None:
-        """Create the channel, or poll it again if it is dormant; then subscribe to it at the WebSub hubs that it names.
+        """Create a channel, or wake it up if it is dormant; then subscribe to it at the WebSub hubs that it names.
 
-        - ``fetched`` is the response at its URL, and ``findings`` are the parser's results.
-        - ``exists`` states whether the channel exists.
+        - ``fetched`` is the response at the channel's URL, and ``findings`` are the parser's results.
+        - ``exists`` states whether the channel already exists.
         """
         if exists:
             await self._wake(channel, fetched, findings)
@@ -53,10 +53,10 @@ class ChannelCreator:
         self._node.contents.put(channel.id, digest_of(first.content), first.content)
 
     async def _restart(self, channel: Channel, fetched: FetchResult, findings: DetectionResult) -> None:
-        """Poll a channel again that is dormant (not polled), or that had moved to another URL.
+        """Resume polling a channel that was dormant (not polled) or had moved to another URL.
 
-        ``fetched`` is the response at its URL, and ``findings`` are the parser's results for the document. The entries
-        in this document count as known.
+        ``fetched`` is the response at the channel's URL, and ``findings`` are the parser's results for the document.
+        The entries in this document are treated as known.
         """
         now_s, channels = time.time(), self._store.channels
         first, latest = _first_snapshot(fetched, findings, now_s), tuple(reversed(findings.latest))
@@ -67,9 +67,9 @@ class ChannelCreator:
         await channels.finish_joining(channel.id, channel.id)
 
     async def _wake(self, channel: Channel, fetched: FetchResult, findings: DetectionResult) -> None:
-        """Poll a dormant channel again, without notifying subscribers of the entries that appeared in the meantime.
+        """Resume polling a dormant channel, without notifying subscribers of entries that appeared in the meantime.
 
-        ``fetched`` is the response at its URL, and ``findings`` are the parser's results.
+        ``fetched`` is the response at the channel's URL, and ``findings`` are the parser's results.
         """
         (state,) = await self._store.channels.adopt([channel.id], self._node.info.id)
         if state is None or not state.channel.dormant:

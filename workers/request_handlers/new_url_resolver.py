@@ -1,4 +1,4 @@
-"""The resolver of new URLs: to a feed, to the feeds to which a page links, or to the page itself."""
+"""Resolves a URL that a user has entered: to a feed, to the feeds to which a page links, or to the page itself."""
 
 import asyncio
 import contextlib
@@ -49,9 +49,9 @@ class ResolvedUrl(msgspec.Struct, frozen=True):
     """The channel (feed or page) at a URL.
 
     - ``fetched`` is the publisher's response without the body, and ``findings`` are the parser's results. Both are None
-      if the channel is polled already.
-    - ``exists`` states that the channel exists, though it may be dormant (not polled).
-    - ``discovered`` states that the feed was found through another URL.
+      if the channel is already polled.
+    - ``exists`` is True if the channel already exists, even if it is dormant (not polled).
+    - ``discovered`` is True if the feed was found through another URL.
     """
 
     channel: Channel
@@ -67,7 +67,7 @@ page)."""
 
 
 def create_resolution_cache() -> ResolutionCache:
-    """Return an empty cache of resolved URLs."""
+    """Create an empty cache for resolved URLs."""
     # It saves requests if a URL is first previewed, and shortly afterwards probed again to create its channel.
     return TTLCache(_MAX_CACHED, _CACHE_TTL_S)
 
@@ -85,7 +85,7 @@ class NewUrlResolver:
     """Resolves one URL to a channel, on behalf of the node that received the request."""
 
     def __init__(self, store: Store, prober: Prober, node: Node, cache: ResolutionCache) -> None:
-        """Create the resolver for one request on ``node``; ``cache`` has the results of recent requests."""
+        """Create the resolver for one request on ``node``; ``cache`` contains the results of recent requests."""
         self._store = store
         self._prober = prober
         self._node = node
@@ -98,10 +98,10 @@ class NewUrlResolver:
         self._has_slot = False
 
     async def probe(self, request: ProbeRequest) -> ProbeReply:
-        """Return the channel at the URL in ``request``: a feed, or with ``request.as_page`` the page itself.
+        """Return the channel at the URL in ``request``: a feed, or the page itself if ``request.as_page``.
 
         - If no single feed is found, the reply offers several feeds or the page instead.
-        - With ``request.keep``, the channel is created if necessary and polled from then on.
+        - With ``request.keep``, the channel is created if necessary, and polled from then on.
         - Without ``request.keep``, no channel is created. The result is cached, in case the request is repeated with
           ``keep``.
 
@@ -138,7 +138,7 @@ class NewUrlResolver:
         return ProbeReply(await self._store.channels.get(found.channel.id), latest, discovered=found.discovered)
 
     async def _preview(self, found: ResolvedUrl, key: tuple[str, bool]) -> ProbeReply:
-        """Return the channel in ``found`` with its latest entries; cache it under ``key`` if it does not exist yet."""
+        """Return the channel in ``found`` with its latest entries; if the channel is new, cache it under ``key``."""
         channel, findings = found.channel, found.findings
         if findings is None:
             latest = await self._store.channels.latest(channel.id, _MAX_LATEST)
@@ -153,13 +153,14 @@ class NewUrlResolver:
         return await self._store.channels.get(channel.id) is None
 
     def _left_s(self, by_s: float) -> float:
-        """Return the number of seconds left until ``by_s`` seconds after the start of the probe."""
+        """Return how many seconds remain until the deadline, ``by_s`` seconds after the start of the probe."""
         return self._began_s + by_s - time.monotonic()
 
     async def _resolve(self, url: str) -> ResolvedUrl | ProbeReply:
-        """Return the feed at ``url``, or the feed to which the page links, or a feed at a common URL of the site.
+        """Find the feed at ``url``, or else a feed to which the page links, or else a feed at a common URL of the site.
 
-        If the page links to several feeds, they are returned as choices. If no feed is found, the page is offered.
+        If the page links to several feeds, return a reply that offers these feeds. If no feed is found, return a reply
+        that offers the page.
         """
         page = await self._resolve_feed(url)
         if isinstance(page, ResolvedUrl):
@@ -179,7 +180,7 @@ class NewUrlResolver:
         return ProbeReply(page=True)
 
     async def _resolve_discovered(self, url: str) -> ResolvedUrl:
-        """Return the feed at a URL that the user has not entered, for example because a page links to it.
+        """Return the feed at a URL that the user did not enter, such as one to which a page links.
 
         Raises :class:`NotAFeed` if there is no feed.
         """
@@ -189,7 +190,7 @@ class NewUrlResolver:
         return msgspec.structs.replace(feed, discovered=True)
 
     async def _resolve_feed(self, url: str) -> ResolvedUrl | _Page:
-        """Return the feed at ``url``, or the page if the document is a page."""
+        """Return the feed at ``url``, or the page if there is a page at this URL instead."""
         state, baseline = await self._load(url)
         if state is not None and not state.channel.dormant:
             return ResolvedUrl(state.channel)
@@ -209,9 +210,9 @@ class NewUrlResolver:
         return _resolved(channel, fetched, findings, state)
 
     async def _find_tls_variant(self, plain: Channel, findings: DetectionResult) -> ResolvedUrl | None:
-        """Return the channel at the https URL if it has the same feed as ``plain``, the channel at the http URL.
+        """Return the channel at the https URL if it provides the same feed as ``plain``, otherwise None.
 
-        Returns None otherwise. ``findings`` are the parser's results for the http URL.
+        ``plain`` is the channel at the http URL, and ``findings`` are the parser's results for that channel.
         """
         url = https_variant(plain.url)
         if not url:
@@ -233,8 +234,8 @@ class NewUrlResolver:
     async def _resolve_page(self, url: str, *, afresh: bool) -> ResolvedUrl:
         """Return the channel that watches the page at ``url``.
 
-        If there is no channel yet, the page is fetched twice, because the second fetch shows which lines change by
-        themselves. With ``afresh``, an existing channel is used only if it is active and has exactly this URL.
+        If there is no channel yet, the page is fetched twice, to find the lines that differ at every request. With
+        ``afresh``, an existing channel is used only if it is active and has exactly this URL.
         """
         # The second fetch shows which lines change by themselves (clocks, ads).
         state, baseline = await self._load(url)
@@ -257,7 +258,7 @@ class NewUrlResolver:
         return _resolved(channel, fetched, findings, state)
 
     async def _parse(self, arrived: Document, channel: Channel, baseline: bytes) -> tuple[Channel, DetectionResult]:
-        """Return the channel of a fetched document, and the changes in it.
+        """Parse a fetched document; return its channel and the changes in it.
 
         ``baseline`` is the state with which the document is compared. If a page without subscribers has become a feed,
         the returned channel is a feed.
@@ -283,10 +284,10 @@ class NewUrlResolver:
         return fetched
 
     async def _load(self, url: str) -> tuple[ChannelState | None, bytes]:
-        """Return the stored state of the channel at ``url``, and the encoded state by which its changes are detected.
+        """Return the stored state and the baseline of the channel at ``url``.
 
-        If the channel has moved to another URL, both are those of the channel at the new URL. If there is no channel,
-        the first is None.
+        The baseline is the state with which documents are compared. If the channel has moved to another URL, the state
+        and baseline of the channel at the new URL are returned. If there is no channel, the result is ``(None, b"")``.
         """
         channel = await self._store.channels.resolve(channel_id(url))
         if channel is None:

@@ -1,4 +1,4 @@
-"""The prober, which requests URLs that are not polled yet while a user waits: previews, new channels and OPML."""
+"""The prober, which fetches URLs that are not polled yet while a user waits: for previews, new channels and OPML."""
 
 import asyncio
 import contextlib
@@ -19,7 +19,7 @@ from workers.polling.publisher_requests import fetch_politely
 class Prober:
     """Fetches and parses documents of channels that are not polled yet, within the politeness limits.
 
-    ``lanes`` limit the number of concurrent requests.
+    ``lanes`` limit how many requests run at once.
     """
 
     # They are separate from the limits on polls, so that users do not wait for polls.
@@ -32,7 +32,7 @@ class Prober:
 
     @contextlib.asynccontextmanager
     async def hold_slot(self, channel: Channel) -> AsyncIterator[None]:
-        """Hold a slot for the publisher of a channel inside this context.
+        """Hold a slot for a channel's publisher inside this context.
 
         Raises :class:`PublisherError` if the publisher's host is not found, and :class:`LimitReached` if no slot is
         free within 5 s.
@@ -44,10 +44,10 @@ class Prober:
             yield
 
     async def fetch(self, channel: Channel, timeout_s: float) -> FetchResult:
-        """Fetch the document of a channel, for whose publisher the caller holds a slot.
+        """Fetch a channel's document. The caller must hold a slot for the channel's publisher.
 
-        Raises a :class:`PublisherError` if the fetch fails, or :class:`LimitReached` if no request is allowed within
-        ``timeout_s``.
+        Raises :class:`PublisherError` if the fetch fails, or :class:`LimitReached` if no request is allowed within
+        ``timeout_s`` seconds.
         """
         until_s = self._clock.monotonic_s() + timeout_s
         try:
@@ -63,11 +63,11 @@ class Prober:
     async def detect_changes(
         self, channel: Channel, documents: tuple[Document, ...], baseline: bytes, *, address: str, timeout_s: float
     ) -> DetectionResult:
-        """Return the changes in ``documents`` of a channel, compared with ``baseline``.
+        """Compare ``documents`` of a channel with ``baseline``, and return the changes.
 
-        - ``baseline`` is the encoded state by which changes are detected; b"" means that there is none.
-        - ``address`` is the IP address that sent the documents.
-        - Parsing may take ``timeout_s`` seconds.
+        - ``baseline``: the encoded state with which the documents are compared; b"" if there is none.
+        - ``address``: the IP address that sent the documents.
+        - ``timeout_s``: the maximum duration of parsing in seconds.
 
         Raises the errors of :meth:`ParserClient.detect_changes`.
         """

@@ -1,4 +1,4 @@
-"""The dispatcher of requests that bots and the console send to workers, and the handlers of most of them."""
+"""Dispatches the requests that bots and the console send to workers. Most requests are handled in this module."""
 
 import asyncio
 import contextlib
@@ -78,9 +78,9 @@ class RequestDispatcher:
         self._resolutions = create_resolution_cache()
 
     async def handle(self, node: Node, message: InboxMessage) -> None:
-        """Handle the request in ``message`` for ``node`` and send the reply, unless the sender no longer waits for it.
+        """Handle the request in ``message`` for ``node``, and reply unless the sender no longer waits.
 
-        Errors are sent as replies.
+        If an error occurs, it is sent as the reply.
         """
         try:
             request = msgspec.msgpack.decode(message.payload, type=WorkerRequest)
@@ -130,7 +130,10 @@ class RequestDispatcher:
         return PollReply(result)
 
     async def _report_progress(self, request: WorkerRequest, work: Awaitable[_T]) -> _T:
-        """Await ``work`` and return its result; send each step that ``work`` traces to the sender of ``request``."""
+        """Await ``work`` and return its result.
+
+        Meanwhile, send each step that ``work`` traces to the sender of ``request``.
+        """
         began_s, steps = time.monotonic(), asyncio.Queue[ProgressReply | None]()
 
         async def send_steps() -> None:
@@ -146,7 +149,7 @@ class RequestDispatcher:
             await sender
 
     async def _read_outline(self, url: str) -> OpmlDocument:
-        """Fetch the outline (OPML) at ``url``, parse it, and return its feeds."""
+        """Fetch and parse the outline (OPML) at ``url``; return its feeds."""
         channel = Channel(canonical_urls.channel_id(url), url)
 
         async def load() -> bytes:
@@ -160,7 +163,7 @@ class RequestDispatcher:
         return outline
 
     async def _show_content(self, node: Node, channel_id: ChannelId) -> WorkerReply:
-        """Return a channel's latest entries and their source (cache, another worker, store or publisher)."""
+        """Return a channel's latest entries, and where they were found (cache, another worker, store or publisher)."""
         (state,) = await self._store.channels.states([channel_id])
         if state is None:
             raise NotSubscribed(_NO_CHANNEL)
@@ -175,7 +178,7 @@ class RequestDispatcher:
         return ContentReply(located.version, latest, located.source, located.hops, name)
 
     async def _fetch_entries(self, channel: Channel) -> tuple[Entry, ...]:
-        """Return the latest entries in the publisher's document; empty if it cannot be fetched or parsed."""
+        """Return the latest entries in the publisher's document, or () if it cannot be fetched or parsed."""
         with contextlib.suppress(PublisherError, UserError):
             async with self._prober.hold_slot(channel):
                 fetched = await self._prober.fetch(channel, _CONTENT_FETCH_TIMEOUT_S)
