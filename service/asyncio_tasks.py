@@ -1,6 +1,6 @@
-"""Asyncio tasks: how to run them until one ends or the process has to stop, and how to cancel them.
+"""Helpers for running, cancelling and retrying asyncio tasks.
 
-- :class:`BackgroundTasks` are tasks that no caller awaits. Exceptions are logged, and all tasks are cancelled together.
+- :class:`BackgroundTasks` runs tasks that no caller awaits. It logs exceptions, and cancels all tasks together.
 - :func:`retry_while_unavailable` repeats work that failed because the store was unavailable.
 """
 
@@ -24,7 +24,7 @@ This is necessary because ``asyncio.wait_for`` of Python 3.11 can ignore a cance
 async def run_until_stopped(work: Coroutine[Any, Any, None]) -> None:
     """Run ``work`` until it returns, or until this process receives SIGTERM or SIGINT.
 
-    At one of these signals, ``work`` is cancelled. Exceptions of ``work`` are raised to the caller.
+    On either signal, ``work`` is cancelled. Exceptions that ``work`` raises are passed on to the caller.
     """
     loop = asyncio.get_running_loop()
     task = loop.create_task(work)
@@ -39,9 +39,9 @@ async def run_until_stopped(work: Coroutine[Any, Any, None]) -> None:
 
 
 async def run_until_one_ends(*coroutines: Coroutine[Any, Any, Any]) -> None:
-    """Run coroutines concurrently until one ends. Then cancel the others, the last one first, and wait for them.
+    """Run coroutines concurrently until one ends. Then cancel the others in reverse order and wait for them.
 
-    Raises the exception of the coroutine that ended first, if any.
+    If the coroutine that ended first raised an exception, this function raises that exception.
     """
     tasks = [asyncio.create_task(coroutine) for coroutine in coroutines]
     try:
@@ -53,9 +53,9 @@ async def run_until_one_ends(*coroutines: Coroutine[Any, Any, Any]) -> None:
 
 
 async def cancel_and_wait(*tasks: "asyncio.Task[Any]") -> None:
-    """Cancel tasks one after the other, and wait until all have ended. The results of the tasks are ignored.
+    """Cancel tasks one after the other, and wait until all have ended. Ignore their results and exceptions.
 
-    If this function is cancelled in the meantime, it still waits for all tasks, and then raises CancelledError.
+    If this function is itself cancelled while it waits, it still waits for all tasks, and then raises CancelledError.
     """
     # Otherwise the tasks would go on without an owner.
     is_cancelled = False
@@ -84,7 +84,7 @@ class BackgroundTasks:
         self._is_cancelled = False
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run a coroutine in the background; after :meth:`cancel`, the coroutine is closed without being run."""
+        """Run a coroutine in the background. After :meth:`cancel`, the coroutine is closed without being run."""
         if self._is_cancelled:
             work.close()
             return
@@ -94,7 +94,7 @@ class BackgroundTasks:
         task.add_done_callback(lambda _: work.close())  # a task cancelled before its first step never began it
 
     async def cancel(self) -> None:
-        """Cancel all tasks, and wait until all have ended. No tasks are started afterwards."""
+        """Cancel all tasks, and wait until all have ended. Later calls of :meth:`start` start no tasks."""
         self._is_cancelled = True
         for task in self._running:
             task.cancel()
@@ -105,7 +105,7 @@ async def run_logged(work: Coroutine[Any, Any, object]) -> None:
     """Run a coroutine, and log its exception instead of raising it.
 
     Use this only for work that is repeated later anyway, because the caller does not learn of the exception. Errors
-    that Coronet raises on purpose, for example because the store is unavailable, are logged without a traceback.
+    that Coronet raises deliberately, for example because the store is unavailable, are logged without a traceback.
     """
     name = getattr(work, "__qualname__", "")
     try:
@@ -123,9 +123,9 @@ _T = TypeVar("_T")
 
 
 async def retry_while_unavailable(work: Callable[[], Awaitable[_T]], *, logs_reason: bool = False) -> _T:
-    """Await ``work()`` and return its result. Retry while it raises StoreUnavailable.
+    """Await ``work()`` and return its result; retry as long as it raises StoreUnavailable.
 
-    With ``logs_reason``, the reason why the store is unavailable is logged.
+    If ``logs_reason`` is true, the reason why the store is unavailable is logged.
     """
     last_reason = ""
     while True:

@@ -159,7 +159,7 @@ def console(*, config: Config = None) -> None:
 
 @app.command(rich_help_panel=RUN)
 def serve(*, config: Config = None) -> None:
-    """Run worker, bot and console in one process. For one machine."""
+    """Run worker, bot and console in one process. This suits a service on a single machine."""
     _run_programs("worker", "bot", "console", config=config)
 
 
@@ -169,7 +169,7 @@ def sample_publisher(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0: a free port.")] = 0,
     every: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="Seconds between two new entries.")] = 30.0,
 ) -> None:
-    """Serve sample feeds on loopback. Feed 0 gets regular new entries; some feeds are broken."""
+    """Serve sample feeds on loopback. Feed 0 publishes new entries regularly; some feeds are broken."""
     from service.embedded.sample_publisher import run  # noqa: PLC0415 - see module docstring
 
     asyncio.run(run(directory, port, every))
@@ -235,8 +235,8 @@ def doctor(
 ) -> None:
     """Check for problems and show advice. Checks Redis, workers, bots, console, XMPP login, clock and limits.
 
-    With CORONET_PROGRAM (worker, bot or console), check only what that program needs. The exit status is 0 without
-    problems, 1 if something does not work, and 3 if there are only warnings.
+    If the environment variable CORONET_PROGRAM is worker, bot or console, check only what that program needs. The exit
+    status is 0 if there are no problems, 1 if something does not work, and 3 if there are only warnings.
     """
     from rich.console import Console  # noqa: PLC0415 - see module docstring
 
@@ -308,7 +308,7 @@ def upgrade(
 ) -> None:
     """Check whether this version can use the store.
 
-    It also says how to change to this version. Nothing is changed.
+    The output also explains how to upgrade to this version. The check changes nothing.
     """
     from service.operations import upgrade_check as upgrades  # noqa: PLC0415 - see module docstring
 
@@ -361,13 +361,11 @@ def _use_store(
     *,
     must_be_stopped: bool,
 ) -> _Result:
-    """Run ``use``, a function that uses the store of one Coronet, and return its result.
+    """Call ``use`` with the settings of a Coronet installation, so that it can work on its store; return the result.
 
-    The argument of ``use`` is the settings of this Coronet:
-
-    - With ``state``, the settings are those of the ``coronet up`` that has this state directory. If this ``coronet up``
-      is not running, its private Redis is started for the call.
-    - Without ``state``, the settings are those of this process, with ``config`` as settings file.
+    - With ``state``, these are the settings of the ``coronet up`` that has this state directory. If it is not running,
+      its private Redis is started for the duration of the call.
+    - Without ``state``, these are the settings of this process, with ``config`` as the settings file.
 
     Raises :class:`service.errors.UserError` if ``must_be_stopped`` is true but the ``coronet up`` is running.
     """
@@ -389,10 +387,10 @@ def _use_store(
 
 
 def _environment(config: Path | None, state: Path | None) -> Mapping[str, str]:
-    """Return the environment variables from which settings are read.
+    """Return the environment variables from which the settings are read.
 
     With ``state``, these are the variables of the ``coronet up`` that has this state directory. Without it, they are
-    the variables of this process, with ``config`` as settings file.
+    the variables of this process, with ``config`` as the settings file.
     """
     from service.embedded.state_directory import load_environment  # noqa: PLC0415 - see module docstring
     from service.settings import environment  # noqa: PLC0415 - same
@@ -407,10 +405,10 @@ def _environment(config: Path | None, state: Path | None) -> Mapping[str, str]:
 def _run_programs(
     *names: str, config: Path | None, new_loop: Callable[[], asyncio.AbstractEventLoop] | None = None
 ) -> None:
-    """Run the programs ``names`` in this process until SIGTERM or SIGINT.
+    """Run the programs called ``names`` together in this process until SIGTERM or SIGINT.
 
-    - ``config``: the settings file; None stands for the file in ``CORONET_CONFIG``, if any.
-    - ``new_loop``: function that creates the event loop; None stands for asyncio's own.
+    - ``config``: the settings file; None means the file named by ``CORONET_CONFIG``, if any.
+    - ``new_loop``: a function that creates the event loop; None means asyncio's default.
     """
     from service import settings  # noqa: PLC0415 - see module docstring
     from service.asyncio_tasks import run_until_stopped  # noqa: PLC0415 - same

@@ -12,10 +12,10 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """The source of time for code that does I/O. Pure packages (without clock and I/O) get times as arguments."""
+    """The source of time for code that does I/O. Pure packages (without clock and I/O) receive times as arguments."""
 
     def monotonic_s(self) -> float:
-        """Return the seconds since an arbitrary fixed instant; the value never decreases."""
+        """Return the seconds since an arbitrary fixed point in time; the value never decreases."""
         ...
 
     def wall_s(self) -> float:
@@ -36,24 +36,23 @@ class SystemClock:
 
 
 class FleetClock(SystemClock):
-    """A clock whose Unix time follows the clock of the Redis server, on which all workers agree.
+    """A clock whose Unix time follows the clock of the Redis server, so that all workers agree on it.
 
-    Until the first call of :meth:`set_wall`, the Unix time is the operating system's.
+    Until the first call of :meth:`set_wall`, it uses the operating system's Unix time.
     """
 
     def __init__(self) -> None:
-        """Create a clock that shows the operating system's time."""
+        """Create a clock that initially shows the operating system's time."""
         self._ahead_s = time.time() - time.monotonic()
 
     def wall_s(self) -> float:
-        """Return the fleet's common time (Unix seconds)."""
+        """Return the Unix time (in seconds) that all workers of the fleet share."""
         return self.monotonic_s() + self._ahead_s
 
     def set_wall(self, wall_s: float, at_monotonic_s: float) -> None:
-        """Set the Unix time by a measurement of the Redis server's clock.
+        """Set the Unix time from a reading of the Redis server's clock.
 
         - ``wall_s``: the Unix time in seconds that the server returned.
-        - ``at_monotonic_s``: the value of :meth:`monotonic_s` at the instant at which the server's clock showed
-          ``wall_s``.
+        - ``at_monotonic_s``: the value of :meth:`monotonic_s` at the moment when the server read its clock.
         """
         self._ahead_s = wall_s - at_monotonic_s

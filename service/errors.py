@@ -1,13 +1,14 @@
-"""The errors that Coronet raises on purpose, as a hierarchy ordered by responsibility.
+"""The errors that Coronet raises deliberately, as a hierarchy that shows who is responsible.
 
 It has three branches:
 
-- :class:`UserError`: the request must change.
-- :class:`PublisherError`: the same request may work later.
+- :class:`UserError`: the user must change the request.
+- :class:`PublisherError`: the publisher is at fault, and the same request may work later.
 - :class:`OperationalError`: Coronet or its infrastructure failed, and the caller can retry.
 
-Between processes, errors are sent as :class:`Fault`; :func:`to_fault` and :func:`from_fault` convert them. The package
-that uses a driver translates the driver's errors. Bugs (``TypeError`` …) are not caught.
+Errors are sent between processes as :class:`Fault`; :func:`to_fault` and :func:`from_fault` convert them. A package
+that uses a driver (client library) translates the driver's errors into Coronet's errors. Errors that indicate a bug,
+such as :class:`TypeError`, are not caught.
 """
 
 from collections.abc import Mapping
@@ -22,11 +23,11 @@ Values = Mapping[str, str | int]
 class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
     """An error in a form that can be sent to another process.
 
-    - ``code``: identifies the error's class.
+    - ``code``: the code that identifies the error's class.
     - ``detail``: the error's text.
-    - ``status``: the HTTP status of a :class:`BadStatus`.
-    - ``sentence``, ``values``: the sentence and the values from which ``detail`` was formatted; empty if it was not
-      formatted.
+    - ``status``: the HTTP status, if the error is a :class:`BadStatus`; otherwise 0.
+    - ``sentence``, ``values``: the sentence with placeholders and the values from which ``detail`` was formatted. They
+      are empty if ``detail`` was not formatted.
     """
 
     code: str
@@ -40,19 +41,19 @@ _CLASSES_BY_CODE: "dict[str, type[CoronetError]]" = {}
 
 
 class CoronetError(Exception):
-    """Base class of all errors of Coronet. ``str(error)`` states what happened, to what object, and what to do."""
+    """Base class of all Coronet errors. ``str(error)`` states what happened, what it concerns, and what to do."""
 
     code: ClassVar[str] = "error"
 
     def __init_subclass__(cls, *, code: str) -> None:
-        """Register the class under its code. Codes are part of the API: they do not change when a class is renamed."""
+        """Register the class under ``code``. Codes are part of the API: they do not change when a class is renamed."""
         cls.code = code
         _CLASSES_BY_CODE[code] = cls
 
     def __init__(self, sentence: str = "", /, **values: str | int) -> None:
         """Format the English ``sentence`` with ``values``, and store both so that the bot can translate the sentence.
 
-        Integers get thousands separators. Without values, the sentence is used unchanged.
+        Integers are formatted with thousands separators. Without values, the sentence is used unchanged.
         """
         formatted = {name: f"{value:,}" if isinstance(value, int) else value for name, value in values.items()}
         super().__init__(sentence.format(**formatted) if values else sentence)
@@ -77,35 +78,32 @@ class NotSubscribed(UserError, code="not-subscribed"):
 
 
 class LimitReached(UserError, code="limit-reached"):
-    """A user has used up a limit, or requests to a publisher's site have reached their maximum rate."""
+    """A user has reached a limit, or requests to a publisher's site have reached their maximum rate."""
 
 
 class RequestsPaused(LimitReached, code="requests-paused"):
-    """Requests to a channel or a site are paused for ``paused_s`` more seconds.
-
-    The publisher or an admin has requested the pause.
-    """
+    """The publisher or an admin has paused requests to a channel or a site for another ``paused_s`` seconds."""
 
     def __init__(self, message: str = "", *, paused_s: float = 0.0) -> None:
-        """Create the error; ``paused_s`` is the remaining time of the pause in seconds."""
+        """Create the error; ``paused_s`` is the remaining duration of the pause in seconds."""
         super().__init__(message)
         self.paused_s = paused_s
 
 
 class HostBlocked(UserError, code="host-blocked"):
-    """An admin blocked requests to this host or its domain."""
+    """An admin has blocked requests to this host or its domain."""
 
 
 class BadKey(UserError, code="bad-key"):
-    """The text is no identifier key or key-group label (CLASH), or has the wrong number of bits for this store."""
+    """The text is not an identifier key or key-group label (CLASH), or its length in bits does not fit this store."""
 
 
 class UnknownKeyspace(UserError, code="unknown-keyspace"):
-    """The number of the keyspace (a part of the store of subscriptions) is outside this store's range."""
+    """The store has no keyspace (part of its subscriptions) with this number."""
 
 
 class NotFound(UserError, code="no-such-thing"):
-    """The named account, user or other object does not exist; it may have been removed."""
+    """The account, user or other object does not exist; it may have been removed."""
 
 
 class PermissionDenied(UserError, code="not-allowed"):
@@ -125,15 +123,15 @@ class PublisherError(CoronetError, code="publisher-error"):
 
 
 class FetchError(PublisherError, code="fetch-error"):
-    """The request got no usable HTTP response."""
+    """The request did not get a usable HTTP response."""
 
 
 class HostNotFound(FetchError, code="host-not-found"):
-    """The host name does not resolve."""
+    """The host name cannot be resolved."""
 
 
 class Unreachable(FetchError, code="unreachable"):
-    """The connection was refused, reset, timed out, or has no route."""
+    """The connection was refused, was reset or timed out, or there is no route to the host."""
 
 
 class TlsFailed(FetchError, code="tls-failed"):
@@ -147,7 +145,7 @@ class BadStatus(FetchError, code="bad-status"):
         """Create the error.
 
         - ``status``: the HTTP status.
-        - ``retry_after_s``: the value of the header ``Retry-After`` in seconds; None if there is none.
+        - ``retry_after_s``: the value of the ``Retry-After`` header in seconds; None if there is none.
         - ``url``: the URL of the response, which may be the target of a redirect; "" if it is unknown.
         """
         super().__init__(message)
@@ -177,7 +175,7 @@ class EmptyBody(FeedError, code="empty-body"):
 
 
 class NotAFeed(FeedError, code="not-a-feed"):
-    """The document is readable, but it is no feed and links to none."""
+    """The document is readable, but is not a feed and does not link to one."""
 
 
 class ListOfFeeds(FeedError, code="list-of-feeds"):
@@ -189,7 +187,7 @@ class BrokenFeed(FeedError, code="broken-feed"):
 
 
 class ParseKilled(FeedError, code="parse-killed"):
-    """The parser process exceeded the CPU time or memory limit for one document and was killed."""
+    """The parser process was killed because it exceeded the limit on CPU time or memory for one document."""
 
 
 class OperationalError(CoronetError, code="operational-error"):
@@ -197,7 +195,7 @@ class OperationalError(CoronetError, code="operational-error"):
 
 
 class ParserBusy(OperationalError, code="parser-busy"):
-    """Too many OPML files are being parsed at once."""
+    """Too many OPML files are waiting to be parsed, or a file has waited too long."""
 
 
 class StoreUnavailable(OperationalError, code="store-unavailable"):
@@ -205,7 +203,7 @@ class StoreUnavailable(OperationalError, code="store-unavailable"):
 
 
 class StoreIdentityMismatch(StoreUnavailable, code="store-refused"):
-    """The store lost data or belongs to another fleet. Programs reject it until the operator accepts it."""
+    """The store has lost data or belongs to another fleet; programs wait for the operator to accept its data."""
 
 
 class NoWorker(OperationalError, code="no-worker"):
@@ -217,11 +215,11 @@ class AssignmentPending(OperationalError, code="not-settled"):
 
 
 class LeaseLost(OperationalError, code="lease-lost"):
-    """A write was rejected, because this process no longer has the lease (temporary right) that it needs."""
+    """A write was rejected because this process no longer holds the required lease (a temporary right)."""
 
 
 class StaleVersion(OperationalError, code="stale-version"):
-    """The channel has a newer version than the one on which a delta (a set of changes) is based."""
+    """The channel already has a newer version than the one on which a delta (a set of changes) is based."""
 
     def __init__(self, message: str, *, current: int = 0) -> None:
         """Create the error; ``current`` is the channel's version in the store."""
@@ -232,44 +230,45 @@ class StaleVersion(OperationalError, code="stale-version"):
 class MoveRefused(OperationalError, code="step-refused"):
     """A key group (a range of keys, CLASH) cannot be split, merged or moved as requested.
 
-    Another move may be in progress.
+    For example, another move may be in progress.
     """
 
 
 class BadStrategy(OperationalError, code="bad-strategy"):
-    """A partial lookup's strategy has an invalid parameter, or a server received a message of another strategy."""
+    """A strategy of partial lookup has an invalid parameter, or a server received a message for another strategy."""
 
 
 class CellsUnavailable(OperationalError, code="cells-lost"):
-    """Cells of the search directory changed or disappeared too often during a registration or query."""
+    """Cells of the search directory have changed or disappeared too often during a registration or query."""
 
 
 class KeyGroupMoving(StoreUnavailable, code="groups-moving"):
-    """A lookup was redirected too often, because its key group (a range of keys, CLASH) keeps moving."""
+    """A lookup was redirected too often, because its key group (a range of keys, CLASH) kept moving."""
 
 
 class UploadRefused(OperationalError, code="upload-refused"):
-    """The XMPP server rejects an HTTP upload (XEP-0363); the error's text says why."""
+    """The XMPP server rejected an HTTP upload (XEP-0363); the error's text says why."""
 
 
 class PeerUnreachable(OperationalError, code="peer-silent"):
-    """Another worker does not respond in time. The caller can get the content from elsewhere."""
+    """Another worker has not responded in time. The caller should get the content from elsewhere."""
 
 
 class PeerProtocolError(OperationalError, code="peer-refused"):
-    """Another worker sent an invalid message.
+    """Another worker has violated the protocol between workers, or has refused a request.
 
-    The message is malformed, too large or unauthenticated, or its Bloom filters have another size than this worker's.
+    For example, its message is malformed, too large or unauthenticated, or the two workers use Bloom filters of
+    different sizes.
     """
 
     def __init__(self, message: str, *, reason: str = "") -> None:
-        """Create the error; ``reason`` is one word, the label of the metric that counts these errors."""
+        """Create the error; ``reason`` is a single word, used as a label in the metric that counts these errors."""
         super().__init__(message)
         self.reason = reason
 
 
 def to_fault(error: CoronetError) -> Fault:
-    """Convert an error to the form in which it is sent to another process."""
+    """Convert an error to a form that can be sent to another process."""
     status = error.status if isinstance(error, BadStatus) else 0
     return Fault(error.code, str(error), status, error.sentence if error.values else "", dict(error.values))
 

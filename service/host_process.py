@@ -1,7 +1,7 @@
-"""A process that runs the programs worker, bot and console, alone or together, in one event loop.
+"""A process that runs one or more of the programs worker, bot and console in one event loop.
 
 The programs share one store, one health server and one set of metrics. If a program ends unexpectedly, the process
-stops the others and fails. A service manager then restarts all of them, so a process never runs with a program missing.
+stops the others and fails. A service manager then restarts the whole process, so that no program stays missing.
 """
 
 import abc
@@ -33,51 +33,51 @@ log = structlog.get_logger(__name__)
 
 
 class NotReady(OperationalError, code="not-ready"):
-    """A program of this process has not begun its work yet."""
+    """Raised if a program of this process has not begun its work yet."""
 
 
 @dataclass(frozen=True)
 class HostProcess:
-    """The properties of a process that its programs use."""
+    """What a process provides to the programs that run in it."""
 
     check_ready: ReadinessCheck
-    """Function that raises a :class:`CoronetError` with the reason while any program of the process is not ready."""
+    """A function that raises a :class:`CoronetError` with the reason if any program of the process is not ready."""
     metrics_url: str
     """URL of the process's metrics for other processes; "" if the process has no health server."""
     timer: TickTimer
-    """The timer that wakes up the periodic tasks of the process together."""
+    """The timer that wakes all periodic tasks of the process at the same moments."""
 
 
 class HostedProgram(abc.ABC):
-    """A worker, a bot or the console, as a part of a process. Its work is done by :meth:`run`."""
+    """A worker, a bot or the console, run as part of a process. Its work is done by :meth:`run`."""
 
     name: ClassVar[str]
     needs_health_server: ClassVar[bool] = True
     """Whether the process must serve health checks on ``metrics_port``. The console serves them on its own server."""
 
     def __init__(self, settings: Settings, store: Store) -> None:
-        """Create the program. The caller closes ``store`` after the program has ended."""
+        """Create the program. The caller must close ``store`` after the program has ended."""
         self._settings = settings
         self._store = store
 
     @abc.abstractmethod
     async def run(self, process: HostProcess) -> None:
-        """Work until cancelled, even while Redis or the XMPP server is unavailable."""
+        """Do the program's work until cancelled, even while Redis or the XMPP server is unavailable."""
 
     @abc.abstractmethod
     def check_ready(self) -> None:
-        """Raise a :class:`CoronetError` with the reason if the program cannot do its work.
+        """Raise a :class:`CoronetError` that states the reason if the program cannot do its work.
 
-        The caller has already checked that Redis responds.
+        The caller must have checked that Redis responds.
         """
 
     def routes(self) -> Iterable[web.RouteDef]:
-        """Return the routes that the process's health server serves for other processes."""
+        """Return this program's routes on the process's health server, for requests from other processes."""
         return ()
 
 
 def find_programs(*names: str) -> list[type[HostedProgram]]:
-    """Return the classes of the programs with these names: worker, bot or console.
+    """Return the classes of the programs called ``names``. A name is "worker", "bot" or "console".
 
     Raises :class:`OperationalError` if a program is not installed.
     """
@@ -90,9 +90,9 @@ def find_programs(*names: str) -> list[type[HostedProgram]]:
 
 
 async def serve_programs(settings: Settings, kinds: Sequence[type[HostedProgram]]) -> None:
-    """Run one program of each kind until cancelled, and notify systemd when all of them are ready.
+    """Run one program of each class in ``kinds`` until cancelled. Notify systemd when all of them are ready.
 
-    Raises :class:`OperationalError` if a program ends by itself, or the health server cannot listen.
+    Raises :class:`OperationalError` if a program ends by itself, or if the health server cannot listen.
     """
     store = open_store(settings)
     try:
@@ -120,7 +120,10 @@ async def serve_programs(settings: Settings, kinds: Sequence[type[HostedProgram]
 
 
 async def _run_until_one_ends(programs: Sequence[HostedProgram], process: HostProcess, store: Store) -> None:
-    """Run the programs until cancelled or until one of them ends, then stop all of them at the same time."""
+    """Run the programs until cancelled or until one of them ends; then stop all of them at the same time.
+
+    Raises :class:`OperationalError` if a program ends.
+    """
     tasks = [asyncio.create_task(_run_program(program, process), name=program.name) for program in programs]
     tasks.append(asyncio.create_task(store.identity.run(process.timer), name="store identity monitor"))
     tasks.append(asyncio.create_task(process.timer.run(), name="timer"))
@@ -137,7 +140,7 @@ async def _run_program(program: HostedProgram, process: HostProcess) -> None:
 
 
 def _raise_failure(task: "asyncio.Task[None]") -> None:
-    """Log why a task of a program has ended, and raise :class:`OperationalError`."""
+    """Log why the task of a program has ended, and raise :class:`OperationalError`."""
     name = task.get_name()
     error = asyncio.CancelledError() if task.cancelled() else task.exception()
     is_bug = error is not None and not isinstance(error, (CoronetError, OSError))
@@ -147,10 +150,11 @@ def _raise_failure(task: "asyncio.Task[None]") -> None:
 
 
 def configure_memory() -> None:
-    """Configure garbage collection and the memory allocator of this process for tens of thousands of channels.
+    """Configure garbage collection and the memory allocator for a process with tens of thousands of channels.
 
     - Garbage collection runs less often than by default.
-    - The size from which on glibc allocates memory blocks as separate mappings is fixed.
+    - glibc allocates each block above a certain size as a separate memory mapping. This size is fixed here, because
+      glibc would otherwise increase it while the process runs.
     """
     # Garbage collection traverses the channels' state, which has no reference cycles. At Python's default threshold of
     # 700 new objects, this takes a quarter of a busy worker's time.

@@ -2,8 +2,9 @@
 
 Times are Unix seconds (float) unless the name says otherwise.
 
-Some types are excluded from garbage collection (``gc=False``). Workers hold tens of thousands of their instances, which
-cannot be part of a reference cycle. Each instance is then 16 bytes smaller, and garbage collections do not visit it.
+Some types are excluded from garbage collection (``gc=False``), which makes each instance 16 bytes smaller and garbage
+collections faster. Workers hold tens of thousands of these instances, and none of them can be part of a reference
+cycle.
 """
 
 import hashlib
@@ -22,10 +23,11 @@ UserId = str
 
 
 class ParsedEntry(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One entry of a feed document, before it is identified and sanitised. The length of texts is limited.
+    """One entry of a feed document, before it is identified and sanitised. Texts are limited in length.
 
-    - ``summary``, ``content``: may contain the publisher's unsanitised HTML.
-    - ``published``, ``updated``: Unix seconds, or None if absent or invalid.
+    - ``summary``, ``content``: texts that may contain the publisher's unsanitised HTML.
+    - ``published``, ``updated``: the dates of the entry in Unix seconds, or None if absent or invalid.
+    - ``enclosure``: the absolute URL of an attached file, or "".
     """
 
     id: str = ""
@@ -41,13 +43,13 @@ class ParsedEntry(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class PollingHints(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """The polling frequency that a publisher requests, in a feed document and its HTTP response.
+    """When and how often a publisher wants to be polled, as stated in a feed document and its HTTP response.
 
-    - ``ttl_s``: RSS's ``ttl``, in seconds.
+    - ``ttl_s``: the ``ttl`` of an RSS feed, in seconds.
     - ``update_period_s``: the syndication module's ``updatePeriod`` divided by its ``updateFrequency``, in seconds.
-    - ``skip_hours``: hours of the day (0 to 23, UTC) without updates.
-    - ``skip_days``: days of the week (0 is Monday, UTC) without updates.
-    - ``max_age_s``: the time in seconds for which the HTTP response is fresh (RFC 9111).
+    - ``skip_hours``: the hours of the day (0 to 23, UTC) in which the publisher wants no polls.
+    - ``skip_days``: the days of the week (0 is Monday, UTC) on which the publisher wants no polls.
+    - ``max_age_s``: for how many seconds the HTTP response is fresh (RFC 9111).
     """
 
     ttl_s: float | None = None
@@ -58,7 +60,7 @@ class PollingHints(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class FeedMetadata(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """The categories of a feed, and the software that generated it, as its document states them.
+    """The tags (categories) of a feed and the software that generated it, as stated in the feed document.
 
     ``generator`` is the software's name or URL, often followed by its version.
     """
@@ -71,10 +73,10 @@ class ParsedFeed(msgspec.Struct, frozen=True, omit_defaults=True):
     """A parsed feed document with at most 500 entries, in document order. All URLs are absolute.
 
     - ``hubs``: the WebSub hubs that the document names.
-    - ``topic``: the document's own URL, as the document states it.
-    - ``older_url``: the URL of the next document with older entries (RFC 5005 §3 and §4).
-    - ``element_hashes``: one hash for each entry of the document, if the caller requested hashes. This includes entries
-      that ``entries`` omits because they are unchanged since the channel's last document.
+    - ``topic``: the URL of the feed as stated in the document, by which the hubs identify the feed.
+    - ``older_url``: the URL of the document with the next older entries (RFC 5005 §3 and §4).
+    - ``element_hashes``: one hash for each entry of the document, if the caller requested hashes. They cover even the
+      unchanged entries, which ``entries`` may omit.
     """
 
     title: str = ""
@@ -91,7 +93,7 @@ class ParsedFeed(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ParsedPage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The main content of a page as at most 20,000 normalised, non-empty lines of plain text.
+    """The main content of a page: at most 20,000 normalised, non-empty lines of plain text.
 
     ``headings`` are the indexes of the lines that are headings.
     """
@@ -102,9 +104,9 @@ class ParsedPage(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One entry as stored and delivered, sanitised to plain text of limited length.
+    """One entry as it is stored and delivered, sanitised to plain text of limited length.
 
-    - ``key``: its identity within the channel (:mod:`service.feeds.entries.entry_identity`).
+    - ``key``: identifies the entry within the channel (:mod:`service.feeds.entries.entry_identity`).
     - ``summary``: plain text of at most 600 characters.
     - ``link``: an absolute http(s) URL, or empty.
     """
@@ -119,13 +121,13 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Change(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One difference between two versions of a channel, a feed or page (Corona §3.4).
+    """One difference between two versions of a channel, that is, of a feed or page (Corona §3.4).
 
     - ``kind``: addition, omission or replacement. In a feed, a replacement is an edit of an earlier entry.
-    - ``entry``: in a feed, the new or edited entry; in a page, the changed block of text.
-    - ``line``: only in a page, the number (from 1) of the block's first line in the new version. For an omission, it is
-      the number in the old version.
-    - ``before``: the text that a replacement has replaced, shortened.
+    - ``entry``: for a feed, the new or edited entry; for a page, the changed block of text.
+    - ``line``: for a page, the line number (from 1) at which the block begins in the new version or, for an omission,
+      in the old version; 0 for a feed.
+    - ``before``: the text that was replaced, shortened; empty unless the change is a replacement.
     """
 
     kind: Literal["addition", "omission", "replacement"]
@@ -135,7 +137,7 @@ class Change(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A notification to subscribers about their channel's state, not its content; each subscriber receives it once.
+    """A notification to subscribers about the state of a channel. Each subscriber receives it once.
 
     The kinds are:
 
@@ -144,7 +146,7 @@ class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
     - ``moved``: the channel is polled at another URL from now on. ``detail`` is the new URL.
     - ``quarantined``: the channel's documents exceed the parser's limits.
 
-    For kinds other than ``moved``, ``detail`` is one sentence for people.
+    For kinds other than ``moved``, ``detail`` is a sentence for human readers.
     """
 
     kind: Literal["dead", "back", "moved", "quarantined"]
@@ -154,9 +156,8 @@ class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
 class Delta(msgspec.Struct, frozen=True, omit_defaults=True):
     """The changes between two versions of a channel, oldest entry first.
 
-    - ``base_version``, ``version``: the two versions. ``version`` is 0 until the channel's owner assigns one.
-    - ``initial``: whether this is the first content of the channel that was found. Entries of such a delta are never
-      delivered as news.
+    - ``base_version``, ``version``: the old and the new version. ``version`` is 0 until the channel's owner assigns it.
+    - ``initial``: true for the first content found for the channel. Its entries are never delivered as news.
     - ``detected_s``: the time of the poll that found the changes.
     - ``notice``: a notification about the channel's state, or None. A delta with a notice has no changes.
     """
@@ -171,12 +172,15 @@ class Delta(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def trace_id(self) -> str:
-        """The trace id of this delta in logs and spans, the same in every process: 32 hexadecimal digits."""
+        """The trace id of this delta in logs and spans: 32 hexadecimal digits, the same in every process."""
         return hashlib.sha256(f"{self.channel} {self.detected_s!r}".encode()).hexdigest()[:32]
 
 
 class Validators(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """HTTP validators for a conditional request (RFC 9110 §8.8), and the SHA-256 (hex) of the body they describe."""
+    """The HTTP validators for a conditional request (RFC 9110 §8.8), and the hash of the body that they describe.
+
+    ``body_sha256`` is the SHA-256 of the body, in hex.
+    """
 
     etag: str = ""
     last_modified: str = ""
@@ -186,13 +190,14 @@ class Validators(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 class Channel(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A URL that Coronet monitors, as a feed or as a page.
 
-    - ``private``: whether the publisher's address was not public when the channel was created. Only the settings
-      ``allowed_networks`` and ``allow_private`` permit this. All other channels are fetched from public addresses only.
-    - ``listed``: whether an admin wants the channel polled even without subscribers.
-    - ``dormant``: whether no node polls the channel. When polling resumes, the first content found is recorded without
-      notifications.
-    - ``condition``: the state in the last notice to subscribers; empty if the channel works.
-    - ``moved_to``: the id of the channel that replaces this one.
+    - ``private``: true if the publisher's address was not public when the channel was created, which is possible only
+      with the setting ``allowed_networks`` or ``allow_private``. All other channels are fetched from public addresses
+      only.
+    - ``listed``: true if an admin wants the channel to be polled even without subscribers.
+    - ``dormant``: true if polling of the channel is suspended on all nodes. When polling resumes, the first content
+      found is recorded without notifying anyone.
+    - ``condition``: the state announced in the last notice to subscribers; empty if the channel works.
+    - ``moved_to``: the id of the channel that replaces this one; empty if there is none.
     - ``language``: the publisher's unvalidated language tag, such as ``en-GB``.
     """
 
@@ -214,11 +219,12 @@ class Channel(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 class Subscription(msgspec.Struct, frozen=True, omit_defaults=True):
     """One user's subscription to one channel.
 
-    - ``number``: the short id shown to this user (``#3``).
-    - ``seq``: the order of this user's subscribe and unsubscribe operations on the channel.
-    - ``seen_version``: the last version of the channel that was queued for the user. At first, it is the version at the
-      time of the subscription.
-    - ``paused_version``: the last version that is delivered while the subscription is paused. Later ones are withheld.
+    - ``number``: the short id by which this user refers to the subscription (``#3``).
+    - ``seq``: a sequence number that orders this user's subscribe and unsubscribe operations on the channel.
+    - ``seen_version``: the last version of the channel that was queued for the user. Initially, it is the channel's
+      version at the time of subscription.
+    - ``paused_version``: while the subscription is paused, the last version to be delivered; later versions are
+      withheld. None if the subscription is not paused.
     """
 
     channel: ChannelId
@@ -232,7 +238,8 @@ class Subscription(msgspec.Struct, frozen=True, omit_defaults=True):
 class PollResult(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The result of one poll of a channel.
 
-    - ``node``, ``at_s``: the node that polled, and the time (Unix s).
+    - ``node``: the node that polled the channel.
+    - ``at_s``: the Unix time of the poll.
     - ``outcome``: ``new``, ``unchanged``, or the code of an error (:mod:`service.errors`).
     - ``took_s``: the duration of the poll in seconds.
     """
@@ -247,9 +254,9 @@ class PollResult(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class NodeInfo(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A worker's node in the ring, the list of live nodes.
+    """One node of the ring, which is the list of live nodes. Each node is part of a worker process.
 
-    - ``epoch``: a number that increases each time that any node joins the fleet.
+    - ``epoch``: the version that the ring got when this node joined. Nodes that join later have a greater epoch.
     - ``process``: the unique name of this run of the worker process; "" if it is unknown.
     """
 
@@ -262,7 +269,7 @@ class NodeInfo(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class FeedLink(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A feed to which a page links (autodiscovery): its canonical URL, and its title in plain text."""
+    """A feed to which a page links (autodiscovery): the feed's canonical URL, and its title in plain text."""
 
     url: str
     title: str = ""

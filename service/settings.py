@@ -1,16 +1,16 @@
 """The settings of all programs, and how they are loaded.
 
-Each setting is taken from the first of these sources that has it:
+The value of a setting comes from the first of these sources that defines it:
 
 1. arguments
-2. the file that ``CORONET_NAME_FILE`` names (available for every setting ``NAME``, intended for secrets)
+2. the file named by ``CORONET_NAME_FILE`` (available for every setting ``NAME``, intended for secrets)
 3. the environment variable ``CORONET_NAME``
 4. the TOML file named by ``--config`` or ``CORONET_CONFIG``
-5. the set of defaults that the setting ``preset`` names
+5. the set of defaults named by the setting ``preset``
 6. the defaults below
 
-:func:`load_with_origins` returns the source of each value. No other module reads the environment, except those of
-:mod:`service.embedded`: they search ``PATH`` for programs and pass the environment on to them.
+:func:`load_with_origins` also returns which source each value comes from. Apart from this module, only
+:mod:`service.embedded` reads the environment: it searches ``PATH`` for programs and passes the environment on to them.
 """
 
 import os
@@ -88,7 +88,7 @@ def _path(path: str) -> str:
 
 
 class Settings(BaseModel):
-    """The settings of one process. The names of settings contain their units."""
+    """The settings of one process. If a setting has a unit, its name contains the unit."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -308,7 +308,8 @@ class Settings(BaseModel):
     def policy(self) -> FleetPolicy:
         """Return the polling policy (goal, intervals and limits) with which a new fleet starts.
 
-        Admins can later replace the goal and its parameters (``objective``). Their choice is kept in the store.
+        Admins can later change the goal and its parameters (the policy's field ``objective``). Their changes are kept
+        in the store.
         """
         return FleetPolicy(
             poll_interval_s=self.poll_interval_s,
@@ -358,10 +359,10 @@ def _toml(environ: Mapping[str, str]) -> dict[str, object]:
 
 
 def _with_secret_files(values: dict[str, object], folder: Path) -> dict[str, object]:
-    """Return the values of a settings file, including those that are kept in secret files.
+    """Return the settings ``values`` of a settings file, with secrets read from the files that the settings name.
 
-    A key ``NAME_file`` is the path of a file with the value of the setting ``NAME``. A relative path is relative to
-    ``folder``. Raises ``OSError`` if a secret file cannot be read.
+    ``NAME_file``, whose value is a path, is replaced with ``NAME``, whose value is the content of the file at this
+    path. A relative path is relative to ``folder``. Raises ``OSError`` if a file cannot be read.
     """
     read: dict[str, object] = {}
     for key, value in values.items():
@@ -396,15 +397,15 @@ def _files(environ: Mapping[str, str]) -> dict[str, object]:
 
 
 def environment(config: Path | None = None) -> dict[str, str]:
-    """Return the environment variables of this process.
+    """Return the environment variables of this process, for passing to :func:`load`.
 
-    If ``config`` is not None, it replaces the path of the TOML file in them.
+    If ``config`` is not None, it is the path of a TOML file, and ``CORONET_CONFIG`` is set to it in the result.
     """
     return {**os.environ, "CORONET_CONFIG": str(config)} if config is not None else dict(os.environ)
 
 
 def _layers(environ: Mapping[str, str], arguments: Mapping[str, object]) -> list[tuple[str, Mapping[str, object]]]:
-    """Return the sources of settings in ascending priority: pairs (name of the source, its values by setting).
+    """Return the sources of settings, lowest priority first, as pairs (name of the source, dict of its settings).
 
     Raises :class:`SettingsInvalid` if a file cannot be read or parsed, or the preset does not exist.
     """
@@ -423,15 +424,19 @@ def _layers(environ: Mapping[str, str], arguments: Mapping[str, object]) -> list
 
 
 def load(environ: Mapping[str, str] = os.environ, **arguments: object) -> Settings:
-    """Return the settings from environment variables and ``arguments``; arguments take precedence.
+    """Load the settings from ``arguments``, the environment, and the files that the environment names.
 
-    Raises :class:`SettingsInvalid`, whose text names every invalid setting and its source.
+    A setting in ``arguments`` takes precedence. Raises :class:`SettingsInvalid` if a setting is invalid. The message
+    names every invalid setting and its source.
     """
     return load_with_origins(environ, **arguments)[0]
 
 
 def load_with_origins(environ: Mapping[str, str] = os.environ, **arguments: object) -> tuple[Settings, dict[str, str]]:
-    """Return (the settings that :func:`load` returns, the name of the source of each setting's value)."""
+    """Return (settings, origins): the settings as :func:`load` returns them, and where their values come from.
+
+    ``origins`` maps each setting's name to the source of its value.
+    """
     merged: dict[str, Any] = {}
     origins = dict.fromkeys(Settings.model_fields, "default")
     for source, values in _layers(environ, arguments):
@@ -449,7 +454,7 @@ def load_with_origins(environ: Mapping[str, str] = os.environ, **arguments: obje
 
 
 def is_tracing_enabled(environ: Mapping[str, str] = os.environ) -> bool:
-    """Return whether OpenTelemetry's standard variables in ``environ`` configure an exporter of traces."""
+    """Return whether OpenTelemetry's standard variables in ``environ`` configure a trace exporter."""
     if environ.get("OTEL_SDK_DISABLED", "").lower() == "true" or environ.get("OTEL_TRACES_EXPORTER") == "none":
         return False
     names = "OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
@@ -457,10 +462,10 @@ def is_tracing_enabled(environ: Mapping[str, str] = os.environ) -> bool:
 
 
 def read_notify_socket(environ: Mapping[str, str] = os.environ) -> tuple[str, float]:
-    """Return systemd's notification socket and the timeout of its watchdog in seconds (sd_notify(3)).
+    """Return (address of systemd's notification socket, timeout of systemd's watchdog in seconds); see sd_notify(3).
 
-    - Address of the socket: "" if systemd did not start this process. An abstract address begins with a zero byte.
-    - Timeout: infinite if the unit has no watchdog.
+    - The address is "" if systemd did not start this process. An abstract address begins with a zero byte.
+    - The timeout is infinite if the unit has no watchdog.
     """
     address = environ.get("NOTIFY_SOCKET", "")
     if address.startswith("@"):

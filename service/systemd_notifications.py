@@ -1,10 +1,10 @@
-"""Notifications to systemd, if it started this process, by the protocol of sd_notify(3).
+"""Notifications to systemd, if it started this process, using the protocol of sd_notify(3).
 
-systemd passes the address of a socket in ``NOTIFY_SOCKET``. Without it, nothing is sent.
+systemd passes the address of a socket in ``NOTIFY_SOCKET``. If this variable is not set, nothing is sent.
 
 - ``READY=1`` states that the process has started (``Type=notify``).
-- ``WATCHDOG=1`` states that it still works (``WatchdogSec=``). If it does not arrive in time, systemd restarts the
-  unit. The event loop sends it, so that a loop that hangs is restarted.
+- ``WATCHDOG=1`` states that the process still works (``WatchdogSec=``). If this signal does not arrive in time, systemd
+  restarts the unit. The event loop sends the signal, so that a process whose event loop hangs is restarted.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from service.net.health_endpoints import ReadinessCheck
 from service.settings import read_notify_socket
 
 _CHECK_INTERVAL_S: Final = 0.2
-"""Seconds between two checks whether the process is ready, while it starts."""
+"""Interval in seconds at which a starting process checks whether it is ready."""
 _STATUS_INTERVAL_S: Final = 5.0
 _LONGEST_SIGNAL_INTERVAL_S: Final = 5.0
 _START_EXTENSION_S: Final = 30
@@ -27,10 +27,10 @@ _START_EXTENSION_S: Final = 30
 
 
 class SystemdNotifier:
-    """Sends notifications to the systemd that started this process, if any."""
+    """Sends notifications to systemd if systemd started this process; otherwise does nothing."""
 
     def __init__(self) -> None:
-        """Read the address from the environment."""
+        """Read the address of systemd's socket from the environment."""
         self._address, watchdog_s = read_notify_socket()
         self._signal_interval_s = min(watchdog_s / 2, _LONGEST_SIGNAL_INTERVAL_S)
         self._is_ready = False
@@ -38,9 +38,10 @@ class SystemdNotifier:
 
     @contextlib.asynccontextmanager
     async def notifying(self, check_ready: ReadinessCheck) -> AsyncIterator[None]:
-        """Send the state of the process during this context, and announce the end of the process when the context ends.
+        """Keep systemd informed about the state of the process during this context.
 
-        ``check_ready`` raises a :class:`CoronetError` with the reason while the process cannot do its work.
+        While the process cannot do its work, ``check_ready`` must raise a :class:`CoronetError` that states the reason.
+        When the context ends, systemd is told that the process is stopping.
         """
         if not self._address:
             yield
@@ -63,7 +64,10 @@ class SystemdNotifier:
             await asyncio.sleep(self._signal_interval_s)
 
     async def _report_status(self, check_ready: ReadinessCheck) -> None:
-        """Send ``READY=1`` as soon as the process is ready. Whenever it is not ready, send the reason."""
+        """Send ``READY=1`` once the process is ready.
+
+        Whenever the process is not ready, send the reason as its status.
+        """
         while True:
             try:
                 await check_ready()
@@ -74,9 +78,9 @@ class SystemdNotifier:
             await asyncio.sleep(_STATUS_INTERVAL_S if self._is_ready else _CHECK_INTERVAL_S)
 
     def _send_status(self, status: str, *more: str) -> bool:
-        """Send ``status`` if it differs from the last one, together with ``more``; return whether it was sent.
+        """Send ``status`` and the ``NAME=value`` lines in ``more`` if ``status`` has changed since it was last sent.
 
-        ``more`` are further lines ``NAME=value`` of the protocol.
+        Return whether they were sent.
         """
         if status == self._status or not self._send(f"STATUS={status}".replace("\n", " "), *more):
             return False
@@ -84,7 +88,7 @@ class SystemdNotifier:
         return True
 
     def _send(self, *assignments: str) -> bool:
-        """Send the lines ``NAME=value`` in one datagram; return whether the service manager's socket accepted it."""
+        """Send ``NAME=value`` lines in one datagram; return whether the service manager's socket accepted it."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
             sender.setblocking(False)
             try:

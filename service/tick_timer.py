@@ -1,7 +1,7 @@
-"""The timer that wakes up all periodic tasks of a process together.
+"""A timer that wakes up all periodic tasks of a process together.
 
 Tasks that wake up together share the cost of the wake-up, and their commands to the store share round trips. A wake-up
-takes 0.2 to 0.5 ms of processor time, most of the cost of a process that has nothing to do.
+takes 0.2 to 0.5 ms of processor time, which is most of the cost of an idle process.
 """
 
 import asyncio
@@ -25,12 +25,12 @@ class TickTimer:
         self._number = 0
         """Number of ticks so far."""
         self._sleepers: list[tuple[int, asyncio.Future[None]]] = []
-        """The number of the tick that ends each :meth:`sleep`, and the future that it awaits."""
+        """For each :meth:`sleep` in progress: the number of the tick that ends it, and the future that it awaits."""
 
     async def run(self) -> None:
         """Tick until cancelled. Ticks that are missed because the event loop is busy are skipped.
 
-        The first tick is at a random time, because the processes of a machine often start together.
+        The first tick is at a random time, because the processes on a machine often start together.
         """
         loop = asyncio.get_running_loop()
         due_s = loop.time() + random() * self.interval_s  # noqa: S311 - spreads load
@@ -42,9 +42,10 @@ class TickTimer:
             self._tick()
 
     async def sleep(self, interval_s: float = 0.0) -> None:
-        """Wait for the next tick that all tasks with this interval share; 0.0 waits for the next tick.
+        """Wait for the next tick at which tasks with the interval ``interval_s`` wake up; 0.0 means the very next tick.
 
-        The interval is rounded to n ticks, at least one. The shared ticks are those whose number is a multiple of n.
+        The interval is rounded to a whole number of ticks, at least one. All tasks with the same interval wake up at
+        the same tick.
         """
         ticks = max(1, round(interval_s / self.interval_s))
         awake: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -64,10 +65,11 @@ class TickTimer:
 
 
 def create_tick_timer(settings: Settings) -> TickTimer:
-    """Return a timer for all periodic tasks of a process.
+    """Create the timer for all periodic tasks of a process.
 
-    - There are at least three ticks in the duration of a lease (``lease_ttl_s``), because leases are renewed at each
-      tick.
+    The interval between ticks is chosen to satisfy these conditions:
+
+    - A lease (``lease_ttl_s``) lasts at least three ticks, because leases are renewed at each tick.
     - The maintenance interval is a whole number of ticks, at least four.
     """
     interval_s = settings.maintenance_interval_s
