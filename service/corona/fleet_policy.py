@@ -38,7 +38,6 @@ class Levels(StrEnum):
     - ``CONTINUOUS``: any number, so a channel may have any number of polls per poll interval τ.
     - ``BASE_2``, ``BASE_4``, ``BASE_16``: only the numbers that result from Corona's *polling levels* (§3.1). At level
       l, a channel is polled by all nodes whose ids begin with the same l digits (in this base) as the channel's id.
-      See :mod:`service.corona.optimizer.polling_levels`.
     """
 
     CONTINUOUS = "continuous"
