@@ -203,31 +203,20 @@ class PolicyModel:
 
         The field ``title`` of these channels is empty, because the model does not know titles.
         """
-        policy, _, delays_s, table, scale, _ = self.solve(policy)
+        policy, _, delays_s, table, scale, choices = self.solve(policy)
         if scale is None:
             return ()
+        rows = np.argsort(-delays_s, kind="stable")[:max_count]
+        slowest = [self._channels[row] for row in rows.tolist()]
+        if choices is not None:
+            choices = LevelChoices(choices.sizes[rows], choices.factors[rows])
+        constraints = binding_constraints(
+            policy, self._nodes, table[rows], scale, choices, reason=lambda index: slowest[index].limit_reason
+        )
         return tuple(
-            SlowestChannel(
-                self._channels[row].id,
-                "",
-                self._channels[row].subscribers,
-                float(delays_s[row]),
-                self._bound(policy, row, table, scale),
-            )
-            for row in np.argsort(-delays_s, kind="stable")[:max_count].tolist()
+            SlowestChannel(each.id, "", each.subscribers, delay_s, constraint)
+            for each, delay_s, constraint in zip(slowest, delays_s[rows].tolist(), constraints, strict=True)
         )
-
-    def _bound(self, policy: FleetPolicy, row: int, table: FactorTable, scale: float) -> BindingConstraint:
-        """Return the constraint that determines how often the channel in row ``row`` of ``table`` is polled.
-
-        ``scale`` is the factor that fits the polls of all channels into the fleet's budget.
-        """
-        channel, levels = self._channels[row], policy.objective.levels
-        choices = RingLevels(self._ring, levels.base).choices([channel.id]) if levels.are_whole else None
-        (bound,) = binding_constraints(
-            policy, self._nodes, table[row : row + 1], scale, choices, reason=lambda _: channel.limit_reason
-        )
-        return bound
 
     def find_largest_delay_changes(
         self, before: FleetPolicy, after: FleetPolicy, max_count: int
