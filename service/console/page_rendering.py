@@ -68,6 +68,7 @@ def load_templates(base_path: str = "") -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        auto_reload=False,  # else every use of a template asks the file system for its age
     )
     environment.filters.update(_FILTERS)
     environment.globals |= {"base": base_path, "error": ""}

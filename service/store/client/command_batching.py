@@ -54,26 +54,27 @@ class CommandBatcher:
 
         The replies are in the order of ``commands``. The reply of a failed command is its exception.
         """
-        loop = asyncio.get_running_loop()
         if not self._pending:
-            loop.call_soon(self._send_pending)
-        replies: asyncio.Future[list[Any]] = loop.create_future()
+            sending = asyncio.create_task(self._send_pending())  # begins in the next iteration
+            self._sending.add(sending)
+            sending.add_done_callback(self._sending.discard)
+        replies: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
         self._pending.append((commands, replies))
         return replies
 
-    def _send_pending(self) -> None:
+    async def _send_pending(self) -> None:
+        pending, self._pending = self._pending, []
         by_nodes: dict[frozenset[Address | None], list[_PendingCall]] = {}
         if self._slots:
-            for call in self._pending:
+            for call in pending:
                 nodes = frozenset(self._pools.node_of(command) for command in call[0])
                 by_nodes.setdefault(nodes, []).append(call)
         else:
-            by_nodes[frozenset()] = self._pending
-        self._pending = []
-        for pending in by_nodes.values():
-            sending = asyncio.create_task(self._send(pending))
-            self._sending.add(sending)
-            sending.add_done_callback(self._sending.discard)
+            by_nodes[frozenset()] = pending
+        if len(by_nodes) == 1:
+            await self._send(pending)
+        else:
+            await asyncio.gather(*map(self._send, by_nodes.values()))
 
     async def _send(self, pending: Sequence[_PendingCall]) -> None:
         every = [command for commands, _ in pending for command in commands]
