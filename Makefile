@@ -13,7 +13,7 @@ compile := $(bin)/uv pip compile --quiet --python-version 3.11 --generate-hashes
 # Programs start in two thirds of the time where Python may keep what it has compiled: tests start hundreds.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup run test check alerts bench fuzz live upgrade corona fleet shards matrices partial peers attacks load experiments storms faults units servers containers sbom first-run words lock release docs screenshots
+.PHONY: setup run test check alerts bench fuzz live upgrade corona fleet shards matrices partial peers attacks load experiments storms faults units servers containers sbom first-run words lock wheel release docs screenshots
 .DELETE_ON_ERROR:
 
 setup: $(venv)/run.stamp
@@ -192,6 +192,10 @@ words: $(venv)/dev.stamp
 			--locale $$language --no-wrap --no-fuzzy-matching --ignore-obsolete --ignore-pot-creation-date \
 			--init-missing || exit 1; \
 	done
+
+# The wheel of this folder, in dist: what pipx or uv installs.
+wheel: $(venv)/run.stamp
+	@$(bin)/hatchling build --target wheel --directory dist
 
 # The sdist and the wheel of the last commit in dist/: reproducible, checked, and run from a bare environment. What the wheel
 # consists of is in build/sbom.
