@@ -249,8 +249,11 @@ def doctor(
         Console(soft_wrap=True).print(report.settings_table(effective, origins), markup=False)
         return
     results = asyncio.run(examine(effective))
+    severity = report.worst_severity(results)
     typer.echo(report.as_json(results) if as_json else report.as_text(results))
-    raise typer.Exit(report.EXIT_CODES[report.worst_severity(results)])
+    if severity == "error" and state is None and config is None:
+        typer.echo("To check a running `coronet up`, pass its directory with --state.", err=True)
+    raise typer.Exit(report.EXIT_CODES[severity])
 
 
 @app.command(rich_help_panel=OPERATE)

@@ -7,6 +7,7 @@ file refers to these files and is written last. Each file is replaced atomically
 import asyncio
 import json
 import secrets
+import shutil
 import tomllib
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
@@ -22,7 +23,7 @@ from service.errors import Unreachable, UserError
 from service.net.internal_clients import send_request
 from service.operations.doctor.redis_checks import check_store
 from service.operations.doctor.report import CheckResult
-from service.operations.doctor.xmpp_login_check import check_xmpp_logins
+from service.operations.doctor.xmpp_login_check import UNTRUSTED_CERTIFICATE, check_xmpp_logins
 from service.private_files import write_private
 from service.settings import Settings, WhoMayUse, load
 
@@ -32,7 +33,9 @@ Server = Literal["prosody", "ejabberd"]
 _SECRETS: Final = ("xmpp_password", "redis_password")
 _URL_TIMEOUT_S: Final = 10.0
 _PROXY_WITHOUT_CONSOLE: Final = range(502, 505)
+_PROXY_LATER: Final = "If the proxy comes later, keep the answer."
 _COMPONENT_PORT: Final = 5347
+_CLIENT_PORT: Final = 5222
 
 _SNIPPETS: Final[dict[tuple[Way, Server], str]] = {
     ("component", "prosody"): """\
@@ -54,6 +57,20 @@ listen: # keep the entries that are there, and add this one
     ("account", "prosody"): "prosodyctl adduser {jid}\n",
     ("account", "ejabberd"): "ejabberdctl register {user} {domain} PASSWORD\n",
 }
+_ACCOUNT_STEPS: Final = (
+    "Run this on the XMPP server's machine:",
+    'The account also needs an archive and an exemption from rate limits: see docs/xmpp.md, "As an account".',
+)
+_STEPS: Final[dict[tuple[Way, Server], tuple[str, str]]] = {
+    ("component", "prosody"): (
+        "Add this at the end of /etc/prosody/prosody.cfg.lua:",
+        "Then run `systemctl restart prosody`; a reload does not start new components.",
+    ),
+    ("component", "ejabberd"): ("Add this to /etc/ejabberd/ejabberd.yml:", "Then run `ejabberdctl reload_config`."),
+    ("account", "prosody"): _ACCOUNT_STEPS,
+    ("account", "ejabberd"): _ACCOUNT_STEPS,
+}
+"""What to do with each snippet, and what to do afterwards."""
 
 
 class SetupRefused(UserError, code="setup-refused"):
@@ -69,7 +86,8 @@ class Answers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     - ``xmpp_jid``: the bot's address; "" means ``coronet@feeds.DOMAIN`` for a component, ``coronet@DOMAIN`` for an
       account
     - ``xmpp_password``: the component's secret or the account's password; "" means that a new secret is generated for a
-      component
+      component. An account must have a password.
+    - ``xmpp_ca_file``: a CA to trust in addition; "" means none
     - ``public_url``: the console's URL for other machines; "" means that the console can be reached only from this
       machine
     """
@@ -81,6 +99,7 @@ class Answers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     xmpp_host: str = ""
     xmpp_port: int = 0
     xmpp_password: str = ""
+    xmpp_ca_file: str = ""
     redis_url: str = "redis://127.0.0.1:6379/0"
     redis_password: str = ""
     who_may_use: WhoMayUse = "listed"
@@ -131,6 +150,22 @@ def snippet(answers: Answers) -> str:
     )
 
 
+def instructions(answers: Answers) -> str:
+    """Return the :func:`snippet` with what to do with it and afterwards."""
+    before, after = _STEPS[answers.xmpp, answers.server]
+    return f"{before}\n\n{snippet(answers)}\n{after}"
+
+
+def _address_problem(answers: Answers) -> str:
+    """Return why the bot cannot have the address ``xmpp_jid``; "" if it can."""
+    if answers.xmpp == "account" or answers.xmpp_jid.rpartition("@")[2] != answers.domain:
+        return ""
+    return (
+        f"A component needs a domain of its own, and {answers.domain} is the server's."
+        f" Choose an address such as coronet@feeds.{answers.domain}."
+    )
+
+
 async def check_redis(settings: Settings) -> list[CheckResult]:
     """Check that Redis responds, and that its version, append-only file and eviction policy are suitable."""
     return [each for each in await check_store(settings) if each.name.startswith(("Redis", "Store"))]
@@ -149,13 +184,15 @@ async def check_public_url(settings: Settings) -> list[CheckResult]:
             "GET", f"{url.rstrip('/')}/livez", query={}, headers={}, body=None, within_s=_URL_TIMEOUT_S
         )
     except Unreachable as error:
-        advice = "Check DNS, the certificate, and that the proxy runs: docs/proxy.md has its configuration."
+        advice = f"Check DNS, the certificate, and that the proxy runs, as docs/proxy.md shows. {_PROXY_LATER}"
         return [CheckResult("Public URL", ok=False, details=f"{url}: {error}", advice=advice)]
     if status in _PROXY_WITHOUT_CONSOLE:
         details = f"{url}: a proxy answers; the console does not run yet"
         return [CheckResult("Public URL", ok=True, details=details)]
     ok = status == 200  # noqa: PLR2004 - HTTP's OK
-    advice = f"Have the proxy pass requests on to 127.0.0.1:{settings.console_port} as docs/proxy.md shows."
+    advice = (
+        f"Have the proxy pass requests on to 127.0.0.1:{settings.console_port} as docs/proxy.md shows. {_PROXY_LATER}"
+    )
     return [CheckResult("Public URL", ok=ok, details=f"{url}: status {status}", advice=advice)]
 
 
@@ -165,9 +202,13 @@ def load_answers(file: Path) -> Answers:
     Raises :class:`SetupRefused` if the file cannot be read or the answers are invalid.
     """
     try:
-        return msgspec.json.decode(file.read_bytes(), type=Answers).completed()
+        answers = msgspec.json.decode(file.read_bytes(), type=Answers).completed()
     except (OSError, msgspec.MsgspecError) as error:
         raise SetupRefused(f"The answers in {file} cannot be used: {error}") from error
+    problem = _address_problem(answers) if answers.xmpp_password else "Add the account's password as xmpp_password."
+    if problem:
+        raise SetupRefused(f"The answers in {file} cannot be used: {problem}")
+    return answers
 
 
 def write_settings(config: Path, values: dict[str, object]) -> None:
@@ -179,7 +220,11 @@ def write_settings(config: Path, values: dict[str, object]) -> None:
     """
     folder = config.with_suffix(".secrets")
     asked = values.keys() - {"trusted_proxies"}
-    kept = {name: value for name, value in _existing(config).items() if name.removesuffix("_file") not in asked}
+    kept = {
+        name: value
+        for name, value in _existing(config).items()
+        if name not in asked and name.removesuffix("_file") not in asked
+    }
     written: dict[str, object] = {}
     for name, value in values.items():
         if name not in _SECRETS:
@@ -225,7 +270,7 @@ def run(config: Path, console: Console, answers: Path | None, *, overwrite: bool
     ]
     _show(console, results)
     write_settings(config, values)
-    console.print(f"Wrote {config}. The XMPP server needs:\n\n{snippet(given)}", markup=False)
+    console.print(f"Wrote {config}.\n\n{instructions(given)}", markup=False)
     return all(each.ok for each in results)
 
 
@@ -234,6 +279,14 @@ def _show(console: Console, results: Sequence[CheckResult]) -> None:
         console.print(f"  {'ok ' if each.ok else 'BAD'} {each.name}: {each.details}", markup=False)
         if not each.ok:
             console.print(f"      → {each.advice}", markup=False)
+
+
+def _installed_server() -> Server:
+    """Return which XMPP server is installed on this machine; Prosody if both are, or neither is."""
+    has_prosody, has_ejabberd = (
+        shutil.which(name) or shutil.which(name, path="/usr/sbin") for name in ("prosodyctl", "ejabberdctl")
+    )
+    return "ejabberd" if has_ejabberd and not has_prosody else "prosody"
 
 
 class _Wizard:
@@ -247,14 +300,15 @@ class _Wizard:
 
     def run(self) -> bool:
         """Ask the questions, check the answers, and write the settings file; return whether it was written."""
-        present = self._present
         self._console.print("Five questions. Enter takes the answer in parentheses; Ctrl-C ends without a change.\n")
-        known = present.xmpp_jid.rpartition("@")[2].removeprefix("feeds.")
-        domain = self._ask("1. Domain of your XMPP server", "example.org" if self._is_new else known)
+        answers = self._present_answers()
+        domain = self._ask("1. Domain of your XMPP server", answers.domain)
+        answers = msgspec.structs.replace(answers, domain=domain)
         # Redis first: the check of the XMPP login reads there whether a bot is connected, and must not disturb it.
-        answers = self._ask_xmpp(self._ask_redis(Answers(domain)))
+        answers = self._ask_and_check(self._ask_redis, check_redis, answers)
+        answers = self._ask_and_check(self._ask_xmpp, check_xmpp_logins, answers)
         answers = self._ask_people(answers)
-        answers = self._ask_url(answers)
+        answers = self._ask_and_check(self._ask_url, check_public_url, answers)
         values = values_of(answers)
         if not self._is_new and not Confirm.ask(f"Replace {escape(str(self._config))}?", console=self._console):
             self._console.print("Nothing was changed.")
@@ -265,49 +319,68 @@ class _Wizard:
         )
         return True
 
+    def _present_answers(self) -> Answers:
+        """Return the domain and the XMPP login in the present settings, or those of a new file."""
+        present, server = self._present, _installed_server()
+        if self._is_new:
+            return Answers("example.org", server=server)
+        domain = present.xmpp_jid.rpartition("@")[2]
+        is_component = present.xmpp_login == "component"
+        return Answers(
+            (domain.partition(".")[2] or domain) if is_component else domain,
+            "component" if is_component else "account",
+            server,
+            xmpp_jid=present.xmpp_jid,
+            xmpp_host=present.xmpp_host,
+            xmpp_port=present.xmpp_port,
+            xmpp_password=present.xmpp_password.get_secret_value(),
+            xmpp_ca_file=present.xmpp_ca_file,
+        )
+
     def _ask_xmpp(self, answers: Answers) -> Answers:
-        present = self._present
-        default = "account" if present.xmpp_login == "client" else "component"
-        while True:
-            way = self._choose("3. How the bot logs in", ["component", "account", "private"], default)
-            if way != "private":
-                break
-            self._console.print("`coronet up --small` runs a private XMPP server and Redis; it needs no settings file.")
-        server = msgspec.convert(self._choose("   Server", ["prosody", "ejabberd"], "prosody"), Server)
-        answers = msgspec.structs.replace(answers, xmpp="component" if way == "component" else "account", server=server)
-        jid = answers.completed().xmpp_jid if self._is_new else present.xmpp_jid
-        host = "127.0.0.1" if way == "component" else answers.domain
+        way = msgspec.convert(self._choose("3. How the bot logs in", ["component", "account"], answers.xmpp), Way)
+        if way != answers.xmpp:  # these answers are about the other kind of login
+            answers = msgspec.structs.replace(
+                answers, xmpp=way, xmpp_jid="", xmpp_host="", xmpp_port=0, xmpp_password=""
+            )
+        server = msgspec.convert(self._choose("   Server", ["prosody", "ejabberd"], answers.server), Server)
+        default = answers.completed()
+        answers = self._ask_address(msgspec.structs.replace(answers, server=server, xmpp_jid=default.xmpp_jid))
         answers = msgspec.structs.replace(
             answers,
-            xmpp_jid=self._ask("   Address of the bot", jid),
-            xmpp_host=self._ask("   Host of the server", present.xmpp_host or host),
-            xmpp_port=IntPrompt.ask(
-                "   Port",
-                console=self._console,
-                default=present.xmpp_port or (_COMPONENT_PORT if way == "component" else 5222),
-            ),
-            xmpp_password=self._ask_secret(
-                "   Password", present.xmpp_password.get_secret_value(), "a new one" if way == "component" else "none"
-            ),
+            xmpp_host=self._ask("   Host of the server", default.xmpp_host or answers.domain),
+            xmpp_port=IntPrompt.ask("   Port", console=self._console, default=default.xmpp_port or _CLIENT_PORT),
+            xmpp_password=self._ask_login_password(answers),
         ).completed()
-        self._console.print(f"\nThe XMPP server needs this:\n\n{snippet(answers)}", markup=False)
-        # Prosody starts no new component when it reloads its configuration.
-        loaded = "restarted" if server == "prosody" else "reloaded"
-        done = "the account exists" if way == "account" else f"it is there, and the server has been {loaded}"
-        self._ask(f"Press Enter when {done}", "")
-        self._check(answers, check_xmpp_logins)
+        self._console.print(f"\n{instructions(answers)}\n", markup=False)
+        self._ask("Press Enter when this is done", "")
         return answers
+
+    def _ask_address(self, answers: Answers) -> Answers:
+        default = answers.xmpp_jid
+        while True:
+            answers = msgspec.structs.replace(answers, xmpp_jid=self._ask("   Address of the bot", default))
+            problem = _address_problem(answers)
+            if not problem:
+                return answers
+            self._console.print(f"   {problem}", markup=False)
+
+    def _ask_login_password(self, answers: Answers) -> str:
+        if answers.xmpp == "component":
+            return self._ask_secret("   Password", answers.xmpp_password, "Enter for a new one")
+        while not (given := self._ask_secret("   Password", answers.xmpp_password, "of the account")):
+            self._console.print(f"   The account {answers.xmpp_jid} needs a password.", markup=False)
+        return given
 
     def _ask_redis(self, answers: Answers) -> Answers:
         present = self._present
-        while True:
-            answers = msgspec.structs.replace(
-                answers,
-                redis_url=self._ask("2. URL of Redis", present.redis_url),
-                redis_password=self._ask_secret("   Its password", present.redis_password.get_secret_value(), "none"),
-            )
-            if self._check(answers, check_redis, may_change=True):
-                return answers
+        return msgspec.structs.replace(
+            answers,
+            redis_url=self._ask("2. URL of Redis", present.redis_url),
+            redis_password=self._ask_secret(
+                "   Its password", present.redis_password.get_secret_value(), "Enter for none"
+            ),
+        )
 
     def _ask_people(self, answers: Answers) -> Answers:
         present = self._present
@@ -319,37 +392,40 @@ class _Wizard:
         return msgspec.structs.replace(answers, who_may_use=msgspec.convert(who, WhoMayUse), allowed_users=tuple(users))
 
     def _ask_url(self, answers: Answers) -> Answers:
-        while True:
-            url = self._ask("5. Public URL of the console, or - for none", self._present.console_public_url or "-")
-            answers = msgspec.structs.replace(answers, public_url="" if url == "-" else url.rstrip("/"))
-            if self._check(answers, check_public_url, may_change=True):
-                return answers
+        url = self._ask("5. Public URL of the console, or - for none", self._present.console_public_url or "-")
+        return msgspec.structs.replace(answers, public_url="" if url == "-" else url.rstrip("/"))
 
-    def _check(
+    def _ask_and_check(
         self,
-        answers: Answers,
+        ask: Callable[[Answers], Answers],
         check: Callable[[Settings], Coroutine[None, None, list[CheckResult]]],
-        *,
-        may_change: bool = False,
-    ) -> bool:
-        """Run ``check`` with the settings that result from ``answers``, and show the check's results.
+        answers: Answers,
+    ) -> Answers:
+        """Return ``answers`` with the answers to the questions that ``ask`` asks.
 
-        If the check fails, ask the user whether to check again, to keep the answers or, if ``may_change`` is True, to
-        change them. Return False if the user wants to change the answers; otherwise True.
+        Run ``check`` with the settings that result from them, and show its results. If it fails, ask the user whether
+        to check again, to keep the answers or to change them. If the XMPP server's certificate is not trusted, first
+        ask for a CA file, and check again with it.
         """
-        while True:
+        choice = "change"
+        while choice != "keep":
+            if choice == "change":
+                answers = ask(answers)
             results = asyncio.run(check(load({}, **values_of(answers))))
             _show(self._console, results)
             if all(each.ok for each in results):
-                return True
-            choices = ["again", "keep", *(["change"] if may_change else [])]
-            choice = self._choose(
-                "   Check again, keep the answer, or change it" if may_change else "   Check again, or keep the answer",
-                choices,
-                "again",
-            )
-            if choice != "again":
-                return choice == "keep"
+                break
+            if any(UNTRUSTED_CERTIFICATE in each.details for each in results):
+                file = self._ask("   CA file (Enter for none)", "")
+                answers = msgspec.structs.replace(
+                    answers, xmpp_ca_file=str(Path(file).expanduser().absolute()) if file else ""
+                )
+                if file:
+                    choice = "again"
+                    continue
+            choices = ["again", "keep", "change"]
+            choice = self._choose("   Check again, keep the answer, or change it", choices, "again")
+        return answers
 
     def _ask(self, question: str, default: str) -> str:
         return str(Prompt.ask(question, console=self._console, default=default, show_default=bool(default)))
@@ -358,6 +434,6 @@ class _Wizard:
         return str(Prompt.ask(question, console=self._console, choices=choices, default=default))
 
     def _ask_secret(self, question: str, present: str, without: str) -> str:
-        hint = "Enter keeps the present one" if present else f"Enter for {without}"
+        hint = "Enter keeps the present one" if present else without
         given = Prompt.ask(f"{question} ({hint})", console=self._console, password=True, default="", show_default=False)
         return str(given) or present

@@ -85,8 +85,8 @@ async def test_settings_written_by_the_wizard_deliver_an_entry(
         await answer(opened, "Host of the server")
         await answer(opened, "Port (", str(server.component_port))
         await answer(opened, "Password (")
-        screen = await opened.shows("Press Enter when it is there")
-        server.snippet = screen.partition("needs this:")[2].partition("Press Enter")[0].strip() + "\n"
+        screen = await opened.shows("Press Enter when this is done")
+        server.snippet = screen.partition("Add this")[2].partition(":\n")[2].partition("Then run")[0].strip() + "\n"
         assert not config.exists()
         await server.start()
         stack.push_async_callback(server.stop)

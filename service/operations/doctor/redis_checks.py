@@ -34,7 +34,7 @@ async def check_store(settings: Settings, clock: Clock = SYSTEM_CLOCK) -> list[C
         advice = "First find out what happened to Redis's data: its log says which file it loaded."
         return [CheckResult("Store", ok=False, details=str(error), advice=advice)]
     except StoreUnavailable as error:
-        advice = "Start Redis, or set CORONET_REDIS_URL; for a running `coronet up`, pass its directory with --state."
+        advice = "Start Redis, or correct its URL (setting redis_url) and its password (redis_password)."
         return [CheckResult("Redis", ok=False, details=str(error), advice=advice)]
 
 

@@ -22,12 +22,13 @@ from service.settings import Settings
 from service.store import Store
 
 _LOGIN_ADVICE = (
-    "Check the settings xmpp_host, xmpp_port, xmpp_login, xmpp_jid, xmpp_password and xmpp_ca_file;"
-    " for a running `coronet up`, pass its directory with --state."
+    "Check the settings xmpp_host, xmpp_port, xmpp_login, xmpp_jid and xmpp_password, and that the server is running."
 )
+UNTRUSTED_CERTIFICATE = "the certificate is not trusted"
 _UNKNOWN_COMPONENT = "the server has no such component"
 _REJECTED = "the server rejects the secret"
-_COMPONENT_ADVICE = {
+_ADVICE = {
+    UNTRUSTED_CERTIFICATE: "Give the server a valid certificate for {domain}, or set xmpp_ca_file for a private CA.",
     _UNKNOWN_COMPONENT: "Add the component {domain} to the server's configuration, or correct the address.",
     _REJECTED: "Configure the component {domain} with the password in xmpp_password; all components share it.",
 }
@@ -95,7 +96,8 @@ async def _check_login(settings: Settings, silences_s: Mapping[str, float] | Non
         details = f"no response within {_XMPP_TIMEOUT_S:g} s"
         advice = "Check that this port of an XMPP server accepts this kind of login (setting xmpp_login)."
     except (OSError, OperationalError) as error:
-        details, advice = str(error), _COMPONENT_ADVICE.get(str(error), _LOGIN_ADVICE).format(domain=domain)
+        details = str(error)
+        advice = _ADVICE.get(details.partition(":")[0], _LOGIN_ADVICE).format(domain=domain)
     else:
         if not connected:
             return CheckResult("XMPP login", ok=True, details=f"{where}: {details}")
@@ -146,8 +148,15 @@ async def _try_client(settings: Settings, reader: asyncio.StreamReader, writer: 
         raise OperationalError("the server offers no STARTTLS")
     writer.write(b"<starttls xmlns='urn:ietf:params:xml:ns:xmpp-tls'/>")
     await _read_until(reader, rb"<proceed[^>]*>")
-    context = ssl.create_default_context(cafile=settings.xmpp_ca_file or None)
-    await writer.start_tls(context, server_hostname=domain)
+    try:
+        context = ssl.create_default_context(cafile=settings.xmpp_ca_file or None)
+    except OSError as error:
+        details = f"xmpp_ca_file {settings.xmpp_ca_file} cannot be read: {error.strerror}"
+        raise OperationalError(f"{UNTRUSTED_CERTIFICATE}: {details}") from error
+    try:
+        await writer.start_tls(context, server_hostname=domain)
+    except ssl.SSLCertVerificationError as error:
+        raise OperationalError(f"{UNTRUSTED_CERTIFICATE}: {error.verify_message}") from error
     return "STARTTLS works and the certificate is trusted"
 
 

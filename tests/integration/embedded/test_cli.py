@@ -244,6 +244,12 @@ def test_settings_are_shown_with_their_source_and_without_secrets(call: Call, mo
     assert "environment" in line
 
 
+def test_doctor_without_settings_mentions_the_state_directory(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CORONET_REDIS_URL", "redis://127.0.0.1:1/0")
+    status, out, err = call("doctor")
+    assert (status, "BAD  Redis" in out, "--state" in err) == (1, True, True)
+
+
 def test_doctor_rejects_a_directory_without_state(call: Call, tmp_path: Path) -> None:
     status, _, err = call("doctor", "--state", str(tmp_path))
     assert status == 1

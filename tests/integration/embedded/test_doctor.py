@@ -107,7 +107,7 @@ async def test_a_wrong_clock_is_reported(clean_redis: str) -> None:
 async def test_an_unreachable_redis_gives_one_result_with_advice(tmp_path: Path) -> None:
     (result,) = await check_store(settings.load({}, redis_url=f"unix://{tmp_path}/none.sock"))
     assert (result.name, result.ok) == ("Redis", False)
-    assert "--state" in result.advice
+    assert "redis_url" in result.advice
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,15 @@ async def test_an_untrusted_certificate_is_reported(prosody: PrivateProsody) -> 
     (fine,) = await check_xmpp(client(prosody, str(prosody.ca_file)), {})
     assert fine.ok
     (distrusted,) = await check_xmpp(client(prosody, ""), {})
-    assert (distrusted.ok, "CERTIFICATE_VERIFY_FAILED" in distrusted.details) == (False, True)
+    assert (distrusted.ok, "the certificate is not trusted: " in distrusted.details) == (False, True)
+    assert "certificate for localhost, or set xmpp_ca_file" in distrusted.advice
+
+
+async def test_a_ca_file_that_cannot_be_read_is_named(prosody: PrivateProsody, tmp_path: Path) -> None:
+    (tmp_path / "empty.pem").touch()
+    for name in ("missing.pem", "empty.pem"):
+        (result,) = await check_xmpp(client(prosody, str(tmp_path / name)), {})
+        assert (result.ok, f"xmpp_ca_file {tmp_path / name} cannot be read: " in result.details) == (False, True)
 
 
 async def test_a_port_without_an_xmpp_server_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
