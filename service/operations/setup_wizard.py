@@ -18,8 +18,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.prompt import Confirm, IntPrompt, Prompt
 
-from service.errors import Unreachable, UserError
-from service.net.internal_clients import send_request
+from service.errors import UserError
+from service.operations.doctor.public_url_check import check_public_url
 from service.operations.doctor.redis_checks import check_store
 from service.operations.doctor.report import CheckResult
 from service.operations.doctor.xmpp_login_check import check_xmpp_logins
@@ -30,8 +30,6 @@ Way = Literal["component", "account"]
 Server = Literal["prosody", "ejabberd"]
 
 _SECRETS: Final = ("xmpp_password", "redis_password")
-_URL_TIMEOUT_S: Final = 10.0
-_PROXY_WITHOUT_CONSOLE: Final = range(502, 505)
 _COMPONENT_PORT: Final = 5347
 
 _SNIPPETS: Final[dict[tuple[Way, Server], str]] = {
@@ -134,29 +132,6 @@ def snippet(answers: Answers) -> str:
 async def check_redis(settings: Settings) -> list[CheckResult]:
     """Check that Redis responds, and that its version, append-only file and eviction policy are suitable."""
     return [each for each in await check_store(settings) if each.name.startswith(("Redis", "Store"))]
-
-
-async def check_public_url(settings: Settings) -> list[CheckResult]:
-    """Check that a proxy responds at the console's public URL. The console itself need not be running yet.
-
-    The result is empty if no public URL is set.
-    """
-    url = settings.console_public_url
-    if not url:
-        return []
-    try:
-        status, _, _ = await send_request(
-            "GET", f"{url.rstrip('/')}/livez", query={}, headers={}, body=None, within_s=_URL_TIMEOUT_S
-        )
-    except Unreachable as error:
-        advice = "Check DNS, the certificate, and that the proxy runs: docs/proxy.md has its configuration."
-        return [CheckResult("Public URL", ok=False, details=f"{url}: {error}", advice=advice)]
-    if status in _PROXY_WITHOUT_CONSOLE:
-        details = f"{url}: a proxy answers; the console does not run yet"
-        return [CheckResult("Public URL", ok=True, details=details)]
-    ok = status == 200  # noqa: PLR2004 - HTTP's OK
-    advice = f"Have the proxy pass requests on to 127.0.0.1:{settings.console_port} as docs/proxy.md shows."
-    return [CheckResult("Public URL", ok=ok, details=f"{url}: status {status}", advice=advice)]
 
 
 def load_answers(file: Path) -> Answers:

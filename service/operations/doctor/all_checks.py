@@ -17,6 +17,7 @@ from service.feeds.sandbox.parser_client import ParserClient
 from service.feeds.sandbox.protocol import Confinement, Document
 from service.net.internal_clients import ProcessClient
 from service.operations.doctor.polling_checks import check_polling
+from service.operations.doctor.public_url_check import check_public_url
 from service.operations.doctor.redis_checks import check_store, read_store
 from service.operations.doctor.report import CheckResult
 from service.operations.doctor.xmpp_login_check import check_xmpp_logins
@@ -101,7 +102,7 @@ async def examine(settings: Settings) -> list[CheckResult]:
     if program in {"", "bot"}:
         checks.append(check_xmpp_logins(settings))
     if program in {"", "console"}:
-        checks.append(check_console(settings))
+        checks += [check_console(settings), check_public_url(settings)]
     groups = await asyncio.gather(*checks, check_parser())
     versions = CheckResult("Version", ok=True, details=f"{version('coronet')}, Python {platform.python_version()}")
     return [versions, *chain.from_iterable(groups), check_file_limit()]
