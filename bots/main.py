@@ -20,15 +20,19 @@ async def maintain(store: Store, settings: Settings, metrics_url: str) -> None:
     """Periodically complete interrupted changes, queue announcements, and publish the metrics URL in the store.
 
     The changes are subscriptions, unsubscriptions and erasures of users' data that were interrupted by a crash. This
-    function runs until it is cancelled.
+    function runs until it is cancelled. Then it withdraws the metrics URL.
     """
-    while True:
+    try:
+        while True:
+            with contextlib.suppress(StoreUnavailable):
+                await store.subscription_intents.replay()
+                await store.erasure.resume()
+                await store.announcements.dispatch(time.time(), settings.maintenance_interval_s)
+                await store.bot_endpoints.announce(metrics_url)
+            await asyncio.sleep(settings.maintenance_interval_s)
+    finally:
         with contextlib.suppress(StoreUnavailable):
-            await store.subscription_intents.replay()
-            await store.erasure.resume()
-            await store.announcements.dispatch(time.time(), settings.maintenance_interval_s)
-            await store.bot_endpoints.announce(metrics_url)
-        await asyncio.sleep(settings.maintenance_interval_s)
+            await store.bot_endpoints.withdraw(metrics_url)
 
 
 class BotProgram(HostedProgram):

@@ -48,6 +48,9 @@ _BIND_TIMEOUT_S: Final = 10.0
 _MIN_RETRY_S, _MAX_RETRY_S = 0.5, 5.0
 _STABLE_AFTER_S = 10.0
 """If a connection has lasted at least this long, the pause before the next attempt to connect is short again."""
+_REFUSED_RETRIES_S: Final = 60.0, 300.0, 900.0
+"""The pauses after an account's login has been refused once, twice, and more often without a session in between.
+Servers ban addresses for an hour or longer if many logins fail."""
 _MAX_SM_SEQUENCE = 2**32
 _SM_REQUEST_ACK = "<r xmlns='urn:xmpp:sm:3'/>"
 _PING: Final = "{urn:xmpp:ping}ping"
@@ -97,6 +100,8 @@ class Connection:
         self._disconnected = asyncio.Event()
         self._connect_deadline = asyncio.timeout(None)
         self._session_number = 0
+        self._refusals = 0
+        """The number of refused logins since the last session."""
         self._last_received_s = 0.0
         self._connected_since_s = 0.0
         self._has_warned_slow = False
@@ -106,6 +111,7 @@ class Connection:
             ("session_resumed", self._on_session_resumed),
             ("session_end", self._on_session_end),
             ("disconnected", self._on_disconnected),
+            ("failed_auth", self._on_authentication_failed),
             ("failed_all_auth", self._on_login_refused),
             ("stream_error", self._on_stream_error),
         ):
@@ -248,13 +254,17 @@ class Connection:
         retry_s = _MIN_RETRY_S
         try:
             while True:
-                started_s = time.monotonic()
+                started_s, refusals = time.monotonic(), self._refusals
                 await self._connect_once()
                 duration_s = time.monotonic() - started_s
-                retry_s = _MIN_RETRY_S if duration_s > _STABLE_AFTER_S else retry_s
-                _log.info("xmpp connection lost", retry_in_s=round(retry_s, 1))
-                await asyncio.sleep(retry_s * random.uniform(0.5, 1.0))  # noqa: S311 - it only spreads retries
-                retry_s = min(retry_s * 2, _MAX_RETRY_S)
+                if self._refusals > refusals:
+                    pause_s = _REFUSED_RETRIES_S[min(refusals, len(_REFUSED_RETRIES_S) - 1)]
+                else:
+                    retry_s = _MIN_RETRY_S if duration_s > _STABLE_AFTER_S else retry_s
+                    pause_s = retry_s * random.uniform(0.5, 1.0)  # noqa: S311 - it only spreads retries
+                    retry_s = min(retry_s * 2, _MAX_RETRY_S)
+                _log.info("xmpp connection lost", retry_in_s=round(pause_s, 1))
+                await asyncio.sleep(pause_s)
         finally:
             keepalive.cancel()
             self._stream.cancel_connection_attempt()
@@ -307,6 +317,7 @@ class Connection:
     def _set_connected(self, log_event: str) -> None:
         self._last_received_s = self._connected_since_s = time.monotonic()
         self._connect_deadline.reschedule(None)
+        self._refusals = 0
         self.connected.set()
         _log.info(log_event, jid=self.address)
 
@@ -321,6 +332,10 @@ class Connection:
     def _on_disconnected(self, _event: Any) -> None:
         self.connected.clear()
         self._disconnected.set()
+
+    def _on_authentication_failed(self, failure: Any) -> None:
+        if failure["condition"] != "temporary-auth-failure":
+            self._refusals += 1
 
     def _on_login_refused(self, _event: Any) -> None:
         _log.error("xmpp login refused", jid=self.address, advice="Check xmpp_jid and xmpp_password.")
@@ -450,6 +465,9 @@ def _create_stream(settings: Settings, session: str) -> ClientXMPP | ComponentXM
         stream = ClientXMPP(f"{settings.xmpp_jid}/{_resource(session)}", password)
         stream.enable_direct_tls = not settings.xmpp_host  # a configured host uses STARTTLS
         stream.register_plugin("xep_0198")
+        # Without other mechanisms, slixmpp does not try the same password again by a weaker one.
+        mechanisms = stream.plugin["feature_mechanisms"]
+        stream.add_event_handler("failed_auth", lambda _: mechanisms.mech_list.clear())
         if settings.xmpp_ca_file:
             stream.ca_certs = Path(settings.xmpp_ca_file)
     return stream

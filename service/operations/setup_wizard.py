@@ -19,8 +19,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.prompt import Confirm, IntPrompt, Prompt
 
-from service.errors import Unreachable, UserError
-from service.net.internal_clients import send_request
+from service.errors import UserError
+from service.operations.doctor.public_url_check import check_public_url
 from service.operations.doctor.redis_checks import check_store
 from service.operations.doctor.report import CheckResult
 from service.operations.doctor.xmpp_login_check import UNTRUSTED_CERTIFICATE, check_xmpp_logins
@@ -31,8 +31,6 @@ Way = Literal["component", "account"]
 Server = Literal["prosody", "ejabberd"]
 
 _SECRETS: Final = ("xmpp_password", "redis_password")
-_URL_TIMEOUT_S: Final = 10.0
-_PROXY_WITHOUT_CONSOLE: Final = range(502, 505)
 _PROXY_LATER: Final = "If the proxy comes later, keep the answer."
 _COMPONENT_PORT: Final = 5347
 _CLIENT_PORT: Final = 5222
@@ -171,29 +169,12 @@ async def check_redis(settings: Settings) -> list[CheckResult]:
     return [each for each in await check_store(settings) if each.name.startswith(("Redis", "Store"))]
 
 
-async def check_public_url(settings: Settings) -> list[CheckResult]:
-    """Check that a proxy responds at the console's public URL. The console itself need not be running yet.
-
-    The result is empty if no public URL is set.
-    """
-    url = settings.console_public_url
-    if not url:
-        return []
-    try:
-        status, _, _ = await send_request(
-            "GET", f"{url.rstrip('/')}/livez", query={}, headers={}, body=None, within_s=_URL_TIMEOUT_S
-        )
-    except Unreachable as error:
-        advice = f"Check DNS, the certificate, and that the proxy runs, as docs/proxy.md shows. {_PROXY_LATER}"
-        return [CheckResult("Public URL", ok=False, details=f"{url}: {error}", advice=advice)]
-    if status in _PROXY_WITHOUT_CONSOLE:
-        details = f"{url}: a proxy answers; the console does not run yet"
-        return [CheckResult("Public URL", ok=True, details=details)]
-    ok = status == 200  # noqa: PLR2004 - HTTP's OK
-    advice = (
-        f"Have the proxy pass requests on to 127.0.0.1:{settings.console_port} as docs/proxy.md shows. {_PROXY_LATER}"
-    )
-    return [CheckResult("Public URL", ok=ok, details=f"{url}: status {status}", advice=advice)]
+async def check_proxy(settings: Settings) -> list[CheckResult]:
+    """Check that a proxy responds at the console's public URL; if not, the advice says that it can also come later."""
+    return [
+        each if each.ok else msgspec.structs.replace(each, advice=f"{each.advice} {_PROXY_LATER}")
+        for each in await check_public_url(settings)
+    ]
 
 
 def load_answers(file: Path) -> Answers:
@@ -266,7 +247,7 @@ def run(config: Path, console: Console, answers: Path | None, *, overwrite: bool
     results = [
         *asyncio.run(check_redis(settings)),
         *asyncio.run(check_xmpp_logins(settings)),
-        *asyncio.run(check_public_url(settings)),
+        *asyncio.run(check_proxy(settings)),
     ]
     _show(console, results)
     write_settings(config, values)
@@ -308,7 +289,7 @@ class _Wizard:
         answers = self._ask_and_check(self._ask_redis, check_redis, answers)
         answers = self._ask_and_check(self._ask_xmpp, check_xmpp_logins, answers)
         answers = self._ask_people(answers)
-        answers = self._ask_and_check(self._ask_url, check_public_url, answers)
+        answers = self._ask_and_check(self._ask_url, check_proxy, answers)
         values = values_of(answers)
         if not self._is_new and not Confirm.ask(f"Replace {escape(str(self._config))}?", console=self._console):
             self._console.print("Nothing was changed.")

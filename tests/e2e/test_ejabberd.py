@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from pydantic import SecretStr
 
 from service.feeds.entries.version_parts import VersionParts
 from service.model import Channel
+from service.operations.doctor.xmpp_login_check import check_xmpp
 from service.settings import Settings
 from service.store import Store
 from service.store.client.keys import user_id
@@ -112,6 +114,13 @@ async def test_entries_are_delivered_while_the_user_is_online_and_after_downtime
                     assert answered(back, threads) == threads
                 assert "Unsubscribed" in await back.say("unsubscribe #1")
             assert entries(alice, back) == [f"Entry k{number}" for number in range(1, 6)]
+
+
+async def test_the_doctor_checks_the_password(settings: Settings, login: str) -> None:
+    (fine,) = await check_xmpp(settings, set())
+    (refused,) = await check_xmpp(settings.model_copy(update={"xmpp_password": SecretStr("wrong")}), set())
+    assert (fine.ok, refused.ok) == (True, False)
+    assert refused.details.endswith("the password is refused" if login == "client" else "rejects the secret")
 
 
 async def test_a_room_is_joined_answered_and_gets_entries(settings: Settings, store: Store, alice: ChatClient) -> None:

@@ -1,4 +1,4 @@
-"""Runs the checks of ``coronet doctor``. This module also contains the checks of this machine, bots and the console.
+"""Runs the checks of ``coronet doctor``. This module also contains the checks of this machine and the console.
 
 Every check returns one or more :class:`CheckResult` objects, and does not raise an exception if a server is
 unreachable. No check disturbs running programs or takes longer than a few seconds.
@@ -7,17 +7,17 @@ unreachable. No check disturbs running programs or takes longer than a few secon
 import asyncio
 import platform
 import resource
-from collections.abc import Sequence
 from importlib.metadata import version
 from itertools import chain
 
 from service.embedded.ports import is_ready
-from service.errors import CoronetError, Unreachable
+from service.errors import CoronetError
 from service.feeds.sandbox.parser_client import ParserClient
 from service.feeds.sandbox.protocol import Confinement, Document
-from service.net.internal_clients import ProcessClient
+from service.operations.doctor.bot_check import check_bots
 from service.operations.doctor.polling_checks import check_polling
-from service.operations.doctor.redis_checks import check_store, read_store
+from service.operations.doctor.public_url_check import check_public_url
+from service.operations.doctor.redis_checks import check_store
 from service.operations.doctor.report import CheckResult
 from service.operations.doctor.xmpp_login_check import check_xmpp_logins
 from service.settings import Settings
@@ -49,38 +49,6 @@ async def check_parser() -> list[CheckResult]:
         return [CheckResult("Parser", ok=False, details=str(error), advice=_PARSER_ADVICE)]
 
 
-async def check_bots(settings: Settings) -> list[CheckResult]:
-    """Check whether the bots that have announced themselves in the last minute are ready.
-
-    The result is [] if Redis is unavailable.
-    """
-    urls = await read_store(settings, lambda store: store.bot_endpoints.metrics_urls())
-    if urls is None:
-        return []
-    async with ProcessClient() as processes:
-        return [judge_bots(await asyncio.gather(*(_unreadiness(processes, url) for url in urls)))]
-
-
-def judge_bots(reasons: Sequence[str]) -> CheckResult:
-    """Return the result of checking all bots. The check fails if there are no bots or if any bot is not ready.
-
-    ``reasons`` contains, for each bot, the reason why it is not ready, or "" if it is ready.
-    """
-    ready = sum(not reason for reason in reasons)
-    details = f"{ready} ready"
-    if ready < len(reasons):
-        details += f", {len(reasons) - ready} not: {' '.join(dict.fromkeys(filter(None, reasons)))}"
-    advice = "See its log." if reasons else "Start `coronet bot` (or `serve`): nobody gets notifications without."
-    return CheckResult("Bots", ok=0 < ready == len(reasons), details=details, advice=advice)
-
-
-async def _unreadiness(processes: ProcessClient, metrics_url: str) -> str:
-    try:
-        return await processes.unready_reason(metrics_url.removesuffix("/metrics"))
-    except Unreachable:
-        return "one does not respond"
-
-
 async def check_console(settings: Settings) -> list[CheckResult]:
     """Check that a console on this machine is ready (``/readyz``). The check fails if no console is running."""
     ready = settings.console_port != 0 and await is_ready(settings.console_port)
@@ -101,7 +69,7 @@ async def examine(settings: Settings) -> list[CheckResult]:
     if program in {"", "bot"}:
         checks.append(check_xmpp_logins(settings))
     if program in {"", "console"}:
-        checks.append(check_console(settings))
+        checks += [check_console(settings), check_public_url(settings)]
     groups = await asyncio.gather(*checks, check_parser())
     versions = CheckResult("Version", ok=True, details=f"{version('coronet')}, Python {platform.python_version()}")
     return [versions, *chain.from_iterable(groups), check_file_limit()]

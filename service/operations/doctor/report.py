@@ -28,7 +28,7 @@ class CheckResult(msgspec.Struct, frozen=True):
 
 
 Severity = Literal["ok", "warning", "error"]
-_WARNINGS: Final = frozenset(("Redis latency", "Clocks", "Open files", "Polls"))
+_WARNINGS: Final = frozenset(("Redis latency", "Clocks", "Open files", "Polls", "Public URL"))
 """The checks whose failure is only a warning, because all programs still work."""
 _MARKS: Final[Mapping[Severity, str]] = {"ok": "ok ", "warning": "!! ", "error": "BAD"}
 EXIT_CODES: Final[Mapping[Severity, int]] = {"ok": 0, "error": 1, "warning": 3}

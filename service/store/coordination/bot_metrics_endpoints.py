@@ -27,8 +27,15 @@ class BotMetricsEndpoints(RedisRepository):
             ]
         )
 
+    async def withdraw(self, metrics_url: str) -> None:
+        """Remove the metrics URL of a bot that stops.
+
+        Raises :class:`StoreUnavailable` if Redis is unavailable.
+        """
+        await self._redis.call("ZREM", keys.BOT_METRICS_URLS, metrics_url)
+
     async def metrics_urls(self) -> list[str]:
-        """Return the metrics URLs that bots have announced within the last minute."""
+        """Return the metrics URLs that bots have announced within the last minute and not withdrawn."""
         found = await self._redis.call(
             "ZRANGEBYSCORE", keys.BOT_METRICS_URLS, time.time() - _ANNOUNCEMENT_TTL_S, "+inf"
         )

@@ -7,8 +7,10 @@ import signal
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pydantic import SecretStr
 
 from bots.delivery import batch_sender, resend_policy
 from bots.xmpp import connection
@@ -88,6 +90,26 @@ async def test_messages_lost_by_a_killed_server_are_sent_again_with_the_same_id(
     finally:
         await alice.stop()
         await own_prosody.stop()
+
+
+@pytest.mark.parametrize("login", ["client"])
+async def test_after_a_refused_login_the_bot_waits_longer_and_tries_no_weaker_mechanism(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "_REFUSED_RETRIES_S", (0.1, 0.2, 3600.0))
+    monkeypatch.setattr(connection, "_MAX_RETRY_S", 0.0)
+    refused: list[str] = []
+    link = connection.Connection(settings.model_copy(update={"xmpp_password": SecretStr("wrong")}), "s", print)
+    mechanisms: Any = link._stream.plugin["feature_mechanisms"]
+    link._stream.add_event_handler("failed_auth", lambda _: refused.append(mechanisms.mech.name))
+    running = asyncio.create_task(link.run())
+    try:
+        await until_so(lambda: len(refused) == 3, "it tries again twice")
+        await asyncio.sleep(1.0)
+        assert refused == ["SCRAM-SHA-1"] * 3
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
 
 
 async def test_a_half_open_connection_is_detected_and_replaced(

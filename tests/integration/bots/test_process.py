@@ -91,6 +91,7 @@ async def test_the_process_waits_for_an_unavailable_xmpp_server(
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
         await own_prosody.stop()
+    assert await store.bot_endpoints.metrics_urls() == [], "it is withdrawn"
 
 
 async def test_a_presence_subscription_is_accepted_and_returned(bot: Bot, person: Person) -> None:

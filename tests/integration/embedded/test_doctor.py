@@ -1,8 +1,10 @@
 """``coronet doctor`` with real and with unreachable servers."""
 
+import asyncio
 import resource
 import socket
 import sys
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
@@ -11,6 +13,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import unused_port
+from pydantic import SecretStr
 
 from service import settings
 from service.clock import SystemClock
@@ -19,13 +24,17 @@ from service.embedded.private_prosody import PrivateProsody
 from service.errors import CoronetError
 from service.net.health_endpoints import serve_health
 from service.observability.metrics import OWNED_CHANNELS, GaugeShare
-from service.operations.doctor.all_checks import check_console, check_file_limit, check_parser, examine, judge_bots
+from service.operations.doctor.all_checks import check_console, check_file_limit, check_parser, examine
+from service.operations.doctor.bot_check import judge_bots
 from service.operations.doctor.polling_checks import check_polling, judge_polling
+from service.operations.doctor.public_url_check import check_public_url
 from service.operations.doctor.redis_checks import check_store, judge_redis
 from service.operations.doctor.report import EXIT_CODES, CheckResult, as_json, as_text, worst_severity
-from service.operations.doctor.xmpp_login_check import bot_silences_s, check_xmpp
+from service.operations.doctor.sasl_login import SaslLogin
+from service.operations.doctor.xmpp_login_check import check_xmpp, check_xmpp_logins, connected_addresses
 from service.store import open_store, opened
 from tests.support.bot_in_process import serving
+from tests.support.http_server import serving_locally
 from tests.support.waiting import until
 
 
@@ -127,9 +136,9 @@ def test_a_redis_configuration_that_can_lose_subscriptions_is_reported(field: st
 
 
 async def test_the_secret_of_a_component_is_checked(prosody: PrivateProsody) -> None:
-    (fine,) = await check_xmpp(component(prosody, prosody.component_secret), {})
+    (fine,) = await check_xmpp(component(prosody, prosody.component_secret), set())
     assert fine.ok
-    (refused,) = await check_xmpp(component(prosody, "wrong"), {})
+    (refused,) = await check_xmpp(component(prosody, "wrong"), set())
     assert (refused.ok, refused.details.endswith("rejects the secret")) == (False, True)
     assert prosody.component_jid in refused.advice
 
@@ -140,12 +149,12 @@ async def test_each_xmpp_address_is_checked(tmp_path: Path) -> None:
         configured = component(server, server.component_secret).model_copy(
             update={"xmpp_shards": (shard, "coronet@b9.feeds.localhost")}
         )
-        one, two, none = await check_xmpp(configured, {})
+        one, two, none = await check_xmpp(configured, set())
         assert (one.ok, two.ok, none.ok) == (True, True, False)
         assert shard in two.details
         assert none.details.endswith("the server has no such component")
         assert "b9.feeds.localhost" in none.advice
-        one, two, _ = await check_xmpp(configured, {configured.xmpp_jid: 3.0, shard: 300.0})
+        one, two, _ = await check_xmpp(configured, {configured.xmpp_jid})
         assert (one.ok, one.details.endswith("a bot is connected")) == (True, True)
         assert (two.ok, two.details.endswith("no bot is connected")) == (False, True)
         assert "logs" in two.advice
@@ -167,32 +176,95 @@ async def test_the_check_does_not_end_the_session_of_a_connected_bot(
     async with serving(configured, store) as bot:
         await until(lambda: store.inbound_log.caught_up_until_s(configured.xmpp_jid), "it is noted")
         session = bot.connection._session_number
-        silences_s = await bot_silences_s(configured)
-        (connected,) = await check_xmpp(configured, silences_s)
-        (unsure,) = await check_xmpp(configured, None)
+        async with announced_bot(configured, ""):
+            known = await connected_addresses(configured)
+            (connected,) = await check_xmpp(configured, known)
+        unresponsive = await connected_addresses(configured)
+        (unsure,) = await check_xmpp(configured, unresponsive)
         await bot.connection._ping()
         assert bot.connection._session_number == session
     await store.close()
-    assert silences_s is not None
-    assert silences_s[configured.xmpp_jid] < 30.0
+    assert (known, unresponsive) == ({configured.xmpp_jid}, None)
     assert connected.details.endswith("a bot is connected")
     assert (unsure.ok, "not tried" in unsure.details) == (True, True)
 
 
-async def test_without_redis_the_silence_of_bots_is_unknown(tmp_path: Path) -> None:
-    assert await bot_silences_s(settings.load({}, redis_url=f"unix://{tmp_path}/none.sock")) is None
+async def test_a_bot_that_has_stopped_is_not_reported_as_connected(clean_redis: str, prosody: PrivateProsody) -> None:
+    configured = component(prosody, prosody.component_secret).model_copy(update={"redis_url": clean_redis})
+    async with opened(configured) as store:
+        await store.inbound_log.record_caught_up(configured.xmpp_jid, time.time())
+        await store.bot_endpoints.announce("http://127.0.0.1:1/metrics")
+        assert await connected_addresses(configured) is None
+        await store.bot_endpoints.withdraw("http://127.0.0.1:1/metrics")
+    assert await connected_addresses(configured) == set()
+
+
+async def test_without_redis_it_is_unknown_whether_bots_are_connected(tmp_path: Path) -> None:
+    assert await connected_addresses(settings.load({}, redis_url=f"unix://{tmp_path}/none.sock")) is None
 
 
 async def test_shards_with_a_client_account_are_reported(prosody: PrivateProsody) -> None:
     configured = client(prosody, str(prosody.ca_file)).model_copy(update={"xmpp_shards": ("bob@localhost",)})
-    login, shards = await check_xmpp(configured, {})
-    assert (login.ok, shards.ok, "components" in shards.advice) == (True, False, True)
+    login, shards = await check_xmpp(configured, set())
+    assert (login.name, shards.ok, "components" in shards.advice) == ("XMPP login", False, True)
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-1", "PLAIN"])
+async def test_the_password_of_an_account_is_checked(
+    prosody: PrivateProsody, mechanism: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "service.operations.doctor.xmpp_login_check.SaslLogin", lambda _, *rest: SaslLogin({mechanism}, *rest)
+    )
+    await prosody.register("doctor", "pä,=ss")
+    configured = client(prosody, str(prosody.ca_file)).model_copy(update={"xmpp_jid": "doctor@localhost"})
+    fine, refused = [
+        (await check_xmpp(configured.model_copy(update={"xmpp_password": SecretStr(each)}), set()))[0]
+        for each in ("pä,=ss", "wrong")
+    ]
+    assert (fine.ok, fine.details.endswith("the password is correct")) == (True, True)
+    assert (refused.ok, refused.details.endswith("the password is refused")) == (False, True)
+    assert "prosodyctl passwd doctor@localhost" in refused.advice
+
+
+async def test_the_check_of_a_password_does_not_disturb_a_connected_bot(
+    clean_redis: str, prosody: PrivateProsody
+) -> None:
+    await prosody.register("doctor", "pw")
+    update = {"xmpp_jid": "doctor@localhost", "xmpp_password": SecretStr("pw"), "redis_url": clean_redis}
+    configured = client(prosody, str(prosody.ca_file)).model_copy(update=update)
+    store = open_store(configured)
+    async with serving(configured, store) as bot:
+        session = bot.connection._session_number
+        (checked,) = await check_xmpp_logins(configured)
+        await bot.connection._ping()
+        assert bot.connection._session_number == session
+    await store.close()
+    assert checked.details.endswith("the password is correct")
+
+
+async def test_the_text_with_which_a_server_closes_the_stream_is_quoted() -> None:
+    async def close(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1000)
+        writer.write(
+            b"<?xml version='1.0'?><stream:stream id='1' xmlns:stream='http://etherx.jabber.org/streams'>"
+            b"<stream:error><policy-violation xmlns='urn:ietf:params:xml:ns:xmpp-streams'/><text xml:lang='en'>"
+            b"Too many (20) failed authentications</text></stream:error></stream:stream>"
+        )
+        writer.close()
+
+    async with await asyncio.start_server(close, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        for login in ("client", "component"):
+            configured = settings.load({}, xmpp_host="127.0.0.1", xmpp_port=port, xmpp_login=login)
+            (result,) = await check_xmpp(configured, set())
+            assert not result.ok
+            assert result.details.endswith("the server closed the stream: Too many (20) failed authentications")
+            assert "wait until the ban ends" in result.advice
 
 
 async def test_an_untrusted_certificate_is_reported(prosody: PrivateProsody) -> None:
-    (fine,) = await check_xmpp(client(prosody, str(prosody.ca_file)), {})
-    assert fine.ok
-    (distrusted,) = await check_xmpp(client(prosody, ""), {})
+    (distrusted,) = await check_xmpp(client(prosody, ""), set())
     assert (distrusted.ok, "the certificate is not trusted: " in distrusted.details) == (False, True)
     assert "certificate for localhost, or set xmpp_ca_file" in distrusted.advice
 
@@ -200,7 +272,7 @@ async def test_an_untrusted_certificate_is_reported(prosody: PrivateProsody) -> 
 async def test_a_ca_file_that_cannot_be_read_is_named(prosody: PrivateProsody, tmp_path: Path) -> None:
     (tmp_path / "empty.pem").touch()
     for name in ("missing.pem", "empty.pem"):
-        (result,) = await check_xmpp(client(prosody, str(tmp_path / name)), {})
+        (result,) = await check_xmpp(client(prosody, str(tmp_path / name)), set())
         assert (result.ok, f"xmpp_ca_file {tmp_path / name} cannot be read: " in result.details) == (False, True)
 
 
@@ -208,13 +280,39 @@ async def test_a_port_without_an_xmpp_server_times_out(monkeypatch: pytest.Monke
     monkeypatch.setattr("service.operations.doctor.xmpp_login_check._XMPP_TIMEOUT_S", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as mute:
         port = mute.getsockname()[1]
-        (result,) = await check_xmpp(settings.load({}, xmpp_host="127.0.0.1", xmpp_port=port), {})
+        (result,) = await check_xmpp(settings.load({}, xmpp_host="127.0.0.1", xmpp_port=port), set())
     assert (result.ok, "no response" in result.details) == (False, True)
 
 
 async def test_an_unreachable_console_is_reported() -> None:
     (result,) = await check_console(settings.load({}, console_port=0))
     assert not result.ok
+
+
+async def test_a_public_url_that_does_not_lead_to_the_console_is_a_warning() -> None:
+    statuses = iter((200, 404, 502, 502))
+
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(status=next(statuses))
+
+    async with serving_locally(answer) as url, serve_health("127.0.0.1", 0, _do_nothing) as console:
+        running = settings.load({}, console_public_url=url, console_port=int(console.url.rpartition(":")[2]))
+        stopped = running.model_copy(update={"console_port": unused_port()})
+        found = [*await check_public_url(running), *await check_public_url(running), *await check_public_url(running)]
+        (early,) = await check_public_url(stopped)
+    (unreachable,) = await check_public_url(running)
+    assert [each.severity for each in (*found, unreachable)] == ["ok", "warning", "warning", "warning"]
+    assert f"127.0.0.1:{running.console_port}" in found[2].advice
+    assert (early.ok, "does not run yet" in early.details) == (True, True)
+    assert await check_public_url(settings.load({})) == []
+
+
+async def test_the_public_url_is_checked_with_the_console(tmp_path: Path) -> None:
+    url = f"http://127.0.0.1:{unused_port()}"
+    for program, is_checked in (("", True), ("console", True), ("worker", False)):
+        given = {"redis_url": f"unix://{tmp_path}/none.sock", "xmpp_port": 1, "program": program}
+        results = await examine(settings.load({}, console_public_url=url, **given))
+        assert ("Public URL" in [result.name for result in results]) == is_checked
 
 
 def test_a_low_limit_of_open_files_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from service.operations.setup_wizard import (
     Server,
     SetupRefused,
     Way,
-    check_public_url,
+    check_proxy,
     instructions,
     load_answers,
     run,
@@ -277,5 +277,5 @@ def test_instructions_name_the_file_and_the_next_command(way: Way, server: Serve
 
 
 async def test_the_answer_can_be_kept_if_the_proxy_comes_later() -> None:
-    (result,) = await check_public_url(load({}, console_public_url="http://127.0.0.1:1"))
+    (result,) = await check_proxy(load({}, console_public_url="http://127.0.0.1:1"))
     assert "If the proxy comes later, keep the answer." in result.advice
