@@ -8,6 +8,7 @@ import msgspec
 from bots.commands.parser import UnknownCommand, parse
 from bots.commands.verb_synonyms import LEAVE, VERB_OF
 from bots.i18n.translator import Translator, gettext_noop
+from bots.replies.greetings_and_refusals import contact_text
 from service.feeds.parsing.html_text import one_line
 
 
@@ -173,14 +174,7 @@ def help_list(topic: str, contact_addresses: Sequence[str], translator: Translat
         return _unknown_topic(one_line(topic, 40), translator)
     head = translator.gettext("Here's what I can do:")
     lines = [f"• {translator.gettext(each.line)}" for each in HELP.values()]
-    if contact_addresses:
-        addresses = translator.format_list([uri.removeprefix("mailto:") for uri in contact_addresses])
-        lines.append(
-            translator.gettext(
-                "Questions or complaints? Contact the people who run this service: {addresses}", addresses=addresses
-            )
-        )
-    return "\n".join([head, *lines])
+    return "\n".join([head, *lines, contact_text(contact_addresses, translator)]).rstrip()
 
 
 def _unknown_topic(words: str, translator: Translator) -> str:
