@@ -77,6 +77,8 @@ async def test_an_invited_bot_joins_answers_and_delivers_entries(
     alice = await owner()
     alice.invite(bot.connection.address, direct=direct)
     assert "Coronet: help" in await alice.hears("Hello! I'm Coronet")
+    alice.say("Coronet: help")
+    assert "`Coronet: leave`" in await alice.hears("Here's what I can do")
     channel = await make_channel(store)
     alice.say("subscribe https://example.org/feed")
     alice.say("Coronet: subscribe https://example.org/feed")
@@ -89,7 +91,7 @@ async def test_an_invited_bot_joins_answers_and_delivers_entries(
         return not await store.outbox.count_waiting()
 
     await until(arrived, "the echo from the room is the receipt")
-    assert [nick for nick, _ in alice.heard].count("Coronet") == 3
+    assert [nick for nick, _ in alice.heard].count("Coronet") == 4
 
 
 async def test_only_owners_and_admins_change_subscriptions_of_a_room(

@@ -275,6 +275,16 @@ def test_an_invitation_is_redeemed_only_if_the_bot_is_for_invited_people() -> No
     assert person.say("invite good").startswith("Welcome!")
 
 
+@pytest.mark.parametrize("line", ["help", "help leave"])
+def test_help_in_a_room_says_how_commands_are_written_there(line: str) -> None:
+    room = visitor()
+    assert "leave" not in room.say("help")
+    room.room_nick = "Feeds"
+    *_, last = room.say(line).splitlines()
+    assert "`Feeds: list`" in last
+    assert "`Feeds: leave`" in last
+
+
 def test_a_dry_run_reimplements_every_request_of_the_request_handler() -> None:
     executed = {name for name in vars(RequestHandler) if not name.startswith("_")}
     assert executed == {name for name in vars(DryRun) if not name.startswith("_")}
