@@ -183,7 +183,7 @@ fuzz: $(venv)/dev.stamp
 	@$(bin)/python -m tests.fuzz page $(ARGS)
 
 # What the bot says, gathered for translation: new sentences stand empty in bots/catalogs, and the tests name them.
-words: errors := BadUrl BadQuery HostBlocked LimitReached HostNotFound Unreachable TlsFailed BadHttp EmptyBody
+words: errors := BadUrl BadQuery HostBlocked PortRefused LimitReached HostNotFound Unreachable TlsFailed BadHttp EmptyBody
 words: $(venv)/dev.stamp
 	@$(bin)/pybabel --quiet extract --no-default-keywords --keywords "gettext ngettext:1,2 gettext_noop $(errors)" --no-wrap \
 		--add-location file --project Coronet --copyright-holder "" --output $(venv)/coronet.pot bots service

@@ -15,7 +15,7 @@ from cachetools import LRUCache
 
 from bots.access_control import AccessControl
 from bots.i18n.translator import Translator
-from bots.replies.greetings_and_refusals import ACCESS_DENIED, too_many_commands_text
+from bots.replies.greetings_and_refusals import SUSPENDED, too_many_commands_text
 from bots.xmpp.events import MessageReceived
 from service.model import UserId
 from service.settings import Settings
@@ -40,7 +40,7 @@ class CommandPermission(msgspec.Struct, frozen=True):
     """The permission to execute a command.
 
     ``user`` is the stored state of the sender. If ``is_admitted`` is false, the sender has no access to the bot, and
-    may execute only a few commands such as `help`.
+    may only redeem an invitation code.
     """
 
     user: UserState
@@ -61,7 +61,7 @@ class CommandRefused(msgspec.Struct, frozen=True):
         """Return the message that tells the sender why the command was refused, in the language of ``translator``."""
         if self.limit:
             return too_many_commands_text(self.per_minute, translator)
-        return translator.gettext(ACCESS_DENIED)
+        return translator.gettext(SUSPENDED)
 
 
 class CommandRateLimiter:

@@ -197,7 +197,8 @@ def inspect(
         if allow_private:
             raise
         raise AddressRefused(
-            "{why} Loopback addresses are allowed with --allow-private, your own networks by allowed_networks.",
+            "{why} Loopback addresses are allowed with --allow-private, your own networks by allowed_networks, "
+            "further ports by extra_ports.",
             why=str(error),
         ) from error
     typer.echo(msgspec.json.encode(result) if as_json else feed_inspection.as_text(result))

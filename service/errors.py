@@ -73,6 +73,10 @@ class AddressRefused(UserError, code="address-refused"):
     """The address or port of an outgoing connection is not allowed (:mod:`service.net.address_guard`)."""
 
 
+class PortRefused(AddressRefused, code="port-refused"):
+    """The port of an outgoing connection is not allowed; the address is."""
+
+
 class NotSubscribed(UserError, code="not-subscribed"):
     """The subscription does not exist, or it belongs to another user; the error's text does not reveal which."""
 

@@ -130,8 +130,8 @@ class Settings(BaseModel):
     xmpp_port: int = Field(default=0, ge=0, le=65535)
     """Port of the XMPP server. 0 (default): the standard port, 5222 for clients and 5347 for components."""
     xmpp_ca_file: str = ""
-    """PEM file with a CA certificate to trust in addition to the system's, for an XMPP server with a private CA.
-    Empty (default): only the system's CAs."""
+    """PEM file with a CA certificate to trust in addition to the system's, for an XMPP server with a private CA and its
+    uploads of files. Feeds are not affected. Empty (default): only the system's CAs."""
     upload_url: str = ""
     """URL prefix of files on your own XMPP server (HTTP upload, XEP-0363), if it is not publicly reachable. The bot
     then reads and writes these files itself, at ``xmpp_host``. Empty (default): files are written to the URL that the
@@ -262,7 +262,7 @@ class Settings(BaseModel):
 
     who_may_use: WhoMayUse = "open"
     """Who may use the bot: everyone (``open``), those in ``allowed_users`` (``listed``), or these and anyone with an
-    invitation (``invited``; `coronet admin invite` creates one)."""
+    invitation (``invited``; `coronet admin invite` creates one). The console needs the same value as the bots."""
     allowed_users: CommaSeparated[str] = ()
     """Bare JIDs (``alice@example.org``) and domains (``example.org``) that may use the bot, separated by commas."""
 

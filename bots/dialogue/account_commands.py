@@ -9,7 +9,8 @@ from bots.replies.help_texts import help_list
 
 async def show_help(requests: Requests, command: VerbCommand) -> Reply:
     """Show the help text for the verb that the user asked about, or the list of all commands."""
-    return Reply(help_list(command.words, requests.settings.contact_addresses, requests.translator))
+    contacts = requests.settings.contact_addresses
+    return Reply(help_list(command.words, contacts, requests.room_nick, requests.translator))
 
 
 async def welcome(requests: Requests, _command: VerbCommand) -> Reply:

@@ -35,4 +35,5 @@ class BotServices:
         self.opml_parser_client = OpmlParserClient()
         self.search = Searcher(store, settings.public_from_subscribers)
         guard = AddressGuard(settings.allow_private, allowed_networks=settings.allowed_networks)
-        self.uploads = FileUploader(xmpp, HttpUploadClient(settings.upload_url, settings.xmpp_host, guard))
+        files = HttpUploadClient(settings.upload_url, settings.xmpp_host, guard, settings.xmpp_ca_file)
+        self.uploads = FileUploader(xmpp, files)

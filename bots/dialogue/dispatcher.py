@@ -30,7 +30,7 @@ from bots.dialogue.reply import CommandOutcome, Reply, failure, misunderstanding
 from bots.dialogue.request_handler import Requests
 from bots.replies.error_texts import error_text
 from bots.replies.formatting import MAX_MESSAGE_BYTES, clip
-from bots.replies.greetings_and_refusals import ACCESS_DENIED
+from bots.replies.greetings_and_refusals import access_denied_text
 from bots.replies.search_texts import NO_LIST
 from service.errors import CoronetError
 
@@ -61,9 +61,6 @@ _DIALOGUES: Final[Mapping[str, Callable[[Requests, VerbCommand], Awaitable[Reply
 """Maps each verb to the function that executes it. Verbs that depend on the last question are executed by
 :func:`_answer` instead."""
 
-_OPEN_VERBS: Final = ("help", "hello", "invite")
-"""Verbs that people without access to the bot may use."""
-
 
 async def answer(
     requests: Requests,
@@ -86,15 +83,16 @@ async def answer(
         is_reaction: Whether ``text`` is the command that a reaction stands for.
         can_manage: Whether the user may change subscriptions and settings; in a room, only owners and admins may.
     """
-    command, translator = parse(text), requests.translator
-    is_open = isinstance(command, VerbCommand) and command.name in _OPEN_VERBS
+    command, translator, settings = parse(text), requests.translator, requests.settings
     if not can_manage and (not is_read_only(command) or text.strip().lower() in LEAVE):
         sentence = translator.gettext(
             "Only owners and admins of this room can change its subscriptions. `list` shows them."
         )
         return Reply(sentence, CommandOutcome.DENIED)
-    if not is_open and not is_admitted:
-        return Reply(translator.gettext(ACCESS_DENIED), CommandOutcome.DENIED)
+    is_invitation = isinstance(command, VerbCommand) and command.name == "invite"
+    if not is_admitted and not (is_invitation and settings.who_may_use == "invited"):
+        denied = access_denied_text(settings.who_may_use, settings.contact_addresses, translator)
+        return Reply(denied, CommandOutcome.DENIED)
     question = pending_question if can_manage and not is_reaction else None
     try:
         referenced = None

@@ -24,7 +24,7 @@ async def export(requests: Requests, _command: VerbCommand) -> Reply:
 
     If they do not fit, they are uploaded as a file, and the reply contains its URL. If the XMPP server does not accept
     the file, they are divided among several messages. Each of these messages is a complete document without other text,
-    so that the user can save it unchanged.
+    so that the user can save it unchanged. If an upload was refused, a message with the reason comes first.
     """
     translator, subscribed = requests.translator, await requests.subscriptions()
     feeds = [
@@ -39,15 +39,13 @@ async def export(requests: Requests, _command: VerbCommand) -> Reply:
     try:
         url = await requests.share("subscriptions.opml", _document(feeds), "text/x-opml")
     except UploadRefused as error:
-        url = None
-        further.append(
-            translator.gettext(
-                "Your list comes in {count} messages, each of which can be imported on its own, because the server "
-                "didn't accept a file. {detail}",
-                count=1 + len(further),
-                detail=one_line(str(error), 300),
-            )
+        text = translator.gettext(
+            "Your list comes in {count} messages, each of which can be imported on its own, because the server "
+            "didn't accept a file. {detail}",
+            count=1 + len(further),
+            detail=one_line(str(error), 300),
         )
+        return Reply(text, further_texts=(first, *further))
     if url is None:
         return Reply(first, further_texts=tuple(further))
     text = translator.ngettext(

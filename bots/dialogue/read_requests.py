@@ -48,14 +48,18 @@ class ReadRequests:
         language: str = "",
         max_subscriptions: int | None = None,
         on_slow_request: Callable[[], None] | None = None,
+        *,
+        room_nick: str = "",
     ) -> None:
         """Create the request handler for the user ``jid``, who gets replies in ``language`` (RFC 5646).
 
         ``max_subscriptions`` is the limit that an admin has set for the user, or None for the default limit.
-        ``on_slow_request`` is called before requests that can take seconds.
+        ``on_slow_request`` is called before requests that can take seconds. ``room_nick`` is the bot's nick if the user
+        is a room, in which commands begin with this nick; otherwise "".
         """
         self.translator = get_translator(language)
         self.settings = services.settings
+        self.room_nick = room_nick
         self.max_subscriptions = (
             services.settings.max_subscriptions_per_user if max_subscriptions is None else max_subscriptions
         )

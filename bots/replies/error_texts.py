@@ -41,6 +41,7 @@ _SENTENCES: Final[dict[type[errors.CoronetError], str]] = {
         "I can't subscribe to {it}: its address isn't part of the public web, or it redirects to one that isn't. I "
         "only check what anyone can open in a browser."
     ),
+    errors.PortRefused: gettext_noop("I can't read {it}. {detail}"),
     errors.NotSubscribed: gettext_noop("I can't find that subscription. `list` shows the ones you have."),
     errors.LimitReached: gettext_noop("{detail}"),
     errors.HostBlocked: gettext_noop("I can't read {it}: {detail}"),
@@ -114,5 +115,6 @@ _OUTCOMES: Final = {
     errors.BrokenFeed.code: gettext_noop("broken feed"),
     errors.ParseKilled.code: gettext_noop("takes too long to read"),
     errors.AddressRefused.code: gettext_noop("moved to a private address"),
+    errors.PortRefused.code: gettext_noop("port not allowed"),
     errors.HostBlocked.code: gettext_noop("moved to a blocked host"),
 }

@@ -1,5 +1,6 @@
 """Sentences about the conversation itself: greetings, invitations to rooms, access, rate limits and internal errors."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from bots.i18n.translator import Translator, gettext_noop
@@ -22,9 +23,12 @@ WELCOME_BACK: Final = gettext_noop(
     "subscriptions follows."
 )
 """The greeting for a user who writes again after deliveries to this user were suspended."""
-ACCESS_DENIED: Final = gettext_noop(
+_BY_INVITATION_ONLY: Final = gettext_noop(
     "This bot is by invitation only. If you have an invitation code, send me `invite` followed by the code."
 )
+_LISTED_PEOPLE_ONLY: Final = gettext_noop("Only people whom the operator has listed may use this bot.")
+SUSPENDED: Final = gettext_noop("You can't use this bot at the moment.")
+"""The reply to a form that a suspended user opens; messages of suspended users get no reply."""
 INTERNAL_ERROR: Final = gettext_noop(
     "Something went wrong on my side, and it has been logged. Please try again later, or try something else."
 )
@@ -44,13 +48,35 @@ _REASONS_NOT_TO_ENTER: Final = {
     ),
     "too many rooms": gettext_noop("I can't join {room}: I'm in too many rooms already. Please invite me again later."),
     "not vouched for": gettext_noop(
-        "This bot is by invitation only, and I can't verify who invited me to {room}. Please invite me directly, if "
+        "This bot isn't open to everybody, and I can't verify who invited me to {room}. Please invite me directly, if "
         "your client can do that, or ask whoever runs this bot."
     ),
 }
 
 NICK_SEPARATORS: Final = ":,; \n\t"
 """Characters that separate the nick of the addressee from the rest of a message."""
+
+
+def access_denied_text(who_may_use: str, contact_addresses: Sequence[str], translator: Translator) -> str:
+    """Return the reply to people who may not use the bot: who may use it, and whom they can ask.
+
+    ``who_may_use`` and ``contact_addresses`` are the settings of these names.
+    """
+    reason = _BY_INVITATION_ONLY if who_may_use == "invited" else _LISTED_PEOPLE_ONLY
+    return "\n".join([translator.gettext(reason), contact_text(contact_addresses, translator)]).strip()
+
+
+def contact_text(contact_addresses: Sequence[str], translator: Translator) -> str:
+    """Return the sentence that tells people where to contact the operators, or "" if there are no addresses.
+
+    ``contact_addresses`` are URIs, such as ``mailto:abuse@example.org``.
+    """
+    if not contact_addresses:
+        return ""
+    addresses = translator.format_list([uri.removeprefix("mailto:") for uri in contact_addresses])
+    return translator.gettext(
+        "Questions or complaints? Contact the people who run this service: {addresses}", addresses=addresses
+    )
 
 
 def declined_invitation_text(reason: str, room: str, translator: Translator) -> str:

@@ -8,6 +8,7 @@ import msgspec
 from bots.commands.parser import UnknownCommand, parse
 from bots.commands.verb_synonyms import LEAVE, VERB_OF
 from bots.i18n.translator import Translator, gettext_noop
+from bots.replies.greetings_and_refusals import contact_text
 from service.feeds.parsing.html_text import one_line
 
 
@@ -159,13 +160,14 @@ def help_text(verb: str, translator: Translator) -> str:
     return f"{summary} {translator.gettext(topic.more)}" if topic.more else summary
 
 
-def help_list(topic: str, contact_addresses: Sequence[str], translator: Translator) -> str:
+def help_list(topic: str, contact_addresses: Sequence[str], room_nick: str, translator: Translator) -> str:
     """Return the help text for the command ``topic``, or the list of all commands if ``topic`` is "".
 
     If the command exists but has no help text, return the list as well. If there is no such command, the result says
     so, and suggests a command with a similar name, if any.
 
-    The list ends with ``contact_addresses``, the URIs at which users can contact the operators.
+    In a room, where the bot has the nick ``room_nick``, the list says how commands are written there. It ends with
+    ``contact_addresses``, the URIs at which users can contact the operators.
     """
     if topic in HELP:
         return help_text(topic, translator)
@@ -173,14 +175,15 @@ def help_list(topic: str, contact_addresses: Sequence[str], translator: Translat
         return _unknown_topic(one_line(topic, 40), translator)
     head = translator.gettext("Here's what I can do:")
     lines = [f"• {translator.gettext(each.line)}" for each in HELP.values()]
-    if contact_addresses:
-        addresses = translator.format_list([uri.removeprefix("mailto:") for uri in contact_addresses])
+    if room_nick:
         lines.append(
             translator.gettext(
-                "Questions or complaints? Contact the people who run this service: {addresses}", addresses=addresses
+                "In this room, begin each command with my name, e.g. `{nick}: list`. Its owners and admins can also "
+                "send `{nick}: leave`, which sends me away.",
+                nick=room_nick,
             )
         )
-    return "\n".join([head, *lines])
+    return "\n".join([head, *lines, contact_text(contact_addresses, translator)]).rstrip()
 
 
 def _unknown_topic(words: str, translator: Translator) -> str:

@@ -18,8 +18,9 @@ def recognize_command(message: MessageReceived, nick: str, own_id: str) -> Messa
 
     ``own_id`` is the id that the bot assigned to the message that ``message`` replies or reacts to; "" if ``message``
     does not refer to a message of the bot. In the result, ``own_id`` replaces ``reply_to_id``, which the room assigned.
+    ``nick`` becomes its ``bot_nick``.
     """
-    command = msgspec.structs.replace(message, reply_to_id=own_id)
+    command = msgspec.structs.replace(message, reply_to_id=own_id, bot_nick=nick)
     if message.is_reaction:
         return command if own_id and command.can_manage else None
     text = strip_nick(message.text, nick)

@@ -24,7 +24,7 @@ from bots.commands.verb_synonyms import LEAVE
 from bots.dialogue.bot_services import BotServices
 from bots.dialogue.request_handler import RequestHandler
 from bots.i18n.translator import get_translator
-from bots.replies.greetings_and_refusals import ACCESS_DENIED, ROOM_WELCOME, declined_invitation_text
+from bots.replies.greetings_and_refusals import ROOM_WELCOME, access_denied_text, declined_invitation_text
 from bots.rooms import room_membership
 from bots.rooms.invitation_policy import InvitationQuotas, can_vouch
 from bots.sessions.chat_session import ChatSessions
@@ -284,12 +284,13 @@ class RoomClient:
         """Accept or decline an invitation; ignore it if the inviter has exceeded the hourly quota."""
         inviter, is_vouched = invitation.inviter, invitation.is_vouched
         language = (await self._store.users.get(inviter)).user_settings.effective_language if is_vouched else ""
+        translator, settings = get_translator(language), self._services.settings
         if not is_vouched and not self._services.access.is_open:
-            self._decline(
-                invitation, declined_invitation_text("not vouched for", invitation.room, get_translator(language))
-            )
+            text = declined_invitation_text("not vouched for", invitation.room, translator)
+            self._decline(invitation, "inviter cannot be verified", text)
         elif not await self._services.access.has_access(inviter):
-            self._decline(invitation, get_translator(language).gettext(ACCESS_DENIED))
+            text = access_denied_text(settings.who_may_use, settings.contact_addresses, translator)
+            self._decline(invitation, "inviter may not use the bot", text)
         elif not (invitation.relayed_inviter and is_vouched) or await self._quotas.count(inviter):
             _log.info("room invitation accepted", room=invitation.room, inviter=inviter, vouched=is_vouched)
             await self._accept(invitation)
@@ -305,12 +306,13 @@ class RoomClient:
         await self._store.inbound_log.add([InboundMessage(room, "", msgspec.msgpack.encode(message), address)])
         await self._store.bot_messages.notify([BotNotice(user_id(room))])
 
-    def _decline(self, invitation: events.RoomInvitation, text: str) -> None:
-        """Tell the inviter why the bot declines the invitation; ``text`` states the reason.
+    def _decline(self, invitation: events.RoomInvitation, reason: str, text: str) -> None:
+        """Log that the bot declines the invitation for ``reason``, and tell the inviter so with ``text``.
 
         A relayed invitation is declined through the room. If the inviter's own server has confirmed who the inviter is,
         the bot also sends ``text`` to the inviter directly.
         """
+        _log.info("room invitation declined", room=invitation.room, reason=reason)
         if invitation.relayed_inviter:
             self._xmpp.send_unconfirmed(
                 stanzas.invitation_decline(self._xmpp.address, invitation.room, invitation.relayed_inviter, text)

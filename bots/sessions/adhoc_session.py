@@ -25,7 +25,7 @@ from bots.dialogue.reply import CommandOutcome, Reply, failure
 from bots.dialogue.request_handler import RequestHandler
 from bots.i18n.translator import Translator, get_translator
 from bots.replies.error_texts import error_text
-from bots.replies.greetings_and_refusals import ACCESS_DENIED, INTERNAL_ERROR
+from bots.replies.greetings_and_refusals import INTERNAL_ERROR, access_denied_text
 from bots.sessions import adhoc_forms
 from bots.xmpp import adhoc_stanzas, service_discovery, stanzas
 from bots.xmpp.adhoc_stanzas import Form
@@ -145,7 +145,8 @@ class AdhocSessions:
         permission = await self._rate_limiter.count_command(command.jid, FORM_LIMITS)
         refusal = permission.text(translator) if isinstance(permission, CommandRefused) else ""
         if isinstance(permission, CommandPermission) and not permission.is_admitted:
-            refusal = translator.gettext(ACCESS_DENIED)
+            settings = self._services.settings
+            refusal = access_denied_text(settings.who_may_use, settings.contact_addresses, translator)
         if refusal:
             self._complete(command, secrets.token_hex(8), refusal, is_failed=True)
             return

@@ -212,7 +212,14 @@ class ChatSessions:
             language = session.language = user.user_settings.effective_language
             show_composing = None if message.is_groupchat else partial(self._show_composing, message.sender)
             reply = await answer(
-                RequestHandler(self._services, message.jid, language, user.most_subscriptions, show_composing),
+                RequestHandler(
+                    self._services,
+                    message.jid,
+                    language,
+                    user.most_subscriptions,
+                    show_composing,
+                    room_nick=message.bot_nick,
+                ),
                 message.text,
                 self._pending_questions.pop(key, None),
                 is_admitted=permission.is_admitted,

@@ -70,6 +70,8 @@ class MessageReceived(msgspec.Struct, frozen=True):
     """User id of the sender in a room that shows JIDs, else ""."""
     room_id: str = ""
     """Id that the room assigned to the message (XEP-0359), or ""."""
+    bot_nick: str = ""
+    """The bot's nick in the room, if the message is a command that all occupants can read; else ""."""
 
     @property
     def resource(self) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from cachetools import FIFOCache
 
-from service.errors import AddressRefused, HostNotFound, TlsFailed, Unreachable
+from service.errors import AddressRefused, HostNotFound, PortRefused, TlsFailed, Unreachable
 from service.feeds.canonical_urls import host_of
 from service.model import Channel, PollResult
 
@@ -28,7 +28,9 @@ _MAX_FAILING_HOSTS = 10_000
 _MAX_RESPONDING_HOSTS = 100_000
 
 # Errors that an outage of our network, a resolver, a wrong clock or a captive portal causes with any publisher.
-_AMBIGUOUS_OUTCOMES = frozenset({HostNotFound.code, Unreachable.code, TlsFailed.code, AddressRefused.code})
+_AMBIGUOUS_OUTCOMES = frozenset(
+    {HostNotFound.code, Unreachable.code, TlsFailed.code, AddressRefused.code, PortRefused.code}
+)
 
 
 class NetworkOutageDetector:

@@ -16,7 +16,7 @@ import socket
 from collections.abc import Collection
 from typing import NamedTuple
 
-from service.errors import AddressRefused
+from service.errors import AddressRefused, PortRefused
 from service.net.client_address import Network
 
 DEFAULT_PORTS = frozenset({80, 443, 8080, 8443})
@@ -122,13 +122,15 @@ class SocketRefused(OSError):
     # The class is an ``OSError``, so that the connector then tries the next address of the host. All refusals have the
     # same text, so that the connector raises one of them unchanged if every address was refused.
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, error: AddressRefused) -> None:
         super().__init__("refused by the guard")
-        self.reason = reason
+        self.error = error
 
     def as_error(self, host: str) -> AddressRefused:
         """Return the :class:`AddressRefused` error that tells the user why the request to ``host`` was refused."""
-        return AddressRefused(self.reason if self.reason.startswith(f"{host} ") else f"{host}: {self.reason}")
+        if isinstance(self.error, PortRefused) or str(self.error).startswith(f"{host} "):
+            return self.error
+        return AddressRefused(f"{host}: {self.error}")
 
 
 # (family, type, protocol, canonical name, address), as socket.getaddrinfo returns them.
@@ -147,17 +149,22 @@ class AddressGuard(NamedTuple):
     extra_ports: Collection[int] = ()
     allowed_networks: Collection[Network] = ()
 
-    def refusal_reason(self, address: str, port: int) -> str | None:
-        """Return the reason to refuse a connection to this IP address and port; None if the connection is allowed.
+    def refusal(self, address: str, port: int) -> AddressRefused | None:
+        """Return the error that refuses a connection to this IP address and port; None if the connection is allowed.
 
         An IPv4-mapped IPv6 address is treated as the IPv4 address.
         """
         if self.allow_private and _unmapped(address).is_loopback:
             return None
         if not is_public(address) and not _is_allowed(address, self.allowed_networks):
-            return f"{address} is not a public address; only public ones are fetched from."
-        if port not in DEFAULT_PORTS and port not in self.extra_ports:
-            return f"Port {port} is not one feeds are fetched from ({', '.join(map(str, sorted(DEFAULT_PORTS)))})."
+            return AddressRefused(f"{address} is not a public address; only public ones are fetched from.")
+        allowed_ports = DEFAULT_PORTS.union(self.extra_ports)
+        if port not in allowed_ports:
+            return PortRefused(
+                "Port {port} is not one that feeds are fetched from ({ports}). Whoever runs this bot can allow it.",
+                port=str(port),
+                ports=", ".join(map(str, sorted(allowed_ports))),
+            )
         return None
 
     def create_socket(self, info: AddressInfo) -> socket.socket:
@@ -166,6 +173,6 @@ class AddressGuard(NamedTuple):
         Raises :class:`SocketRefused` if the address or port is not allowed.
         """
         family, kind, protocol, _, address = info
-        if reason := self.refusal_reason(str(address[0]), int(address[1])):
-            raise SocketRefused(reason)
+        if error := self.refusal(str(address[0]), int(address[1])):
+            raise SocketRefused(error)
         return socket.socket(family, kind, protocol)

@@ -7,6 +7,7 @@ URLs on the bot's own server are not checked and need no TLS, because this serve
 have uploaded elsewhere are fetched by workers, not by this client.
 """
 
+import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Final
@@ -19,6 +20,7 @@ from service.feeds.canonical_urls import canonical_url, host_of
 from service.net.address_guard import AddressGuard
 from service.net.error_translation import time_limit, translate_error
 from service.net.response_reader import MAX_BODY_BYTES, read_at_most
+from service.settings import SettingsInvalid
 
 TIMEOUT_S: Final = 15.0
 _SUCCESS: Final = range(200, 300)
@@ -30,12 +32,22 @@ class HttpUploadClient:
     - ``own_url`` is the URL prefix of the files on the bot's own server; "" if there is none.
     - ``own_host`` is the host to connect to for files on the bot's own server; "" means the host in the URL.
     - ``guard`` decides which connections to other servers are allowed. It allows any port that a URL contains.
+    - ``ca_file`` is the path of a CA certificate to trust in addition to the system's; "" if there is none.
     """
 
-    def __init__(self, own_url: str, own_host: str, guard: AddressGuard) -> None:
+    def __init__(self, own_url: str, own_host: str, guard: AddressGuard, ca_file: str) -> None:
+        """Create the client. Raises :class:`SettingsInvalid` if ``ca_file`` contains no certificate."""
         self._own_url = f"{own_url.rstrip('/')}/" if own_url else ""  # the slash excludes other hosts
         self._own_host = own_host
         self._guard = guard
+        self._tls = ssl.create_default_context()
+        try:
+            if ca_file:
+                self._tls.load_verify_locations(ca_file)
+        except OSError as error:  # an SSLError is one, too
+            raise SettingsInvalid(
+                f"xmpp_ca_file: {ca_file} is not a PEM file with a CA certificate that this program can read: {error}"
+            ) from error
 
     def is_own(self, url: str) -> bool:
         """Return whether ``url`` is the URL of a file on the bot's own server."""
@@ -81,7 +93,7 @@ class HttpUploadClient:
         elif self._own_host:
             headers, tls_name = {**headers, "Host": target.raw_authority}, target.raw_host
             target = target.with_host(self._own_host)
-        connector = aiohttp.TCPConnector(socket_factory=socket_factory, use_dns_cache=False)
+        connector = aiohttp.TCPConnector(ssl=self._tls, socket_factory=socket_factory, use_dns_cache=False)
         try:
             async with (
                 time_limit(host_of(url), TIMEOUT_S),

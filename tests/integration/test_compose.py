@@ -418,7 +418,7 @@ async def test_prosody_accepts_uploads_and_pubsub_nodes_of_the_bot(secrets: Path
         xmpp_port=prosody.bot,
     )
     connection = Connection(settings, "test", lambda _: None)
-    files = Files(f"http://localhost:{prosody.files}/", settings.xmpp_host, AddressGuard())
+    files = Files(f"http://localhost:{prosody.files}/", settings.xmpp_host, AddressGuard(), "")
     keeping = asyncio.create_task(connection.run())
     try:
         url = await FileUploader(connection, files).share("a.opml", b"<opml/>", "text/x-opml")

@@ -4,8 +4,10 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
+import structlog
+
 from service.clock import Clock
-from service.errors import LimitReached
+from service.errors import AddressRefused, LimitReached, PortRefused
 from service.feeds.canonical_urls import host_of
 from service.feeds.sandbox.protocol import DetectChanges, DetectionResult, Document
 from service.model import Channel, Validators
@@ -14,6 +16,8 @@ from workers.polling.concurrency_limits import ConcurrencyLanes
 from workers.polling.politeness import Politeness, charged_site, public_address_group
 from workers.polling.poll_state import PollState
 from workers.polling.publisher_requests import fetch_politely
+
+_log = structlog.get_logger()
 
 
 class Prober:
@@ -46,8 +50,9 @@ class Prober:
     async def fetch(self, channel: Channel, timeout_s: float) -> FetchResult:
         """Fetch a channel's document. The caller must hold a slot for the channel's publisher.
 
-        Raises :class:`PublisherError` if the fetch fails, or :class:`LimitReached` if no request is allowed within
-        ``timeout_s`` seconds.
+        Raises :class:`PublisherError` if the fetch fails, :class:`LimitReached` if no request is allowed within
+        ``timeout_s`` seconds, and :class:`AddressRefused` if the connection is not allowed. The log then names the
+        setting by which the operator can allow it.
         """
         until_s = self._clock.monotonic_s() + timeout_s
         try:
@@ -58,7 +63,12 @@ class Prober:
                 f"Other requests to {host_of(channel.url)} are waiting. Try again in a minute."
             ) from None
         state, left_s = PollState(channel, Validators(), 0), until_s - self._clock.monotonic_s()
-        return await fetch_politely(self._fetcher, self._politeness, state, Validators(), left_s)
+        try:
+            return await fetch_politely(self._fetcher, self._politeness, state, Validators(), left_s)
+        except AddressRefused as error:
+            setting = "extra_ports" if isinstance(error, PortRefused) else "allowed_networks"
+            _log.info("fetch refused", host=host_of(channel.url), error=str(error), allowed_by=setting)
+            raise
 
     async def detect_changes(
         self, channel: Channel, documents: tuple[Document, ...], baseline: bytes, *, address: str, timeout_s: float

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from bots.bot import Bot
 from bots.xmpp.events import MessageReceived
@@ -76,6 +77,8 @@ async def test_an_invited_bot_joins_answers_and_delivers_entries(
     alice = await owner()
     alice.invite(bot.connection.address, direct=direct)
     assert "Coronet: help" in await alice.hears("Hello! I'm Coronet")
+    alice.say("Coronet: help")
+    assert "`Coronet: leave`" in await alice.hears("Here's what I can do")
     channel = await make_channel(store)
     alice.say("subscribe https://example.org/feed")
     alice.say("Coronet: subscribe https://example.org/feed")
@@ -88,7 +91,7 @@ async def test_an_invited_bot_joins_answers_and_delivers_entries(
         return not await store.outbox.count_waiting()
 
     await until(arrived, "the echo from the room is the receipt")
-    assert [nick for nick, _ in alice.heard].count("Coronet") == 3
+    assert [nick for nick, _ in alice.heard].count("Coronet") == 4
 
 
 async def test_only_owners_and_admins_change_subscriptions_of_a_room(
@@ -255,10 +258,13 @@ async def test_an_inviter_without_access_gets_the_reason(
     settings: Settings, store: Store, owner: Callable[[], Awaitable[Guest]], *, direct: bool
 ) -> None:
     mallory = await owner()
-    async with serving(settings.model_copy(update={"who_may_use": "listed"}), store):
-        mallory.invite(settings.xmpp_jid, direct=direct)
-        answer = await mallory.client.wait_for(lambda message: "This bot is by invitation only" in message.body)
-        assert ("Please invite me directly" in answer.body) is not direct, (
-            "Prosody hides who sends a mediated invitation"
-        )
+    with capture_logs() as logs:
+        async with serving(settings.model_copy(update={"who_may_use": "listed"}), store):
+            mallory.invite(settings.xmpp_jid, direct=direct)
+            # Prosody hides who sends a mediated invitation, so the bot cannot verify the inviter.
+            sentence = "Only people whom the operator has listed" if direct else "Please invite me directly"
+            await mallory.client.wait_for(lambda message: sentence in message.body)
+    declined = [each for each in logs if each["event"] == "room invitation declined"]
+    reason = "inviter may not use the bot" if direct else "inviter cannot be verified"
+    assert [(each["room"], each["reason"]) for each in declined] == [(mallory.room, reason)]
     assert not await store.rooms.get(settings.xmpp_jid)

@@ -25,7 +25,7 @@ from service.store.client import keys
 from service.store.console.accounts import Role
 from service.store.coordination.worker_requests import ContentReply, PollReply, ProbeReply, ProgressReply
 from tests.support.channels import change, make_channel, polled, publish
-from tests.support.console import TOKEN, Visitor, logged_in, worker
+from tests.support.console import TOKEN, Visitor, console, logged_in, worker
 
 WHAT_IF = "longest_wait_s=1+h&demand_factor=1&delay_s=60&budget_polls_per_minute="
 
@@ -318,10 +318,20 @@ async def test_the_overview_streams_updates(ada: Visitor) -> None:
     assert "No worker is running" in text
 
 
-async def test_an_invitation_is_created_and_works_once(store: Store, ada: Visitor) -> None:
-    status, text = await ada.post("/settings/invitations", uses="1", days="2")
-    assert status == 200
-    (code,) = re.findall(r"invite (\S+?)<", text)
-    assert await store.invitations.accept("bob@example.org", code)
-    assert not await store.invitations.accept("eve@example.org", code)
-    assert (await ada.post("/settings/invitations", uses="many", days="2"))[0] == 422
+async def test_an_invitation_is_created_and_works_once(store: Store) -> None:
+    async with console(store, who_may_use="invited") as (url, _), logged_in(url, store) as ada:
+        status, text = await ada.post("/settings/invitations", uses="1", days="2")
+        assert status == 200
+        (code,) = re.findall(r"invite (\S+?)<", text)
+        assert await store.invitations.accept("bob@example.org", code)
+        assert not await store.invitations.accept("eve@example.org", code)
+        assert (await ada.post("/settings/invitations", uses="many", days="2"))[0] == 422
+
+
+@pytest.mark.parametrize("who_may_use", ["open", "listed"])
+async def test_no_invitation_is_created_that_would_admit_nobody(store: Store, who_may_use: str) -> None:
+    async with console(store, who_may_use=who_may_use) as (url, _), logged_in(url, store) as ada:
+        status, text = await ada.post("/settings/invitations", uses="1", days="2")
+    assert status == 422
+    assert f"who_may_use is &#34;{who_may_use}&#34;" in text
+    assert "Set it to &#34;invited&#34;" in text

@@ -122,7 +122,7 @@ LEADS_BACK = ("http:10.0.0.1/", "http:////10.0.0.1/", "10.0.0.1", f"http://{PUBL
 
 LITERALS = tuple(f"http://[{address}]/" if ":" in address else f"http://{address}/" for address in FORBIDDEN)
 NAMED = tuple(f"http://{name}/" for name in NAMES)
-NOWHERE = {"address-refused", "bad-url", "bad-redirect", "host-not-found", "unreachable"}
+NOWHERE = {"address-refused", "port-refused", "bad-url", "bad-redirect", "host-not-found", "unreachable"}
 
 
 @pytest.fixture(scope="module")

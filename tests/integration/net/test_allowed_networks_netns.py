@@ -53,8 +53,9 @@ def test_allowed_networks_are_reached_and_no_others(client: FetcherProcess, worl
     before = len(world.seen())
     for host in ("10.0.0.7", "[fd12::7]", "nas.example", "10.0.0.7:8080", "[::ffff:10.0.0.7]", "public.example"):
         assert client.ask(f"http://{host}/feed") == ("200", ""), host
-    for host in ("192.168.1.7", "127.0.0.1", METADATA, "[fd00:ec2::254]", "[64:ff9b::a00:7]", "10.0.0.7:6379"):
+    for host in ("192.168.1.7", "127.0.0.1", METADATA, "[fd00:ec2::254]", "[64:ff9b::a00:7]"):
         assert client.ask(f"http://{host}/feed")[0] == "address-refused", host
+    assert client.ask("http://10.0.0.7:6379/feed")[0] == "port-refused"
     assert {each.address for each in world.seen()[before:]} == {"10.0.0.7", "fd12::7", PUBLIC}
 
 

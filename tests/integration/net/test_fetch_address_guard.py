@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from service.errors import AddressRefused, BadRedirect, BadUrl, HostNotFound
+from service.errors import AddressRefused, BadRedirect, BadUrl, HostNotFound, PortRefused
 from service.net.fetcher import Fetcher
 from tests.support.raw_http import answering, ok, raw_publisher, redirect
 
@@ -64,7 +64,7 @@ async def test_a_redirect_with_an_invalid_url_is_refused(fetcher: Fetcher, targe
 
 
 async def test_a_port_of_another_service_is_refused(strict_fetcher: Fetcher) -> None:
-    with pytest.raises(AddressRefused, match="Port 6379"):
+    with pytest.raises(PortRefused, match="Port 6379"):
         await strict_fetcher.fetch("http://8.8.8.8:6379/")
 
 

@@ -3,9 +3,10 @@
 import asyncio
 
 import pytest
+from structlog.testing import capture_logs
 
 from service.clock import SystemClock
-from service.errors import LimitReached, ParseKilled
+from service.errors import AddressRefused, LimitReached, ParseKilled
 from service.feeds.canonical_urls import channel_id
 from service.feeds.sandbox.parser_client import ParserClient
 from service.feeds.sandbox.protocol import DetectChanges, DetectionResult
@@ -74,6 +75,17 @@ async def test_retry_after_pauses_a_channel_for_every_node(store: Store) -> None
             with pytest.raises(LimitReached):
                 await ask
         assert len(publisher.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("url", "allowed_by"), [("http://10.0.0.1/feed", "allowed_networks"), ("http://8.8.8.8:9000/feed", "extra_ports")]
+)
+async def test_the_setting_that_allows_a_refused_address_is_logged(store: Store, url: str, allowed_by: str) -> None:
+    async with Fetcher("Coronet/0 (+test)", AddressGuard()) as reach:
+        prober = Prober(reach, politeness(store), lanes(), SystemClock())
+        with capture_logs() as logs, pytest.raises(AddressRefused):
+            await prober.fetch(Channel(channel_id(url), url), 5.0)
+    assert [(each["event"], each["allowed_by"]) for each in logs] == [("fetch refused", allowed_by)]
 
 
 async def test_the_poll_limit_of_a_channel_holds_for_all_nodes(store: Store) -> None:

@@ -131,6 +131,8 @@ class Person:
     """Where the server puts files; why it takes none now; None: it never takes any."""
     preferences: dict[int, Preferences] = field(default_factory=dict)
     is_admitted: bool = True
+    room_nick: str = ""
+    """The bot's nick, if this is a room."""
     told: dict[str, MessageReferences] = field(default_factory=dict)
     """By the id of a message of ours, what it told."""
     requested: list[str] = field(default_factory=list)
@@ -155,11 +157,14 @@ class FakeRequests:
     def __init__(self, person: Person) -> None:
         self.person = person
         self.settings = person.settings
+        self.room_nick = person.room_nick
         self.max_subscriptions = person.settings.max_subscriptions_per_user
         self.translator = get_translator(person.user_settings.effective_language)
 
     def __getattribute__(self, name: str) -> Any:
-        if name not in ("person", "settings", "max_subscriptions", "translator") and not name.startswith("_"):
+        if name not in ("person", "settings", "room_nick", "max_subscriptions", "translator") and not name.startswith(
+            "_"
+        ):
             self.person.requested.append(name)
         return super().__getattribute__(name)
 

@@ -28,6 +28,11 @@ TROUBLES: dict[str, ProbeReply | errors.CoronetError] = {
         for status in (401, 403, 404, 429, 503)
     },
     "https://private.example/": errors.AddressRefused("10.0.0.1 is private."),
+    "http://port.example:9000/": errors.PortRefused(
+        "Port {port} is not one that feeds are fetched from ({ports}). Whoever runs this bot can allow it.",
+        port="9000",
+        ports="80, 443, 8080, 8443",
+    ),
     "https://away.example/": errors.Unreachable("{host} took too long to respond.", host="away.example"),
     "https://expired.example/": errors.TlsFailed("The certificate of {host} has expired.", host="expired.example"),
     "https://round.example/": errors.BadRedirect(""),

@@ -59,7 +59,7 @@ def is_refused(
     extra_ports: tuple[int, ...] = (),
     allowed_networks: tuple[Network, ...] = (),
 ) -> str:
-    return AddressGuard(allow_private, extra_ports, allowed_networks).refusal_reason(address, port) or ""
+    return str(AddressGuard(allow_private, extra_ports, allowed_networks).refusal(address, port) or "")
 
 
 @pytest.mark.parametrize("address", PUBLIC)

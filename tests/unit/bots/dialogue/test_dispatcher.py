@@ -9,7 +9,7 @@ from bots.dialogue.dry_run import DryRun
 from bots.dialogue.reply import CommandOutcome
 from bots.dialogue.request_handler import RequestHandler
 from service.errors import BadStatus
-from tests.unit.bots.fake_requests import feed, page
+from tests.unit.bots.fake_requests import Person, feed, page
 from tests.unit.bots.sample_web import BLOG, DOWN, LIST, NEWS, visitor
 
 LATEST = "Latest entry:\nSummer arrived\nhttps://news.example/summer"
@@ -236,24 +236,53 @@ def test_any_message_gets_a_reply(lines: list[str]) -> None:
         assert person.say(line)
 
 
-@pytest.mark.parametrize("line", ["list", "subscribe news.example", "forget me", "quiet 22:00-07:00", "yes", "hm?"])
-def test_commands_of_users_without_access_are_denied_and_not_executed(line: str) -> None:
+LISTED = "Only people whom the operator has listed may use this bot."
+INVITED = "This bot is by invitation only. If you have an invitation code, send me `invite` followed by the code."
+
+
+def stranger(**settings: object) -> Person:
+    """Return a person who has asked to be forgotten before losing access to a bot with these settings."""
     person = visitor()
     person.hear("forget me")
     person.is_admitted, person.requested = False, []
-    assert person.hear(line).outcome is CommandOutcome.DENIED
-    assert person.say(line).startswith("This bot is by invitation only.")
+    person.settings = person.settings.model_copy(update=settings)
+    return person
+
+
+@pytest.mark.parametrize(("who_may_use", "sentence"), [("listed", LISTED), ("invited", INVITED)])
+@pytest.mark.parametrize(
+    "line",
+    ["list", "subscribe news.example", "forget me", "yes", "hm?", "help", "help list", "hi"],
+)
+def test_people_without_access_are_told_who_may_use_the_bot(line: str, who_may_use: str, sentence: str) -> None:
+    person = stranger(who_may_use=who_may_use)
+    reply = person.hear(line)
+    assert (reply.text, reply.outcome) == (sentence, CommandOutcome.DENIED)
     assert not person.requested
 
 
-def test_users_without_access_get_contacts_in_help_and_can_redeem_an_invitation() -> None:
-    person = visitor()
-    person.is_admitted = False
+@pytest.mark.parametrize("who_may_use", ["listed", "invited"])
+def test_people_without_access_are_told_whom_to_contact(who_may_use: str) -> None:
     contacts = ("mailto:abuse@example.org", "https://example.org/contact")
-    person.settings = person.settings.model_copy(update={"contact_addresses": contacts})
-    assert person.say("help").endswith("abuse@example.org and https://example.org/contact")
+    person = stranger(who_may_use=who_may_use, contact_addresses=contacts)
+    assert person.say("list").endswith("abuse@example.org and https://example.org/contact")
+
+
+def test_an_invitation_is_redeemed_only_if_the_bot_is_for_invited_people() -> None:
+    assert stranger(who_may_use="listed").say("invite good") == LISTED
+    person = stranger(who_may_use="invited")
     assert person.hear("invite bad").outcome is CommandOutcome.DENIED
     assert person.say("invite good").startswith("Welcome!")
+
+
+@pytest.mark.parametrize("line", ["help", "help leave"])
+def test_help_in_a_room_says_how_commands_are_written_there(line: str) -> None:
+    room = visitor()
+    assert "leave" not in room.say("help")
+    room.room_nick = "Feeds"
+    *_, last = room.say(line).splitlines()
+    assert "`Feeds: list`" in last
+    assert "`Feeds: leave`" in last
 
 
 def test_a_dry_run_reimplements_every_request_of_the_request_handler() -> None:

@@ -75,13 +75,13 @@ def test_a_short_export_is_sent_as_a_message() -> None:
     assert not alice.shared
 
 
-def test_an_export_is_sent_as_messages_with_the_reason_if_the_upload_is_refused() -> None:
+def test_an_export_whose_upload_is_refused_is_sent_as_messages_after_the_reason() -> None:
     alice = Person(follows={n: feed(f"https://example.org/{n}", f"Feed {n}") for n in range(1, 60)})
     alice.files = UploadRefused("files.example says: Daily quota reached.")
     reply = alice.hear("export")
-    *parts, why = reply.further_texts
-    assert sum(len(opml_parser.parse(part.encode()).feeds) for part in (reply.text, *parts)) == 59
-    assert "Daily quota reached" in why
+    assert reply.text.startswith(f"Your list comes in {len(reply.further_texts)} messages")
+    assert "Daily quota reached" in reply.text
+    assert sum(len(opml_parser.parse(part.encode()).feeds) for part in reply.further_texts) == 59
 
 
 @pytest.mark.parametrize("line", ["https://example.org/list.OPML?x=1", "subscribe https://example.org/list.opml"])

@@ -30,7 +30,7 @@ SAYING = {
     "Unreachable",
     "TlsFailed",
 }
-SAYING |= {"BadHttp", "EmptyBody", "HostBlocked"}
+SAYING |= {"BadHttp", "EmptyBody", "HostBlocked", "PortRefused"}
 QUOTED = re.compile(r"`([^`]+)`")
 
 

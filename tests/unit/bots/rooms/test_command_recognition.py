@@ -32,7 +32,7 @@ def test_a_message_that_begins_with_the_nick_is_a_command(text: str, command: st
 def test_a_reply_to_a_message_of_the_bot_is_a_command_about_this_message() -> None:
     recognized = recognize_command(received("pause"), "Coronet", "own-id")
     assert recognized is not None
-    assert (recognized.text, recognized.reply_to_id) == ("pause", "own-id")
+    assert (recognized.text, recognized.reply_to_id, recognized.bot_nick) == ("pause", "own-id", "Coronet")
 
 
 def test_only_reactions_of_managers_to_messages_of_the_bot_count() -> None:

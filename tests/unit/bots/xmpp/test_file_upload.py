@@ -1,15 +1,19 @@
 """File uploads: discovery of the service, size limits, headers, and refused addresses."""
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 from xml.etree.ElementTree import XML, Element
 
 import pytest
 import pytest_asyncio
+import trustme
 
 from bots.xmpp.file_upload import FileUploader
-from service.errors import AddressRefused, UploadRefused
+from service.errors import AddressRefused, TlsFailed, UploadRefused
 from service.net.address_guard import AddressGuard
 from service.net.http_upload_client import HttpUploadClient
+from service.settings import SettingsInvalid
+from tests.support.bad_input import certified
 from tests.support.raw_http import RawPublisher, answering, ok, raw_publisher
 
 INFO = "http://jabber.org/protocol/disco#info"
@@ -42,8 +46,8 @@ def slot(url: str, headers: str = "") -> str:
     return f"<iq><slot xmlns='urn:xmpp:http:upload:0'><put url='{url}'>{headers}</put><get url='{url}'/></slot></iq>"
 
 
-def upload_client(own_url: str = "", *, allow_private: bool = False) -> HttpUploadClient:
-    return HttpUploadClient(own_url, "127.0.0.1" if own_url else "", AddressGuard(allow_private))
+def upload_client(own_url: str = "", *, allow_private: bool = False, ca_file: Path | str = "") -> HttpUploadClient:
+    return HttpUploadClient(own_url, "127.0.0.1" if own_url else "", AddressGuard(allow_private), str(ca_file))
 
 
 def uploader(server: Server, own: HttpUploadClient) -> FileUploader:
@@ -111,3 +115,26 @@ async def test_a_failed_upload_raises_the_reason(response: str, size_bytes: int,
 async def test_private_addresses_other_than_the_own_server_are_refused(url: str) -> None:
     with pytest.raises(AddressRefused):
         await upload_client("https://files.example/").read(url)
+
+
+@pytest.mark.parametrize("is_own", [True, False])
+async def test_files_are_exchanged_with_a_server_whose_private_authority_is_trusted(
+    tmp_path: Path, *, is_own: bool
+) -> None:
+    authority, ca_file = trustme.CA(), tmp_path / "ca.pem"
+    authority.cert_pem.write_to_path(ca_file)
+    certificate = certified(authority.issue_cert("localhost"))
+    async with raw_publisher(answering(ok(b"<opml/>")), tls=certificate) as http:
+        url = http.url("/1", host="localhost").replace("http:", "https:")
+        own_url = url.removesuffix("1") if is_own else ""
+        trusting = upload_client(own_url, allow_private=True, ca_file=ca_file)
+        await trusting.write(url, b"body", {})
+        assert await trusting.read(url) == b"<opml/>"
+        with pytest.raises(TlsFailed):
+            await upload_client(own_url, allow_private=True).read(url)
+
+
+def test_an_authority_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
+    for ca_file in (tmp_path / "missing.pem", tmp_path):
+        with pytest.raises(SettingsInvalid, match=f"xmpp_ca_file: {ca_file} is not a PEM file"):
+            upload_client(ca_file=ca_file)
