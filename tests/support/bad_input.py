@@ -15,6 +15,7 @@ from tests.support.raw_http import Handler, answering, ok, redirect
 
 SUBSCRIBED = r"^Subscribed to \*"
 NO_PUBLIC_ADDRESS = "its address isn't part of the public web"
+PORT_REFUSED = r"Port \d+ is not one that feeds are fetched from"
 NO_URL = r"^I can't use that address\. "
 NOT_FOLLOWED = "it redirects in circles, to nowhere, or out of the public web"
 GARBLED = "its server's answer makes no sense to me"
@@ -64,6 +65,11 @@ URLS = {
             "http://012.1/",
             "http://10.2/",
             "http://\uff11\uff10.\uff10.\uff10.\uff11/",
+        )
+    },
+    **{
+        url: Case(PORT_REFUSED, url=url)
+        for url in (
             f"http://{PUBLIC}:22/",
             f"http://{PUBLIC}:25/",
             f"http://{PUBLIC}:6379/",
@@ -102,7 +108,7 @@ URLS = {
             ("//192.168.0.1/", NO_PUBLIC_ADDRESS),
             ("http://[::ffff:10.0.0.1]/", NO_PUBLIC_ADDRESS),
             ("http://0.0.0.0/", NO_PUBLIC_ADDRESS),
-            (f"http://{PUBLIC}:25/", NO_PUBLIC_ADDRESS),
+            (f"http://{PUBLIC}:25/", PORT_REFUSED),
             ("file:///etc/passwd", NOT_FOLLOWED),
             ("gopher://127.0.0.1:6379/_INFO", NOT_FOLLOWED),
             (f"http://{PUBLIC}\\@127.0.0.1/", NOT_FOLLOWED),

@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from yarl import URL
+
 from service.embedded.ports import is_ready
 from service.errors import Unreachable
 from service.net.internal_clients import send_request
@@ -15,10 +17,11 @@ _PROXY_WITHOUT_CONSOLE: Final = range(502, 505)
 async def check_public_url(settings: Settings) -> list[CheckResult]:
     """Check that a proxy responds at the console's public URL. The console itself need not be running yet.
 
-    The result is empty if no public URL is set.
+    The result is empty if no public URL is set, or if its host is ``localhost``: inside a container, this is another
+    machine than for people's browsers.
     """
     url = settings.console_public_url
-    if not url:
+    if not url or URL(url).host == "localhost":
         return []
     try:
         status, _, _ = await send_request(
