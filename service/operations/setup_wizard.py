@@ -349,7 +349,8 @@ class _Wizard:
     def _ask_login_password(self, answers: Answers) -> str:
         if answers.xmpp == "component":
             return self._ask_secret("   Password", answers.xmpp_password, "Enter for a new one")
-        while not (given := self._ask_secret("   Password", answers.xmpp_password, "of the account")):
+        hint = "of the account; you can create it below"
+        while not (given := self._ask_secret("   Password", answers.xmpp_password, hint)):
             self._console.print(f"   The account {answers.xmpp_jid} needs a password.", markup=False)
         return given
 

@@ -26,7 +26,8 @@ from service.settings import Settings
 from service.store import Store
 
 _LOGIN_ADVICE = (
-    "Check the settings xmpp_host, xmpp_port, xmpp_login, xmpp_jid and xmpp_password, and that the server is running."
+    "Check the settings xmpp_host, xmpp_port, xmpp_login, xmpp_jid and xmpp_password, and that the server runs with"
+    " its new configuration."
 )
 UNTRUSTED_CERTIFICATE = "the certificate is not trusted"
 _UNKNOWN_COMPONENT = "the server has no such component"
