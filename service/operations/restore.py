@@ -96,8 +96,8 @@ async def restore_backup(settings: Settings, file: IO[bytes], *, replace: bool, 
             )
         erased, are_erasures_known = await _erasures(store, settings)
         question = (
-            f"Delete all data of Coronet in this store, and replace it by the backup of {_date(header.origin.began_s)} "
-            f"({describe_counts(counts)})?"
+            "Delete all data of Coronet in this store, and replace it with the backup of "
+            f"{_date(header.origin.began_s)} ({describe_counts(counts)})?"
         )
         if not is_empty and not confirm(question):
             raise UserError("Nothing was changed.")

@@ -107,8 +107,6 @@ class Subscriptions:
         The number is the greatest ``seq`` of recently erased users. Delayed copies of changes from before an erasure
         therefore have no effect.
         """
-        # It is the greatest seq of recently erased users. If a user returns after erasure, changes from before the
-        # erasure may still be repeated late. They have no effect, because their seq is lower than that of new changes.
         _, floor = await self._redis.call_many([("SADD", keys.USERS, uid), ("GET", keys.SEQ_FLOOR)])
         return int(floor or 0)
 
