@@ -28,7 +28,7 @@ _PUBLISH_PROFILE_TIMEOUT_S: Final = 30.0
 
 
 class Bot:
-    """An XMPP connection together with everything that serves the users assigned to this bot."""
+    """One bot: its XMPP connection, and everything that serves the users assigned to it."""
 
     def __init__(
         self, settings: Settings, store: Store, clock: Clock, assigned_users: AssignedUsers, session: str

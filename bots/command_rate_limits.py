@@ -79,12 +79,12 @@ class CommandRateLimiter:
         """Count a command against rate limits; return the permission to execute it, or the reason why it is refused.
 
         - ``jid``: the bare JID of the sender, or of the room in which the command was sent.
-        - ``limits``: maps the name of each rate limit that applies to its factor. A limit with factor n allows n times
-          as many commands per minute as a single user may send.
+        - ``limits``: the rate limits to apply, as a mapping from their names to their factors. A limit with factor n
+          allows n times as many commands per minute as a single user may send.
         - ``occupant_user_id``: the user id of the sender in a room that shows JIDs, else "".
 
-        In a room, one of ``limits`` is shared by all occupants, so that changing nicks does not circumvent it. Raises
-        StoreUnavailable if the store does not respond.
+        In a room, ``limits`` must contain a limit that several occupants share, so that changing nicks does not
+        circumvent it. Raises StoreUnavailable if the store does not respond.
         """
         if occupant_user_id and await self._users.suspended_users([occupant_user_id]):
             return CommandRefused("", self._per_minute)
@@ -98,7 +98,11 @@ class CommandRateLimiter:
 
 
 class RefusalNotices:
-    """Decides which refused commands get a reply: in each session, only the first that exceeds a particular limit."""
+    """Decides which refused commands get a reply.
+
+    In each session, the first command that exceeds a rate limit gets a reply. Further commands that exceed the
+    same limit get no reply, until a command has been within the limit again.
+    """
 
     def __init__(self) -> None:
         """Create an instance without any recorded refusals."""

@@ -17,10 +17,11 @@ from service.store import Store
 
 
 async def maintain(store: Store, settings: Settings, metrics_url: str) -> None:
-    """Periodically complete interrupted changes, queue announcements, and publish the metrics URL in the store.
+    """Complete interrupted changes, queue announcements, and publish the metrics URL, periodically until cancelled.
 
-    The changes are subscriptions, unsubscriptions and erasures of users' data that were interrupted by a crash. This
-    function runs until it is cancelled. Then it withdraws the metrics URL.
+    A change is interrupted if a process crashes during a subscription, an unsubscription, or the erasure of a user's
+    data. ``metrics_url`` is the URL at which this process offers its metrics. It is published in the store, and
+    withdrawn at the end.
     """
     try:
         while True:

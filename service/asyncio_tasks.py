@@ -123,9 +123,9 @@ _T = TypeVar("_T")
 
 
 async def retry_while_unavailable(work: Callable[[], Awaitable[_T]], *, logs_reason: bool = False) -> _T:
-    """Await ``work()`` and return its result; retry as long as it raises StoreUnavailable.
+    """Await ``work()`` and return its result; while it raises StoreUnavailable, wait a moment and try again.
 
-    If ``logs_reason`` is true, the reason why the store is unavailable is logged.
+    If ``logs_reason`` is true, each new reason why the store is unavailable is logged.
     """
     last_reason = ""
     while True:

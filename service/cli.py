@@ -28,7 +28,7 @@ RUN, OPERATE, EXPLORE = "Run", "Set up and operate", "Try and measure"
 
 
 class CommandGroup(TyperGroup):
-    """The group of all commands, whose help lists them under headings."""
+    """The group of all subcommands of ``coronet``. Its help lists them under section headings."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the commands with one section for each heading; typer calls this."""
@@ -365,13 +365,14 @@ def _use_store(
     *,
     must_be_stopped: bool,
 ) -> _Result:
-    """Call ``use`` with the settings of a Coronet installation, so that it can work on its store; return the result.
+    """Call ``use`` with the settings of a Coronet installation, and return the result.
 
-    - With ``state``, these are the settings of the ``coronet up`` that has this state directory. If it is not running,
-      its private Redis is started for the duration of the call.
-    - Without ``state``, these are the settings of this process, with ``config`` as the settings file.
-
-    Raises :class:`service.errors.UserError` if ``must_be_stopped`` is true but the ``coronet up`` is running.
+    - ``use``: a function that gets the settings, and works on the store that they refer to.
+    - ``state``: the state directory of a ``coronet up``. If it is given, the settings are those of that command. If
+      the command is not running, its private Redis is started for the duration of the call.
+    - ``config``: the settings file. It must be None if ``state`` is given. Otherwise, None means the file named by
+      ``CORONET_CONFIG``, if any.
+    - ``must_be_stopped``: whether to raise :class:`service.errors.UserError` if the ``coronet up`` is running.
     """
     from service import settings  # noqa: PLC0415 - see module docstring
     from service.embedded.private_redis import PrivateRedis  # noqa: PLC0415 - same

@@ -12,7 +12,10 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """The source of time for code that does I/O. Pure packages (without clock and I/O) receive times as arguments."""
+    """The source of time for code that does I/O.
+
+    Code without I/O does not use a clock. It receives times as arguments.
+    """
 
     def monotonic_s(self) -> float:
         """Return the seconds since an arbitrary fixed point in time; the value never decreases."""

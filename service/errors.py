@@ -74,7 +74,7 @@ class AddressRefused(UserError, code="address-refused"):
 
 
 class PortRefused(AddressRefused, code="port-refused"):
-    """The port of an outgoing connection is not allowed; the address is."""
+    """The port of an outgoing connection is not allowed, although the address is."""
 
 
 class NotSubscribed(UserError, code="not-subscribed"):
@@ -99,11 +99,15 @@ class HostBlocked(UserError, code="host-blocked"):
 
 
 class BadKey(UserError, code="bad-key"):
-    """The text is not an identifier key or key-group label (CLASH), or its length in bits does not fit this store."""
+    """The key of a subscription, or the label of a key group, is invalid.
+
+    For example, it is malformed, it does not fit the length of this store's keys, or there is no key group with this
+    label. A key group consists of all keys that begin with the same bits (CLASH).
+    """
 
 
 class UnknownKeyspace(UserError, code="unknown-keyspace"):
-    """The store has no keyspace (part of its subscriptions) with this number."""
+    """No keyspace has this number. Keyspaces are the numbered parts of the store that hold the subscriptions."""
 
 
 class NotFound(UserError, code="no-such-thing"):
@@ -175,7 +179,10 @@ class FeedError(PublisherError, code="feed-error"):
 
 
 class EmptyBody(FeedError, code="empty-body"):
-    """The response body is empty."""
+    """The document contains no text that can be monitored.
+
+    It is empty, consists only of a login form, or contains no text that matches the channel's CSS selector.
+    """
 
 
 class NotAFeed(FeedError, code="not-a-feed"):
@@ -223,7 +230,7 @@ class LeaseLost(OperationalError, code="lease-lost"):
 
 
 class StaleVersion(OperationalError, code="stale-version"):
-    """The channel already has a newer version than the one on which a delta (a set of changes) is based."""
+    """A delta (a set of changes) was rejected, because it is based on an outdated version of its channel."""
 
     def __init__(self, message: str, *, current: int = 0) -> None:
         """Create the error; ``current`` is the channel's version in the store."""
@@ -232,22 +239,34 @@ class StaleVersion(OperationalError, code="stale-version"):
 
 
 class MoveRefused(OperationalError, code="step-refused"):
-    """A key group (a range of keys, CLASH) cannot be split, merged or moved as requested.
+    """A key group cannot be split, merged or moved as requested, for example because another move is in progress.
 
-    For example, another move may be in progress.
+    A key group consists of all subscriptions with keys that begin with the same bits (CLASH).
     """
 
 
 class BadStrategy(OperationalError, code="bad-strategy"):
-    """A strategy of partial lookup has an invalid parameter, or a server received a message for another strategy."""
+    """A strategy of partial lookup has an invalid parameter, or a server received a message of another strategy.
+
+    Partial lookup distributes the entries of a directory among several servers. A strategy is a rule that determines
+    which entries each server stores.
+    """
 
 
 class CellsUnavailable(OperationalError, code="cells-lost"):
-    """Cells of the search directory have changed or disappeared too often during a registration or query."""
+    """A registration or query failed, because parts of the search directory changed or disappeared too often.
+
+    These parts are called cells. Each cell lists channels or entries that have the same attribute value, for example
+    the same tag.
+    """
 
 
 class KeyGroupMoving(StoreUnavailable, code="groups-moving"):
-    """A lookup was redirected too often, because its key group (a range of keys, CLASH) kept moving."""
+    """A lookup of subscriptions was redirected too often, because they kept moving between parts of the store.
+
+    Subscriptions move in key groups, which consist of all subscriptions with keys that begin with the same bits
+    (CLASH).
+    """
 
 
 class UploadRefused(OperationalError, code="upload-refused"):

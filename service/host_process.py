@@ -38,7 +38,7 @@ class NotReady(OperationalError, code="not-ready"):
 
 @dataclass(frozen=True)
 class HostProcess:
-    """What a process provides to the programs that run in it."""
+    """The objects that all programs in a process share: the readiness check, the metrics URL and the timer."""
 
     check_ready: ReadinessCheck
     """A function that raises a :class:`CoronetError` with the reason if any program of the process is not ready."""

@@ -154,9 +154,10 @@ class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Delta(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The changes between two versions of a channel, oldest entry first.
+    """The changes between two versions of a channel (a feed or page), oldest entry first.
 
-    - ``base_version``, ``version``: the old and the new version. ``version`` is 0 until the channel's owner assigns it.
+    - ``base_version``, ``version``: the numbers of the old and the new version. ``version`` is 0 until the channel's
+      owner, a worker node, assigns the number.
     - ``initial``: true for the first content found for the channel. Its entries are never delivered as news.
     - ``detected_s``: the time of the poll that found the changes.
     - ``notice``: a notification about the channel's state, or None. A delta with a notice has no changes.
@@ -256,7 +257,7 @@ class PollResult(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 class NodeInfo(msgspec.Struct, frozen=True, omit_defaults=True):
     """One node of the ring, which is the list of live nodes. Each node is part of a worker process.
 
-    - ``epoch``: the version that the ring got when this node joined. Nodes that join later have a greater epoch.
+    - ``epoch``: the ring's version number after this node joined. Nodes that join later have a greater epoch.
     - ``process``: the unique name of this run of the worker process; "" if it is unknown.
     """
 

@@ -359,10 +359,11 @@ def _toml(environ: Mapping[str, str]) -> dict[str, object]:
 
 
 def _with_secret_files(values: dict[str, object], folder: Path) -> dict[str, object]:
-    """Return the settings ``values`` of a settings file, with secrets read from the files that the settings name.
+    """Return a copy of ``values`` in which the paths of secret files are replaced with the contents of these files.
 
-    ``NAME_file``, whose value is a path, is replaced with ``NAME``, whose value is the content of the file at this
-    path. A relative path is relative to ``folder``. Raises ``OSError`` if a file cannot be read.
+    ``values`` are the settings in a settings file. A setting ``NAME_file`` contains the path of a file. In the
+    result, the setting ``NAME`` contains the content of this file instead. A relative path is relative to
+    ``folder``. Raises ``OSError`` if a file cannot be read.
     """
     read: dict[str, object] = {}
     for key, value in values.items():

@@ -78,9 +78,9 @@ class SystemdNotifier:
             await asyncio.sleep(_STATUS_INTERVAL_S if self._is_ready else _CHECK_INTERVAL_S)
 
     def _send_status(self, status: str, *more: str) -> bool:
-        """Send ``status`` and the ``NAME=value`` lines in ``more`` if ``status`` has changed since it was last sent.
+        """Send a new status to systemd, together with the ``NAME=value`` lines in ``more``.
 
-        Return whether they were sent.
+        Return whether they were sent. Nothing is sent if ``status`` is the status that was sent last.
         """
         if status == self._status or not self._send(f"STATUS={status}".replace("\n", " "), *more):
             return False

@@ -42,10 +42,10 @@ class TickTimer:
             self._tick()
 
     async def sleep(self, interval_s: float = 0.0) -> None:
-        """Wait for the next tick at which tasks with the interval ``interval_s`` wake up; 0.0 means the very next tick.
+        """Wait until the next tick at which a task that runs every ``interval_s`` seconds is due.
 
-        The interval is rounded to a whole number of ticks, at least one. All tasks with the same interval wake up at
-        the same tick.
+        The interval is rounded to a whole number of ticks, at least one. With the default 0.0, the task is therefore
+        due at every tick. All tasks with the same interval are due at the same ticks.
         """
         ticks = max(1, round(interval_s / self.interval_s))
         awake: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -91,7 +91,11 @@ class _Demand(msgspec.Struct):
 
 
 class _Directory(msgspec.Struct):
-    """A directory that this node coordinates, and what was found when its names were last read from the store."""
+    """The state of one directory that this node coordinates.
+
+    A directory lists the names of the channels with one attribute-value pair. From time to time, the node reads these
+    names from the store; this is called a reading.
+    """
 
     coordinator: Coordinator
     mark: Hashable = None
@@ -145,10 +149,10 @@ class InMemoryDirectories:
 
     @property
     def coordinated(self) -> tuple[DirectoryChoice, ...]:
-        """The directories that this node coordinates.
+        """The directories that this node coordinates and has already measured.
 
-        Each item states measurements, such as the number of entries, the directory's partial lookup strategy, and the
-        reasons for this strategy.
+        Each item contains the measurements of a directory, such as its number of entries. It also contains the
+        strategy that determines which node holds which entries, and the reasons for choosing this strategy.
         """
         return tuple(
             DirectoryChoice(pair, own.coordinator.measured, own.coordinator.choice)
@@ -173,9 +177,10 @@ class InMemoryDirectories:
         return self._coordinator_of(pair) == self._node_id
 
     def find(self, directory: str, pairs: Collection[str], limit: int) -> ShareMatches:
-        """Return up to ``limit`` names that have all attribute-value pairs in ``pairs``.
+        """Return up to ``limit`` names from this node's share of a directory that have all of the given pairs.
 
-        Only this node's share of one directory is searched: the directory of the attribute-value pair ``directory``.
+        - ``directory``: the attribute-value pair of the directory.
+        - ``pairs``: the attribute-value pairs that each returned name must have.
         """
         return self._shares.find(directory, pairs, limit)
 
@@ -239,10 +244,10 @@ class InMemoryDirectories:
         return needed
 
     async def _update(self, pair: str) -> list[tuple[NodeId, MessagePart]]:
-        """Read the names in the directory of ``pair`` from the store; return one update for each other server.
+        """Read the names in the directory of ``pair`` from the store; return an update for each other node.
 
-        A server gets an update even if nothing has changed. The result is empty if too few names have ``pair``, if the
-        names cannot be read, or if the ring changes during the call.
+        Each item is a pair (node of the ring, update). A node gets an update even if nothing has changed. The result
+        is empty if too few names have ``pair``, if the names cannot be read, or if the ring changes during the call.
         """
         ring, demand = self._ring, self._demand[pair]
         own = self._directories.get(pair)
@@ -299,8 +304,9 @@ class InMemoryDirectories:
     def _is_short(self, pair: str, target: int) -> bool:
         """Return whether this node's own share of the directory of ``pair`` is missing or too small.
 
-        The directory must then be distributed anew. A share is too small if it has fewer than ``target`` names and the
-        strategy limits the size of shares.
+        If so, the directory must be distributed anew. When names are deleted, a share can become too small: with
+        strategies that limit a share to a fixed number of names, it must contain at least ``target`` names. With the
+        other strategies, a share of any size is large enough.
         """
         # A share becomes too small when names are deleted. This is possible only with Fixed-x and RandomServer-x,
         # because they limit the entries of a share to x.
@@ -346,9 +352,10 @@ class InMemoryDirectories:
             own.coordinator.is_placement_due = True
 
     def _count(self, count: LookupCount) -> None:
-        """Add a client's count of lookups of an attribute-value pair, which decides whether the pair needs a directory.
+        """Record how many lookups of an attribute-value pair a client has made.
 
-        The count is ignored if this node does not coordinate the directory.
+        Pairs with many lookups get a directory. The count is ignored if this node does not coordinate the directory of
+        the pair.
         """
         if not self.is_coordinator(count.pair):
             return
@@ -358,9 +365,10 @@ class InMemoryDirectories:
             demand.target = max(demand.target, count.target)
 
     async def _read_pairs(self, *, reread: bool) -> None:
-        """Read all attribute-value pairs of the names that this node holds, so that lookups can require several pairs.
+        """Read from the store all attribute-value pairs of the names that this node holds.
 
-        If ``reread``, pairs that were read long ago are read again.
+        They are needed for lookups that require several pairs. Names whose pairs are already known are skipped. If
+        ``reread``, the pairs that were read longest ago are read again.
         """
         wanted = self._shares.unread_names(reread=reread)
         for first in range(0, len(wanted), _MAX_DESCRIBED):

@@ -89,12 +89,13 @@ class KeyGroupBalancer:
         await self._start_due(tables, fleet_s)
 
     async def _start_due(self, tables: Mapping[Keyspace, ServerTable], fleet_s: float) -> None:
-        """Start or continue the splits and merges that are due, except those already in progress in this process.
+        """Start or continue the splits and merges of key groups that are due in some keyspaces.
 
-        - ``tables``: the server table (the list of key groups) of each keyspace to consider.
+        - ``tables``: the server table (the list of key groups) of each of these keyspaces.
         - ``fleet_s``: the time of Redis's clock (Unix s), which all nodes share.
 
-        In a keyspace that another node balances, only splits are started.
+        A keyspace is skipped while this process executes a split or merge in it. In a keyspace that another node
+        balances, only splits are started.
         """
         due, loads = await self._due_steps(tables, fleet_s)
         self._is_at_rest, self._loads = not due and not self._moving and loads == self._loads, loads
@@ -148,10 +149,11 @@ class KeyGroupBalancer:
         )
 
     async def _move(self, keyspace: Keyspace, step: Step, fleet_s: float) -> None:
-        """Complete a split or merge in a keyspace, and then further ones of the same kind if the load requires them.
+        """Complete a split or merge of key groups, and then further ones of the same kind if the load requires them.
 
-        ``step`` is the first step of the first split or merge. ``fleet_s`` is the time of Redis's clock (Unix s), which
-        all nodes share.
+        - ``keyspace``: the keyspace that contains the key groups.
+        - ``step``: the step with which to begin, which is not always the first step of the split or merge.
+        - ``fleet_s``: the time of Redis's clock (Unix s), which all nodes share.
         """
         # For example, one half of a key group may still be too hot after a split.
         try:

@@ -43,7 +43,10 @@ class WorkerProgram(HostedProgram):
         self._has_joined = False
 
     def check_ready(self) -> None:
-        """See :meth:`HostedProgram.check_ready`. A drained worker counts as ready."""
+        """Raise NotReady if the worker has not joined the ring yet; see :meth:`HostedProgram.check_ready`.
+
+        A drained worker (one that an admin has taken out of the ring) counts as ready.
+        """
         if not self._has_joined:
             raise NotReady("The worker has not joined the ring yet.")
 
@@ -57,7 +60,7 @@ class WorkerProgram(HostedProgram):
         return await self._peers.on_request(request)
 
     async def run(self, process: HostProcess) -> None:
-        """See :meth:`HostedProgram.run`."""
+        """Run the nodes of the worker until cancelled; see :meth:`HostedProgram.run`."""
         settings, store = self._settings, self._store
         name = f"{socket.gethostname()}:{os.getpid()}"
         worker = NodeInfo("", 0, name, 0.0, process.metrics_url, secrets.token_hex(8))

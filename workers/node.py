@@ -96,9 +96,12 @@ RequestHandler = Callable[["Node", InboxMessage], Coroutine[Any, Any, None]]
 
 
 class Node:
-    """A node that has joined the ring with the id and address in ``info``.
+    """A member of the ring (the list of live nodes), which polls channels and owns some of them.
 
-    ``handle_request`` handles the requests that bots and the console send to the node.
+    A worker process runs one or more nodes.
+
+    - ``info``: the id and address with which the node has joined the ring.
+    - ``handle_request``: handles the requests that bots and the console send to the node.
     """
 
     def __init__(self, info: NodeInfo, context: WorkerContext, handle_request: RequestHandler) -> None:
@@ -173,9 +176,10 @@ class Node:
         """The handlers of effects that are carried out one by one; effects of other types are carried out together."""
 
     async def run(self) -> None:
-        """Poll channels, store and deliver versions of own channels, and handle requests, until the lease is lost.
+        """Run the node until its lease is lost, then raise :class:`LeaseLost`.
 
-        Then raise :class:`LeaseLost`.
+        The node polls channels and handles requests. For the channels that it owns, it also stores new versions and
+        delivers them to subscribers.
         """
         scheduler = AsyncIOScheduler(timezone=UTC, job_defaults={"coalesce": True, "misfire_grace_time": None})
         try:
@@ -276,9 +280,10 @@ class Node:
             plans.record_gaps(changed)
 
     async def _maintain_matrices(self) -> None:
-        """Adapt the matrices (tables) of the search directory to their load, and restore lost cells in them.
+        """Resize the matrices of the search directory according to their load, and restore lost parts of them.
 
-        This node maintains the matrix of an attribute-value pair if it is the node nearest to the hash of the pair.
+        A matrix stores the names with one attribute-value pair, in several cells. It is maintained by the node that
+        is nearest to the hash of the pair.
         """
         is_own, balancers = self.directories.is_coordinator, self._matrix_balancers
         await asyncio.gather(*(run_logged(balancer.maintain(is_own)) for balancer in balancers.values()))
@@ -336,7 +341,7 @@ class Node:
         await self._on_events(ObjectiveLoaded(objective, rates, self._bounds.by_channel))
 
     async def _on_events(self, *events: Event) -> None:
-        """Pass events to the protocol, and execute the effects that it returns."""
+        """Pass events to the polling protocol, and execute the effects (actions) that it returns."""
         now_s, fleet_s = self.clock.monotonic_s(), self.clock.wall_s()
         effects = self.protocol.handle(events, now_s, fleet_s)
         # Before anything is awaited, so that messages are sent in the order of the effects.

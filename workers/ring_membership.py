@@ -24,7 +24,10 @@ log = structlog.get_logger(__name__)
 
 
 class RingMembership:
-    """The membership of one of a worker's nodes. Whenever the node loses its lease, it rejoins under a new id."""
+    """Keeps one node of a worker in the ring, the list of live nodes.
+
+    If the node loses its lease, it rejoins under a new id.
+    """
 
     def __init__(self, worker: NodeInfo, store: Store, ttl_s: float) -> None:
         """Create the membership of a node in the process ``worker``; its leases are valid for ``ttl_s`` seconds."""

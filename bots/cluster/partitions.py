@@ -66,7 +66,8 @@ class AssignedUsers:
     def assign(self, partitions: frozenset[int], valid_until_s: float = math.inf) -> None:
         """Replace the assigned partitions with ``partitions``.
 
-        Their leases are valid until ``valid_until_s``, in seconds of the monotonic clock.
+        The process holds each partition by a lease in the store. These leases are valid until ``valid_until_s``, in
+        seconds of the monotonic clock.
         """
         self.partitions, self._valid_until_s = partitions, valid_until_s
 
@@ -106,9 +107,10 @@ class PartitionState(enum.Enum):
 
 
 class Partitions(msgspec.Struct, frozen=True):
-    """The state of each of a process's partitions; the keys of ``states`` are partition numbers.
+    """The partitions (groups of users) for which one process works, and what it does with each of them.
 
-    Instances are immutable; the methods that change states return a changed copy.
+    ``states`` maps the number of each partition to its state. Instances are immutable; the methods that change
+    states return a changed copy.
     """
 
     states: Mapping[int, PartitionState] = msgspec.field(default_factory=dict)

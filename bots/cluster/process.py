@@ -32,7 +32,11 @@ _log = structlog.get_logger()
 
 
 class Process(abc.ABC):
-    """Base class of bot processes, which divide numbered partitions among themselves by means of leases."""
+    """Base class of the processes that run bots and divide the users among themselves.
+
+    The users are divided into numbered partitions. A process serves a partition while it holds the partition's
+    lease in the store.
+    """
 
     def __init__(self, settings: Settings, store: Store, clock: Clock, count: int) -> None:
         """Create a process that shares ``count`` partitions with the other processes that have the same settings."""
@@ -54,11 +58,15 @@ class Process(abc.ABC):
 
     @abc.abstractmethod
     async def _apply(self, gained: frozenset[int], draining: frozenset[int]) -> None:
-        """Serve the partitions in state SERVED, and end the work for those in ``draining`` by calling :meth:`_drain`.
+        """Start or stop serving partitions after their states have changed.
 
-        ``gained`` are the partitions that have become SERVED since the last call, and ``draining`` those that have
-        become DRAINING. This method is called after each successful heartbeat, and after the process has given up its
-        leases.
+        Serve all partitions in the state SERVED, and end the work for those in ``draining`` by calling
+        :meth:`_drain`.
+
+        - ``gained``: the partitions that have become SERVED since the last call.
+        - ``draining``: the partitions that have become DRAINING since the last call.
+
+        This method is called after each successful heartbeat, and after the process has given up its leases.
         """
 
     async def _recover(self, _failed: FailedProcess, /) -> bool:
@@ -175,7 +183,7 @@ class Process(abc.ABC):
 
 
 class AccountProcess(Process):
-    """One of the processes that share an account. It has its own XMPP session and its own assigned users."""
+    """One of the processes that share an XMPP account. It has its own session, and serves a part of the users."""
 
     def __init__(self, settings: Settings, store: Store, clock: Clock) -> None:
         """Create the process and its bot without starting them; :meth:`run` starts them."""

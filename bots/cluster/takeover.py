@@ -65,8 +65,8 @@ class Takeover:
     async def _apply_archive(self, since_s: float) -> AsyncIterator[Sequence[MessageReceived]]:
         """Read the account's archive since ``since_s`` (Unix seconds); yield the users' messages, one page at a time.
 
-        Before the messages of a page are yielded, the store is updated: replies on the page are completed, and batches
-        are marked as sent or completed (:meth:`_complete_batches`).
+        Before the messages of a page are yielded, the store is updated. Replies and batches of notifications that are
+        on the page are recorded as sent, so that they are not sent again.
         """
         async for page in read_archive(self._xmpp, since_s):
             await self._complete_batches(page)
@@ -74,10 +74,11 @@ class Takeover:
             yield page.messages
 
     async def _complete_batches(self, page: ArchivePage) -> None:
-        """Update the batches of notifications that are on one page of the archive, or whose receipts are on it.
+        """Record in the store which batches of notifications have arrived, according to one page of the archive.
 
-        A batch whose receipt is on the page becomes complete. A batch that is itself on the page has reached the
-        server. If the user's client sends no receipts, this batch becomes complete; otherwise it is marked as sent.
+        If the page contains the receipt of a batch, the batch becomes complete. If it contains the batch itself, the
+        batch has reached the server. The batch is then complete if the user's client sends no receipts. Otherwise it
+        is marked as sent.
         """
         receipts = {(user_id(each.jid), each.message_id) for each in page.receipts}
         received = {pair for pair in receipts if is_batch_id(*pair)}

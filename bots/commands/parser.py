@@ -200,9 +200,9 @@ def _selector(words: str) -> str:
 def _subscribe(rest: str, *, bare: bool = False) -> Command:
     """Return the command to subscribe to the URL with which ``rest`` begins.
 
-    ``rest`` is the text after the verb `subscribe`. If ``bare`` is true, ``rest`` is instead a whole text without a
-    verb, and the words after the URL are not taken as a CSS selector. If the URL names an ``.opml`` file, return an
-    import command instead.
+    Normally, ``rest`` is the text after the verb `subscribe`. If ``bare`` is true, the user has typed a URL
+    without a verb; the words after the URL are then not taken as a CSS selector. If the URL names an ``.opml``
+    file, return an import command instead.
     """
     words, *settings = _WITH.split(rest, maxsplit=1)
     url, selector = _url(words), "" if bare else _selector(words)

@@ -35,11 +35,12 @@ _Items = tuple[OutboxItem, ...]
 
 
 class ItemVersions(msgspec.Struct, frozen=True):
-    """The changes in the versions of a channel that an outbox item refers to.
+    """The versions of a channel that one outbox item (a queued notification) is about.
 
-    ``deltas`` contains one delta per version, oldest first. The first version of the channel is left out: its entries
-    were published before the channel existed, and so are not news. ``missing_count`` is how many versions are left out
-    because the channel's log no longer contains them, or because there are more than ``MAX_VERSIONS``.
+    - ``deltas``: the changes in each version, oldest version first. The channel's first version is left out: its
+      entries were published before the channel existed, and so are not news.
+    - ``missing_count``: how many versions are left out because the channel's log no longer contains them, or
+      because there are more than ``MAX_VERSIONS``.
     """
 
     deltas: tuple[Delta, ...]
@@ -59,10 +60,11 @@ async def load_versions(channels: Channels, item: OutboxItem) -> ItemVersions:
 
 
 def select_changes(item: OutboxItem, deltas: Sequence[Delta]) -> list[Delta]:
-    """Return ``deltas`` without the changes that do not belong to ``item``.
+    """Return a copy of each delta in ``deltas``, with only the changes that belong to ``item``.
 
-    ``deltas`` are the deltas of all versions that ``item`` refers to. If ``item.edits`` is true, only edits belong to
-    the item; otherwise only the other changes do. Changes at the positions in ``item.omitted`` do not belong to it.
+    ``deltas`` contain the changes in all versions that ``item`` refers to. If ``item.edits`` is true, only edits
+    belong to the item. If it is false, all changes except edits do. Changes at the positions in ``item.omitted``
+    never belong to it.
     """
     omitted = _omitted_indexes(item, sum(len(delta.changes) for delta in deltas))
     selected, first = [], 0
@@ -74,7 +76,11 @@ def select_changes(item: OutboxItem, deltas: Sequence[Delta]) -> list[Delta]:
 
 
 def _omitted_indexes(item: OutboxItem, count: int) -> list[int]:
-    """Return the indexes of an item's omitted changes among the ``count`` changes that can still be read."""
+    """Return the indexes of an item's omitted changes, which are not delivered to the user.
+
+    ``item.omitted`` contains the positions of these changes; negative positions count back from the last change.
+    ``count`` is how many changes of the item can still be read. Changes that can no longer be read are left out.
+    """
     indexes = (position if position >= 0 else count + position for position in item.omitted or ())
     return [index for index in indexes if 0 <= index < count]
 
@@ -120,7 +126,7 @@ class BatchRenderer:
     async def presentations(
         self, user_id: UserId, batches: Sequence[Batch], preferences: PreferencesByNumber, zone: str
     ) -> Presentations:
-        """Map each channel in ``batches`` to the user's own presentation of it.
+        """Return the user's own presentation (title and template) of each channel in ``batches``.
 
         Channels that the user has not customised are absent. ``preferences`` maps subscription numbers to the user's
         preferences. Dates are shown in the time zone ``zone``.
@@ -202,11 +208,11 @@ class BatchRenderer:
 def find_duplicates(
     deltas: Sequence[Delta], left_out: Sequence[tuple[ChannelId, Change]]
 ) -> dict[EntryKey, list[ChannelId]]:
-    """Find the entries in ``deltas`` that also appear in other channels; return, for each, the ids of these channels.
+    """Map entries in ``deltas`` to the ids of the other channels that contain copies of them.
 
-    Copies are searched for only in ``left_out``, the changes that are not sent to the user, each with the id of its
-    channel. Two entries are copies of each other if they share an article hash. Entries without copies are absent from
-    the result.
+    Two entries are copies of each other if they share an article hash. ``left_out`` contains the changes that are
+    not sent to the user, as pairs (channel id, change). Copies are searched for only in these changes. Entries
+    without copies are absent from the result.
     """
     entry_by_mark = {
         mark: (delta.channel, change.entry.key)

@@ -58,7 +58,7 @@ class _Message(msgspec.Struct, frozen=True):
 
 
 class BatchSender:
-    """Sends batches of notifications to users whom the caller has locked in the scheduler."""
+    """Sends batches of notifications to users. The caller must hold the users' locks in the scheduler."""
 
     def __init__(
         self, store: Store, xmpp: XmppSender, clock: Clock, assigned_users: AssignedUsers, scheduler: DeliveryScheduler
@@ -138,7 +138,10 @@ class BatchSender:
     async def _find_resends(
         self, user_ids: Sequence[UserId], recipients: Mapping[UserId, Recipient]
     ) -> dict[UserId, Sequence[Batch]]:
-        """Map each of these users to the batches in flight that must be sent to the user again now, oldest first."""
+        """Return the batches in flight that must be sent again now, for each user who has any.
+
+        A batch is in flight if it was sent but is not complete. The batches of a user are in order, oldest first.
+        """
         resends: dict[UserId, Sequence[Batch]] = {}
         recovering = [user_id for user_id in user_ids if self._scheduler.needs_recovery(user_id)]
         if not recovering:
@@ -268,7 +271,7 @@ class BatchSender:
     async def _record(self, accepted: Sequence[_Message], empty: Sequence[tuple[UserId, MessageId]]) -> None:
         """Record in the store that the server has acknowledged ``accepted``.
 
-        The batch of a message that requested a receipt now awaits it; the other batches are complete. Batches without
+        A batch stays in flight if its receipt is now awaited; all other batches are complete. Batches without
         content, listed in ``empty`` as pairs (user id, message id), were not sent and are also complete.
         """
         acked, done = [], list(empty)

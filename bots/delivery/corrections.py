@@ -30,7 +30,7 @@ _EntryKeys = frozenset[tuple[ChannelId, str]]
 
 
 class CorrectionFinder:
-    """Finds the earlier message that each batch of edits corrects, and records the correction in the store."""
+    """Finds earlier messages that batches of edits can replace, and turns the batches into corrections (XEP-0308)."""
 
     def __init__(self, store: Store) -> None:
         """Create a finder that reads sent messages and channels' logs from ``store``."""
@@ -38,11 +38,10 @@ class CorrectionFinder:
         self._entries: LRUCache[OutboxItem, _EntryKeys] = LRUCache(MAX_CACHED_ITEMS)
 
     async def correct(self, claimed: Mapping[UserId, Batch]) -> dict[UserId, Batch]:
-        """Turn each batch of edits into a correction if an earlier message can be corrected.
+        """Turn each batch of edits into a correction (XEP-0308) if there is an earlier message that it can replace.
 
-        ``claimed`` maps each user to the batch that has just been claimed for the user. Return a copy of this mapping
-        in which the batches that could be turned into corrections are replaced with them. Raises StoreUnavailable if
-        the store does not respond.
+        ``claimed`` maps each user to the batch that was just created for the user. Return a copy of ``claimed`` with
+        the corrections. All other batches are unchanged. Raises StoreUnavailable if the store does not respond.
         """
         edits = {user_id: batch for user_id, batch in claimed.items() if batch.items[0].edits}
         earlier = await self._store.outbox.sent_messages(list(edits))

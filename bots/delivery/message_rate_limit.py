@@ -23,17 +23,19 @@ class MessageRateLimit(msgspec.Struct, frozen=True):
     interval_s: float
 
     def after_message(self, full_at_s: float, item_count: int, now_s: float) -> float:
-        """Return the new state of a user's rate limit after a message of ``item_count`` items has been sent.
+        """Return when a user's allowance is full again after a message of ``item_count`` items is sent at ``now_s``.
 
-        ``full_at_s`` is the state before the message. A state is the time, in seconds of the monotonic clock, at which
-        the user's allowance is full again.
+        The allowance is the number of messages that the user can be sent at once. A full allowance is ``BURST``
+        messages. ``full_at_s`` is when the allowance would be full without this message: the last result of this
+        method, or -infinity before the first message. All times are in seconds of the monotonic clock.
         """
         slowdown = min(max(1.0, item_count / ITEMS_AT_USUAL_RATE), MAX_SLOWDOWN)
         return max(full_at_s, now_s) + slowdown * self.interval_s
 
     def next_message_s(self, full_at_s: float) -> float:
-        """Return the earliest time (monotonic clock) at which another message may be sent to the user.
+        """Return the earliest time at which another message may be sent to the user.
 
-        ``full_at_s`` is the state of the user's rate limit.
+        ``full_at_s`` is the last result of :meth:`after_message`, or -infinity before the first message. Both times
+        are in seconds of the monotonic clock.
         """
         return full_at_s - (BURST - 1) * self.interval_s

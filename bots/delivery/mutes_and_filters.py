@@ -83,9 +83,10 @@ class ItemSelector:
         return selections
 
     async def _load_numbers(self, queues: Mapping[UserId, tuple[Selection, Sequence[QueuedItem]]]) -> None:
-        """Record in each selection the user's subscription numbers for the channels of the queued items.
+        """Load the numbers of the users' subscriptions to the channels that queued items are about.
 
-        ``queues`` maps each user to a pair: the user's selection, and a page of the user's queued items.
+        ``queues`` maps each user to a pair: the user's selection, and a page of the user's queued items. A selection
+        is the decision about which items are sent now. The loaded numbers are stored in its ``numbers``.
         """
         missing = {
             (user_id, queued.item.channel): selection
@@ -123,9 +124,10 @@ class ItemSelector:
 
 
 def _count_from_last(positions: Iterable[int], versions: _Changes) -> tuple[int, ...]:
-    """Return positions counted from the last change, which has position -1.
+    """Convert ``positions`` to negative numbers that count back from the last change, which has position -1.
 
-    These positions stay valid if the channel's log drops the oldest of several versions before the message is rendered.
+    ``positions`` are indexes among all changes of ``versions``. The results stay valid if the channel's log drops
+    the oldest versions before the message is rendered.
     """
     count = sum(len(delta.changes) for delta, _ in versions)
     return tuple(position - count for position in positions)

@@ -191,7 +191,11 @@ def _heading(change: Change, translator: Translator) -> str:
 def _changed_lines(
     channel: Channel, changes: Sequence[Change], detail: DetailLevel, translator: Translator
 ) -> list[str]:
-    """Return the page's address and its changed lines as a list with one text; [] if no line has changed."""
+    """Return the text about a page's changes: the address of the page, followed by its changed lines.
+
+    The result is a list with this one text, or an empty list if there are no changes. ``detail`` limits how many
+    lines are shown, and their lengths.
+    """
     if not changes:
         return []
     shown = [_line(change, detail.line_chars, translator) for change in changes[: detail.lines]]

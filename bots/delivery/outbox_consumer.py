@@ -46,7 +46,7 @@ _log = structlog.get_logger()
 
 
 class OutboxConsumer:
-    """Delivers the outboxes of the users of one process.
+    """Delivers the outboxes (queues of notifications) of the users of one process.
 
     :meth:`run` sends the messages. The methods that handle events only record what has changed, and never wait.
     """
@@ -96,14 +96,22 @@ class OutboxConsumer:
     # Event handlers.
 
     def on_session_started(self) -> None:
-        """Recover all batches in flight, because a new XMPP session has begun and the previous one was not resumed."""
+        """Start the recovery of all users' batches in flight, because a new XMPP session has begun.
+
+        A batch is in flight if it was sent but is not complete. The previous session was not resumed, so these
+        batches may be lost. The recovery sends them again where necessary.
+        """
         self._session_since_s = self._clock.wall_s()
         self._is_new_session = True
         self._availability.on_session_started()
         self._recovery_needed.set()
 
     def on_partitions_gained(self, partitions: frozenset[int]) -> None:
-        """Recover the batches in flight to users in ``partitions``, which another process served until now."""
+        """Start the recovery of the batches in flight to the users in ``partitions``, which this process has gained.
+
+        A batch is in flight if it was sent but is not complete. Another process has served these users until now. The
+        recovery sends its batches again where necessary.
+        """
         self._gained_partitions |= partitions
         self._recovery_needed.set()
 
@@ -152,8 +160,10 @@ class OutboxConsumer:
 
         - If the user is online, the back-off after a bounce ends.
         - If the user is online and neither away nor busy, messages are no longer deferred.
-        - If the user is online with an additional client, the batches whose receipts are awaited are recovered.
-        - If the user is offline, the scheduler stops waiting for receipts.
+        - If the user is online with an additional client and receipts are awaited, the messages without receipts are
+          sent again unless the receipts arrive soon.
+        - If the user is offline, batches that the server has acknowledged are not sent again before the user is
+          online, unless the user's messages bounce.
         """
         user_id = keys.user_id(event.jid)
         now_s = self._clock.monotonic_s()
@@ -240,8 +250,9 @@ class OutboxConsumer:
     async def _recover(self) -> None:
         """Start the recovery of batches in flight whenever an event requires it, until cancelled.
 
-        After a new session has started, the batches of all users are recovered. After partitions have been gained, the
-        batches of the users in these partitions are recovered.
+        The recovery sends batches again if they may have been lost. After a new session has started, it covers the
+        batches of all users. After partitions have been gained, it covers the batches of the users in these
+        partitions.
         """
         while True:
             await self._recovery_needed.wait()
@@ -284,7 +295,10 @@ class OutboxConsumer:
         return gained, lost, []
 
     async def _start_bursts(self) -> None:
-        """Start a burst whenever users are due, a session exists, and fewer than ``MAX_BURSTS`` bursts are running."""
+        """Start a burst, a task that sends to several users, whenever users are due.
+
+        A burst is started only while there is a session and fewer than ``MAX_BURSTS`` bursts are running.
+        """
         while True:
             self._scheduler_changed.clear()
             await self._xmpp.connected.wait()

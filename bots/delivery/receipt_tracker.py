@@ -55,11 +55,13 @@ class ReceiptTracker:
         return user_id in self._awaited
 
     def expect(self, user_id: UserId, message_id: MessageId, *, is_resend: bool) -> list[MessageId] | None:
-        """Await the receipt of a message; return the older messages whose receipts are no longer awaited.
+        """Start waiting for the receipt of a message; return the older messages whose receipts are given up.
 
-        If more than ``MAX_AWAITED`` receipts would be awaited from the user, the oldest are given up. If the user's
-        last ``MAX_AWAITED`` messages have all remained without a receipt, do not await this one either, and return
-        None. ``is_resend`` states whether the message was sent before; a resend does not count as another message.
+        At most ``MAX_AWAITED`` receipts are awaited from a user. If there are more, the oldest of them are given up.
+        If none of the user's last ``MAX_AWAITED`` messages got a receipt, do not await this receipt, and return None.
+
+        ``is_resend`` states whether the message was sent before. The receipt of such a message is always awaited. The
+        message is not counted a second time among those without a receipt.
         """
         if not is_resend:
             if self._unanswered[user_id] >= MAX_AWAITED:

@@ -56,9 +56,11 @@ class RecipientAvailability:
     ) -> dict[UserId, float]:
         """Return how many seconds must pass until messages may be sent, for each user who must wait.
 
-        Other users are absent from the result. ``since_s`` states since when (Unix seconds) the items of each user have
-        been waiting; None means that no items are waiting. For users who are absent from ``since_s``, the time is read
-        from the store. Raises StoreUnavailable if the store does not respond.
+        - ``user_settings``: the users to check, with their settings.
+        - ``since_s``: the Unix time in seconds since which each user's items have been waiting; None if no items are
+          waiting. For users who are absent from ``since_s``, the time is read from the store.
+
+        Users who need not wait are absent from the result. Raises StoreUnavailable if the store does not respond.
         """
         remaining: dict[UserId, float] = {}
         if not user_settings:

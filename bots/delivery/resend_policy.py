@@ -32,7 +32,11 @@ time is short, because the server sends its stored messages to the new client at
 
 
 class Recovery(IntEnum):
-    """Which of a user's batches in flight (sent, but not complete) must be examined before a new batch is claimed."""
+    """Which of a user's batches must be examined, because they may have been lost.
+
+    Only batches in flight (sent, but not complete) are examined. No new batch is claimed for the user before
+    that.
+    """
 
     NONE = 0
     UNACKNOWLEDGED = 1
@@ -44,7 +48,11 @@ class Recovery(IntEnum):
 
 
 class ResendState(msgspec.Struct):
-    """The state of the recovery of one user's batches in flight. Times are in seconds of the monotonic clock."""
+    """States whether and when one user's batches must be sent again, because they may have been lost.
+
+    The examination of the user's batches in flight (sent, but not complete) is called a recovery. Times are in
+    seconds of the monotonic clock.
+    """
 
     recovery: Recovery = Recovery.NONE
     awaiting_receipts: bool = False  # nothing is done before resend_s, or a receipt
@@ -72,7 +80,10 @@ class ResendState(msgspec.Struct):
         self.recovery = max(self.recovery, Recovery.UNACKNOWLEDGED)
 
     def require_full(self, resend_s: float) -> None:
-        """Require recovery of all batches in flight; send acknowledged batches again at ``resend_s``."""
+        """Require recovery of all batches in flight, including those that the server has acknowledged.
+
+        Acknowledged batches are not sent again before ``resend_s``.
+        """
         self.recovery, self.awaiting_receipts, self.resend_s = Recovery.ALL, False, resend_s
 
     def on_session_lost(self, now_s: float) -> None:
@@ -112,11 +123,17 @@ class ResendState(msgspec.Struct):
         return True
 
     def on_offline(self) -> None:
-        """Stop waiting for receipts, because the user went offline and the user's server keeps acknowledged messages.
+        """Reduce or postpone the recovery of the user's batches in flight, because the user went offline.
 
-        A full recovery examines all batches in flight. If a full recovery was required only because of a new client,
-        now only unacknowledged batches are recovered. If it was required for another reason, the acknowledged batches
-        wait until the user is online again.
+        A batch is in flight if it was sent but is not complete. Acknowledged batches need not be sent again while the
+        user is offline, because the user's server keeps them.
+
+        Nothing is changed unless all batches in flight must be recovered. In that case, the recovery is changed as
+        follows:
+
+        - If the only reason is that the user came online with an additional client, only the batches that the server
+          has not acknowledged are recovered. Receipts are no longer awaited.
+        - Otherwise, acknowledged batches are not sent again until the user is online.
         """
         if not self.is_full:
             return

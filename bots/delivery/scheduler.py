@@ -29,7 +29,7 @@ from service.store.delivery.outbox import Batch
 
 
 class _UserState(msgspec.Struct):
-    """The state of one user. It is removed when it no longer differs from the state of a new user."""
+    """The scheduler's data about one user. It is removed when it no longer differs from the data of a new user."""
 
     locked: bool = False
     ready: bool = False  # items may be queued
@@ -43,7 +43,10 @@ class _UserState(msgspec.Struct):
 
 
 class DeliveryScheduler:
-    """Schedules the users who have queued items, or had some recently. Times are in seconds of the monotonic clock."""
+    """Decides which users are sent messages next, and when.
+
+    It knows the users who have queued items, or had some recently. Times are in seconds of the monotonic clock.
+    """
 
     def __init__(self, messages_per_s: float, is_assigned: Callable[[UserId], bool]) -> None:
         """Create a scheduler without users.
@@ -79,10 +82,10 @@ class DeliveryScheduler:
             self._state(user_id).resends.require()
 
     def on_send_failed(self, user_ids: Iterable[UserId]) -> None:
-        """Require recovery of these users' batches, because the burst that was sending to them has failed.
+        """Require recovery of these users' batches in flight, because sending to the users has failed.
 
-        If the burst was sending a user's acknowledged batches again, all the user's batches in flight must be
-        recovered; otherwise only the batches that the server has not acknowledged.
+        If a user's acknowledged batches were being sent again, all the user's batches in flight must be recovered.
+        Otherwise, only the batches that the server has not acknowledged must be recovered.
         """
         for user_id in user_ids:
             self._state(user_id).resends.on_send_failed()
@@ -136,18 +139,24 @@ class DeliveryScheduler:
         self._schedule(user_id, user, now_s)
 
     def on_offline(self, user_id: UserId) -> None:
-        """Stop waiting for receipts, because the user went offline and the user's server keeps acknowledged messages.
+        """Reduce or postpone the recovery of the user's batches in flight, because the user went offline.
 
-        A full recovery examines all batches in flight. If a full recovery was required only because of a new client,
-        now only unacknowledged batches are recovered. If it was required for another reason, the acknowledged batches
-        wait until the user is online again.
+        A batch is in flight if it was sent but is not complete. Acknowledged batches need not be sent again while the
+        user is offline, because the user's server keeps them.
+
+        Nothing is changed if the user's last message bounced, or if only unacknowledged batches must be recovered.
+        Otherwise, the recovery of all batches in flight is changed as follows:
+
+        - If the only reason is that the user came online with an additional client, only the batches that the server
+          has not acknowledged are recovered. Receipts are no longer awaited.
+        - Otherwise, acknowledged batches are not sent again until the user is online.
         """
         user = self._users.get(user_id)
         if user is not None and not user.bounces:
             user.resends.on_offline()
 
     def end_deferral(self, user_id: UserId, now_s: float) -> None:
-        """End a user's deferral, because the user's settings changed or the user became available.
+        """End the delay set by :meth:`defer`, because the user's settings changed or the user became available.
 
         Items that are delayed by a notification interval are examined again as well.
         """
@@ -210,9 +219,9 @@ class DeliveryScheduler:
         user.ready, user.deferred_until_s = True, until_s
 
     def set_next_item(self, user_id: UserId, due_s: float) -> None:
-        """Set when the user's queued items must be examined again.
+        """Set the time at which the user's queued items must be examined again.
 
-        ``due_s`` is the earliest time at which an item that is delayed by a notification interval becomes due, or
+        ``due_s`` is the earliest time at which an item that is delayed by a notification interval may be sent;
         infinity if no item is delayed.
         """
         self._state(user_id).next_item_s = due_s

@@ -145,8 +145,11 @@ async def _answer(requests: Requests, command: Command, question: Reply | None =
 async def _answer_question(requests: Requests, answer: str, question: Reply | None) -> Reply:
     """Execute the option of ``question`` that the user has chosen with ``answer`` ("yes", "no", or a number).
 
-    If ``question`` asks for a number, but the user's number is not an option, the reply says so and repeats the
-    question. If there is no such question, a number refers to a subscription, whose latest entries are shown.
+    - If ``question`` has numbered options and the user's number is not one of them, the reply says so and repeats
+      the question.
+    - If ``question`` is None or asks for "yes" or "no", a number refers to a subscription. The reply shows the
+      latest entries of this subscription.
+    - Any other answer that is not an option changes nothing.
     """
     if question is not None and answer in question.options:
         return await question.options[answer].execute(requests)

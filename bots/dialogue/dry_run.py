@@ -18,7 +18,7 @@ from service.users.user_settings import UserSettings
 
 
 class DryRun(ReadRequests):
-    """The requests of one user in a dry run, which change nothing.
+    """Handles the requests of one user in a dry run, which changes nothing.
 
     ``effects`` lists the changes that the requests would make, as English sentences.
     """

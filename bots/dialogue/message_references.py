@@ -25,16 +25,17 @@ async def find_referenced_command(
     *,
     is_reaction: bool,
 ) -> Command | Reply | None:
-    """Find the command that ``text`` stands for as a reply or reaction to the bot's message ``message_id``.
+    """Return the command that a reply or reaction to one of the bot's messages stands for.
 
-    Return one of these:
+    ``text`` is the text of the reply, or the command that the reaction stands for. ``message_id`` is the id of
+    the bot's message. Return one of these:
 
-    - a :data:`~bots.commands.parser.Command`: ``text`` applied to the channel or saved search that the message is
-      about;
-    - a :class:`Reply`: an error message if no command can be found, or a question if the message is about several
-      channels. The user's answer to the question is executed by ``execute(requests, command=...)``;
-    - None if ``text`` must be executed without regard to the message, because ``text`` names a subscription itself or
-      because the message is unknown.
+    - A :data:`~bots.commands.parser.Command`: the command in ``text``, applied to the channel or saved search
+      that the message is about.
+    - A :class:`Reply`: an error message if no command can be found, or a question if the message is about several
+      channels. The user's answer to the question is executed by ``execute(requests, command=...)``.
+    - None: ``text`` must be executed as it is, without regard to the message. Either it needs no subscription
+      number, or it is a reply to an unknown message.
     """
     translator, template = requests.translator, incomplete_command_template(text)
     references = await requests.message_references(message_id) if template or is_reaction else None
@@ -64,11 +65,14 @@ async def find_referenced_command(
 
 
 def _command_about_no_channel(template: str, references: MessageReferences) -> Command | None:
-    """Return the command for a message that is about none of the user's channels; None if no command applies.
+    """Return the command for a reply or reaction to a message that is about none of the user's channels.
 
-    ``template`` is the command in the user's reply or reaction, with ``#{}`` for the missing subscription number.
-    ``references`` states what the message is about. A request to stop announcements becomes a command that turns them
-    off. A request to stop messages about a saved search becomes a command that deletes the search.
+    ``template`` is the command in the reply or reaction, with ``#{}`` for the missing subscription number.
+    ``references`` states what the message is about. The result is one of these:
+
+    - a command that turns announcements off, if the user wants no more announcements
+    - a command that deletes a saved search, if the user wants no more messages about it
+    - None in all other cases
     """
     if references.channels == (ANNOUNCEMENTS,) and template.startswith(("unsubscribe", "set #{} mute on")):
         return VerbCommand("announcements", words="off")

@@ -20,11 +20,12 @@ from service.feeds.parsing.html_text import one_line
 
 
 async def export(requests: Requests, _command: VerbCommand) -> Reply:
-    """Export the user's subscriptions as OPML, in one message if they fit into it.
+    """Return the user's subscriptions as an OPML document, in one message if possible.
 
-    If they do not fit, they are uploaded as a file, and the reply contains its URL. If the XMPP server does not accept
-    the file, they are divided among several messages. Each of these messages is a complete document without other text,
-    so that the user can save it unchanged. If an upload was refused, a message with the reason comes first.
+    If the document does not fit into a message, it is uploaded as a file, and the reply contains the file's URL.
+    If the XMPP server does not accept the file, the subscriptions are divided among several messages. Each of
+    these messages is a complete document without other text, so that the user can save it unchanged. If an upload
+    was refused, a message with the reason comes first.
     """
     translator, subscribed = requests.translator, await requests.subscriptions()
     feeds = [

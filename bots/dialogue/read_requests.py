@@ -36,7 +36,7 @@ class MessageReferences(msgspec.Struct, frozen=True):
 
 
 class ReadRequests:
-    """The read-only requests for one user.
+    """Handles the requests of one user that only read data, such as searching or listing subscriptions.
 
     Each method may raise a CoronetError, for example if the store or a worker does not respond.
     """

@@ -26,8 +26,9 @@ class CommandOutcome(Enum):
 class Option(msgspec.Struct, frozen=True):
     """An answer that the user can choose.
 
-    ``execute`` is the function to call if the user chooses the answer, and ``label`` is the text of the answer in a
-    form.
+    - ``execute``: the function to call if the user chooses the answer.
+    - ``label``: the text that stands for the answer in a form (XEP-0004); "" if the form does not list the
+      answer.
     """
 
     execute: Callable[[Requests], Awaitable["Reply"]]

@@ -102,7 +102,8 @@ class _Pages(msgspec.Struct, frozen=True):
     """A list of channels or entries that is shown page by page; the user can subscribe to the channel of each hit.
 
     - ``size``: how many hits are on a page.
-    - ``fetch``: a function that takes the requests and a limit, and returns the first hits, up to the limit.
+    - ``fetch``: a function that returns the first hits. Its arguments are the user's request handler and the
+      maximum number of hits.
     - ``describe``: a function that returns the text of a page.
     - ``translator``: the translator into the user's language.
     """

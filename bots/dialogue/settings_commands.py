@@ -133,7 +133,10 @@ async def _find_preferences(
 
 
 async def change_user_settings(requests: Requests, command: VerbCommand) -> Reply:
-    """Change a user's delivery times, language or announcements; without words, show their current setting."""
+    """Change the setting that the verb of the command names, such as the quiet hours or the language.
+
+    The words of the command are the new value. Without words, show the current value.
+    """
     user_settings, words = await requests.user_settings(), command.words.strip()
     if words:
         changed = _PARSERS[command.name](user_settings, words, requests.translator)

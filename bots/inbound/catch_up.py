@@ -47,7 +47,11 @@ class SyncState(enum.Enum):
 
 
 class CatchUp:
-    """Stores the archived messages for one bot address, and records up to which time all messages are stored."""
+    """Stores the messages that users sent to a bot address while no bot was there to store them.
+
+    These messages are read from the archive (XEP-0313) when a session starts. This class also stores the
+    *checkpoint*: the time up to which all messages to this address are known to be stored.
+    """
 
     def __init__(
         self,
@@ -77,7 +81,10 @@ class CatchUp:
         self._state = SyncState.BEHIND if self._xmpp.is_account else SyncState.COMPLETE
 
     async def run(self) -> None:
-        """Store the messages in the archive. If a new session begins in the meantime, :attr:`is_due` is true again."""
+        """Read the archive of the bot's account, and store the messages in it that are not stored yet.
+
+        If a new session begins in the meantime, :attr:`is_due` is true again.
+        """
         self._state, result = SyncState.CATCHING_UP, SyncState.INCOMPLETE
         with contextlib.suppress(TimeoutError, XmppSessionLost):
             async with asyncio.timeout(_CATCH_UP_TIMEOUT_S):

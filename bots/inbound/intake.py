@@ -44,7 +44,10 @@ with invented JIDs (guarantee I7)."""
 
 
 class IntakeQueue:
-    """A queue of messages to be stored. Its length is limited per user, per site and in total."""
+    """A queue of received messages that are waiting to be stored.
+
+    Its length is limited in total, per user, and per site. A site is the registrable domain of the users' server.
+    """
 
     def __init__(self) -> None:
         """Create an empty queue."""
@@ -108,13 +111,19 @@ class Intake:
         self._is_sweep_due.set()
 
     async def run(self) -> None:
-        """Store received messages, and have those from assigned users answered, until cancelled."""
+        """Store received messages, and pass those from this bot's users to their sessions, until cancelled.
+
+        Also send the responses that other bots have queued in the store for this bot's XMPP session.
+        """
         await run_until_one_ends(
             self._store_messages(), self._follow_notices(), self._sweep(), self._send_for_other_bots()
         )
 
     def on_session_started(self) -> None:
-        """Request that the account's archive be read before new messages are stored. A component has no archive."""
+        """Request that the account's message archive be read before new messages are stored.
+
+        A component has no archive, so its new messages are stored at once.
+        """
         self._catch_up.on_session_started()
         self._has_work.set()
 
@@ -244,9 +253,10 @@ class Intake:
             await retry_while_unavailable(pass_all)
 
     async def _send_for_other_bots(self) -> None:
-        """Send the responses that other bots have queued in the store for clients of this session.
+        """Send the responses that other bots have queued in the store for this bot's XMPP session, until cancelled.
 
-        The clients sent their requests to this session, so the responses must come from it.
+        A client sends its request to one session and expects the response from the same session. If another bot
+        handles the request, it queues the response for the session that received the request.
         """
         while True:
             try:

@@ -30,7 +30,7 @@ _MAX_FUTURE_S: Final = 86_400.0
 
 
 class NodeItem(msgspec.Struct, frozen=True):
-    """An item on a node: its id, and an Atom entry as XML."""
+    """An item on a pubsub node: its id, and an Atom entry as XML."""
 
     id: str
     payload: str
@@ -42,10 +42,12 @@ def node_uri(service: str, channel_id: ChannelId, item_id: str = "") -> str:
 
 
 def build_items(channel: Channel, deltas: Sequence[Delta], service: str) -> list[NodeItem]:
-    """Return the items for ``deltas``, the changes in successive versions of a channel, oldest first.
+    """Convert the changes of a channel to items of its pubsub node; return the items, oldest first.
 
-    An entry that changed several times yields one item with its latest state. ``service`` is the JID of the pubsub
-    service.
+    - ``deltas``: the changes in successive versions of the channel, oldest first.
+    - ``service``: the JID of the pubsub service.
+
+    If an entry changed several times, the result contains one item with its latest state.
     """
     items: dict[str, NodeItem] = {}
     for delta in deltas:

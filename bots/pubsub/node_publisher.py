@@ -63,7 +63,10 @@ _log = structlog.get_logger()
 
 
 class NodePublisher:
-    """Keeps the nodes of one pubsub service up to date while :meth:`run` is running."""
+    """Publishes public channels on one pubsub service while :meth:`run` is running.
+
+    Each public channel has a node on the service. The entries of the channel are published as items of this node.
+    """
 
     def __init__(
         self, store: Store, xmpp: XmppClient, clock: Clock, assigned_users: AssignedUsers, settings: Settings
@@ -109,7 +112,10 @@ class NodePublisher:
                 await asyncio.sleep(_MIN_RETRY_S)
 
     async def _scan(self) -> None:
-        """Periodically check all channels and all existing nodes for outdated nodes."""
+        """Periodically check all channels, and queue an update for each channel whose node is outdated.
+
+        All existing nodes are checked too, because a node may still exist after its channel was deleted.
+        """
         while True:
             await self._wait_until_publisher()
             try:
@@ -200,10 +206,11 @@ class NodePublisher:
             await self._delete_node(channel_id)
 
     async def _publish_next(self, channel: Channel, position: PublishedPosition) -> None:
-        """Publish some of the versions that follow the node's current ``position``, and store its new position.
+        """Publish the next few versions of ``channel`` on its node, and store the node's new position.
 
-        If the node is new, create it first. If the service has lost the node, start from the beginning in the next
-        step.
+        ``position`` is the stored position: the last version that was published, and the title of the node. A new node
+        is created first. If the service no longer has the node, the position is reset, so that the next call creates
+        the node again.
         """
         deltas, items = await self._next_items(channel, position.version)
         if not position.version:
@@ -221,7 +228,11 @@ class NodePublisher:
         await self._store.pubsub_nodes.put(self._service, channel.id, reached)
 
     async def _create_node(self, channel: Channel) -> None:
-        """Store the node's first position, then create the node; if it already exists, set its configuration."""
+        """Create the node of ``channel``; if the node already exists, update its configuration instead.
+
+        A record of the node is stored first. The record ensures that the node is found and deleted when the channel is
+        no longer public.
+        """
         await self._store.pubsub_nodes.put(self._service, channel.id, PublishedPosition())
         try:
             await self._pubsub.create_node(channel.id, _node_config(channel))
@@ -241,11 +252,13 @@ class NodePublisher:
         _log.info("pubsub node deleted", channel=channel_id[:8], service=self._service)
 
     async def _next_items(self, channel: Channel, version: int) -> tuple[list[Delta], list[NodeItem]]:
-        """Return (deltas, items): the next deltas for a node, oldest first, and the items to publish for them.
+        """Return (deltas, items): the next changes to publish on the channel's node, and the items to publish for them.
 
-        ``version`` is the last version published on the node, or 0 if the node is new. The deltas usually begin with
-        the version after ``version``. If the node is new, or if the channel's log no longer contains the next deltas,
-        the deltas of the channel's latest versions are returned instead.
+        ``version`` is the last version published on the node; it is 0 for a new node. Each delta contains the changes
+        of one version.
+
+        Usually, the result contains the deltas of the next few versions, oldest first. If the node is new, or if the
+        store no longer has the next deltas, those of the channel's latest versions are returned instead.
         """
         last = min(channel.version, version + _VERSIONS_PER_STEP)
         deltas = await self._store.channels.deltas(channel.id, version + 1, last) if version else []
@@ -256,7 +269,7 @@ class NodePublisher:
         return deltas, atom_items.build_items(channel, deltas, self._service)[-MAX_INITIAL_ITEMS:]
 
     async def _publish_items(self, channel_id: ChannelId, items: Sequence[NodeItem]) -> None:
-        """Publish those of ``items`` that the node does not contain yet, or contains with different content."""
+        """Publish each item that is missing from the channel's node, or that has different content there."""
         for first in range(0, len(items), _ITEMS_PER_REQUEST):
             batch = items[first : first + _ITEMS_PER_REQUEST]
             existing = await self._pubsub.get_items(channel_id, [item.id for item in batch])

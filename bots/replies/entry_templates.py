@@ -57,7 +57,10 @@ class EntryTemplate(msgspec.Struct, frozen=True):
 
 
 def normalize(text: str) -> str:
-    """Convert a template to its stored form: replace each typed backslash followed by n with a line break."""
+    """Convert a template that a user has typed to the form in which it is stored.
+
+    Users type a line break as a backslash followed by the letter n. It is replaced with a real line break.
+    """
     lines = text.replace("\\n", "\n").strip().splitlines()
     return "\n".join(one_line(line, MAX_CHARS) for line in lines)
 

@@ -80,7 +80,7 @@ def contact_text(contact_addresses: Sequence[str], translator: Translator) -> st
 
 
 def declined_invitation_text(reason: str, room: str, translator: Translator) -> str:
-    """Return the text that tells a user who has invited the bot to ``room`` why the bot does not enter it.
+    """Return the message that tells the inviter why the bot does not enter ``room``.
 
     ``reason`` is a key of ``_REASONS_NOT_TO_ENTER``.
     """

@@ -161,13 +161,14 @@ def help_text(verb: str, translator: Translator) -> str:
 
 
 def help_list(topic: str, contact_addresses: Sequence[str], room_nick: str, translator: Translator) -> str:
-    """Return the help text for the command ``topic``, or the list of all commands if ``topic`` is "".
+    """Return the help text for the command ``topic``, or the list of all commands.
 
-    If the command exists but has no help text, return the list as well. If there is no such command, the result says
-    so, and suggests a command with a similar name, if any.
+    The list is returned if ``topic`` is "", or if the command has no help text. If there is no such command, the
+    result says so, and suggests a command with a similar name, if any.
 
-    In a room, where the bot has the nick ``room_nick``, the list says how commands are written there. It ends with
-    ``contact_addresses``, the URIs at which users can contact the operators.
+    - ``contact_addresses``: the URIs at which users can contact the operators. The list ends with them.
+    - ``room_nick``: the bot's nick in the room, or "" outside rooms. In a room, the list says how to write commands
+      there.
     """
     if topic in HELP:
         return help_text(topic, translator)

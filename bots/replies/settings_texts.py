@@ -194,8 +194,8 @@ def changed_settings(preferences: Preferences, translator: Translator) -> list[s
 def invalid_setting_text(key: str, value: str, translator: Translator, *, number: int | None) -> str:
     """Return the text that says that ``value`` is invalid for the setting ``key``, and which values are valid.
 
-    If ``value`` is "", the text only states the valid values. ``number`` is the number of the subscription in the
-    examples, or None if the user is just subscribing.
+    If ``value`` is "", the text only states the valid values. It contains example commands for subscription number
+    ``number``. ``number`` is None while the user subscribes, when the subscription does not have a number yet.
     """
     value = one_line(value, 60)
     if key in _SWITCHES:
@@ -287,11 +287,12 @@ def filter_list(
     before: Sequence[FilterRule] | None = None,
     other_filters: bool = False,
 ) -> str:
-    """Return the text that lists the filters for one subscription, or those for all if ``target`` is None.
+    """Return the text that lists the filters for one subscription, or for all subscriptions if ``target`` is None.
 
-    ``before`` are the filters before the command, or None if the command does not change filters. ``other_filters``
-    states whether the user has filters that are not in the list: filters for all subscriptions if ``target`` is one
-    subscription, otherwise filters for single subscriptions.
+    - ``rules``: the filters to list.
+    - ``before``: the filters before the command; None if the command does not change filters.
+    - ``other_filters``: whether the user has other filters, which are not listed. If ``target`` is a subscription,
+      these are the filters for all subscriptions. If it is None, they are the filters for single subscriptions.
     """
     if target is None:
         which, head = "all", translator.gettext("Filters for all subscriptions:")

@@ -116,10 +116,14 @@ def unsubscribed_text(ended: Sequence[SubscribedChannel], translator: Translator
 
 
 def subscription_list(matches: Sequence[SubscribedChannel], total: int, needle: str, translator: Translator) -> str:
-    """Return the text that lists the subscriptions whose title or URL contains ``needle``.
+    """Return the text that lists a user's subscriptions.
 
-    ``matches`` are these subscriptions, and ``total`` is how many subscriptions the user has in all. A long list omits
-    the URLs.
+    - ``matches``: the subscriptions to list.
+    - ``total``: how many subscriptions the user has in all.
+    - ``needle``: the words for which the user has searched, which each match contains in its title or URL; "" if all
+      subscriptions are listed.
+
+    If the list is long, the URLs are left out.
     """
     if not total:
         return translator.gettext(NO_SUBSCRIPTIONS)
@@ -277,11 +281,13 @@ def status_text(
     now_s: float,
     translator: Translator,
 ) -> str:
-    """Return the text that says which of the user's ``count`` channels cannot be polled.
+    """Return the text that says which of the user's subscriptions cannot be polled.
 
-    ``workers`` is how many workers are running. ``failing`` contains, for each subscription whose polls fail, the
-    subscription, the outcome of the last poll, and the Unix time since which all polls have failed. ``now_s`` is the
-    current Unix time.
+    - ``count``: how many subscriptions the user has.
+    - ``workers``: how many workers are running.
+    - ``failing``: the subscriptions whose polls fail. Each item consists of the subscription, the outcome of the last
+      poll, and the Unix time since which all polls have failed.
+    - ``now_s``: the current Unix time.
     """
     if not workers:
         return translator.gettext(

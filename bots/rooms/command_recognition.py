@@ -13,12 +13,15 @@ from bots.xmpp.events import MessageReceived
 def recognize_command(message: MessageReceived, nick: str, own_id: str) -> MessageReceived | None:
     """Return the command in a message in a room, or None if the message is not a command to the bot.
 
-    A command begins with the bot's ``nick``, or replies to a message of the bot. The nick alone stands for the command
+    - ``nick``: the bot's nick in the room.
+    - ``own_id``: the id of the bot's message to which ``message`` replies or reacts, as assigned by the bot; "" if
+      there is no such message.
+
+    A command begins with the bot's nick, or replies to a message of the bot. The nick alone stands for the command
     `help`. A reaction to a message of the bot is a command if its sender is an owner or admin of the room.
 
-    ``own_id`` is the id that the bot assigned to the message that ``message`` replies or reacts to; "" if ``message``
-    does not refer to a message of the bot. In the result, ``own_id`` replaces ``reply_to_id``, which the room assigned.
-    ``nick`` becomes its ``bot_nick``.
+    The result is a copy of ``message`` without the nick in the text. Its ``reply_to_id`` is ``own_id``, and its
+    ``bot_nick`` is ``nick``.
     """
     command = msgspec.structs.replace(message, reply_to_id=own_id, bot_nick=nick)
     if message.is_reaction:

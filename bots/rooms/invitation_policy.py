@@ -107,9 +107,14 @@ def has_space(room: str, inviter: str, inviters: Mapping[str, str]) -> bool:
 def can_vouch(room: str, jid: str) -> bool:
     """Return whether to trust what a room says about the identity of the user with the bare JID ``jid``.
 
-    The room is trusted if it is on a service of the user's own server, that is, if the service's domain is a subdomain
-    of the server's domain. Both domains must also belong to the same site (registrable domain). Otherwise, anybody with
-    a domain below a public suffix could vouch for users of a server at the suffix itself.
+    A room is trusted if it is on a service of the user's own server:
+
+    - The service's domain is a subdomain of the server's domain.
+    - Both domains belong to the same site (registrable domain). This is not required if the server's domain has no
+      dot.
+
+    The second condition protects a server whose domain is a public suffix. Anybody can register a domain below such a
+    suffix, and could otherwise vouch for the server's users.
     """
     service, server = room.rpartition("@")[2], jid.rpartition("@")[2]
     return service.endswith(f".{server}") and ("." not in server or site_of(service) == site_of(server))

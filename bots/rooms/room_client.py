@@ -177,7 +177,11 @@ class RoomClient:
             self._memberships.on_room_lost(event.jid, self._clock.monotonic_s())
 
     def on_room_message(self, message: events.MessageReceived) -> None:
-        """Forward a message that addresses the bot; count an echo of the bot's own message as its receipt."""
+        """Forward a message in a room to the chat sessions, if it is a command to the bot.
+
+        A command to leave the room is not forwarded if its sender may manage the room; the bot then leaves the room.
+        If the room has sent back the bot's own message, this counts as a receipt for the message.
+        """
         room = message.jid
         if self._memberships.record_echo(message):
             self._services.delivery.on_receipt(events.Receipt(room, message.id))
@@ -376,7 +380,8 @@ class RoomClient:
     async def _confirm(self, action: room_membership.ConfirmRoom) -> None:
         """Start serving a room that has admitted the bot; leave it instead if its inviter or an owner is suspended.
 
-        To start serving the room, store it. If the bot has not served the room before, also send the room a greeting.
+        The room is added to the stored list of rooms. If the bot has not served the room before, it also sends a
+        greeting to the room.
         """
         room, record, users = action.room, action.record, action.responsible_users
         if await self._quotas.is_any_suspended({*users, user_id(room)} if action.is_new else users):
@@ -412,10 +417,10 @@ class RoomClient:
                 await self._bookmarks.retract_item(_NS_BOOKMARKS, room)
 
     async def _release_address(self, room: str) -> None:
-        """Treat an address as a user's address again, after the bot has left the room at this address.
+        """Treat messages from an address as a user's messages again, after the bot has left the room at this address.
 
         First, send the room a request and wait for the response. A room sends stanzas in order, so the last messages
-        from its occupants arrive before the response, and are not mistaken for messages from a user.
+        from its occupants arrive before the response. They are therefore not mistaken for messages from a user.
         """
         if room in self._xmpp.rooms:
             await self._request(room, _DISCO_INFO_QUERY, DISCOVERY_TIMEOUT_S)

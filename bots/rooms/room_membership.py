@@ -76,8 +76,10 @@ class ConfirmRoom(msgspec.Struct, frozen=True):
     """Action: check the users who are responsible for a room that has admitted the bot.
 
     If none of them is suspended, store the room and call :meth:`RoomMemberships.confirm`; otherwise call
-    :meth:`RoomMemberships.on_suspended`. ``responsible_users`` are the inviter and the owners who are present, so far
-    as their JIDs are known. ``is_new`` states whether the room has admitted the bot for the first time.
+    :meth:`RoomMemberships.on_suspended`.
+
+    - ``responsible_users``: the inviter, and the owners who are present. Users whose JIDs are unknown are left out.
+    - ``is_new``: whether the room has admitted the bot for the first time.
     """
 
     room: str
@@ -131,9 +133,10 @@ class _RoomMembership:
     def __init__(self, record: Room, next_attempt_s: float, *, is_established: bool) -> None:
         """Create the state of a room that the bot is not in yet.
 
-        ``next_attempt_s`` is when the next attempt to join is due. ``record.by`` is the inviter, or "" if the inviter's
-        server has not confirmed who the inviter is. ``is_established`` states whether the room has admitted the bot
-        before.
+        - ``record``: the bot's nick, the room's password, and the inviter. The inviter is "" if the inviter's server
+          has not confirmed who the inviter is.
+        - ``next_attempt_s``: when the next attempt to join is due (seconds of the monotonic clock).
+        - ``is_established``: whether the room has admitted the bot before.
         """
         self.nick, self.password, self.inviter = record.nick, record.password, record.by
         self.is_established = is_established
@@ -297,9 +300,10 @@ class RoomMemberships:
         return [JoinRoom(room, state.nick, state.password)]
 
     def due_actions(self, now_s: float) -> list[RoomAction]:
-        """Start the attempts to join that are due, and drop invitations that have timed out; return the actions.
+        """Return the actions that are due at ``now_s``: attempts to join rooms, and the end of old invitations.
 
-        An invitation times out if the address of its room does not respond.
+        The bot tries again to join each room that has admitted it before. An invitation is dropped if the room has
+        not admitted the bot in time.
         """
         actions: list[RoomAction] = []
         for room, state in list(self._rooms.items()):
@@ -392,7 +396,7 @@ class RoomMemberships:
         """Leave a room because its inviter or an owner is suspended.
 
         ``is_new`` states whether the room had just admitted the bot for the first time. If so, the bot does not join
-        the room again. Otherwise, the bot tries to join again after the longest delay between attempts.
+        the room again. Otherwise, the bot tries to join it again after ``_MAX_RETRY_S`` seconds.
         """
         state = self._in_phase(room, RoomPhase.ADMITTED, RoomPhase.INSIDE)
         if state is None:
@@ -412,9 +416,10 @@ class RoomMemberships:
         return [LeaveRoom(room, state.nick)] if state is not None and state.phase is not RoomPhase.OUTSIDE else []
 
     def _end(self, room: str, reason: Literal["", "refused", "no group chat"] = "") -> list[RoomAction]:
-        """Remove a room for good.
+        """Remove a room for good, and return the actions that this requires.
 
-        If the room was not established and ``reason`` is not "", notify the inviter of the reason.
+        A room that has admitted the bot before is deleted with its subscriptions. Otherwise, only the invitation
+        ends. If ``reason`` is not "", the inviter is then notified of the reason.
         """
         state = self._rooms.pop(room)
         if state.is_established:

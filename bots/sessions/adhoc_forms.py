@@ -147,9 +147,9 @@ def form_to_commands(verb: str, values: Values) -> list[str]:
 
 
 def remaining_values(verb: str, values: Values, done: Collection[int]) -> Values:
-    """Return the submitted values without the subscriptions for which the command has succeeded.
+    """Return the submitted values without the subscriptions for which the command ``verb`` has succeeded.
 
-    ``done`` contains the indexes of these subscriptions in the order of selection.
+    ``done`` contains the index of each such subscription among the selected subscriptions.
     """
     if _SUBSCRIPTIONS not in _FIELDS.get(verb, _WORDS):
         return values

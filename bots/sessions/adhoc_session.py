@@ -58,7 +58,10 @@ class _Session(msgspec.Struct):
 
 
 class AdhocSessions:
-    """The ad-hoc command sessions of one bot process."""
+    """The ad-hoc command sessions of one bot process.
+
+    In a session, a user fills in forms to execute a command (XEP-0050).
+    """
 
     def __init__(self, services: BotServices) -> None:
         """Create the sessions; their commands are executed with ``services``."""

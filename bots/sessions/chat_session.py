@@ -39,11 +39,14 @@ from service.store.people.users import UserState
 
 
 async def record_activity(services: BotServices, known: UserState, tag: str) -> UserState:
-    """Record that a user with access to the bot has written; return the user's previous state.
+    """Record in the store that a user who may use the bot has written; return the user's state for the reply.
 
-    ``known`` is the user's stored state, and ``tag`` the language tag of the user's client (RFC 5646). A new user is
-    marked as welcomed. If the user was unreachable, deliveries are resumed. The result still shows whether the user was
-    new or unreachable; only the client's language in it is updated.
+    - ``known``: the user's stored state.
+    - ``tag``: the language tag of the user's client (RFC 5646).
+
+    A new user is marked as welcomed. If the user was unreachable, deliveries are resumed. The returned state still
+    shows a new user as not welcomed, and a returning user as unreachable, so that the caller can choose the greeting.
+    If the client's language has changed, the returned state contains the new language.
     """
     jid, store = known.jid, services.store
     if not known.welcomed:
@@ -90,8 +93,9 @@ _log = structlog.get_logger()
 class _Session:
     """The queued messages of one session, and the task that answers them.
 
-    Each message is queued together with its entry in the inbound log, which is removed when the message is answered.
-    For a message that is not stored in the log, the id of the entry is "".
+    Each message is queued together with its entry in the inbound log, the stored list of unanswered messages. When
+    the message is answered, the entry is removed from the log. If the message is not in the log, the id of the entry
+    is "".
     """
 
     def __init__(self) -> None:
@@ -241,10 +245,10 @@ class ChatSessions:
         return msgspec.structs.replace(reply, text=greeted_text(user, reply)) if reply.text else reply
 
     def _protect_from_loops(self, key: str, session: _Session, message: MessageReceived, reply: Reply) -> Reply:
-        """Return ``reply``, unless the sender seems to be a program that would exchange replies with the bot forever.
+        """Return ``reply``, or a reply without text if the sender seems to be a program that replies to everything.
 
-        After several consecutive messages that are not commands, or are not permitted, return a reply without text,
-        which is not sent. The last reply before that can be a notice that the bot stops replying.
+        A reply without text is not sent. It is returned after several consecutive messages that are not commands, or
+        are not permitted. The last reply before this can be a notice that the bot stops replying.
         """
         return self._loop_protection.filter_reply(key, message.occupant_id, reply, get_translator(session.language))
 

@@ -34,7 +34,10 @@ _log = structlog.get_logger()
 
 
 class ConsolePreviewService:
-    """Replies to the console's requests for previews, which arrive through queues in the store."""
+    """Creates the previews that the console requests: of the bot's replies to commands, and of notifications.
+
+    The requests arrive through queues in the store. The commands are not executed.
+    """
 
     def __init__(self, services: BotServices) -> None:
         self._services = services

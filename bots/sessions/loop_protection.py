@@ -34,9 +34,14 @@ class LoopProtection:
     def filter_reply(self, session: str, occupant_id: str, reply: Reply, translator: Translator) -> Reply:
         """Count consecutive messages that were not understood or not permitted; return the reply to send.
 
-        ``reply`` is the reply to the latest message. It is returned unchanged for the first few of these messages. If
-        message number ``MAX_MISUNDERSTOOD`` was not understood, a notice replaces its reply. After that message,
-        replies are empty until the next command.
+        ``reply`` is the reply to the latest message. The result depends on the number of these messages:
+
+        - fewer than ``MAX_MISUNDERSTOOD``: ``reply`` itself;
+        - ``MAX_MISUNDERSTOOD``: a notice that the bot stops replying, if the latest message was not understood;
+          ``reply`` if it was not permitted;
+        - more than ``MAX_MISUNDERSTOOD``: an empty reply.
+
+        After any other message, ``reply`` is returned and counting starts again from 0.
 
         The sender is identified by ``session``, and in a room also by ``occupant_id``, which is "" outside rooms.
         """

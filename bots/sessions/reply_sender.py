@@ -40,11 +40,12 @@ class ReplySender:
         self._slots = asyncio.Semaphore(_MAX_PARALLEL)
 
     async def send(self, message: UnansweredMessage) -> None:
-        """Send the reply in ``message`` from the address of the bot to which the user has written.
+        """Send the reply in ``message``; return when the server has received it and no process can send it again.
 
-        ``message.entry_id`` is "" if the user's message is not stored. The method returns once the server has received
-        the reply and no process can send it again. It also returns, without sending the reply, if the user is assigned
-        to another process.
+        - The reply is sent from the address of the bot to which the user has written. If another process serves this
+          address, the reply is only queued for that process.
+        - If the user's message is stored in the inbound log and the user is now assigned to another process, the
+          reply is not sent. ``message.entry_id`` is "" if the message is not stored there.
         """
         while True:
             await self._xmpp.connected.wait()

@@ -26,7 +26,7 @@ _PAGE_TIMEOUT_S: Final = 30.0
 
 
 class ArchivePage(msgspec.Struct, frozen=True):
-    """What the bot needs from one page of the archive."""
+    """Users' messages, their receipts, and the ids of the bot's messages on one page of its archive (XEP-0313)."""
 
     sent_ids: frozenset[MessageId]
     """Ids of the messages on the page that the bot sent."""
@@ -37,11 +37,12 @@ class ArchivePage(msgspec.Struct, frozen=True):
 
 
 def query_payload(query_id: str, since_s: float, after_id: str, limit: int) -> str:
-    """Return the payload of a request for one page of the archive.
+    """Return the payload of a request for one page of the account's message archive (XEP-0313).
 
-    The page contains at most ``limit`` messages. It begins after the message with the archive id ``after_id``, or at
-    ``since_s`` (Unix seconds) if ``after_id`` is "". The server repeats ``query_id`` in each result, so that results
-    can be matched to the request.
+    - ``query_id``: an id that the server repeats in each result, so that results can be matched to the request.
+    - ``since_s``: the time at which the page begins (Unix seconds), if ``after_id`` is "".
+    - ``after_id``: the archive id of the message after which the page begins, or "".
+    - ``limit``: the maximum number of messages on the page.
     """
     start = dt.datetime.fromtimestamp(since_s, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     page = f"<max>{limit}</max>" + (f"<after>{escape(after_id)}</after>" if after_id else "")

@@ -74,10 +74,10 @@ async def publish_profile(xmpp: XmppClient) -> None:
 
 
 def profile_items(pubsub: Element) -> str | None:
-    """Return the response to a client that requests a part of the bot's profile as a pubsub node (XEP-0163).
+    """Return the response to a request for a pubsub node of the bot's profile, such as its avatar (XEP-0163).
 
-    Return None if the bot has no such node. Clients send such requests to a component too, because accounts publish
-    their profiles on pubsub nodes.
+    ``pubsub`` is the element of the request that names the node. Return None if the profile has no such node. An
+    account stores these nodes on its server, but a component must respond to requests for them itself.
     """
     node = next((child.get("node", "") for child in pubsub if child.tag == f"{{{NS_PUBSUB}}}items"), "")
     if node not in _PEP_ITEMS:

@@ -137,7 +137,7 @@ class Connection:
             started_s = self._check_rate(sum(map(len, chunk)), started_s)
 
     def _check_rate(self, size_bytes: int, started_s: float) -> float:
-        """Log a warning, once, if the server accepts data slowly; return the current time.
+        """Log a warning if the server accepts data slowly, but only once; return the current time.
 
         ``size_bytes`` is how much data has been sent and confirmed since ``started_s``. Both times are in seconds of
         the monotonic clock.
@@ -346,7 +346,10 @@ class Connection:
     # Incoming stanzas.
 
     def _on_stanza(self, stanza: Any) -> Any:
-        """Handle a stanza and return None, or return the stanza if slixmpp must handle it (roster and stream)."""
+        """Handle a received stanza and return None, or return the stanza if slixmpp must handle it.
+
+        For example, slixmpp handles responses to its own requests for the roster.
+        """
         self._last_received_s = time.monotonic()
         if isinstance(stanza, Message):
             self._on_message(stanza.xml)
@@ -426,7 +429,8 @@ class Connection:
 def _split_into_chunks(items: Sequence[str]) -> Iterator[list[str]]:
     """Yield the stanzas in ``items``, in order, in lists of about ``CHUNK_BYTES`` each.
 
-    This size is small enough for even a slow server to confirm a list every few seconds.
+    The caller waits for a confirmation of each list. The lists are so small that even a slow server confirms one every
+    few seconds.
     """
     chunk: list[str] = []
     size = 0

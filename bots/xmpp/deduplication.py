@@ -33,14 +33,17 @@ _UNKNOWN_TIME_S: Final = 1.0
 
 
 def dedup_key(stanza: Element, account: str, now_s: float) -> str:
-    """Return a key that identifies a message: it is the same in all sessions of an account that receive the message.
+    """Return a key that is the same for all copies of a message that the sessions of one account receive.
 
-    ``account`` is the bare JID of the account, and ``now_s`` the current time (Unix seconds). The key is derived from:
+    - ``account``: the bare JID of the account.
+    - ``now_s``: the current time (Unix seconds).
 
-    - the message's id in the account's archive, if there is one; only the account's own server can set it (XEP-0359);
-    - otherwise a hash of the sender, the text and the sender's message id;
-    - if the sender gave no message id, a hash of the sender, the text and the time, in windows of ``_KEY_WINDOW_S``
-      seconds. The time is ``now_s``, or, for a delayed message, the time at which the server stored it.
+    The key is derived from the first of these that is available:
+
+    - the message's id in the account's archive, if the account's own server has set it (XEP-0359);
+    - the sender, the text, and the message id that the sender has set;
+    - the sender, the text, and the time, in windows of ``_KEY_WINDOW_S`` seconds. For a delayed message, the time is
+      when a server stored it; otherwise it is ``now_s``.
     """
     archive_ids = (each.get("id", "") for each in stanza.iterfind(STANZA_ID) if each.get("by") == account)
     archive_id = next(archive_ids, "")
@@ -58,10 +61,10 @@ def archive_dedup_key(archive_id: str) -> str:
 
 
 def duplicates_since_s(message: events.MessageReceived, now_s: float) -> float:
-    """Return the Unix time since which stored messages with the same key count as duplicates of ``message``.
+    """Return since when a stored message with the same key counts as a duplicate of ``message`` (Unix time).
 
-    A message with the same key that was stored earlier is a different message, whose sender has reused the id.
-    ``now_s`` is the current Unix time.
+    If a message with the same key was stored before this time, it is a different message: the sender has used the
+    same id again. ``now_s`` is the current Unix time.
     """
     if message.dedup_key.startswith(_ARCHIVE_KEY_PREFIX):
         return 0.0

@@ -80,7 +80,7 @@ class MessageReceived(msgspec.Struct, frozen=True):
 
 
 class OccupantPresence(msgspec.Struct, frozen=True):
-    """The presence of a room occupant, possibly the bot itself, who has joined, changed or left (XEP-0045 §7)."""
+    """A presence that a room sends when an occupant, possibly the bot, joins, leaves or changes (XEP-0045 §7)."""
 
     room: str
     nick: str

@@ -33,7 +33,7 @@ class FileUploader:
     def __init__(self, xmpp: XmppClient, files: Files) -> None:
         """Create an uploader.
 
-        ``xmpp`` sends the requests, and the guarded HTTP client ``files`` uploads the files.
+        ``xmpp`` sends the requests to the XMPP server, and the HTTP client ``files`` uploads the files.
         """
         self._xmpp = xmpp
         self.files = files

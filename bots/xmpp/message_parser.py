@@ -37,7 +37,7 @@ _QUOTED_LINES: Final = re.compile(r"\A\s*(?:>[> ]* [^\n]*(?:\n|\Z))+")
 def parse_message(stanza: Element) -> events.MessageReceived | events.Receipt | events.MessageBounced | None:
     """Return the event for a ``<message/>``; None if the bot ignores the message.
 
-    For example, the bot ignores the history of a room, which consists of delayed messages to all occupants.
+    For example, the bot ignores delayed messages to all occupants of a room, because they are the room's history.
     """
     sender, ident, kind = stanza.get("from", ""), stanza.get("id", ""), stanza.get("type", "normal")
     if kind == "error":

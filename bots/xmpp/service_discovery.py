@@ -49,7 +49,8 @@ DiscoveryForms = Mapping[str, Mapping[str, Sequence[str]]]
 def caps_verification(identity: tuple[str, str, str, str], features: list[str], forms: DiscoveryForms) -> str:
     """Return the verification string for entity capabilities (XEP-0115 §5.1).
 
-    ``identity`` consists of category, type, language and name; ``forms`` are the extension forms.
+    ``identity`` consists of category, type, language and name. ``forms`` maps the type of each extension form
+    (XEP-0128) to its fields and their values.
     """
     parts = ["/".join(identity), *sorted(features)]
     for form_type, fields in sorted(forms.items()):
@@ -75,10 +76,11 @@ class DiscoveryProfile:
         """The content of every available presence of the bot: capabilities (XEP-0115) and avatar id (XEP-0153)."""
 
     def response_payload(self, iq: Element, address: str, translator: Translator) -> str | None:
-        """Return the payload of the response to an ``<iq type='get'/>`` sent to ``address``.
+        """Return the payload of the response to an ``<iq type='get'/>``; None if the bot does not support the request.
 
-        Returns None unless the request is for service discovery, the software version, the profile, or a ping.
-        ``translator`` determines the language of the commands' names.
+        The bot responds to requests for service discovery, the software version and the profile, and to pings.
+        ``address`` is the JID to which the request was sent. ``translator`` determines the language of the commands'
+        names.
         """
         request = iq[0] if len(iq) else iq
         node = request.get("node", "")

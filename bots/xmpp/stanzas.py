@@ -162,9 +162,11 @@ def room_join(sender: str, room: str, nick: str, password: str, content: str) ->
 
 
 def contact_removal(sender: str, jid: str, ident: str, *, is_account: bool) -> list[str]:
-    """Return the stanzas that end both presence subscriptions with ``jid``.
+    """Return the stanzas that end the presence subscriptions between the bot and ``jid``, in both directions.
 
-    An account also removes the contact from its roster, with an IQ whose id is ``ident``. A component has no roster.
+    - ``ident``: the id of the IQ that removes the contact from the roster.
+    - ``is_account``: whether the bot is an account. An account removes the contact from its roster, which ends both
+      subscriptions. A component has no roster, so it ends each subscription with a presence.
     """
     if not is_account:
         return [presence(sender, jid, "unsubscribe"), presence(sender, jid, "unsubscribed")]

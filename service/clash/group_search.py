@@ -31,10 +31,11 @@ from service.errors import KeyGroupMoving
 
 
 class DepthCache:
-    """A client's cache of the *leaf groups* (key groups that are not split) that it has found.
+    """A client's cache of the *leaf groups* that it has found: groups of keys that are not split.
 
-    The cache provides the first guess of a group's depth for a search. A new group replaces the cached groups that it
-    overlaps.
+    The keys of a group begin with the same prefix. The *depth* of the group is the length of this prefix in bits. The
+    cache provides the first guess when a client searches for the depth of a key's group. A new group replaces the
+    cached groups that overlap it.
     """
 
     def __init__(self) -> None:
@@ -54,9 +55,9 @@ class DepthCache:
         self._groups[low:high] = [group]
 
     def depth(self, key: int) -> int | None:
-        """Return a first guess of the depth of the group that contains ``key``; None if the cache is empty.
+        """Guess the depth (prefix length in bits) of the group that contains ``key``; None if the cache is empty.
 
-        The guess is the depth of the cached group whose prefix has the most leading bits in common with the key.
+        The result is the depth of the cached group whose prefix has the most leading bits in common with the key.
         """
         place = bisect_right(self._starts, key)
         beside = self._groups[max(place - 1, 0) : place + 1]
@@ -76,10 +77,12 @@ MAX_PROBES = 100
 
 
 class Probe(msgspec.Struct, frozen=True):
-    """A client's request that asks ``keyspace`` to accept ``key`` (ACCEPT_OBJECT).
+    """A client's request that asks a keyspace, a partition of the store, to accept a key (ACCEPT_OBJECT).
 
-    - ``depth``: the client's guess of the depth (prefix length) of the key's group. It determines ``keyspace``.
-    - ``proof``: the move of the group to ``keyspace``, if the former keyspace has redirected the client; otherwise
+    - ``keyspace``: the keyspace that receives the request. The client derives it from ``depth``, or another keyspace
+      has redirected the client to it.
+    - ``depth``: the client's guess of how many leading bits all keys in the key's group have in common.
+    - ``proof``: after a redirection, the split or merge in which the group has been given to ``keyspace``; otherwise
       None.
     """
 

@@ -25,9 +25,9 @@ _CACHED_GROUPS = 20_000
 
 
 def shape(key: int, depth: int, bits: int) -> int:
-    """Return ``key``, which has ``bits`` bits, with all bits after the first ``depth`` set to zero.
+    """Return ``key`` with all bits after its first ``depth`` bits set to zero.
 
-    The result is the *virtual key* Shape(key, depth) of §IV.
+    ``bits`` is the length of the key in bits. The result is the *virtual key* Shape(key, depth) of §IV.
     """
     free = bits - depth
     return key >> free << free
@@ -36,7 +36,7 @@ def shape(key: int, depth: int, bits: int) -> int:
 class KeyGroup(msgspec.Struct, frozen=True, order=True, gc=False):
     """A key group: all keys of ``bits`` bits that begin with the same prefix of ``depth`` bits.
 
-    ``key`` is the prefix followed by zeros, which is called the virtual key.
+    ``key`` is the *virtual key* of the group: its prefix, padded with zeros to ``bits`` bits.
     """
 
     key: int

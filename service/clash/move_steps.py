@@ -35,14 +35,14 @@ class _FirstStep(msgspec.Struct, frozen=True):
 
 
 class SplitGroup(_FirstStep, frozen=True):
-    """The first step of a split, which divides the group into two halves.
+    """The first step of a split: divide the group into two halves.
 
-    It is carried out in the group's keyspace. The answer is :class:`MoveStarted`.
+    It is carried out in the group's keyspace, a partition of the store. The answer is :class:`MoveStarted`.
     """
 
 
 class MergeGroup(_FirstStep, frozen=True):
-    """The first step of a merge, which plans to merge the two halves of a group.
+    """The first step of a merge: plan to merge the two halves of a group.
 
     It is carried out in the keyspace of the undivided group. If both halves are already in this keyspace, they are
     merged at once. The answer is :class:`MoveStarted`.
@@ -54,9 +54,9 @@ class _MoveStep(msgspec.Struct, frozen=True):
 
 
 class AcceptKeyGroup(_MoveStep, frozen=True):
-    """The step of a split in which the right half's new keyspace begins to accept its keys (ACCEPT_KEYGROUP).
+    """The step of a split in which the right half's new keyspace begins to accept the keys of the right half.
 
-    The answer is :class:`StepDone`.
+    The paper calls this step ACCEPT_KEYGROUP. The answer is :class:`StepDone`.
     """
 
 
@@ -68,23 +68,24 @@ class Settle(_MoveStep, frozen=True):
 
 
 class GiveKeyGroup(_MoveStep, frozen=True):
-    """The step of a merge in which the right half's keyspace returns the right half, or declines to do so.
+    """The step of a merge in which the right half's keyspace gives up the right half, or declines to do so.
 
+    A right half that has been given up belongs to the keyspace of the undivided group. Its records are moved later.
     The answer is :class:`GiveResult`.
     """
 
 
 class Abandon(_MoveStep, frozen=True):
-    """The step of a merge in which the keyspace that planned the merge drops it.
+    """The step of a merge that cancels the planned merge, because the right half's keyspace has declined it.
 
-    It is carried out if the right half's keyspace has declined the merge. The answer is :class:`StepDone`.
+    It is carried out in the keyspace that planned the merge. The answer is :class:`StepDone`.
     """
 
 
 class TakeBack(_MoveStep, frozen=True):
     """The step of a merge in which the keyspace that planned the merge begins to accept all keys of the group.
 
-    It is carried out when the right half has been returned to this keyspace. The answer is :class:`StepDone`.
+    It is carried out when the right half's keyspace has given up the right half. The answer is :class:`StepDone`.
     """
 
 
@@ -96,7 +97,7 @@ class Forget(_MoveStep, frozen=True):
 
 
 class Finish(_MoveStep, frozen=True):
-    """The last step of a split or merge, which ends the move in the keyspace that began the move.
+    """The last step of a split or merge: end the move in the keyspace that began it.
 
     After a merge, this step also removes tombstones (records of deleted subscriptions). The answer is
     :class:`StepDone`.
@@ -135,14 +136,14 @@ Step = InitialStep | MoveStep | Fetch | Put
 class MoveStarted(msgspec.Struct, frozen=True):
     """The answer to the first step of a split or merge; ``move`` is the move that has begun.
 
-    ``move`` is None if both halves of a group to be merged were in one keyspace, so that the merge is already complete.
+    ``move`` is None if the step has merged two halves in the same keyspace. Such a merge needs no further steps.
     """
 
     move: Move | None
 
 
 class GiveResult(msgspec.Struct, frozen=True):
-    """The answer to :class:`GiveKeyGroup`; ``given`` states whether the keyspace has returned the right half.
+    """The answer to :class:`GiveKeyGroup`; ``given`` states whether the keyspace has given up the right half.
 
     If the step is repeated before the merge ends, the answer is the same.
     """
@@ -216,10 +217,11 @@ def apply(table: ServerTable, step: Step, keyspaces: KeyspaceMap) -> ServerTable
 
 
 def filled_leaf(step: Step, after: ServerTable) -> KeyGroup | None:
-    """Return the group that ``step`` marks as complete, because all its records have arrived; None if there is none.
+    """Return the group that has all its records as a result of ``step``; None if the step does not complete a group.
 
-    ``after`` is the table after the step. The caller may delete the group's tombstones (records of deletions), because
-    they are needed only while records are missing. A repeated step has the same result.
+    ``after`` is the table after the step. Tombstones (records of deleted subscriptions) are needed only while records
+    of the group are missing. The caller may therefore delete the tombstones of the returned group. If the step is
+    repeated, the result is the same.
     """
     # The last step of a split completes no leaf in the keyspace that gave the records away: records of another split
     # may still be arriving there.

@@ -69,10 +69,11 @@ def merge_pages(earlier: Page, later: Page) -> Page:
     """Merge two pages of a group whose records are being moved from one keyspace to another.
 
     - ``earlier``: a page from the keyspace that gives the records away.
-    - ``later``: a page from the keyspace that receives them, read afterwards.
+    - ``later``: a page from the keyspace that receives them. It must have been read after ``earlier``.
 
-    The result contains the newer version of each record. If a page is incomplete, the result ends where that page ends,
-    because the records after it are unknown. If both are incomplete, the result ends at the earlier of the two ends.
+    The result contains the newer version of each record. The records after the end of an incomplete page are unknown.
+    The result therefore ends where the incomplete page ends. If both pages are incomplete, the result ends at the one
+    of the two ends that comes first in the sort order.
     """
     end = min((page.records[-1].position for page in (earlier, later) if not page.complete), default=None)
     found: dict[Position, Record] = {}
@@ -83,13 +84,17 @@ def merge_pages(earlier: Page, later: Page) -> Page:
 
 
 class ReadLeaf(msgspec.Struct, frozen=True):
-    """A request to process ``probe`` and, if its key is accepted, to read a page of records from the key's group.
+    """A request to a keyspace, a partition of the store: accept a key, and read a page of the key's group.
 
+    If the keyspace does not accept the key, no records are read.
+
+    - ``probe``: the request to accept the key.
     - ``prefix``: only records with keys in this group are read.
-    - ``after``: the position after which the page begins; None to begin with the first record under the prefix.
+    - ``after``: the position after which the page begins; None to begin with the first record in ``prefix``.
     - ``count``: the maximum number of records.
 
-    One script processes the probe and reads the page, so that the group cannot move to another keyspace in between.
+    A single script processes the probe and reads the page. The group therefore cannot move to another keyspace in
+    between.
     """
 
     probe: Probe

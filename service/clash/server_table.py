@@ -35,13 +35,13 @@ from service.errors import BadKey
 
 
 class GroupState(StrEnum):
-    """The state of a group of keys in the table of one keyspace.
+    """The state of a group of keys in the table of one keyspace, which is a partition of the store.
 
     - ``ACTIVE``: not split; has all its records.
-    - ``ARRIVING``: not split; still receives records after a split.
-    - ``RETURNING``: not split; still receives records in a merge.
+    - ``ARRIVING``: not split; still receives its records after a split.
+    - ``RETURNING``: not split; still receives the records of its right half in a merge.
     - ``SPLIT``: divided into two halves.
-    - ``LEAVING``: returned to another keyspace for a merge.
+    - ``LEAVING``: given up in a merge; its remaining records still have to be fetched by another keyspace.
     """
 
     ACTIVE = "active"
@@ -59,8 +59,9 @@ class TableEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     """The entry for one group in a keyspace's table.
 
     - ``state``: the state of the group.
-    - ``parent``: the keyspace of the parent, the group whose split created this group; None for the group of all keys.
-    - ``right_child``: the keyspace of the group's right half if the group is split, otherwise None.
+    - ``parent``: the keyspace of the larger group that was split to create this group; None for the group of all
+      keys.
+    - ``right_child``: the keyspace of this group's right half; None if the group is not split.
     """
 
     state: GroupState
@@ -80,10 +81,12 @@ class MoveKind(StrEnum):
 
 
 class MoveStage(StrEnum):
-    """The progress of a split or merge.
+    """The stage that a split or merge has reached.
 
-    - A split is GIVING while records of the right half remain in the old keyspace, then EMPTIED.
-    - A merge is PLANNED until the right half's keyspace has returned the right half, then TAKING while records arrive.
+    - ``GIVING``: a split; records of the right half are still in the old keyspace.
+    - ``EMPTIED``: a split; all records of the right half have left the old keyspace.
+    - ``PLANNED``: a merge; the right half's keyspace has not given up the right half yet.
+    - ``TAKING``: a merge; the keyspace of the undivided group receives the records of the right half.
     """
 
     GIVING = "giving"
@@ -93,14 +96,15 @@ class MoveStage(StrEnum):
 
 
 class Move(msgspec.Struct, frozen=True):
-    """A split or merge in which the right half of a group moves from one keyspace to another.
+    """A split or merge of a group, in which the group's right half moves from one keyspace to another.
 
-    - ``number``: the sequence number of this move among all moves that ``keyspace`` has begun.
-    - ``keyspace``: the keyspace of the undivided group, which carries out the move.
-    - ``child``: the keyspace of the right half, the other keyspace involved.
+    - ``number``: the number of the move. Each keyspace numbers the moves that it has begun.
+    - ``keyspace``: the keyspace (a partition of the store) of the undivided group. It has begun the move.
+    - ``child``: the other keyspace. A split moves the right half to it; a merge takes the right half back from it.
     - ``group``: the right half.
 
-    A client presents the move as a proof to the keyspace that receives the right half.
+    A move also serves as a proof. A client that has been redirected sends it to the receiving keyspace, to show that
+    the group now belongs to that keyspace.
     """
 
     number: int
@@ -126,13 +130,14 @@ class Move(msgspec.Struct, frozen=True):
 
 
 class ServerTable(msgspec.Struct, frozen=True):
-    """The table of one keyspace (a partition of the store), for keys of ``bits`` bits.
+    """The table of a keyspace (a partition of the store): its groups of keys, and the split or merge in progress.
 
-    - ``entries``: the keyspace's groups of keys and their states.
-    - ``moves``: the number of moves (splits and merges) that the keyspace has begun.
+    - ``bits``: the length of a key in bits.
+    - ``entries``: the groups of keys in this keyspace, with their states.
+    - ``moves``: the number of moves (splits and merges) that this keyspace has begun.
     - ``move``: the current move; None if there is none.
-    - ``stage``: the progress of the current move; None if there is none.
-    - ``seen``: for each other keyspace, the highest sequence number of its moves that this keyspace has seen.
+    - ``stage``: the stage of the current move; None if there is none.
+    - ``seen``: for each other keyspace, the number of its latest move that this keyspace has seen.
     """
 
     keyspace: Keyspace

@@ -34,13 +34,13 @@ def group_load(deliveries_per_s: float, subscriptions: float) -> float:
 
 
 class HalfLives(msgspec.Struct, frozen=True):
-    """Half-lives in seconds of the two delivery rates of a group: the *current* and the *long-term* rate.
+    """The half-lives in seconds of a group's two delivery rates, the *current* and the *long-term* rate.
 
-    A rate halves during each half-life without deliveries.
+    Without deliveries, a rate falls by half in each half-life.
 
-    Deviation from the paper: the paper considers only the rate in the last measuring interval. With two rates, a group
-    counts as busy at once, but as quiet only after a while. Otherwise a group that has just been split would be merged
-    again between two bursts of updates.
+    Deviation from the paper: the paper considers only the rate in the last measuring interval. With two rates, a busy
+    group is recognised at once, and a quiet group only after some time. Otherwise a group that has just been split
+    would be merged again between two bursts of updates.
     """
 
     current_s: float
@@ -91,11 +91,13 @@ def split_rates(
 ) -> tuple[dict[KeyGroup, float], dict[KeyGroup, float]]:
     """Divide a keyspace's delivery rates when ``group`` moves to another keyspace; return (moving, staying).
 
-    ``rates`` maps each prefix in the keyspace to its deliveries per second. If a prefix contains the group, its rate is
-    divided: the group's share moves, and the other parts of the prefix share the rest.
+    - ``rates``: maps each prefix to the deliveries per second to the keys with this prefix.
+    - ``moving``: the rates that the other keyspace takes over.
+    - ``staying``: the new values of the rates that change in this keyspace. A rate of 0 means that the prefix is to
+      be removed.
 
-    ``moving`` contains the rates of the prefixes that move with the group. ``staying`` contains the changed rates of
-    the prefixes that stay; a rate of 0 means that the prefix is to be removed.
+    If only some of the keys with a prefix move, the remaining keys get longer prefixes. The rate of the old prefix is
+    divided among ``group`` and these prefixes, in proportion to how many keys each can contain.
     """
     going: dict[KeyGroup, float] = {}
     staying: dict[KeyGroup, float] = {}
@@ -116,10 +118,11 @@ def leaf_loads(sizes: Mapping[KeyGroup, int], rates: Mapping[KeyGroup, float]) -
     """Map each unsplit group of a keyspace to its load in deliveries per second.
 
     - ``sizes``: the number of subscriptions in each unsplit group.
-    - ``rates``: the deliveries per second to each prefix. A prefix may be shorter or longer than a group's prefix.
+    - ``rates``: maps each prefix to the deliveries per second to the keys with this prefix. The prefix may be shorter
+      or longer than the prefix of a group.
 
-    If several groups share a prefix in ``rates``, its rate is divided among them in proportion to how many keys each
-    group can contain.
+    If the keys with a prefix belong to several groups, the prefix's rate is divided among these groups, in proportion
+    to how many keys each group can contain.
     """
     # A prefix is usually a part of a leaf group, such as a channel, so that its rate can still be assigned after the
     # leaf has split.
@@ -147,7 +150,8 @@ class LoadLimits(msgspec.Struct, frozen=True):
     - ``overload``: a keyspace whose load exceeds this fraction of the capacity splits a group.
     - ``merge_limit``: the load after a merge must not exceed this fraction of the capacity.
 
-    Measured loads fluctuate by about 12 % even if deliveries are steady, because deliveries come in bursts.
+    ``merge_limit`` must be well below ``overload``. Deliveries come in bursts, so that measured loads fluctuate by
+    about 12 % even if their average is constant.
     """
 
     capacity: float
@@ -156,7 +160,7 @@ class LoadLimits(msgspec.Struct, frozen=True):
 
 
 class SiblingPair(msgspec.Struct, frozen=True):
-    """The two halves of a group of keys, neither of which is split.
+    """The two halves of a group of keys; neither half is split.
 
     - ``group``: the undivided group.
     - ``left``, ``right``: the loads of the halves in deliveries per second.

@@ -51,10 +51,10 @@ def split(table: ServerTable, group: KeyGroup, keyspaces: KeyspaceMap) -> Server
 
 
 def accept_key_group(table: ServerTable, move: Move) -> ServerTable:
-    """Accept the right half of a group in a split; return the new table of the right half's keyspace.
+    """Begin to accept the right half of the group that is split by ``move``; return the new table.
 
-    ``table`` is this keyspace's current table. A keyspace never declines a group (ACCEPT_KEYGROUP, §V.A). The table
-    does not change if the step is repeated or arrives late.
+    ``table`` is the current table of the keyspace that receives the right half. A keyspace never declines a group
+    (ACCEPT_KEYGROUP, §V.A). The table does not change if the step is repeated or arrives late.
     """
     if move.number <= table.seen.get(move.keyspace, 0):
         return table
@@ -87,9 +87,9 @@ def settle(table: ServerTable, move: Move) -> ServerTable:
 def merge(table: ServerTable, group: KeyGroup) -> ServerTable:
     """Merge the halves of a group if both are in this keyspace; otherwise plan the merge. Return the new table.
 
-    ``table`` is the table of the group's keyspace. A planned merge takes place when the right half's keyspace has
-    returned the right half. Raises :class:`MoveRefused` if a half is split or lacks records, or if this keyspace is
-    busy with another move.
+    ``table`` is the table of the group's keyspace. A planned merge is carried out only if the right half's keyspace
+    gives up the right half (:func:`give_key_group`). Raises :class:`MoveRefused` if the group is not split, if a
+    half in this keyspace is itself split or lacks records, or if this keyspace is busy with another move.
     """
     _check_idle(table, group)
     entry = table.entries.get(group)
@@ -104,10 +104,11 @@ def merge(table: ServerTable, group: KeyGroup) -> ServerTable:
 
 
 def give_key_group(table: ServerTable, move: Move) -> ServerTable:
-    """Give back the right half for the merge ``move``, or decline; return the new table of the right half's keyspace.
+    """Give up the right half of a group for the merge ``move``, or decline to do so; return the new table.
 
-    ``table`` is this keyspace's current table. The keyspace declines if the right half is split or lacks records. It
-    decides on each move only once; :func:`is_giving` returns the decision.
+    ``table`` is the current table of the right half's keyspace. The keyspace declines if the right half is split, or
+    if some of its records have not arrived yet. It decides on each move only once; :func:`is_giving` returns the
+    decision.
     """
     if move.number <= table.seen.get(move.keyspace, 0):
         return table
@@ -123,10 +124,9 @@ def abandon(table: ServerTable, move: Move) -> ServerTable:
 
 
 def take_back(table: ServerTable, move: Move) -> ServerTable:
-    """Take back the right half in the keyspace that planned the merge ``move``; return the new table of this keyspace.
+    """Begin to accept the keys of the whole group again, as a step of the merge ``move``; return the new table.
 
-    ``table`` is this keyspace's current table. From now on, the keyspace accepts the keys of the whole group, although
-    the records of the right half arrive later.
+    ``table`` is the current table of the keyspace that planned the merge. The records of the right half arrive later.
     """
     if not _is_at(table, move, MoveStage.PLANNED):
         return table
@@ -220,7 +220,8 @@ class IncorrectDepth(msgspec.Struct, frozen=True):
     """The reply INCORRECT_DEPTH to a client: this keyspace does not accept the key.
 
     - ``min_depth``: the true depth of the key's group is at least ``min_depth + 1`` (Theorem 1).
-    - ``moved``: the move that takes the key's group to another keyspace, which accepts the key; None if there is none.
+    - ``moved``: the split or merge that is moving the key's group to another keyspace. The client can send the key to
+      that keyspace. None if the group is not being moved.
     """
 
     min_depth: int

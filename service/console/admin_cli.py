@@ -56,9 +56,9 @@ Set CORONET_CONSOLE_PUBLIC_URL to the console's URL and CORONET_CONSOLE_ADMIN_TO
 
 @dataclass(frozen=True)
 class ApiRequest:
-    """The API request to send for a command line.
+    """A request to the console's API, made from a command line.
 
-    If ``as_json`` is true, the response is printed unchanged instead of as text.
+    If ``as_json`` is true, the response is printed unchanged; otherwise it is formatted as text.
     """
 
     operation: Operation

@@ -79,10 +79,13 @@ _WAIT_TICKS_S: Final = (
 
 
 def draw_wait_curves(waits_s: Sequence[float], changed_waits_s: Sequence[float] | None = None) -> Markup:
-    """Return a chart that shows how the mean detection delay is distributed over all subscriptions.
+    """Return a chart of the distribution of mean detection delays over all subscriptions.
 
-    ``waits_s`` are the evenly spaced quantiles (0 to 100 %) of the current delays, in seconds. ``changed_waits_s`` are
-    the same quantiles after a change to the policy; None means that only the current curve is drawn.
+    The detection delay is the time from a change to the poll that finds it. For each delay, the curve shows the share
+    of subscriptions with this delay or a shorter one.
+
+    - ``waits_s``: the current delays in seconds, as quantiles at equal steps from 0 to 100 % of the subscriptions.
+    - ``changed_waits_s``: the same quantiles under a new polling policy; None to draw only the current curve.
     """
     curves = {"now": waits_s} if changed_waits_s is None else {"now": waits_s, "then": changed_waits_s}
     title = "Share of all subscriptions by mean detection delay"
@@ -250,10 +253,10 @@ def ring_position(identifier: ChannelId | NodeId) -> float:
 def draw_ring(
     nodes: Sequence[NodeInfo], channel: ChannelId | None = None, polling_set: Sequence[NodeId] = ()
 ) -> Markup:
-    """Return a chart of the ring that ``nodes`` form.
+    """Return a chart of the ring, the circle of all ids, with ``nodes`` and the parts of the ring that they own.
 
-    If ``channel`` is given, the chart shows the channel's position and wedge: the part of the id space that contains
-    the nodes which poll the channel (``polling_set``).
+    If ``channel`` is given, the chart also shows the channel's position and its *wedge*. The wedge is the part of the
+    ring that contains the nodes in ``polling_set``, which poll the channel.
     """
     ordered = sorted(nodes, key=lambda node: node.id)
     title = f"Ring of {len(nodes)} nodes, with the channel's position and the {len(polling_set)} nodes that poll it"
@@ -281,12 +284,13 @@ def wedge_arcs(
 ) -> Sequence[tuple[float, float]]:
     """Return the arcs of the ring that form the wedge of ``channel``: (start, end) as fractions of a turn.
 
-    The wedge contains all ids whose XOR distance from the channel's id is less than a radius. The radius is chosen so
-    that the wedge contains exactly those of ``nodes`` that are in ``polling_set``, which are the nearest ones.
+    ``polling_set`` contains the nodes that poll the channel. These are the nodes nearest to it. The *wedge* is a part
+    of the id space that contains these nodes, and none of the other ``nodes``. It consists of all ids whose XOR
+    distance from the channel's id is less than a certain radius.
 
-    Usually several radii are possible. The one with the fewest 1 bits is used, which keeps the number of arcs low. If
-    ``polling_set`` consists of all nodes whose ids share a certain prefix with the channel's id (Corona §3.1), the
-    wedge is a single arc: all ids that have this prefix. If ``polling_set`` is empty, there are no arcs.
+    If several radii are possible, the one with the fewest 1 bits is used, because it results in few arcs. The wedge
+    is a single arc if the nodes in ``polling_set`` are all nodes with a certain id prefix (Corona §3.1). There are no
+    arcs if ``polling_set`` is empty.
     """
     target = from_hex(channel)
     polling = {from_hex(node) ^ target for node in polling_set}

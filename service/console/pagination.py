@@ -48,10 +48,12 @@ def read_log_cursor(request: web.Request) -> str:
 def find_page_start(ids: Sequence[str], cursor: str) -> int:
     """Return the index in ``ids`` at which the requested page of a list begins.
 
-    ``ids`` are the ids of all items in the list. ``cursor`` is the field ``next`` of the previous page, or "" for the
-    first page. Its form is ``ID.COUNT``: the last id on the previous page, and the number of ids up to and including
-    that id. If the id has been removed from the list in the meantime, the page begins at the index COUNT - 1, because
-    the following ids have moved up by one. Raises :class:`UserError` for an invalid cursor.
+    - ``ids``: the ids of all items in the list.
+    - ``cursor``: the field ``next`` of the previous page, or "" for the first page. Its form is ``ID.COUNT``. ID is
+      the last id on the previous page, and COUNT is the place of this id in the list, counted from 1.
+
+    The page begins after ID. If ID is no longer in the list, the page begins at the index COUNT - 1, because the
+    removal has moved the following ids up by one. Raises :class:`UserError` for an invalid cursor.
     """
     if not cursor:
         return 0
@@ -71,10 +73,13 @@ def next_cursor(ids: Sequence[str], end: int) -> str:
 
 
 def read_page_number(query: Mapping[str, str], total: int, size: int) -> tuple[int, int]:
-    """Return (page, pages): the number of the requested page, and how many pages there are.
+    """Return (page, pages): the number of the requested page, counted from 1, and how many pages there are.
 
-    The page number is read from ``query``, the URL's query. A number out of range is replaced with that of the first or
-    last page; anything but a number counts as 1. ``total`` items are divided into pages of ``size`` items.
+    - ``query``: the URL's query. Its field ``page`` is the requested number.
+    - ``total``: the number of items in the list.
+    - ``size``: the number of items on a page.
+
+    A number that is too high counts as the last page. Any other invalid value, and a missing one, counts as 1.
     """
     pages, text = max(1, -(-total // size)), query.get("page", "1")[:9]
     return min(max(1, int(text) if text.isdecimal() else 1), pages), pages

@@ -91,8 +91,9 @@ class _SentAggregate:
 
 
 class Aggregation:
-    """One node's part in the exchange through which every node obtains a summary of all channels of the fleet.
+    """One node's part in the exchange from which every node learns a summary of all channels of the fleet.
 
+    Each node adds the summaries that it receives to a summary of its own channels, and sends the sums to other nodes.
     In all methods, ``now_s`` is monotonic time in seconds.
     """
 
@@ -105,12 +106,12 @@ class Aggregation:
         join: Callable[[tuple[Aggregate, ...]], Aggregate] = combine,
         validate: Callable[[Aggregate], bool] = is_valid,
     ) -> None:
-        """Create the state of the node ``node_id``.
+        """Create the state of the node ``node_id``, which has no summaries from other nodes yet.
 
-        - ``soft_state_ttl_s``: the time in seconds after which another node's summary expires unless that node confirms
-          it.
-        - ``base``: the number base of the digits of ids.
-        - ``join``: the function that adds summaries.
+        - ``soft_state_ttl_s``: the time in seconds after which another node's summary expires unless that node
+          confirms it.
+        - ``base``: the number base of the digits of node ids.
+        - ``join``: the function that adds up summaries.
         - ``validate``: the function that checks whether a summary is well-formed.
         """
         # A simulation of many nodes in one process replaces ``join`` and ``validate`` by functions that cache their
@@ -171,10 +172,10 @@ class Aggregation:
             self._siblings[place] = _SiblingAggregate(sender, aggregate, now_s)
 
     def _renew(self, sender: NodeId, message: SummaryConfirmation, now_s: float) -> bool:
-        """Renew the stored summary that ``sender`` confirms; return False if it has to be requested from ``sender``.
+        """Renew the stored summary that ``sender`` confirms; return False if it must be requested from ``sender``.
 
-        It has to be requested if this node has stored no such summary, or a different one. If this node does not need
-        the summary, the confirmation is ignored, and the result is True.
+        The summary must be requested if this node has stored none, or a different one. If this node does not need the
+        summary, it ignores the confirmation and returns True.
         """
         place = self._place(sender, message.digits)
         if place is None:
@@ -188,9 +189,9 @@ class Aggregation:
     def tick(self, now_s: float) -> Iterator[Send]:
         """Drop expired summaries, and send this node's summaries to the nodes that need them.
 
-        This node has one summary for each number of leading digits of its id: a summary of all nodes whose ids begin
-        with these digits. If a summary has not changed since it was last sent, only its hash is sent, once per
-        maintenance interval.
+        This node has several summaries: one of all nodes whose ids begin with the same digit as its own id, one of
+        those whose ids begin with the same two digits, and so on. A recipient that already has the current summary
+        gets only its hash, once per maintenance interval.
         """
         self._siblings = {
             place: sibling for place, sibling in self._siblings.items() if now_s - sibling.received_s < self._silence_s
@@ -213,13 +214,13 @@ class Aggregation:
         return Send(node, Summary(row + 1, aggregate))
 
     def _place(self, sender: NodeId, digits: int) -> tuple[int, int] | None:
-        """Return where to store a summary from ``sender``, as (routing row, digit); None if the summary is not needed.
+        """Return where to store a summary from ``sender``, as (row, digit); None if the summary is not needed.
 
-        The routing row is the number of leading digits that the two nodes' ids share. The digit is the one that follows
-        them in the sender's id.
+        - The row is the number of leading digits that the sender's id has in common with this node's id.
+        - The digit is the next digit of the sender's id.
 
         The summary covers all nodes whose ids begin with the first ``digits`` digits of the sender's id. It is needed
-        only if ``digits`` is one more than the routing row, and the sender is on the ring.
+        only if ``digits`` is the row plus 1, and the sender is another node on the ring.
         """
         if sender == self._node_id or sender not in self._view:
             return None
@@ -242,7 +243,7 @@ class Aggregation:
         return self._recipients
 
     def _subtree_aggregates(self) -> list[Aggregate]:
-        """Return one summary for each number of leading digits of this node's id, beginning with 0.
+        """Return this node's summaries, from the one of the whole fleet to the one of its own channels.
 
         The summary at index i covers the channels of all nodes whose ids begin with the first i digits of this node's
         id.
@@ -262,11 +263,12 @@ class Aggregation:
 
 
 def summary_recipients(view: RingView, node_id: NodeId, base: int) -> tuple[tuple[NodeId, ...], ...]:
-    """Return the nodes to which ``node_id`` sends its summaries, grouped by how many leading digits they share with it.
+    """Return the recipients of summaries from ``node_id``, grouped by how many leading digits they share with it.
 
-    The tuple at index i contains nodes whose ids share exactly the first i digits (in base ``base``) with ``node_id``.
-    They need the summary of all nodes that share i + 1 digits with ``node_id``. Each recipient gets it from only one of
-    those nodes: the one whose id is nearest to the recipient's.
+    The tuple at index i contains nodes whose ids share exactly the first i digits (in base ``base``) with
+    ``node_id``. These nodes need the summary of all nodes whose ids begin with the first i + 1 digits of ``node_id``.
+    Several nodes have this summary. A recipient gets it from only one of them: the node whose id is nearest to the
+    recipient's id.
     """
     branchings = view.branchings(node_id)
     if branchings is None:

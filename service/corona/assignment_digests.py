@@ -33,15 +33,19 @@ _encoder = msgspec.msgpack.Encoder()
 
 
 def fingerprint(assignment: Assignment) -> int:
-    """Return a 64-bit hash of the content of an assignment. The hash is the same in all processes."""
+    """Return a 64-bit hash of an assignment (an instruction to one node to poll a channel).
+
+    The hash depends only on the content of the assignment. It is the same in all processes.
+    """
     place = _hash(_encoder.encode(msgspec.structs.replace(assignment, version=0)))
     return place ^ version_fingerprint(assignment.channel, assignment.version)
 
 
 def version_fingerprint(channel: ChannelId, version: int) -> int:
-    """Return the contribution of the channel's version to the hash of an assignment (:func:`fingerprint`).
+    """Return the part of an assignment's hash (:func:`fingerprint`) that depends on the channel's version.
 
-    To adapt the hash to a new version, XOR it with the old version's contribution and with the new version's.
+    The hash is the XOR of this part and a hash of all other fields. To update the hash when the version changes, XOR
+    it with the parts for the old version and the new version.
     """
     return _hash(f"{channel} {version}".encode())
 
@@ -60,9 +64,10 @@ def is_bucket_count(buckets: int) -> bool:
 
 
 class AssignmentDigests:
-    """Hashes of the polls that one node has assigned to another: one hash of all assignments, and one per bucket.
+    """Hashes of all polls that one node has assigned to another node.
 
-    The two nodes compare these hashes to find the assignments on which they disagree.
+    Channels are divided into *buckets* by their ids. There is one hash of all assignments, and one hash of the
+    assignments in each bucket. The two nodes compare their hashes to find the assignments on which they disagree.
     """
 
     __slots__ = ("_by_bucket", "count", "total")
@@ -77,7 +82,10 @@ class AssignmentDigests:
         """The digests by bucket, with ``MAX_BUCKETS`` buckets; digests of 0 are left out."""
 
     def replace(self, channel: ChannelId, before: int, after: int) -> None:
-        """Replace the hash ``before`` of the channel's assignment with ``after``; 0 stands for no assignment."""
+        """Update the hashes after the assignment for ``channel`` has changed.
+
+        ``before`` and ``after`` are the assignment's old and new hash (:func:`fingerprint`); 0 means no assignment.
+        """
         change, bucket = before ^ after, bucket_of(channel, MAX_BUCKETS)
         self.total ^= change
         self.count += (after != 0) - (before != 0)

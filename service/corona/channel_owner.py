@@ -88,14 +88,15 @@ class _OwnedChannel(msgspec.Struct, gc=False):
         return self.epoch == UNKNOWN_EPOCH or self.candidate is not None
 
     def base_of(self, version: int, digest: bytes) -> VersionBase | None:
-        """Return what nodes need to compare their next poll with ``version``; None if they must load it from the store.
+        """Return what nodes must know about ``version`` for their next poll; None if they have to load it themselves.
 
-        ``digest`` is the hash of the version's content. The nodes have to load the version from the store if:
+        In its next poll, a node compares the channel's content with this version. ``digest`` is the hash of the
+        version's content. The result is None, and the nodes have to load the version from the store, if:
 
         - this node did not store the version,
         - the version is the channel's first one,
         - the version is a notice (a message about the channel), or
-        - the changes in the version are not relative to the version immediately before it.
+        - the changes in the version are relative to a version other than the one immediately before it.
         """
         if self.candidate is None or version != self.version:
             return None
@@ -107,10 +108,11 @@ class _OwnedChannel(msgspec.Struct, gc=False):
 
 
 class OwnerProtocol:
-    """The half of a node's protocol that deals with the channels that the node *owns* (those nearest to its id).
+    """The half of a node's protocol that deals with the channels that the node *owns*.
 
-    The owner assigns the polls of these channels to nodes, and stores the changes that these nodes find. In all
-    methods, ``now_s`` is monotonic time and ``fleet_s`` is Unix time by the store's clock, both in seconds.
+    The owner of a channel is the node whose id is nearest to the channel's id. It assigns the channel's polls to
+    nodes, and stores the changes that these nodes find. In all methods, ``now_s`` is monotonic time and ``fleet_s``
+    is Unix time by the store's clock, both in seconds.
     """
 
     def __init__(self, node_id: NodeId, policy: FleetPolicy, plans: PollingPlans) -> None:
@@ -135,9 +137,11 @@ class OwnerProtocol:
         """The number of channels in the first list from the store; 0 while unknown, None once the list is complete."""
 
     def on_ring_changed(self, view: RingView, fleet_s: float) -> Iterator[Effect]:
-        """Adopt ``view`` as the ring: release channels that other nodes own now, and reassign the polls of the rest.
+        """Adopt ``view`` as the ring: release the channels that other nodes own now, and update the assigned polls.
 
-        A new assignment is sent only to nodes whose place in the order of a channel's polls has changed.
+        For the channels that this node still owns, it determines again which nodes poll them. A node is sent an
+        assignment only if the assignment has changed. For example, the node may have another place in the order of
+        the channel's polls.
         """
         change, self._view = view.change_since(self._view), view
         concerned = list[ChannelId]()
@@ -151,10 +155,12 @@ class OwnerProtocol:
         yield from self._update_assignments([each for each in concerned if each in self._channels], fleet_s)
 
     def on_channels_listed(self, event: events.ChannelsListed, now_s: float) -> Iterator[Effect]:
-        """Take ownership of the wanted channels in this batch; after the last batch, release unwanted channels.
+        """Process one batch of the list of channels that this node requested from the store.
 
-        A channel is *wanted* if it has subscribers or an admin has listed it. A channel is released if no batch, event
-        or message has shown it to be wanted since the list was requested.
+        This node takes ownership of the *wanted* channels in the batch. A channel is wanted if it has subscribers or
+        an admin has listed it. After the last batch, this node releases its unwanted channels: those for which no
+        batch, other event or message since ``event.requested_s`` has shown that they are wanted.
+        ``event.requested_s`` is the monotonic time at which the list was requested.
         """
         if event.requested_s != self._registry_walk[0]:
             self._registry_walk = event.requested_s, set()
@@ -175,7 +181,8 @@ class OwnerProtocol:
         """Take ownership of the wanted channels in the event, and release the unwanted ones.
 
         A channel is *wanted* if it has subscribers or an admin has listed it. An unwanted channel is kept if another
-        event or message has requested its polls after ``event.requested_s``.
+        event or message has shown after ``event.requested_s`` that it is wanted. ``event.requested_s`` is the
+        monotonic time just before the event's data were read from the store.
         """
         for entry in event.channels:
             if entry.is_wanted:
@@ -203,10 +210,10 @@ class OwnerProtocol:
         yield from self.ensure_owned(entry.channel, now_s, entry.subscribers)
 
     def ensure_owned(self, channel: ChannelId, now_s: float, subscribers: int = 1) -> Iterator[Effect]:
-        """Request the ownership of ``channel`` from the store if this node is nearest to it and has not yet done so.
+        """Request the ownership of ``channel`` from the store if this node's id is the nearest to the channel's id.
 
-        ``subscribers`` is the channel's number of subscribers. If this node has already requested the ownership, it
-        only records ``now_s`` as the time at which the channel was last wanted.
+        If this node already owns the channel or has requested the ownership, it only records ``now_s`` as the time at
+        which the channel was last wanted. ``subscribers`` is the channel's number of subscribers.
         """
         owned = self._channels.get(channel)
         if owned is not None:
@@ -227,10 +234,11 @@ class OwnerProtocol:
     def on_ownership_taken(
         self, event: events.OwnershipTaken, previous_schedule: PollingSchedule | None, now_s: float, fleet_s: float
     ) -> Iterator[Effect]:
-        """Adopt the channel's state that the store has sent, and process changes found while the state was unknown.
+        """Adopt the channel's state that the store has sent, and process the changes that were waiting for it.
 
-        ``previous_schedule`` is the schedule by which this node polled the channel for its previous owner, or None. The
-        polls are assigned later, by :meth:`assign_acquired`.
+        These are changes that a polling node sent before this node knew the channel's current version.
+        ``previous_schedule`` is the schedule by which this node polled the channel for its previous owner; None if
+        this node did not poll it. The polls are assigned later, by :meth:`assign_acquired`.
         """
         owned = self._channels.get(event.channel)
         if owned is None or event.epoch <= owned.epoch:
@@ -244,9 +252,10 @@ class OwnerProtocol:
             yield from self._publish_or_reject(owned, *waiting, now_s, fleet_s)
 
     def assign_acquired(self, fleet_s: float) -> Iterator[Effect]:
-        """Assign the polls of all channels of which this node has become the owner since the last call.
+        """Assign the polls of all channels that this node has acquired since the last call of this method.
 
-        ``fleet_s`` is Unix time by the store's clock.
+        A channel is acquired when the store confirms that this node is its owner. ``fleet_s`` is Unix time by the
+        store's clock.
         """
         # In one batch, because a node may acquire thousands of channels in a second.
         adopted, self._acquired = [channel for channel in self._acquired if channel in self._channels], []
@@ -254,12 +263,15 @@ class OwnerProtocol:
         yield from self._update_assignments(adopted, fleet_s)
 
     def on_candidate(self, member: NodeId, candidate: Candidate, now_s: float, fleet_s: float) -> Iterator[Effect]:
-        """Store ``candidate`` (changes found by the node ``member``) as the channel's next version, or reject it.
+        """Store the changes that the node ``member`` has found as the channel's next version, or reject them.
 
-        - The candidate is rejected if ``member`` compared the poll with an outdated version.
-        - It is dropped if other changes to the channel are being stored. ``member`` then receives the new version, or
-          sends its changes again.
-        - It is kept for later if the channel's current version has to be loaded from the store first.
+        ``candidate`` contains the changes, and states the version of the channel with which ``member`` has compared the
+        fetched content.
+
+        - If that version is outdated, the changes are rejected: ``member`` receives a message that says so.
+        - If other changes to the channel are being stored, these changes are ignored. ``member`` then receives the new
+          version, or sends its changes again.
+        - If the channel's current version has to be loaded from the store first, the changes are kept until then.
         """
         if candidate.channel not in self._channels and candidate.channel not in self._unwanted:
             yield from self.ensure_owned(candidate.channel, now_s)
@@ -309,10 +321,11 @@ class OwnerProtocol:
             yield self._take_ownership_again(event.channel, owned, now_s)
 
     def on_bucket_digests(self, member: NodeId, message: BucketDigests) -> Iterator[Effect]:
-        """Send ``member`` its assignments for the groups of channels whose hashes differ between the two nodes.
+        """Send ``member`` its assignments again, in each group of channels where its hash differs from this node's.
 
-        ``message`` contains the hashes that ``member`` has computed, one per group. Nothing is sent if the two nodes
-        know different versions of the ring, because their assignments then differ anyway.
+        Channels are divided into groups by their ids. For each group, ``message`` contains the hash of the assignments
+        that ``member`` has received from this node. The message is ignored if the two nodes have different versions of
+        the ring (the list of member nodes), because their assignments then differ anyway.
         """
         held = decode_digests(message.digests)
         if held is None or message.ring_version != self._view.version or member not in self._view:
@@ -427,7 +440,7 @@ class OwnerProtocol:
                 yield Send(member, Assign(self._view.version, tuple(assignments)))
 
     def _assignment(self, channel: ChannelId, owned: _OwnedChannel, rank: int) -> Assignment:
-        """Return the instruction to poll ``channel`` that is sent to the node at index ``rank`` in the order of polls.
+        """Return the instruction to poll ``channel`` for the node at index ``rank`` in the order of turns.
 
         ``owned`` is this node's record of the channel.
         """
@@ -447,11 +460,13 @@ class OwnerProtocol:
     def _set_fingerprints(
         self, channel: ChannelId, former: tuple[NodeId, ...], owned: _OwnedChannel, fingerprints: tuple[int, ...]
     ) -> None:
-        """Replace the hashes of the channel's assignments, both in its record and in the digests of the polling nodes.
+        """Replace the hashes of a channel's assignments, in the channel's record and in the polling nodes' digests.
+
+        A polling node's digest combines the hashes of all assignments that this node has given to it.
 
         - ``former``: the nodes that polled the channel before.
-        - ``owned``: the channel's record.
-        - ``fingerprints``: the new hashes, one for each node that polls the channel now.
+        - ``owned``: the channel's record. Its field ``members`` contains the nodes that poll the channel now.
+        - ``fingerprints``: the new hashes, one for each of these nodes; empty if the channel is removed.
         """
         for member, before in zip(former, owned.fingerprints, strict=False):
             digests = self._digests[member]

@@ -19,9 +19,9 @@ from service.overlay.ring import RingView
 
 
 class RingChanged(msgspec.Struct, frozen=True):
-    """Event: the members of the fleet have changed to ``view``.
+    """Event: the list of the fleet's member nodes has changed; ``view`` is the new list.
 
-    A node that is no longer a member polls nothing.
+    A node that is not in the list polls nothing.
     """
 
     view: RingView
@@ -46,9 +46,9 @@ class ListedChannel(msgspec.Struct, frozen=True, gc=False):
 class ChannelsChanged(msgspec.Struct, frozen=True):
     """Event: channels of this node were created or listed, or their numbers of subscribers have changed.
 
-    ``requested_s`` is the monotonic time just before the changes were read. Unwanted channels (no subscribers, and not
-    listed by an admin) are released. A channel is kept if another event or message has requested its polls after
-    ``requested_s``.
+    ``requested_s`` is the monotonic time just before the changes were read. A channel is unwanted if it has no
+    subscribers and no admin has listed it. Unwanted channels are released, except those for which another event
+    or message has requested polls after ``requested_s``.
     """
 
     requested_s: float
@@ -85,10 +85,11 @@ class OwnershipTaken(msgspec.Struct, frozen=True):
 
     - ``epoch``: the sequence number of this change of ownership. The store refuses writes with an earlier one.
     - ``version``: the sequence number of the channel's current version.
-    - ``private``: whether the channel is exempt from the limit on polls of public channels.
+    - ``private``: whether the publisher is on a private network. The limit on polls of public channels then does not
+      apply.
     - ``updates``: the channel's update history.
     - ``site``: the site (a domain or address) whose channels share one request budget; empty if the channel has none.
-    - ``limits``: the limits that the publisher and failed polls set for the channel's polls.
+    - ``limits``: the current limits for the channel's polls, such as the interval that the publisher requests.
     """
 
     channel: ChannelId
@@ -202,8 +203,8 @@ class StartPolling(msgspec.Struct, frozen=True, gc=False):
     - ``subscribers``: the channel's number of subscribers, which each request states to the publisher.
     - ``limits``: the publisher's limits that the schedule takes into account.
 
-    Each poll is compared with the current version in the store, which is loaded just before the poll. The effect can
-    therefore be carried out even while the store is unavailable.
+    The effect does not need the store, so it can be carried out even while the store is unavailable. The version
+    with which a poll is compared is loaded from the store later, just before the poll.
     """
 
     channel: ChannelId

@@ -33,11 +33,12 @@ class Goal(StrEnum):
 
 
 class Levels(StrEnum):
-    """How many nodes may poll one channel together.
+    """A rule for how many nodes may poll one channel together.
 
-    - ``CONTINUOUS``: any number, so a channel may have any number of polls per poll interval τ.
-    - ``BASE_2``, ``BASE_4``, ``BASE_16``: only the numbers that result from Corona's *polling levels* (§3.1). At level
-      l, a channel is polled by all nodes whose ids begin with the same l digits (in this base) as the channel's id.
+    - ``CONTINUOUS``: any number of nodes. A channel can then have any number of polls per poll interval τ.
+    - ``BASE_2``, ``BASE_4``, ``BASE_16``: only the group sizes that result from Corona's *polling levels* (§3.1).
+      The group of a channel at level l consists of all nodes whose ids begin with the same l digits (in this
+      base) as the channel's id.
     """
 
     CONTINUOUS = "continuous"
@@ -47,12 +48,12 @@ class Levels(StrEnum):
 
     @property
     def are_whole(self) -> bool:
-        """Whether only the numbers of nodes that result from Corona's polling levels are allowed."""
+        """Whether only Corona's polling levels are allowed, rather than any number of nodes."""
         return self is not Levels.CONTINUOUS
 
     @property
     def base(self) -> int:
-        """The number base of the digits of ids that define polling levels; 2 if any number of nodes is allowed."""
+        """The number base of the id digits that define the polling levels; 2 for ``CONTINUOUS``."""
         return 2 if self is Levels.CONTINUOUS else int(self)
 
 
@@ -60,16 +61,17 @@ class FleetObjective(msgspec.Struct, frozen=True):
     """The optimisation goal and its constraints, which admins can change while the fleet runs.
 
     - ``goal``: the optimisation goal.
-    - ``demand_factor``: the load that all goals except Fast distribute among the channels, as a multiple of the
-      *demand*. The demand is the load that the polls justified by the subscribers would cause
-      (``node_allocation.channel_demands``). With a factor of 1 or more, all public channels can be polled as often as
-      their publishers' limits allow.
+    - ``demand_factor``: the total load of all polls under every goal except Fast, as a multiple of the *demand*. The
+      demand is the load of one poll per subscriber and poll interval. For each public channel, it is limited to spare
+      the publisher (``node_allocation.channel_demands``). With a factor of 1 or more, all public channels can be
+      polled as often as these limits allow.
     - ``budget_polls_per_minute``: limit on the polls of the whole fleet, whatever the goal; None for no limit.
     - ``delay_s``: the mean delay per subscription, in seconds, that the goal Fast achieves with as little load as
       possible.
-    - ``longest_wait_s``: upper limit of each channel's mean time from an update to its detection, in seconds. It can be
-      exceeded because of a publisher's limits, or if keeping to it would take more than a quarter of the budget.
-    - ``levels``: how many nodes may poll one channel together.
+    - ``longest_wait_s``: upper limit of each channel's mean time from an update to its detection, in seconds. It
+      can be exceeded because of a publisher's limits, or if keeping to it would take more than a quarter of the
+      budget.
+    - ``levels``: the rule for how many nodes may poll one channel together.
     """
 
     goal: Goal = Goal.FAIR

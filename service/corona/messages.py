@@ -54,11 +54,12 @@ class Assign(msgspec.Struct, frozen=True, tag=True):
     """Tells a node to poll the channels in ``assignments``; sent by the channels' owner.
 
     - ``ring_version``: the version of the list of member nodes from which the owner has computed the assignments.
-    - ``bucket_count``, ``buckets``: 0 and empty unless the message answers :class:`BucketDigests`.
+    - ``bucket_count``, ``buckets``: used only in an answer to :class:`BucketDigests`; otherwise 0 and empty.
 
-    In an answer to :class:`BucketDigests`, the owner's channels are divided into ``bucket_count`` groups (*buckets*)
-    according to their ids. ``buckets`` contains the indices of some of these groups, counted from 0. For these groups,
-    ``assignments`` is complete: if the receiver has any other assignment in one of them, it drops that assignment.
+    Such an answer contains all the receiver's assignments in some groups (*buckets*) of the owner's channels. The
+    channels are divided into ``bucket_count`` groups by their ids, and ``buckets`` contains the indices of the
+    groups in this message, counted from 0. If the receiver has other assignments from this owner in these groups,
+    it drops them.
     """
 
     ring_version: int
@@ -158,11 +159,11 @@ class PollingLimit(msgspec.Struct, frozen=True, tag=True):
 
 
 class VersionBase(msgspec.Struct, frozen=True, array_like=True):
-    """What a polling node needs to compare its next poll with a new version of the channel, without reading the store.
+    """Data with which a node can look for changes to a channel's new version, without reading the store.
 
     - ``validators``: the HTTP validators for the next request.
-    - ``detected_s``: the Unix time at which the changes were detected. It allows a node to recognise changes that it
-      has found itself.
+    - ``detected_s``: the Unix time at which the version's changes were detected. It allows a node to recognise
+      changes that it has found itself.
     - ``subscribers``: the channel's number of subscribers.
     - ``digest``: the hash of the version's content (:mod:`service.location.content_cache`).
     """
@@ -223,16 +224,18 @@ class Aggregate(msgspec.Struct, frozen=True, array_like=True):
     """A summary of the channels of some nodes of the fleet.
 
     - ``nodes``: how many nodes the summary covers.
-    - ``demand``: the load per poll interval τ that the polls justified by the subscribers would cause
-      (``node_allocation.channel_demands``).
-    - ``clusters``: sums over groups of similar channels, as encoded by ``service.corona.optimizer.tradeoff_clusters``.
-      If only whole polling levels are allowed, the clusters cover each channel only up to one poll per τ, or up to its
-      minimum if that is higher. ``steps`` covers the polls beyond this.
-    - ``base``: the number base of the polling levels, ``CONTINUOUS`` if any number of polls is allowed, or ``MIXED`` if
-      nodes have different bases.
-    - ``steps``: the possible changes of channels from one polling level to the next, as encoded by
-      ``service.corona.optimizer.polling_levels``; empty unless only whole levels are allowed.
+    - ``demand``: the sum of the channels' demands per poll interval τ (``node_allocation.channel_demands``). A
+      channel's demand is the load of one poll per subscriber, within certain limits.
+    - ``clusters``: sums over groups of similar channels, as encoded by
+      ``service.corona.optimizer.tradeoff_clusters``.
+    - ``base``: the number base of the polling levels. It is ``CONTINUOUS`` if channels may have any number of polls,
+      and ``MIXED`` if the nodes have different settings.
+    - ``steps``: the increases of polls from one polling level to the next, as encoded by
+      ``service.corona.optimizer.polling_levels``. It is empty if channels may have any number of polls.
     - ``channels``: how many channels the summary covers.
+
+    If only whole polling levels are allowed, a channel's polls are described by two fields. ``clusters`` describes its
+    polls up to one per τ, or up to its minimum if that is higher. ``steps`` describes all further polls.
     """
 
     nodes: Annotated[int, msgspec.Meta(ge=1)]
@@ -244,7 +247,7 @@ class Aggregate(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Summary(msgspec.Struct, frozen=True, tag=True):
-    """Contains a new summary of the channels of the sender and other nodes.
+    """Contains a summary of the channels of the sender, and of nodes with similar ids.
 
     ``aggregate`` covers all nodes whose ids begin with the same ``digits`` digits as the sender's id.
     """
@@ -308,10 +311,10 @@ class SiteScale(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SiteScales(msgspec.Struct, frozen=True, tag=True):
-    """Tells the owners of channels on some sites how often to poll these channels at most.
+    """Contains upper limits for the polls of channels on some sites; sent to the nodes that own these channels.
 
-    The sender is the node that coordinates the polls of these sites. The message is sent when a limit has changed, and
-    once per maintenance interval.
+    The sender is the node that coordinates the polls of these sites. The message is sent when a limit has
+    changed, and once per maintenance interval.
     """
 
     scales: tuple[SiteScale, ...]

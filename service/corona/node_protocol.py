@@ -22,10 +22,10 @@ from service.overlay.ring import RingView
 
 
 class NodeProtocol:
-    """A node's reactions to events, from the time it joins the fleet until it loses the right to its node id.
+    """The polling protocol of one node: processes events, and returns the effects that the caller has to carry out.
 
-    When the node has lost this right, the id may be given to another node. The caller then stops the node's polls, and
-    joins the fleet again with a new id and a new protocol object.
+    An object is used until the node loses the right to its node id. The id may then be given to another node. The
+    caller stops the node's polls, and joins the fleet again with a new id and a new protocol object.
     """
 
     def __init__(self, node_id: NodeId, policy: FleetPolicy) -> None:
@@ -121,10 +121,10 @@ class NodeProtocol:
                 yield from self.plans.on_message(sender, message, now_s)
 
     def _on_ring_changed(self, view: RingView, now_s: float, fleet_s: float) -> Iterator[Effect]:
-        """Adopt ``view`` as the ring, and take ownership of the channels that this node already polls and now owns.
+        """Adopt ``view`` (the new list of member nodes), and request the channels that now belong to this node.
 
-        This node learns which other channels it owns by requesting a list from the store: at once if it has just
-        joined, otherwise at its next tick.
+        Ownership is at first requested only for channels that this node already polls. To learn which other channels it
+        owns, this node requests a list from the store: at once if it has just joined, otherwise at its next tick.
         """
         # The registry walk waits, because a change of the ring already causes enough work. The delay matters little:
         # few of the channels that only the walk finds are being polled.

@@ -27,17 +27,18 @@ _PLAN_ROW = np.dtype(
 class PlanTable:
     """A table with one row for each channel of a node.
 
-    The fields of :class:`~service.corona.optimizer.node_allocation.ChannelFactors` are columns. The other columns:
+    The fields of :class:`~service.corona.optimizer.node_allocation.ChannelFactors` are columns. The other
+    columns:
 
     - ``planned_interval_s``: like ``publisher_interval_s``, but a pause counts as at most the poll interval τ.
     - ``site``: the index of the channel's site in ``sites``.
     - ``paused_until_s``: the end of the channel's pause (Unix time by the store's clock); 0 for none.
     - ``rate``: how many polls per τ the channel should have at present.
     - ``set_size``: how many nodes should make these polls.
-    - ``gap_s``: the time in seconds between polls in the channel's schedule; 0 if it has no schedule.
+    - ``gap_s``: the mean time in seconds between polls in the channel's schedule; 0 if it has no schedule.
     - ``size``: the number of nodes in the channel's schedule; 0 if it has no schedule.
-    - ``slowest``, ``fastest``: the lowest and the highest speed, over a week, of the clock by which the polls are
-      evenly spaced. A higher speed means more frequent polls.
+    - ``slowest``, ``fastest``: the lowest and the highest polling rate in any hour of the week, as multiples of
+      the mean rate. Without a weekly rhythm, they are infinity and 0, which satisfies all limits.
     - ``recorded_gap_s``: the time between polls that was last recorded in the channel's history; 0 for none.
     """
 

@@ -42,10 +42,10 @@ class LimitReason(StrEnum):
 
 
 class PollingLimits(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The limits for the polls of one channel, by all nodes together. A field is 0 if there is no such limit.
+    """The limits for the polls of one channel. They apply to all nodes together; 0 means that there is no limit.
 
     - ``hint_s``: the shortest interval between polls that the publisher requests, in seconds.
-    - ``failure_s``: the shortest interval between polls after failed polls, in seconds.
+    - ``failure_s``: the shortest interval between polls while the polls fail, in seconds.
     - ``paused_until_s``: the end of a pause (Unix time by the store's clock).
     """
 
@@ -56,11 +56,11 @@ class PollingLimits(msgspec.Struct, frozen=True, array_like=True, gc=False):
     def shortest_interval(self, fleet_s: float, longest_pause_s: float = inf) -> tuple[float, LimitReason | None]:
         """Return (interval, reason): the shortest allowed interval between polls in seconds, and the kind of limit.
 
-        The result is (0.0, None) if there is no limit. A pause counts as an interval as long as the pause's remaining
-        time.
+        If there are several limits, the one with the longest interval counts. The interval of a pause is its
+        remaining time. If there is no limit, the result is (0.0, None).
 
         - ``fleet_s``: the present Unix time by the store's clock.
-        - ``longest_pause_s``: the longest interval in seconds that a pause may count as.
+        - ``longest_pause_s``: upper limit of the interval of a pause, in seconds.
         """
         # The next poll is not before the end of the pause.
         paused_s = min(self.paused_until_s - fleet_s, longest_pause_s)

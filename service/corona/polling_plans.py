@@ -179,9 +179,9 @@ class PollingPlans:
         """Send summaries of this node's channels, and of other nodes' channels, to the nodes that need them.
 
         - ``owned``: the number of channels that this node owns or is about to own; None if it is not known yet.
-        - ``is_maintenance``: true in one call per maintenance interval. This call also confirms unchanged summaries,
-          and reads the inputs of the next few channels again. Each channel is thus reviewed at least once per
-          ``REVIEW_INTERVAL_S``.
+        - ``is_maintenance``: true in one call per maintenance interval. This call also confirms unchanged summaries. In
+          addition, it reviews some of the channels: it reads the inputs of their polling rates again, such as the
+          number of subscribers. Each channel is reviewed at least once per ``REVIEW_INTERVAL_S``.
         """
         if is_maintenance:
             self._choose_reviewed(now_s, fleet_s)
@@ -416,10 +416,11 @@ class PollingPlans:
         )
 
     def _choose_reviewed(self, now_s: float, fleet_s: float) -> None:
-        """Choose the channels whose inputs have to be read again, and mark them as stale.
+        """Choose the channels to review, and mark them as stale.
 
-        These are the channels whose pauses have ended, and the next few channels in the periodic review of all
-        channels. If the store's clock has jumped, all schedules are also marked as outdated.
+        A review reads the inputs of a channel's polling rate again, such as its number of subscribers. Channels are
+        reviewed when their pause has ended, and in turn: each call chooses the next few channels. If the store's clock
+        has jumped, all schedules are also marked as outdated.
         """
         ahead_s = fleet_s - now_s
         if abs(ahead_s - self._ahead_s) > _CLOCK_JUMP_S:
@@ -435,9 +436,11 @@ class PollingPlans:
         self._reviewed_s = now_s
 
     def _review(self, fleet_s: float) -> None:
-        """Read the inputs of stale channels again; mark the channels whose schedules no longer fit as outdated.
+        """Read the inputs of stale channels again, and mark channels that may need new schedules as outdated.
 
-        A channel is *stale* if an event or the periodic review requires its inputs to be read again.
+        The inputs, such as the number of subscribers, determine a channel's polling rate. A channel is *stale* if an
+        event or the periodic review requires its inputs to be read again. If the fleet's scale, the member nodes or the
+        policy have changed, the schedules of all channels are checked.
         """
         stale = [channel for channel in self._stale if channel in self._plans]
         self._stale.clear()
@@ -456,9 +459,10 @@ class PollingPlans:
             self._compare_schedules(np.arange(len(self._table.channels)))
 
     def _write_factors(self, plans: Sequence[_ChannelPlan], fleet_s: float) -> NDArray[np.intp]:
-        """Write the inputs of the channels in ``plans`` into the table; return the rows that have changed notably.
+        """Update the table rows of the channels in ``plans``; return the indices of the rows that have changed notably.
 
-        Small changes of estimates are not written, so that they do not change schedules and summaries.
+        The rows contain the inputs of the channels' polling rates, such as the number of subscribers. Small changes of
+        estimates are ignored, so that they do not change schedules and summaries.
         """
         rows = np.array([plan.row for plan in plans], dtype=np.intp)
         found, table = self._read_factors(plans, fleet_s), self._table.rows
@@ -483,10 +487,10 @@ class PollingPlans:
         return changed
 
     def _compare_schedules(self, rows: NDArray[np.intp]) -> None:
-        """Compute how often the channels in ``rows`` should be polled; mark those with unfit schedules as outdated.
+        """Compute how often channels should be polled, and mark a channel as outdated if its schedule does not fit.
 
-        A schedule is unfit if :meth:`_fit_schedule` would change it, or if its polls violate a limit in some hour of
-        the week.
+        ``rows`` are the channels' rows in the table. A schedule does not fit if :meth:`_fit_schedule` would change
+        it, or if its polls violate a limit in some hour of the week.
         """
         interval_s, nodes, table = self._policy.poll_interval_s, self._nodes, self._table.rows
         for start in range(0, len(rows), _ROWS_PER_CHECK):
@@ -523,8 +527,8 @@ class PollingPlans:
     def _summarise(self, owned: int) -> Aggregate | None:
         """Return the summary of this node's channels; None if it is about to own channels but has none yet.
 
-        ``owned`` is the number of channels that this node owns or is about to own. While some of these are missing, the
-        summary repeats the present channels up to this number.
+        ``owned`` is the number of channels that this node owns or is about to own. Until it has all of them, the
+        summary contains the present channels several times, to represent the missing ones.
         """
         # They represent the others. Otherwise a fleet that starts would divide its whole budget among its first
         # channels.
@@ -538,10 +542,10 @@ class PollingPlans:
         return node_allocation.own_aggregate(self._policy, self._nodes, table, choices)
 
     def _read_factors(self, plans: Sequence[_ChannelPlan], fleet_s: float) -> FactorTable:
-        """Return the current inputs of the polling rates of the channels in ``plans``, one row per channel.
+        """Return the current inputs from which polling rates are computed, one row for each channel in ``plans``.
 
-        ``fleet_s`` is the present Unix time by the store's clock. The field ``present_speed`` is always 1 in the
-        result.
+        The columns are the fields of ``ChannelFactors``. The field ``present_speed`` is always 1 in the result.
+        ``fleet_s`` is the present Unix time by the store's clock.
         """
         table = factor_table((self._factors(plan, fleet_s) for plan in plans), len(plans))
         if self._policy.weekly_rhythm:
@@ -568,10 +572,10 @@ class PollingPlans:
             self._drift = inf
 
     def _present_speeds(self, plans: Iterable[_ChannelPlan], hours: tuple[float, float]) -> list[float]:
-        """Return how often each channel is polled in the given hours, relative to its mean over the week.
+        """Return the higher of each channel's polling rates in two hours, relative to its mean rate over the week.
 
-        ``hours`` contains two hours, counted from the Unix epoch. For each channel, the hour with more polls counts.
-        The result is 1.0 for a channel without a weekly rhythm.
+        ``hours`` contains the two hours, counted from the Unix epoch. The result is 1.0 for a channel without a weekly
+        rhythm.
         """
         clocks = (plan.schedule.clock if plan.schedule else None for plan in plans)
         return [

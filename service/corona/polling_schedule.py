@@ -188,7 +188,7 @@ def revised_schedule(
     speeds: bytes = b"",
     can_hand_over: bool = False,
 ) -> PollingSchedule:
-    """Return a schedule that continues ``schedule`` with a different number of polls or nodes, or a different rhythm.
+    """Return a schedule that continues ``schedule`` with another polling rate, number of nodes, or weekly rhythm.
 
     Args:
         schedule: The channel's current schedule.
@@ -199,13 +199,13 @@ def revised_schedule(
         speeds: The speeds of the clock by which the polls are evenly spaced from now on; empty for real time.
         can_hand_over: Whether a node that no longer takes turns can still make the channel's next poll.
 
-    The result begins with the channel's next poll. This poll keeps its time, unless it can be made earlier: one to two
-    new gaps (times between polls) from now. If the poll keeps its time and its node still takes turns, the same node
-    makes it. Repeated changes thus never postpone the next poll, and two polls are never closer together than the
-    shorter of the old and the new gap.
+    A *gap* is the time between two polls. The result begins with the channel's next poll. This poll keeps its time,
+    or is due one to two new gaps from now if that is earlier. The next poll is thus never postponed, and two
+    polls are never closer together than the shorter of the old and the new gap. If the poll keeps its time, it also
+    keeps its node, provided that this node still takes turns.
 
-    There is one exception if ``can_hand_over`` is true. If the next poll is due within ``HANDOVER_S`` and its node no
-    longer takes turns, that node still makes the poll, and the result begins one gap later.
+    There is one exception if ``can_hand_over`` is true. If the next poll is due within ``HANDOVER_S`` and its
+    node no longer takes turns, that node still makes the poll, and the result begins one gap later.
     """
     # A poll that is moved forward is due (1 + f) new gaps from now, where f (at most 1) is the fraction of the current
     # gap that is left. The fraction differs between channels. Without it, all channels that an owner speeds up at once

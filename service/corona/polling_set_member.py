@@ -83,9 +83,10 @@ class _PendingCandidate(msgspec.Struct):
 
 
 class MemberProtocol:
-    """The half of a node's protocol that polls channels for their owners, the nodes that plan the polls.
+    """The protocol by which a node polls channels for their owners, the nodes that plan the polls.
 
-    It sends the owners the changes that polls find. In all methods, ``now_s`` is monotonic time in seconds.
+    It is one half of the node's protocol. It sends the owners the changes that polls find. In all methods, ``now_s``
+    is monotonic time in seconds.
     """
 
     def __init__(self, node_id: NodeId, policy: FleetPolicy) -> None:
@@ -180,11 +181,12 @@ class MemberProtocol:
             yield from self._drop_unlisted(owner, message)
 
     def on_digest(self, sender: NodeId, message: AssignmentDigest, now_s: float) -> Iterator[Effect]:
-        """Renew the polls that ``sender`` has assigned; reply with more hashes if its hash differs from this node's.
+        """Renew the polls that ``sender`` has assigned; if the two nodes' hashes of these polls differ, send a reply.
 
-        The hashes are compared only if both nodes have the same list of the fleet's members. If the hashes differ,
-        assignments of channels that ``sender`` no longer owns are not renewed. The reply contains one hash for each
-        group of channels. ``sender`` then answers with the assignments in the groups whose hashes differ.
+        The hashes are compared only if both nodes have the same list of the fleet's members. If they differ, this
+        node stops renewing polls of channels that ``sender`` no longer owns. If the hashes still differ, this node
+        replies with one hash for each group of channels. ``sender`` then sends all assignments in the groups where
+        its own hash is different.
         """
         if sender not in self._view and message.ring_version <= self._view.version:
             return
@@ -244,7 +246,7 @@ class MemberProtocol:
             yield Send(owner, limit)
 
     def on_announcement(self, announcement: VersionAnnouncement) -> Iterator[Effect]:
-        """Compare polls with the announced version from now on.
+        """Adopt the announced version: from now on, compare the channel's fetched content with it.
 
         Changes that this node has found by comparison with an earlier version are dropped, whether or not the owner has
         accepted them.
@@ -254,7 +256,10 @@ class MemberProtocol:
         yield from self._on_answer(announcement, is_answered=is_answered)
 
     def on_rejection(self, message: Rejection) -> Iterator[Effect]:
-        """Drop the changes that the owner has rejected, and compare polls with the current version from now on."""
+        """Drop the changes that the owner has rejected.
+
+        From now on, the channel's fetched content is compared with its current version.
+        """
         pending = self._pending.get(message.channel)
         is_answered = pending is not None and pending.candidate.base_version == message.base_version
         yield from self._on_answer(
@@ -331,10 +336,11 @@ class MemberProtocol:
         assignment.fingerprint = after
 
     def _detach_lost_channels(self, node: NodeId, owner: _OwnerRecord, renewed_s: float) -> None:
-        """Move assignments of channels that ``node`` no longer owns from ``owner``, the node's record, to a new record.
+        """Ensure that ``node`` no longer renews the assignments of channels that it does not own any more.
 
-        The moved assignments expire three maintenance intervals after ``renewed_s`` (monotonic time in seconds), unless
-        the channels' present owners assign these channels again.
+        These assignments are moved from ``owner`` (this node's record of ``node``) to a new record. They expire three
+        maintenance intervals after ``renewed_s`` (monotonic time in seconds), unless the channels' present owners
+        assign these channels again.
         """
         others = [
             (channel, assignment)

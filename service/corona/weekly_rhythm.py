@@ -186,7 +186,11 @@ def learn_rhythm(rhythm: bytes, published_s: Sequence[float], since_s: float, no
 
 
 def publishing_clock(rhythm: bytes) -> WeeklyClock | None:
-    """Return the clock that runs at the rate at which the channel publishes; None if this rate is constant."""
+    """Return a clock that runs faster in the hours in which the channel publishes more.
+
+    ``rhythm`` is the channel's encoded weekly rhythm. The clock's speed is proportional to the channel's
+    publishing rate. The result is None if this rate is constant.
+    """
     rates = rhythm[-FACTORS:] if len(rhythm) == RHYTHM_BYTES else b""
     return weekly_clock(rates) if any(rates) else None
 
@@ -200,10 +204,11 @@ def decode_rates(rhythms: Sequence[bytes]) -> Steps:
 
 
 def weight_factors(rates: Steps) -> Floats:
-    """Return each channel's mean delay if polls follow its weekly rhythm, divided by its mean delay with even polls.
+    """Return the factor by which each channel's mean delay changes if its polls follow its weekly rhythm.
 
-    ``rates`` states how often each of M channels publishes at each hour of the day and on each day of the week
-    (:func:`decode_rates`). The result has shape (M,) and is at most 1.
+    The factor compares this delay with that of polls that are evenly spaced in real time. It is at most 1. The
+    result has shape (M,). ``rates`` states how often each of M channels publishes at each hour of the day and on
+    each day of the week (:func:`decode_rates`).
     """
     hours, days = _factors(rates)
     return np.asarray(np.sqrt(hours).mean(axis=1) ** 2 * np.sqrt(days).mean(axis=1) ** 2)
@@ -338,12 +343,13 @@ def encode_speeds(speeds: Steps) -> list[bytes]:
 
 
 def delay_factors(rhythms: Sequence[bytes], speeds: Sequence[bytes]) -> Floats:
-    """Return each channel's mean delay with polls by its clock, divided by its mean delay with even polls; shape (M,).
+    """Return the factor by which each channel's mean delay changes if its polls follow its clock; shape (M,).
+
+    The factor compares this delay with that of polls that are evenly spaced in real time. If it is below 1, the
+    polls by the clock detect updates faster.
 
     - ``rhythms``: the encoded rhythms, which state how often each channel publishes at each hour of the week.
     - ``speeds``: the encoded speeds of each channel's clock, by which its polls are evenly spaced.
-
-    A result below 1 means that polls by the clock detect updates faster than even polls.
     """
     published, polled = hourly_speeds(decode_rates(rhythms)), hourly_speeds(decode_speeds(speeds))
     return np.asarray((published / polled).mean(axis=1))
@@ -439,16 +445,16 @@ def _weight_s(begin_s: Floats, end_s: Floats) -> Floats:
 
 
 def _posterior_rates(counts: Floats, observed_s: Floats, typical: Floats, prior: float) -> Floats:
-    """Estimate the rate in each slot (hour or day) as the mean of the posterior distribution; shape (M, slots).
+    """Estimate how often each of M channels publishes in each slot (hour or day); shape (M, slots).
 
-    Each row of the result is scaled to mean 1.
+    The estimate is the mean of the posterior distribution. Each row of the result is scaled to mean 1.
 
     - ``counts``: the number of entries in each slot.
     - ``observed_s``: the observed time in each slot in seconds.
     - ``typical``: the rates of typical publishers, one publisher per row, each scaled to mean 1. A real publisher is
       assumed to follow one of these rows. The first row is constant and has the prior probability ``EVEN_SHARE``.
-    - ``prior``: the weight of the typical rates, as a number of independent events in each slot. Entries that are
-      released together count as one event.
+    - ``prior``: how much the typical rates count, compared with the entries. They count like this number of observed
+      events in each slot, where entries that are released together are one event.
     """
     events = counts / OVERDISPERSION
     total = events.sum(axis=1, keepdims=True)

@@ -32,10 +32,11 @@ Rounds = Generator[Sequence[Command], Sequence[CellAnswer], T]
 
 
 def run_together(protocols: Sequence[Rounds[T]]) -> Rounds[list[T]]:
-    """Run several protocols concurrently, and return their results in the same order.
+    """Run several protocols at the same time, and return their results in the same order.
 
-    This is a generator: it yields rounds of commands, and the caller sends it the cells' answers. Each round combines
-    the next commands of all protocols that have not finished.
+    A protocol is a generator. In each round, it yields commands to cells, and the caller sends back the cells' answers.
+    This function is such a generator, too. Each of its rounds combines the next commands of all protocols that have not
+    finished.
     """
     results: dict[int, T] = {}
     rounds: dict[int, Sequence[Command]] = {}
@@ -56,7 +57,7 @@ def run_together(protocols: Sequence[Rounds[T]]) -> Rounds[list[T]]:
 
 
 def find_size(pair: PairKey, limits: MatrixLimits) -> Rounds[MatrixSize | None]:
-    """Return the size of an AV-pair's matrix; None if nothing has been registered in it.
+    """Return the size of the matrix of an attribute-value pair; None if nothing has been registered in it.
 
     The matrix is the table of cells that stores the channels and entries with this pair. Its size is read from its head
     node, cell (0,0), or from other cells if the head node's record was lost. The maximum matrix size in ``limits``
@@ -72,10 +73,12 @@ def find_size(pair: PairKey, limits: MatrixLimits) -> Rounds[MatrixSize | None]:
 
 
 def find_or_create_matrix(pair: PairKey, limits: MatrixLimits) -> Rounds[Matrix]:
-    """Return the record of an AV-pair's matrix from the matrix's head node, cell (0,0); create it if there is none.
+    """Return the record of the matrix of an attribute-value pair; create the record if there is none.
 
-    A new record (Gao & Steenkiste §IV.C.5) contains the size that other cells have stored, or the size of a single cell
-    if no other cell has stored one. The maximum matrix size in ``limits`` determines which other cells are asked.
+    The matrix is the table of cells that stores the channels and entries with this pair. The record is stored in its
+    head node, cell (0,0). A new record (Gao & Steenkiste §IV.C.5) contains the size that other cells have stored. If
+    no other cell has stored a size, the new matrix has one cell. The maximum matrix size in ``limits`` determines which
+    other cells are asked.
 
     This is a generator: it yields the commands of each round, and the caller sends it the cells' answers.
     """

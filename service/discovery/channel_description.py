@@ -24,9 +24,10 @@ _MAX_FEED_TAGS = MAX_TAGS // 2
 
 
 class ChannelDescription(msgspec.Struct, frozen=True):
-    """A channel's description for searches.
+    """The description of a channel by which searches find the channel.
 
-    ``pairs`` maps the channel's attribute-value pairs to their weights. Queries search ``text`` for their words.
+    - ``pairs``: the channel's attribute-value pairs, each with its weight.
+    - ``text``: the text that is searched for the words of a query.
     """
 
     pairs: dict[Pair, int]

@@ -169,7 +169,10 @@ def language_pairs(tag: str) -> list[Pair]:
 
 
 def update_class(interval_s: float) -> str:
-    """Return the class of update frequency, such as ``daily``, for a mean time of ``interval_s`` between updates."""
+    """Return the name of a channel's update frequency, such as ``daily``.
+
+    ``interval_s`` is the mean time between the channel's updates in seconds.
+    """
     return next(
         (name for name, most_s in zip(UPDATE_CLASSES, _UPDATE_CLASS_LIMITS_S, strict=False) if interval_s <= most_s),
         UPDATE_CLASSES[-1],

@@ -125,10 +125,10 @@ def discover_pairs(order: DiscoverOrder, language: str = "", topic: str = "") ->
 def arrange_listing(
     order: DiscoverOrder, pairs: Iterable[Pair], candidates: Iterable[DiscoverCandidate], limit: int
 ) -> DiscoverAnswer:
-    """Return a listing of at most ``limit`` of those ``candidates`` that have all attribute-value pairs in ``pairs``.
+    """Return a listing of candidates that have all attribute-value pairs in ``pairs``, at most ``limit`` of them.
 
-    If ``order`` is "new", the newest channels come first, otherwise the channels with the most subscribers. Channels of
-    equal rank are sorted by id.
+    If ``order`` is "new", the newest channels come first, otherwise the channels with the most subscribers.
+    Channels of equal rank are sorted by id.
     """
     required = frozenset(pairs)
     listed = sorted((each for each in candidates if required <= each.pairs), key=lambda each: each.channel.id)

@@ -43,11 +43,14 @@ PairKey = str
 
 
 class CellAddress(msgspec.Struct, frozen=True, order=True):
-    """The address H(pair, p, r) of one cell in the matrix of an attribute-value pair.
+    """The address H(pair, p, r) of one cell of a matrix.
+
+    The matrix of an attribute-value pair is a table of cells. It stores the names (channels or entries) that have the
+    pair. Each cell stores one copy (replica) of one part (partition) of these names.
 
     - ``pair``: the key of the attribute-value pair.
-    - ``partition``: p, the index of the cell's partition, from 0.
-    - ``replica``: r, the row number of the cell's replica.
+    - ``partition``: p, the index of the partition, from 0.
+    - ``replica``: r, the row number of the replica.
     """
 
     pair: PairKey
@@ -56,11 +59,14 @@ class CellAddress(msgspec.Struct, frozen=True, order=True):
 
 
 class MatrixSize(msgspec.Struct, frozen=True, order=True):
-    """The size of a matrix, a table of cells with partitions and replicas.
+    """The size of a matrix: how many partitions it has, and which replicas.
+
+    A matrix is a table of cells. A partition is a part of its names, and a replica is a copy of all partitions.
 
     - ``epoch``: how many times the matrix has changed so far. A size with a greater epoch is newer.
     - ``partitions``: the number of partitions.
-    - ``rows``: the row number of each replica, in the order in which the replicas were added. The first is 0.
+    - ``rows``: the row number of each replica, in the order in which the replicas were added. The first is 0; the
+      others need not be consecutive.
     """
 
     epoch: int = 0
@@ -150,13 +156,13 @@ class CellLoad(msgspec.Struct, frozen=True):
 class MatrixLimits(msgspec.Struct, frozen=True):
     """The maximum size of a matrix, and the load thresholds of a single cell.
 
-    A cell is overloaded if any of its loads reaches its threshold. A load is low if it is below ``low`` * threshold.
-    Cells with low loads request that the matrix shrink.
+    A cell is overloaded if any of its loads reaches its threshold. Cells with low loads request that the matrix shrink.
 
     - ``names``: threshold for the number of names (the paper's T_CN).
     - ``registrations_s``: threshold for registrations per second (T_reg).
     - ``queries_s``: threshold for queries per second (T_q).
-    - ``low``: at most 0.5, so that merging two cells with low loads does not overload the merged cell.
+    - ``low``: the fraction of a threshold below which a load is low. It is at most 0.5, so that two cells with low
+      loads can be merged without overloading the merged cell.
     - ``partitions``, ``replicas``: the maximum number of partitions, and of replicas.
     """
 
@@ -229,8 +235,8 @@ class Matrix(msgspec.Struct, frozen=True):
     - ``size``: the matrix's size. A part that is being removed still counts.
     - ``leaving``: the part that is being removed (the last partition or the last replica), or None.
     - ``settled``: whether all cells match the record.
-    - ``new_partitions``: the first partition whose cells may request more partitions.
-    - ``new_replicas``: the first replica, as an index in ``size.rows``, whose cells may request more replicas.
+    - ``new_partitions``: the index of the first partition in which cells may request more partitions.
+    - ``new_replicas``: the index, in ``size.rows``, of the first replica in which cells may request more replicas.
 
     The partitions from ``new_partitions`` on, and the replicas from ``new_replicas`` on, are the paper's *expansion
     regions*: the parts that were added when the matrix last grew.

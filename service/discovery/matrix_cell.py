@@ -56,7 +56,7 @@ class Membership(msgspec.Struct, frozen=True):
 
 
 class ReadState(msgspec.Struct, frozen=True):
-    """Command to read the cell's state in its matrix, its load, and the matrix's record if the cell stores the record.
+    """Command to read a cell's state and load, and the matrix's record if the cell stores it.
 
     If the cell has few postings (records of names), the answer also contains the postings.
     """
@@ -87,18 +87,19 @@ class ExpireNames(msgspec.Struct, frozen=True):
 class PutPostings(msgspec.Struct, frozen=True):
     """Command to store postings (records of names) in a cell.
 
-    ``postings`` is packed (:func:`service.discovery.postings.pack`). The state of the cell determines what is stored:
+    ``postings`` is packed (:func:`service.discovery.postings.pack`). The state of the cell determines what is
+    stored:
 
     - An open or filling cell stores all postings.
     - A closed cell stores only postings of names that it already has.
     - An absent cell stores none, unless it is the head, cell (0,0).
 
-    The command is done if the cell then has each of the postings, or a newer posting of the same name. Expired postings
-    are not stored, but count as if they were.
+    The command is done if the cell then has each of the postings, or a newer posting of the same name. Expired
+    postings are ignored: they are not stored, and the command can be done without them.
 
-    ``assumed_size`` is the matrix size from which the sender has computed the cell's address, or None if the postings
-    are copied from another cell. A cell that knows a newer size with more partitions stores only postings of names that
-    it already has.
+    ``assumed_size`` is the matrix size from which the sender has computed the cell's address, or None if the
+    postings are copied from another cell. A cell that knows a newer size with more partitions stores only
+    postings of names that it already has.
     """
 
     place: CellAddress

@@ -191,9 +191,9 @@ def _sum(loads: Sequence[CellLoad]) -> CellLoad:
 
 
 class _Placement:
-    """Computes the load of each node of Redis, for the matrix's current replicas or for others.
+    """Computes the load of the nodes of Redis that store a matrix, for its present replicas or for other ones.
 
-    The row number of a replica determines which nodes store its cells.
+    The row numbers of the replicas determine which nodes store their cells.
     """
 
     def __init__(self, size: MatrixSize, loads: Mapping[CellAddress, CellLoad], nodes: RedisNodes) -> None:

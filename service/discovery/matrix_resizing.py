@@ -104,9 +104,10 @@ def _read_cells(pair: PairKey, size: MatrixSize, limits: MatrixLimits) -> Rounds
 
 
 def _correct_matrix(matrix: Matrix, cells: CellAnswers) -> Matrix:
-    """Return ``matrix``, the stored record, if no cell has stored a newer size.
+    """Return the matrix's record, corrected if a cell has stored a newer size than the record contains.
 
-    Otherwise, return a record that is recovered from the sizes in ``cells``.
+    ``matrix`` is the stored record, and is returned itself if no cell has stored a newer size. A corrected record
+    is recovered from the sizes that the cells have stored. ``cells`` contains the cells' answers.
     """
     # A cell can have a newer size if the head node was lost, and its record was created again from too few cells.
     sizes = [cell.member.size for cell in cells.values() if cell.member and not cell.is_in(CellState.CLOSED)]

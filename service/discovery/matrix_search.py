@@ -60,12 +60,12 @@ _NamesToRead = Mapping[int, "tuple[int, ...] | None"]
 
 
 class PairClause(msgspec.Struct, frozen=True):
-    """A condition of a query, satisfied by names that have at least one of several attribute-value pairs.
+    """A condition of a query: a name (channel or entry) must have at least one of several attribute-value pairs.
 
-    - ``alternatives``: tuples (key of the attribute-value pair, factor). The factor, in (0, 1], tells how well the pair
-      fits the query.
-    - ``is_optional``: whether the clause is optional. A name must satisfy all clauses that are not optional, and at
-      least one optional clause if there is any.
+    - ``alternatives``: tuples (key of the attribute-value pair, factor). The factor, in (0, 1], tells how well
+      the pair fits the query.
+    - ``is_optional``: whether the clause is optional. A name must satisfy all clauses that are not optional, and
+      at least one optional clause if there is any.
     """
 
     alternatives: tuple[tuple[PairKey, float], ...]
@@ -73,13 +73,15 @@ class PairClause(msgspec.Struct, frozen=True):
 
 
 class SearchOutcome(msgspec.Struct, frozen=True):
-    """The best names that satisfy a query, as arrays with one row per name, sorted from best to worst.
+    """The best names (channels or entries) that satisfy a query, as arrays with one row per name, best first.
+
+    A name can have several of a clause's alternative attribute-value pairs. The one with the greatest factor * weight
+    counts. The factor states how well the pair fits the query, and the weight how well the pair describes the name.
 
     - ``names``: the keys of the names.
-    - ``scores``: the sum of importance * weight over all clauses.
-    - ``weights``: one column per clause: the greatest factor * weight among the clause's alternatives that the name
-      has.
-    - ``choices``: one column per clause: the index of the alternative with this greatest product.
+    - ``choices``: one column per clause: the index of the alternative that counts.
+    - ``weights``: one column per clause: factor * weight of this alternative; 0 if the name has none.
+    - ``scores``: the sum of importance * ``weights`` over all clauses.
     - ``total``, ``complete``, ``frequencies``: as in :class:`service.discovery.search_candidates.Candidates`.
     - ``sizes``: the size of each matrix that was read, by attribute-value pair.
     - ``cells``: how many cells were read, by attribute-value pair.
@@ -231,6 +233,8 @@ def read_matrix(
 
 class MatrixReader:
     """A caching reader for the matrix of one attribute-value pair. Similar queries can share a reader.
+
+    The matrix is a table of cells that stores the names (channels or entries) with this pair.
 
     - ``frequency``: approximately how many names have the pair.
     - ``size``: the newest known size of the matrix.
@@ -441,11 +445,12 @@ def _where(names: NameKeys, within: NameKeys) -> tuple[NDArray[np.int64], NDArra
 
 
 def _driver(clauses: Sequence[PairClause], readers: "MatrixReaders", most: int | None) -> PairClause:
-    """Return the *driver* of the query: the clause with the fewest names, whose names are read first.
+    """Return the *driver* of the query: the clause with the fewest names. Its names are read first.
 
-    The optional clauses are united into one clause, because a name needs to satisfy only one of them. The union begins
-    with the rarest clauses and stops when it has at least ``most`` names. If ``most`` is None, it has all optional
-    clauses.
+    For this comparison, the optional clauses are joined into one clause, because a name needs to satisfy only one
+    of them. They are joined in ascending order of their number of names, until the joined clause has at least
+    ``most`` names. The remaining optional clauses are left out. If ``most`` is None, all optional clauses are
+    joined.
     """
     # The other optional clauses can be left out, because names that satisfy only these come last in the results.
     rarest, count = dict[PairKey, float](), 0

@@ -64,7 +64,11 @@ class Posting(msgspec.Struct, frozen=True, order=True):
     expires_s: int
 
     def supersedes(self, other: "Posting") -> bool:
-        """Return whether this posting replaces ``other``, a posting of the same name."""
+        """Return whether this posting replaces ``other``, a posting of the same name.
+
+        The posting that expires later is valid. If both expire at the same time, a withdrawal takes precedence, and
+        otherwise the posting with the greater weight.
+        """
         return (self.expires_s, not self.weight, self.weight) > (other.expires_s, not other.weight, other.weight)
 
 

@@ -48,10 +48,11 @@ class Clause(msgspec.Struct, frozen=True):
 class CandidateName(msgspec.Struct, frozen=True):
     """A name (channel or entry) that satisfies a query.
 
-    - ``pairs``: for each clause, the alternative that the name has; the one with the greatest factor * weight if the
-      name has several.
-    - ``weights``: for each clause, factor * weight of this alternative, at most 255. The weight is 0 if the name does
-      not satisfy the clause, which is then optional.
+    - ``pairs``: for each clause, the attribute-value pair by which the name satisfies it. If there are several, this is
+      the one with the greatest factor * weight. The factor states how well the pair fits the query, and the weight
+      how well the pair describes the name.
+    - ``weights``: for each clause, factor * weight of this pair, at most 255. The value is 0 if the name does not
+      satisfy the clause; this is possible only for optional clauses.
     """
 
     name: str

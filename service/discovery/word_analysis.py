@@ -131,9 +131,9 @@ def words(text: str, *, include_common: bool = False) -> list[str]:
 
 
 def word_parts(word: str) -> list[str]:
-    """Return the parts of a word that contains dots, such as "node" and "js" for "node.js", without common words.
+    """Return the parts of a word that contains dots. For example, the parts of "node.js" are "node" and "js".
 
-    The result is empty for words without dots.
+    Parts that are common words or single ASCII characters are left out. The result is empty for words without dots.
     """
     return [part for part in word.split(".") if part and is_distinctive(part)] if "." in word.strip(".") else []
 

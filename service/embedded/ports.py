@@ -63,7 +63,7 @@ async def has_started(port: int) -> bool:
 
 
 async def _readiness(port: int) -> list[bytes]:
-    """Request ``/readyz`` on ``port``, and return the words of the status line after the HTTP version.
+    """Request ``/readyz`` on ``port``; return the status code and the reason phrase of the response as words.
 
     For example, the result is ``[b"200", b"OK"]``. It is empty if there is no response in time.
     """

@@ -82,11 +82,14 @@ class PrivateProsody(EmbeddedServer):
     messages."""
 
     def __init__(self, directory: Path, c2s_port: int = 0, component_port: int = 0, *, shards: int = 0) -> None:
-        """Choose the ports for clients and for components; a port of 0 means any free port.
+        """Create the object and choose the server's ports, without starting the server.
 
-        For 0, the chosen port is saved in ``directory``, and reused at the next start if it is free. ``shards`` is the
-        number of bot components in addition to the first. Raises :class:`OperationalError` if a requested port is in
-        use.
+        - ``c2s_port``: the port for clients.
+        - ``component_port``: the port for components.
+        - ``shards``: the number of additional components, each for one further address of the bot.
+
+        A port of 0 means any free port. It is saved in ``directory``, and reused at the next start if it is still free.
+        Raises :class:`OperationalError` if a requested port is in use.
         """
         super().__init__(directory)
         chosen = ports.choose_ports(directory / "ports.json", {"c2s": c2s_port, "component": component_port, "http": 0})

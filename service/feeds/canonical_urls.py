@@ -144,13 +144,16 @@ def is_loopback(host: str) -> bool:
 
 
 def https_variant(url: str) -> str:
-    """Return ``url``, an http URL, with the scheme https; "" if it already has this scheme or contains a port."""
+    """Return ``url``, an http URL, with its scheme changed to https.
+
+    The result is "" if ``url`` already has the scheme https, or if it contains a port.
+    """
     parts = urlsplit(url)
     return f"https{url.removeprefix('http')}" if parts.scheme == "http" and parts.port is None else ""
 
 
 def looks_like_url(text: str) -> bool:
-    """Return whether a message that consists only of ``text`` is probably meant as a URL, even an invalid one."""
+    """Return whether ``text``, a user's whole message, is probably meant as a URL. The URL may be invalid."""
     text = text.strip().removeprefix("<").removesuffix(">")
     if any(character.isspace() for character in text):
         return False
@@ -252,10 +255,11 @@ def _ipv6(literal: str) -> str:
 
 
 def _ipv4(labels: list[str]) -> str:
-    """Return the dotted decimal form of an IPv4 host with the 1 to 4 ``labels``.
+    """Return an IPv4 host in dotted decimal form.
 
-    Each label is a decimal, octal or hexadecimal number, interpreted as browsers do (WHATWG URL, "IPv4 parser"). Raises
-    :class:`BadUrl` if the labels are not an IPv4 address.
+    ``labels`` are the parts of the host between the dots, at most 4. Each is a decimal, octal or hexadecimal number,
+    interpreted as browsers do (WHATWG URL, "IPv4 parser"). Raises :class:`BadUrl` if the labels are not an IPv4
+    address.
     """
     shown = _excerpt(".".join(labels))
     if len(labels) > _IPV4_BYTES or not all(_NUMBER.fullmatch(label) for label in labels):

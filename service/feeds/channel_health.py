@@ -54,15 +54,15 @@ _BUSY_STATUSES = frozenset({429, 503})
 
 
 class Evidence(msgspec.Struct, frozen=True, rename={"symptom": "charge"}):
-    """A series of polls with the same symptom, which is the class of a poll's result.
+    """A series of consecutive polls of a channel that all had the same symptom.
+
+    A symptom is the kind of a poll's result, such as failing. Polls with the symptom ``BUSY`` (status 429 or 503) are
+    not counted, and do not end the series.
 
     - ``symptom``: the symptom of these polls.
     - ``first_s``, ``last_s``: the Unix times of the first and the last poll in seconds.
     - ``polls``: the number of polls.
     - ``nodes``: the nodes that made the polls.
-
-    Polls with the symptom ``BUSY`` are not counted, and do not end the series. In such a poll, the publisher requests a
-    pause (status 429 or 503).
     """
 
     symptom: str
@@ -75,7 +75,7 @@ class Evidence(msgspec.Struct, frozen=True, rename={"symptom": "charge"}):
 class ChannelHealth(msgspec.Struct, frozen=True):
     """The health of a channel (a feed or page) after a poll.
 
-    - ``symptom``: the class of the poll's result, for example healthy or failing.
+    - ``symptom``: the kind of the poll's result, for example healthy or failing.
     - ``condition``: the problem about which subscribers have been told: "dead" or "quarantined"; "" if there is none.
     - ``backoff_s``: the minimum interval in seconds between polls of a failing channel.
     - ``evidence``: the latest series of polls with the same symptom; None if there is none.
@@ -91,10 +91,10 @@ class PollReport(msgspec.Struct, frozen=True):
     """A report to the store about one poll.
 
     - ``result``: the result of the poll.
-    - ``symptom``: the class of the result (:func:`symptom_of`); None for a failure that this node's own network may
-      have caused.
-    - ``is_repeat``: whether this failure has already been reported with the symptom None. It is reported again when the
-      publisher turns out to be the cause.
+    - ``symptom``: the kind of the result (:func:`symptom_of`). It is None while it is unknown whether the publisher
+      or this node's own network caused a failure.
+    - ``is_repeat``: true for the second report about the same poll. A second report follows a report with the symptom
+      None, when the publisher turns out to have caused the failure.
     """
 
     result: PollResult
@@ -103,13 +103,14 @@ class PollReport(msgspec.Struct, frozen=True):
 
 
 def symptom_of(url: str, result: PollResult, permanent_url: str = "") -> str:
-    """Return the symptom (class of the result) of a poll of the channel ``url``.
+    """Return the symptom of a poll of the channel ``url``. The symptom is the kind of the poll's result.
 
-    The symptom is ``HEALTHY``, ``GONE``, ``FAILING``, ``BUSY``, ``PARSER_KILLED``, or ``MOVED_PREFIX`` + the new URL.
+    It is ``HEALTHY``, ``GONE``, ``FAILING``, ``BUSY`` or ``PARSER_KILLED``. If a successful poll was permanently
+    redirected to a new URL, the symptom is the text ``MOVED_PREFIX`` followed by this URL.
 
-    ``permanent_url`` is the canonical URL that the poll reached by permanent redirects, before any redirect of another
-    kind; "" if there were no permanent redirects. The new URL is ``permanent_url``, with the CSS selector of ``url`` if
-    there is one.
+    ``permanent_url`` is the canonical URL that the poll reached by permanent redirects; "" if there were none.
+    Redirects after the first temporary one do not count. The new URL is ``permanent_url``, with the CSS selector of
+    ``url`` if there is one.
     """
     if is_success(result):
         page, mark, selector = url.partition("#")

@@ -53,12 +53,13 @@ class NetworkOutageDetector:
         self._recovered_s = float("-inf")
 
     def attribute(self, channel: Channel, result: PollResult) -> Iterator[tuple[Channel, PollResult]]:
-        """Record the ``result`` of a poll of ``channel``; yield the results for which publishers are responsible.
+        """Record the ``result`` of a poll of ``channel``; yield results that were not caused by this node's network.
 
-        The results are yielded as pairs (channel, result). The caller must exhaust this generator.
+        The results are yielded as pairs (channel, result). A failure that may be due to an outage of this node's
+        network is held back. A later call yields it, after another poll has got a response or after a timeout.
+        Failures during an outage are never yielded.
 
-        A failure that may be due to an outage of this node's network is held back. It is yielded by a later call, after
-        another poll has got a response or after a timeout. Failures during an outage are never yielded.
+        The caller must exhaust this generator.
         """
         if result.outcome in _AMBIGUOUS_OUTCOMES:
             yield from self.expire(result.at_s)
@@ -76,10 +77,10 @@ class NetworkOutageDetector:
         yield channel, result
 
     def expire(self, now_s: float) -> Iterator[tuple[Channel, PollResult]]:
-        """Yield, as pairs (channel, result), the failures held back for more than ``ATTRIBUTION_TIMEOUT_S``.
+        """Yield the failures that have been held back for too long, as pairs (channel, result).
 
-        A failure is held back while it may be due to a network outage. Each failure is yielded only once. ``now_s`` is
-        the current Unix time.
+        A failure is held back while a network outage may have caused it, but for at most ``ATTRIBUTION_TIMEOUT_S``
+        after the poll. Each failure is yielded only once. ``now_s`` is the current Unix time.
         """
         while self._pending and not 0 <= now_s - self._pending[0][1].at_s < ATTRIBUTION_TIMEOUT_S:
             yield self._pending.popleft()

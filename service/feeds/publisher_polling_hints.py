@@ -93,11 +93,13 @@ def skipped_s(hints: PollingHints, now_s: float) -> float:
 
 
 def with_freshness(hints: PollingHints, headers: Mapping[str, str], now_s: float) -> PollingHints:
-    """Return ``hints`` with ``max_age_s`` set to the freshness lifetime in a response's ``headers`` (RFC 9111 §4.2).
+    """Return ``hints`` with ``max_age_s`` set to the freshness lifetime of a response (RFC 9111 §4.2).
 
-    - If the headers state no lifetime, ``max_age_s`` keeps its previous value, as in a cache (RFC 9111 §4.3.4).
-    - Header names must be in lower case.
+    - ``headers`` are the headers of the response. Their names must be in lower case.
     - ``now_s`` is the current Unix time.
+
+    If the headers state no lifetime, ``hints`` is returned unchanged, as a cache keeps its stored values (RFC 9111
+    §4.3.4). If the lifetime is not positive, ``max_age_s`` becomes None.
     """
     lifetime = _lifetime(headers, now_s)
     return hints if lifetime is None else replace(hints, max_age_s=lifetime[1] if lifetime[1] > 0 else None)

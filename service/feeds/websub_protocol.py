@@ -49,16 +49,16 @@ class HubTopic(msgspec.Struct, frozen=True):
 
 
 class HubState(msgspec.Struct, frozen=True, omit_defaults=True, rename={"target": "named", "next_target": "then"}):
-    """A feed's subscription at a hub. Times are Unix seconds.
+    """A feed's subscription at a hub, a server that pushes the feed's changes. Times are Unix seconds.
 
     - ``target`` is the hub, and the topic (the URL by which the hub identifies the feed).
     - ``secret`` is the key with which the hub signs its requests. It is known only to this service and the hub.
     - ``token`` is the secret part of the callback URL to which the hub sends its requests.
-    - ``status`` is the state in the diagram of this module.
+    - ``status`` is the state of the subscription. The module's docstring explains the states.
     - ``since_s`` is the time at which the status last changed or the last request was sent, whichever is later.
     - ``lease_until_s`` is the time at which the subscription granted by the hub ends; 0 if the hub has granted none.
     - ``failures`` is the number of successive requests that the hub has not verified.
-    - ``next_target`` is the hub and topic of the subscription that is to begin after this one has ended, if any.
+    - ``next_target`` is the hub and topic to subscribe to after this subscription has ended; None if there is none.
     """
 
     target: HubTopic
@@ -79,11 +79,13 @@ class HubCredentials(NamedTuple):
 
 
 class IntentVerification(NamedTuple):
-    """A hub's request to confirm that a subscription should begin or end (WebSub §5.3), or the hub's denial (§5.2).
+    """A hub's message about a request of this service: a verification (WebSub §5.3) or a denial (WebSub §5.2).
 
-    - ``mode`` is ``subscribe``, ``unsubscribe`` or ``denied``.
+    In a verification, the hub asks whether this service has really sent the request.
+
+    - ``mode`` is the kind of the request, ``subscribe`` or ``unsubscribe``; in a denial, it is ``denied``.
     - ``topic`` is the URL by which the hub identifies the feed.
-    - ``lease_seconds`` is the duration of the subscription, as the text that the hub sent.
+    - ``lease_seconds`` is the duration of the subscription in seconds, as the text that the hub sent.
     """
 
     mode: str
@@ -103,9 +105,10 @@ class VerificationResult(NamedTuple):
 
 
 def update_hub(state: HubState | None, hubs: Sequence[str], topic: str, credentials: HubCredentials) -> HubState | None:
-    """Return the state of a feed's subscription after reading a document that lists ``hubs`` and ``topic``.
+    """Return the next state of a feed's subscription at a hub, after a new document of the feed was read.
 
     - ``state`` is the previous state; None if there was no subscription.
+    - ``hubs`` are the URLs of the hubs to which the document links.
     - ``topic`` is the URL by which the hubs identify the feed. If ``topic`` or ``hubs`` is empty, the feed has no hub.
     - ``credentials`` are used if a new subscription begins.
 
@@ -144,7 +147,7 @@ def record_request(state: HubState, now_s: float) -> HubState:
 
 
 def is_unresponsive(state: HubState) -> bool:
-    """Return whether the hub has ignored so many requests to unsubscribe that the subscription counts as ended.
+    """Return whether the hub has ignored three requests to unsubscribe. The subscription then counts as ended.
 
     If so, the caller should replace the state with the result of :func:`leave_hub`.
     """
@@ -154,7 +157,8 @@ def is_unresponsive(state: HubState) -> bool:
 def leave_hub(state: HubState, credentials: HubCredentials) -> HubState | None:
     """Return the state that replaces ``state`` after its subscription has ended.
 
-    It is a new subscription at the next hub, with ``credentials``; None if there is no next hub.
+    The result is a new subscription with ``credentials`` at the hub in ``state.next_target``; None if there is no
+    such hub.
     """
     return _start(state.next_target, credentials)
 

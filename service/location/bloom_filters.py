@@ -79,7 +79,7 @@ def false_positive_rate(width: int, hashes: int, documents: float) -> float:
 
 
 def estimate_documents(shape: FilterShape, bits_set: int) -> float:
-    """Return the most likely number of documents in a filter of which ``bits_set`` bits are set.
+    """Return the most likely number of documents in a filter that has ``bits_set`` bits set.
 
     The result is infinite if all bits are set.
     """
@@ -183,10 +183,10 @@ class Link:
 
     - ``rtt_s``: the round-trip time in seconds.
     - ``received``: the filter that the neighbour has sent.
-    - ``sent``: the filter that this node has sent, including bits that the neighbour dropped as redundant.
-    - ``ignored_from_row``: maps a node to a row. The neighbour wants no updates about the node's documents for this row
-      and deeper rows.
-    - ``is_open``: whether both ends have filters of the same shape.
+    - ``sent``: the filter that this node has sent. It includes bits that the neighbour has dropped as redundant.
+    - ``ignored_from_row``: maps a node's id to a row number. For that row and all deeper rows, the neighbour wants no
+      updates about the node's documents.
+    - ``is_open``: whether both ends use the same filter parameters, so that updates can be exchanged.
     """
 
     __slots__ = ("ignored_from_row", "is_open", "received", "rtt_s", "sent")

@@ -30,9 +30,9 @@ _MAX_LATEST_BYTES = 1024 * 1024
 
 
 class Content(msgspec.Struct, frozen=True, gc=False):
-    """The content of one version of a channel.
+    """The content of one version of a channel. Workers send such contents to each other.
 
-    - ``memory``: the encoded state by which the next poll detects changes to the channel's document.
+    - ``memory``: the encoded state of the channel after a poll. The next poll needs it to detect changes.
     - ``latest``: the channel's latest entries, encoded by :func:`pack_entries`.
     """
 
@@ -160,10 +160,11 @@ class ContentCache:
         return cached.content
 
     def put(self, cid: ChannelId, digest: Digest, content: Content, now_s: float) -> None:
-        """Store the content of the channel ``cid`` under its digest (hash), replacing the channel's previous content.
+        """Store the content of the channel ``cid``, so that it can be looked up by its ``digest`` (hash).
 
-        If another channel's content has the same digest, that content is removed. If the cache then exceeds its maximum
-        size, the least recently used contents are removed.
+        The channel's previous content is removed. If another channel has content with the same digest, the other
+        channel's content is also removed. If the cache then exceeds its maximum size, the least recently used
+        contents are removed.
         """
         self.remove(cid)
         if (same := self._channels.get(digest)) is not None:

@@ -46,14 +46,14 @@ are rejected."""
 
 
 class Filtering(StrEnum):
-    """Where redundant updates are dropped (§II.D).
+    """Where redundant updates of Bloom filters are dropped (Rhea and Kubiatowicz §II.D).
 
     - ``NONE``: nowhere.
     - ``DESTINATION``: at the node that receives them.
     - ``SOURCE``: at the node that would send them.
 
-    An update about a node's documents is redundant if the receiver has another path to the node that is no longer than
-    the path through the sender.
+    Each update concerns the documents of one node, its source. The update is redundant if the receiver has another path
+    to the source that is at most as long as the path through the sender.
     """
 
     NONE = "none"
@@ -144,10 +144,10 @@ class LocationNode:
         return [SendToNeighbour(neighbour, Hello(shape)) for neighbour in self._links]
 
     def refresh(self) -> list[SendToNeighbour]:
-        """Return messages that send all bits of this node's own filter to the node's neighbours again.
+        """Return messages that send all bits of this node's own filter again, if another node has requested them.
 
-        The result is empty if no node has requested these bits since the last call. The caller must call this method
-        periodically.
+        The messages go to all neighbours. The result is empty if there was no request since the last call. The
+        caller must call this method periodically.
         """
         if not self._refresh_due:
             return []
@@ -239,9 +239,11 @@ class LocationNode:
     def _choose_parent(self, neighbour: NodeId, source: NodeId, row: int) -> list[SendToNeighbour]:
         """Decide whether ``neighbour`` becomes the *parent* of ``source``; return the resulting messages.
 
-        The parent is the only neighbour from which this node accepts updates about the documents of ``source``. ``row``
-        is the length in hops of the path to ``source`` through ``neighbour``. The messages may ask a neighbour whose
-        updates are redundant to stop sending them.
+        The parent is the only neighbour from which this node accepts updates about the documents of ``source``. It is
+        the neighbour with the shortest path to ``source``. ``row`` is the length in hops of the path through
+        ``neighbour``.
+
+        The messages may ask a neighbour to stop sending updates that have become redundant.
         """
         parent, shortest = (
             (self.node_id, 0) if source == self.node_id else self._parents.get(source, (neighbour, NO_ROW))
@@ -262,11 +264,14 @@ class LocationNode:
         return [SendToNeighbour(redundant, Ignore(source, row))]
 
     def _pass_on(self, origin: NodeId, row: int, source: NodeId, sets: int, clears: int) -> list[SendToNeighbour]:
-        """Return messages that forward changes of one filter row to all other neighbours, as changes of the next row.
+        """Return messages that forward changes of one row of a Bloom filter to all other neighbours.
+
+        Row i contains the documents at a distance of i hops. For the other neighbours, the distance is greater by one,
+        so the changes apply to the next row.
 
         - ``origin``: the neighbour that sent the changes, or this node for changes of its own filter.
         - ``row``: the row that has changed; 0 for this node's own filter.
-        - ``source``: the node whose documents caused the changes.
+        - ``source``: the node with the documents that caused the changes.
         - ``sets``, ``clears``: the bits to set and to clear.
         """
         sends: list[SendToNeighbour] = []
@@ -299,9 +304,9 @@ class LocationNode:
         ]
 
     def _retract(self, neighbour: NodeId, received: list[int]) -> list[SendToNeighbour]:
-        """Return messages that tell the other neighbours what can no longer be reached through a removed neighbour.
+        """Return messages that tell the other neighbours what was reachable only through a removed neighbour.
 
-        ``received`` are the rows of the filter that the removed ``neighbour`` had sent.
+        ``neighbour`` is the removed neighbour. ``received`` are the rows of the filter that it had sent.
         """
         sends: list[SendToNeighbour] = []
         for row in range(1, self.shape.depth):
@@ -314,9 +319,12 @@ class LocationNode:
     def _on_sources_lost(self, neighbour: NodeId, link: Link, sources: Iterable[NodeId]) -> list[SendToNeighbour]:
         """Process a neighbour's :class:`SourcesLost` message; return the messages to send.
 
-        The neighbour no longer gets updates about the documents of the nodes in ``sources``. If this node still has a
-        path to such a node, the node is asked to send all its bits again, so that they reach the neighbour too. If the
-        only path led through the neighbour, this node announces the loss to all its neighbours.
+        ``sources`` are the nodes in the message. The neighbour no longer gets updates about their documents. For
+        each source:
+
+        - If this node gets its own updates about the source from ``neighbour``, it now gets none either. It then
+          sends :class:`SourcesLost` to all its neighbours.
+        - Otherwise, this node asks the source to send all its bits again. They then also reach ``neighbour``.
         """
         lost: list[NodeId] = []
         sends: list[SendToNeighbour] = []

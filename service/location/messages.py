@@ -32,12 +32,12 @@ class Hello(msgspec.Struct, frozen=True):
 
 
 class FilterUpdate(msgspec.Struct, frozen=True, gc=False):
-    """Tells the receiver which bits to set and to clear in one row of the Bloom filter that the sender has sent to it.
+    """Asks the receiver to change bits in one row of the Bloom filter that it has received from the sender.
 
     - ``shape``: the parameters of the filter.
-    - ``source``: the node whose documents caused the update.
-    - ``row``: the number of the row. Row 1 contains the sender's own documents; row i contains the documents that are i
-      hops away from the receiver through the sender.
+    - ``source``: the node with the documents that caused the update.
+    - ``row``: the number of the row. Row i contains the documents that the receiver can reach through the sender in i
+      hops. Row 1 contains the sender's own documents.
     - ``sets``, ``clears``: integers whose 1 bits are the bits to set and to clear.
     """
 
@@ -49,10 +49,11 @@ class FilterUpdate(msgspec.Struct, frozen=True, gc=False):
 
 
 class Ignore(msgspec.Struct, frozen=True, gc=False):
-    """Asks the receiver to send no more updates about the documents of ``source`` for ``row`` and all deeper rows.
+    """Asks the receiver to send no more updates about the documents of the node ``source``.
 
-    ``row`` is a row of the filter that the receiver has sent. The sender of this message gets the same updates by
-    another path, which is not longer.
+    This applies to the row ``row`` and all deeper rows of the Bloom filter that the receiver sends. The sender of
+    this message does not need these updates, because it gets them from another neighbour. The path to ``source``
+    through that neighbour is not longer than the path through the receiver.
     """
 
     source: NodeId
@@ -62,8 +63,8 @@ class Ignore(msgspec.Struct, frozen=True, gc=False):
 class SourcesLost(msgspec.Struct, frozen=True):
     """Announces that the sender no longer gets updates about the documents of the nodes in ``sources``.
 
-    The receiver discards its paths to these nodes through the sender. It also resumes sending updates about these
-    nodes' documents to the sender.
+    The receiver therefore no longer relies on the sender for these updates. It resumes sending them to the sender,
+    even if the sender has stopped them with :class:`Ignore`.
     """
 
     sources: tuple[NodeId, ...]
@@ -235,8 +236,8 @@ MAX_FRAMES = 4096
 class StreamBatch(msgspec.Struct, frozen=True, array_like=True):
     """One batch of a stream. A stream is the ordered sequence of messages from one worker to another.
 
-    - ``sender_stream``: the id of this stream.
-    - ``receiver_stream``: the id of the stream in the opposite direction; None if the sender has received no batch
+    - ``sender_stream``: the id of this stream, which the sender has chosen.
+    - ``receiver_stream``: the id of the receiver's stream to the sender; None if the sender has received no batch
       since its last restart.
     - ``number``: the sequence number of the batch in its stream, from 0.
     - ``frames``: the encoded messages.
@@ -249,9 +250,10 @@ class StreamBatch(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Stream:
-    """One worker's end of the exchange of messages with one other worker.
+    """The state of one worker's exchange of messages with one other worker.
 
-    There are two ordered streams, one in each direction: this worker's stream and the other worker's stream.
+    Each of the two workers sends its messages as a stream, an ordered sequence of numbered batches. So there are two
+    streams, one in each direction.
     """
 
     def __init__(self, sender_stream: StreamId) -> None:

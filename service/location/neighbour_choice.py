@@ -38,10 +38,11 @@ from service.model import NodeId
 class Offer(Enum):
     """The kinds of messages with which nodes negotiate links.
 
-    - ``REQUEST`` requests a link. It also states that the receiver is not, or no longer, the sender's anchor (its
-      nearest peer with a lower id).
-    - ``ANCHOR`` requests a link to the receiver, because the receiver is the sender's anchor. The receiver must accept
-      it.
+    A node's *anchor* is its nearest peer with a lower id.
+
+    - ``REQUEST`` requests a link to a peer that is not the sender's anchor. If the sender's anchor has changed, the
+      message also tells the previous anchor that it has lost this role.
+    - ``ANCHOR`` requests a link to the sender's anchor. The anchor must accept it.
     - ``ACCEPT`` accepts a requested link.
     - ``DECLINE`` declines a requested link or ends an existing one.
     """

@@ -12,12 +12,12 @@ class LocationQuery(msgspec.Struct, frozen=True):
     """A query in transit that searches for a node with a copy of ``document``.
 
     - ``visited``: the nodes on the query's path, beginning with the node that started the query.
-    - ``max_row``: the deepest filter row that the next node searches. Row i contains the documents at a distance of i
-      hops.
+    - ``max_row``: the number of the last filter row that the next node searches. Row i contains the documents at a
+      distance of i hops.
 
-    Deviation from the paper: a node that received the query because of a match in row i searches only the rows before
-    row i. If none of these rows matches, the earlier match was a false positive or is outdated. The query then fails at
-    once, instead of after as many hops as there are rows.
+    Each hop should bring the query nearer to the document. After a match in row i, the next node therefore searches
+    only the rows before row i. If none of them matches, the earlier match was wrong or is outdated, and the query
+    fails at once. Deviation: in the paper, a query fails only after as many hops as there are rows.
     """
 
     document: str
@@ -26,9 +26,10 @@ class LocationQuery(msgspec.Struct, frozen=True):
 
 
 def first_row(received: list[int], mask: int, deepest: int) -> int | None:
-    """Return the number of the first row in which all bits of ``mask`` are set; None if there is no such row.
+    """Return the number of the first filter row that may contain a document; None if there is no such row.
 
     - ``received``: the rows of a filter that a neighbour has sent.
+    - ``mask``: the bits that the document sets. A row may contain the document if all these bits are set in the row.
     - ``deepest``: the number of the last row to search.
     """
     for row in range(1, deepest + 1):

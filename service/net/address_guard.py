@@ -64,7 +64,11 @@ _ALLOWED_EXPLICITLY = _networks(  # only by a network that lies within one of th
 
 
 def check_allowed_network(network: Network) -> Network:
-    """Return ``network`` if the operator is permitted to allow it; raise :class:`ValueError` otherwise."""
+    """Return ``network`` unchanged if the operator can allow connections to it.
+
+    Raises :class:`ValueError` for a network that can never be allowed. This applies to loopback, multicast, and
+    addresses that stand for other addresses (for example NAT64).
+    """
     if _contains(_NEVER_ALLOWED, network):
         raise ValueError(
             f"{network} cannot be allowed: it is loopback, multicast, or stands for other addresses. "
@@ -90,10 +94,13 @@ def is_internal(address: str) -> bool:
 
 
 def _is_allowed(address: str, allowed_networks: Collection[Network]) -> bool:
-    """Return whether one of ``allowed_networks`` allows a connection to the non-public ``address``.
+    """Return whether the operator allows connections to ``address``, which is not public.
 
-    Link-local addresses and the addresses of clouds' metadata services are allowed only by a network that consists only
-    of such addresses.
+    The address must be in one of ``allowed_networks``. There are two restrictions:
+
+    - A link-local address, or the address of a cloud's metadata service, is allowed only by a network that contains
+      no other kinds of addresses.
+    - Some addresses, such as loopback and multicast, are never allowed.
     """
     ip = _unmapped(address)
     networks = [network for network in allowed_networks if ip in network]
@@ -138,11 +145,12 @@ AddressInfo = tuple[int, int, int, str, tuple[str, int] | tuple[str, int, int, i
 
 
 class AddressGuard(NamedTuple):
-    """The addresses and ports to which an HTTP client may connect.
+    """The addresses and ports to which an HTTP client may connect. Public addresses are always allowed.
 
     - ``allow_private`` allows loopback addresses on any port, but no other private addresses.
     - ``extra_ports`` are the ports that are allowed in addition to the default ports.
-    - ``allowed_networks`` are private networks that are allowed on the same ports as public addresses.
+    - ``allowed_networks`` are private networks to which connections are also allowed, on the same ports as for public
+      addresses.
     """
 
     allow_private: bool = False

@@ -90,8 +90,13 @@ def network_of(address: str) -> str:
 def _address_of(hops: Sequence[str], peer: str, trusted: Sequence[Network]) -> tuple[str, int]:
     """Return (address, index): the client's address, and its index in ``hops``.
 
-    ``hops`` are the addresses in a forwarding header, and ``trusted`` are the networks of trusted proxies. If ``hops``
-    is empty, the client is the ``peer`` of the connection, and the index is -1.
+    - ``hops`` are the addresses in a forwarding header. Each proxy has appended the address of the client or proxy
+      that connected to it.
+    - ``peer`` is the address that has connected to this server. If ``hops`` is empty, the result is (``peer``, -1).
+    - ``trusted`` are the networks of trusted proxies.
+
+    The client's address is the last one in ``hops`` that does not belong to a trusted proxy. If all belong to trusted
+    proxies, it is the first one. The address is "" if it is not a valid IP address.
     """
     address, index = peer, -1
     for index in reversed(range(len(hops))):

@@ -108,9 +108,12 @@ class HttpServer:
         return listener
 
     def admit(self, connection: "_Connection") -> bool:
-        """Register a new connection; return False if it must be closed because a limit is reached.
+        """Register a new connection; return False if the caller must close it because a limit is reached.
 
-        If the limit on all connections is reached, another connection may be closed instead.
+        - The number of connections per client network is limited, except for trusted proxies. If there are too
+          many, the result is False.
+        - If there are too many connections in total, this method closes the one whose client has kept the server
+          waiting longest. If the server is not waiting for any client, the result is False.
         """
         of_network = sum(each.network == connection.network for each in self._open.values())
         if of_network >= MAX_CONNECTIONS_PER_ADDRESS and not is_in_networks(connection.address, self._trusted):

@@ -31,7 +31,7 @@ class HttpUploadClient:
 
     - ``own_url`` is the URL prefix of the files on the bot's own server; "" if there is none.
     - ``own_host`` is the host to connect to for files on the bot's own server; "" means the host in the URL.
-    - ``guard`` decides which connections to other servers are allowed. It allows any port that a URL contains.
+    - ``guard`` decides to which other addresses the client may connect. Its limits on ports do not apply.
     - ``ca_file`` is the path of a CA certificate to trust in addition to the system's; "" if there is none.
     """
 

@@ -70,10 +70,13 @@ class BoundedResponseHandler(ResponseHandler):
 
 
 class PublisherResponse(aiohttp.ClientResponse):
-    """A response that also stores the publisher's IP address, as ``peer_address``.
+    """An HTTP response with some additional attributes about the publisher and the redirects.
 
-    The fetcher sets the other attributes of this class. They have the same meaning as those of
-    :class:`service.net.fetcher.FetchResult`.
+    - ``peer_address`` is the publisher's IP address.
+    - ``canonical_url`` is the canonical URL of this response.
+    - ``permanent_url`` and ``private`` have the same meaning as in :class:`service.net.fetcher.FetchResult`.
+
+    The fetcher sets all of these attributes except ``peer_address``.
     """
 
     # The address is stored at the start, because a response without a body releases its connection at once.
@@ -124,10 +127,10 @@ class BodyReader:
         self._sha256_of: LRUCache[tuple[str, int, int], str] = LRUCache(_MAX_KNOWN_BODIES)
 
     async def read(self, response: PublisherResponse, known_sha256: str) -> tuple[bytes | None, str]:
-        """Return (body, hash): the decoded body of ``response``, and its SHA-256 in hex.
+        """Return (body, hash): the decoded body of ``response``, and the SHA-256 of the decoded body in hex.
 
-        The body is None if its SHA-256 is ``known_sha256``. Raises :class:`BadHttp` if the body cannot be decoded, and
-        :class:`TooLarge` if it exceeds the size limit.
+        The body is None if the hash equals ``known_sha256``, the hash of the body that the caller already has. Raises
+        :class:`BadHttp` if the body cannot be decoded, and :class:`TooLarge` if it exceeds the size limit.
         """
         coding = content_encoding.parse_content_coding(response.headers.getall("Content-Encoding", []))
         received = await read_at_most(response, MAX_BODY_BYTES)
@@ -162,9 +165,9 @@ async def read_start(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
 
 
 async def read_excerpt(response: aiohttp.ClientResponse) -> str:
-    """Return the beginning of a response's text; "" if the response is compressed.
+    """Return up to 200 printable characters from the beginning of a response; "" if the response is compressed.
 
-    About 4 kB of the response are read.
+    They are taken from the first 4,096 bytes of the response.
     """
     received = await read_start(response, _MAX_EXCERPT_BYTES)
     if response.headers.get("Content-Encoding"):
@@ -183,16 +186,15 @@ def refuse_large_headers(response: PublisherResponse) -> None:
 
 
 def next_validators(known: Validators, headers: Mapping[str, str], *, replaced: bool, body_sha256: str) -> Validators:
-    """Return the ETag, the date and the body's hash for the next conditional request.
+    """Return the validators for the next request: the ETag, the Last-Modified date and the hash of the body.
 
-    - ``known`` contains the values that were used for this request.
-    - ``headers`` are the headers of this response.
-    - ``replaced`` is true if this response has a complete new body. The ETag and the date are then taken from
-      ``headers``, and are empty if missing there. If ``replaced`` is false, the known values are kept unless
-      ``headers`` contains new ones (RFC 9110 §15.4.5).
+    - ``known`` contains the validators that the caller had before this response.
+    - ``headers`` are the headers of this response. The ETag and the date are taken from them.
+    - ``replaced`` is true if this response has a complete new body. A missing ETag or date is then left empty. If
+      ``replaced`` is false, it is taken from ``known`` instead (RFC 9110 §15.4.5).
     - ``body_sha256`` is the hash of the current body.
 
-    An ETag or date that cannot be sent in a request is omitted.
+    An ETag or date that cannot be sent in a request is also left empty.
     """
     etag = headers.get("ETag", "" if replaced else known.etag)
     last_modified = headers.get("Last-Modified", "" if replaced else known.last_modified)
@@ -204,7 +206,10 @@ def next_validators(known: Validators, headers: Mapping[str, str], *, replaced: 
 
 
 def select_headers(headers: CIMultiDictProxy[str]) -> dict[str, str]:
-    """Return the headers that other modules use, under lower-case names. Invalid UTF-8 in the values is replaced."""
+    """Return the headers that the rest of the program uses, as a dict with lower-case names.
+
+    The values of several headers with the same name are joined with commas. Invalid UTF-8 in a value is replaced.
+    """
     return {name: _text(", ".join(headers.getall(name))) for name in _SELECTED_HEADERS if name in headers}
 
 

@@ -62,7 +62,10 @@ _IPV6_GROUP_BITS = 48
 
 
 def address_group(address: str) -> str:
-    """Return the network by which requests to an IP address are counted: its /24 (IPv4) or its /48 (IPv6)."""
+    """Return the network to which an IP address belongs: its /24 (IPv4) or its /48 (IPv6).
+
+    Requests to all addresses of a network are counted together.
+    """
     ip = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(ip, ipaddress.IPv6Address):
         ip = ip.ipv4_mapped or ip

@@ -247,10 +247,10 @@ VERSIONS: Final = Info("coronet_versions", "Versions of Coronet, Python and the 
 
 
 class GaugeShare:
-    """One overlay node's share of a gauge that belongs to the whole process.
+    """The part of a Prometheus gauge that one node contributes.
 
-    The share is an amount for each value of the gauge's label. A worker process can run several nodes, so the gauge
-    shows the sum of the nodes' shares. The gauge must have exactly one label.
+    A worker process can run several nodes. Each node sets an amount for each value of the gauge's label. For each
+    label value, the gauge shows the sum over all nodes of the process. The gauge must have exactly one label.
     """
 
     def __init__(self, gauge: Gauge) -> None:

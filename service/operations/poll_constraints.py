@@ -51,10 +51,11 @@ _ADVICE: Final = {
 
 
 def bound_shares(channels: Mapping[BindingConstraint, int]) -> dict[BindingConstraint, float]:
-    """Map each constraint to the share of channels whose polling frequency it determines, the largest share first.
+    """Return, for each constraint on polls, the fraction of channels to which it applies, largest first.
 
-    A share is between 0 and 1. ``channels`` maps each constraint to its number of channels. The result is empty if
-    there are no channels.
+    A constraint, such as a request limit, applies to a channel if it determines how often the channel is polled.
+    ``channels`` maps each constraint to the number of these channels. Fractions are between 0 and 1. The result is
+    empty if there are no channels.
     """
     total = sum(channels.values())
     shares = {bound: count / total for bound, count in channels.items() if count}
@@ -62,11 +63,13 @@ def bound_shares(channels: Mapping[BindingConstraint, int]) -> dict[BindingConst
 
 
 def one_bound_warning(channels: Mapping[BindingConstraint, int]) -> str:
-    """Return a warning if more than ``ONE_BOUND_SHARE`` of the channels have the same constraint; otherwise "".
+    """Return a warning if the same constraint determines how often nearly all channels are polled; otherwise "".
 
-    The warning says what the operator can change. ``channels`` maps each constraint to the number of channels whose
-    polling frequency it determines. There is no warning if most channels have no constraint, or if there are fewer than
-    ``MIN_CHANNELS`` channels.
+    "Nearly all" means more than the fraction ``ONE_BOUND_SHARE``. The warning says what the operator can change.
+    There is no warning if nearly all channels have no constraint, or if there are fewer than ``MIN_CHANNELS``
+    channels.
+
+    ``channels`` maps each constraint to the number of channels to which it applies.
     """
     bound, share = next(iter(bound_shares(channels).items()), (BindingConstraint.NONE, 0.0))
     is_few = sum(channels.values()) < MIN_CHANNELS

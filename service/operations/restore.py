@@ -171,10 +171,11 @@ async def live_programs(store: Store) -> list[str]:
 
 
 async def _erasures(store: Store, settings: Settings) -> tuple[dict[UserId, int], bool]:
-    """Return (erasures, are_complete): the Unix time of each user's last erasure, and whether none can be missing.
+    """Return (erasures, all_known): the Unix time of each user's last erasure, and whether the list is complete.
 
-    Erasures are read from the store and from the erasure file, which survives the loss of the store. Some may be
-    missing if the store lists none and this machine has never used the store.
+    Erasures are read from the store, and from the erasure file on this machine, which survives the loss of the
+    store. ``all_known`` is false if neither lists any erasure and no program on this machine has used the store.
+    Programs on other machines may then have recorded erasures.
     """
     found = await store.redis.call("ZRANGE", keys.ERASED_USERS, 0, -1, "WITHSCORES")
     erased = {uid.decode(): int(at_s) for uid, at_s in found}
@@ -185,9 +186,10 @@ async def _erasures(store: Store, settings: Settings) -> tuple[dict[UserId, int]
 
 
 def _read_erasure_file(settings: Settings) -> dict[UserId, int] | None:
-    """Return the contents of the erasure file; None if no program on this machine has used the store yet.
+    """Return the erasures in this machine's erasure file: the Unix time of each user's last erasure.
 
-    The file does not exist before the first erasure, but the file with the store's identity does.
+    The file is created at the first erasure. Until then, the result is {}. The result is None if no program on this
+    machine has used the store yet, or if the setting ``store_identity_file`` is empty.
     """
     if not settings.store_identity_file:
         return None

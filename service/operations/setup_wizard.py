@@ -118,7 +118,7 @@ class Answers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def values_of(answers: Answers) -> dict[str, object]:
-    """Map the name of each setting that the answers determine to its value. Secrets are included.
+    """Return the settings that follow from the answers, as a dict from name to value. Secrets are included.
 
     ``answers`` must be complete (:meth:`Answers.completed`).
     """
@@ -149,7 +149,7 @@ def snippet(answers: Answers) -> str:
 
 
 def instructions(answers: Answers) -> str:
-    """Return the :func:`snippet` with what to do with it and afterwards."""
+    """Return the :func:`snippet` together with instructions: what to do with it, and what to do afterwards."""
     before, after = _STEPS[answers.xmpp, answers.server]
     return f"{before}\n\n{snippet(answers)}\n{after}"
 
@@ -170,7 +170,10 @@ async def check_redis(settings: Settings) -> list[CheckResult]:
 
 
 async def check_proxy(settings: Settings) -> list[CheckResult]:
-    """Check that a proxy responds at the console's public URL; if not, the advice says that it can also come later."""
+    """Check that a proxy responds at the console's public URL.
+
+    If none responds, the advice also says that the URL can be kept if the proxy will be set up later.
+    """
     return [
         each if each.ok else msgspec.structs.replace(each, advice=f"{each.advice} {_PROXY_LATER}")
         for each in await check_public_url(settings)
@@ -263,7 +266,10 @@ def _show(console: Console, results: Sequence[CheckResult]) -> None:
 
 
 def _installed_server() -> Server:
-    """Return which XMPP server is installed on this machine; Prosody if both are, or neither is."""
+    """Return the XMPP server that is installed on this machine: "prosody" or "ejabberd".
+
+    If both or neither of them are installed, return "prosody".
+    """
     has_prosody, has_ejabberd = (
         shutil.which(name) or shutil.which(name, path="/usr/sbin") for name in ("prosodyctl", "ejabberdctl")
     )
@@ -301,7 +307,10 @@ class _Wizard:
         return True
 
     def _present_answers(self) -> Answers:
-        """Return the domain and the XMPP login in the present settings, or those of a new file."""
+        """Return answers with the domain and the XMPP login of the existing settings file.
+
+        If there is no settings file yet, return default answers.
+        """
         present, server = self._present, _installed_server()
         if self._is_new:
             return Answers("example.org", server=server)
@@ -383,11 +392,15 @@ class _Wizard:
         check: Callable[[Settings], Coroutine[None, None, list[CheckResult]]],
         answers: Answers,
     ) -> Answers:
-        """Return ``answers`` with the answers to the questions that ``ask`` asks.
+        """Ask some of the questions, check the answers, and return the new answers.
 
-        Run ``check`` with the settings that result from them, and show its results. If it fails, ask the user whether
-        to check again, to keep the answers or to change them. If the XMPP server's certificate is not trusted, first
-        ask for a CA file, and check again with it.
+        - ``ask`` asks the questions. It gets the present answers, and returns them with the user's changes.
+        - ``check`` checks the settings that result from the answers.
+        - ``answers`` are the answers so far.
+
+        The results of the check are shown. If it fails, the user can check again, keep the answers, or change them.
+        If the XMPP server's certificate is not trusted, the user is first asked for a CA file, and the check is
+        repeated with it.
         """
         choice = "change"
         while choice != "keep":

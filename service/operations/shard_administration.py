@@ -20,11 +20,13 @@ class Shard(msgspec.Struct, frozen=True):
     """One key group (CLASH): the subscriptions whose keys begin with the same prefix.
 
     - ``label`` is the prefix followed by ``*``, for example ``01*``.
-    - ``keyspace`` is where the key group is stored.
-    - ``standing`` is the state of the key group: ``active``, ``arriving``, ``returning``, ``split`` or ``leaving``. A
-      split group has no subscriptions itself.
-    - ``right_keyspace`` is the keyspace of a split group's right half; None if the group is not split. The left half
-      stays in ``keyspace``.
+    - ``keyspace`` is the number of the keyspace (partition of the store) that contains the group.
+    - ``standing`` is the state of the group. ``active``: it has all its subscriptions. ``arriving``: it was created
+      by a split, and its subscriptions are still being moved to it. ``split``: it is divided into two halves, which
+      have its subscriptions. ``returning``: its halves are being merged, and the subscriptions of the right half
+      are still being moved to it. ``leaving``: it is being given up in a merge.
+    - ``right_keyspace`` is the keyspace of a split group's right half; None if the group is not split. The left
+      half stays in ``keyspace``.
     - ``load`` is the number of deliveries per second.
     """
 
@@ -39,8 +41,9 @@ class Shard(msgspec.Struct, frozen=True):
 class RedisNode(msgspec.Struct, frozen=True):
     """One node of a Redis Cluster.
 
-    - ``keyspaces`` are the keyspaces in use on this node.
-    - ``load`` is the number of deliveries per second.
+    - ``keyspaces`` are the numbers of the keyspaces (partitions of the store) on this node that contain key groups.
+    - ``subscriptions`` is the number of subscriptions in these keyspaces.
+    - ``load`` is the number of deliveries per second for these subscriptions.
     """
 
     address: str
@@ -50,12 +53,12 @@ class RedisNode(msgspec.Struct, frozen=True):
 
 
 class Shards(msgspec.Struct, frozen=True):
-    """The tree of key groups.
+    """All key groups of the subscription index, with their sizes and loads.
 
     - ``shards`` are the key groups in key order.
-    - ``capacity`` is the maximum load of a keyspace, in deliveries per second.
+    - ``capacity`` is the maximum load of a keyspace (partition of the store), in deliveries per second.
     - ``moves`` describes the splits and merges in progress.
-    - ``redis_nodes`` are the nodes of a Redis Cluster that have keyspaces in use; () for a standalone Redis.
+    - ``redis_nodes`` are the nodes of a Redis Cluster that store key groups; () for a standalone Redis.
     """
 
     key_bits: int
@@ -69,10 +72,11 @@ class Shards(msgspec.Struct, frozen=True):
 
 
 async def read_shards(store: Store, settings: Settings) -> Shards:
-    """Return the tree of the key groups in all keyspaces in use, with their loads.
+    """Return all key groups with their sizes and loads.
 
-    The key groups are read from the server tables (CLASH), which list the key groups of each keyspace. Raises
-    :class:`StoreUnavailable` if Redis cannot be read, and :class:`BadKey` if a table is invalid.
+    Each keyspace, a partition of the store, has a server table that lists its key groups (CLASH). The key groups
+    are read from these tables. Raises :class:`StoreUnavailable` if Redis cannot be read, and :class:`BadKey` if a
+    table is invalid.
     """
     tables = [table for table in await _tables(store) if table.entries]
     now_s, _ = await store.ring.time_and_view()
@@ -105,10 +109,11 @@ async def read_shards(store: Store, settings: Settings) -> Shards:
 
 
 async def split(store: Store, label: str) -> str:
-    """Split a leaf group regardless of its load; return a sentence that names the keyspaces of the two halves.
+    """Split a key group, regardless of its load. A key group contains all subscriptions with a common key prefix.
 
-    Raises :class:`BadKey` if ``label`` is not the label of a leaf group, and :class:`MoveRefused` if the split is not
-    possible now.
+    ``label`` is the prefix followed by ``*``. Return a sentence that names the keyspaces (partitions of the store)
+    of the two halves. Raises :class:`BadKey` if there is no such group or it is already split, and
+    :class:`MoveRefused` if the split is not possible now.
     """
     group = KeyGroup.from_label(label, store.keyspaces.bits)
     table = _find_table(await _tables(store), group, LEAF_STATES)
@@ -117,10 +122,11 @@ async def split(store: Store, label: str) -> str:
 
 
 async def merge(store: Store, label: str) -> str:
-    """Merge the halves of a split group regardless of their loads; return a sentence that names the group's keyspace.
+    """Merge the two halves of a split key group, regardless of their loads.
 
-    Raises :class:`BadKey` if ``label`` is not the label of a split group, and :class:`MoveRefused` if the merge is not
-    possible now.
+    A key group contains all subscriptions with a common key prefix. ``label`` is the prefix followed by ``*``.
+    Return a sentence that names the keyspace (partition of the store) of the merged group. Raises :class:`BadKey`
+    if there is no such group or it is not split, and :class:`MoveRefused` if the merge is not possible now.
     """
     group = KeyGroup.from_label(label, store.keyspaces.bits)
     table = _find_table(await _tables(store), group, (GroupState.SPLIT,))
@@ -190,9 +196,11 @@ async def _tables(store: Store) -> list[ServerTable]:
 
 
 def _find_table(tables: Sequence[ServerTable], group: KeyGroup, standings: Sequence[GroupState]) -> ServerTable:
-    """Return the server table in which the state of ``group`` is one of ``standings``.
+    """Return the server table that lists ``group`` in one of the states ``standings``.
 
-    Raises :class:`BadKey` if there is none. The error names existing key groups with similar labels.
+    ``tables`` contains one server table for each keyspace (partition of the store). A server table lists the
+    keyspace's key groups and their states. Raises :class:`BadKey` if no table lists the group in one of these
+    states. The error names existing key groups with similar labels.
     """
     for table in tables:
         if table.state(group) in standings:

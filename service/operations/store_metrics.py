@@ -19,7 +19,10 @@ RedisInfo = Mapping[str, str]
 
 
 async def update_store_gauges(store: Store) -> None:
-    """Set the gauges to the current values in ``store``. Raises :class:`StoreUnavailable` if they cannot be read."""
+    """Set the gauges about the store to its current values: users, dead letters, and Redis's memory and persistence.
+
+    Raises :class:`StoreUnavailable` if the values cannot be read.
+    """
     infos, people, letters = await asyncio.gather(read_infos(store), store.users.count(), store.dead_letters.count())
     DEAD_LETTERS.set(letters)
     USERS.set(people)

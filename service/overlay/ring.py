@@ -55,7 +55,10 @@ _MAX_COMPARED_NODES = 8
 
 @dataclass(frozen=True)
 class RingView:
-    """The members of the fleet at one point in time, sorted by id. ``version`` grows with each join or leave."""
+    """The nodes of the fleet at one point in time, sorted by id.
+
+    ``version`` increases each time a node joins or leaves the fleet.
+    """
 
     version: int
     nodes: tuple[NodeInfo, ...]
@@ -154,10 +157,13 @@ class RingView:
         return {}
 
     def _path(self, node: NodeId) -> list[tuple[int, int, int]]:
-        """List the branches of the binary trie of ids that lie on the path from its root to ``node``.
+        """Return the branches on the path to ``node``, beginning at the root of the binary trie of all ids.
 
-        Each element is a tuple (mask of the bit that decides the branch, the node's id masked with it, number of nodes
-        in the other branch).
+        Each branch is a tuple:
+
+        - a mask with the one bit that decides the branch
+        - the value of this bit in the node's id: equal to the mask, or 0
+        - the number of nodes on the other side of the branch
         """
         if known := self._paths.get(node):
             return known
@@ -230,10 +236,11 @@ def owned_prefixes(view: RingView, node_id: NodeId, digits: int = 2) -> tuple[st
 
 
 def balanced_id(existing: Sequence[NodeId]) -> NodeId:
-    """Return a new id, not in ``existing``, that splits the emptiest part of the id space.
+    """Return an id for a new node, in a part of the id space that has few nodes.
 
-    If all ids in a fleet come from this function, the nodes' shares of the id space differ by at most a factor of 2.
-    The shares are equal if the number of nodes is a power of two.
+    ``existing`` contains the ids of the present nodes. If all ids in a fleet come from this function, the nodes'
+    shares of the id space differ by at most a factor of 2. The shares are equal if the number of nodes is a power
+    of two.
     """
     # Descend the binary trie of ids, always to the side with fewer nodes (the zeros if both sides have equally many),
     # until a side is empty: its first id is the result.

@@ -77,14 +77,17 @@ class EntryRegistrar:
             is_stored = after == before or await self._public.replace(channel.id, before, after)
 
     async def check(self, channel: Channel, before: EntryTable | None, now_s: float) -> bool:
-        """Register recent entries of a public channel again, from the channel's log. Call this once a day per channel.
+        """Register recent entries of a public channel again. Call this once a day per channel.
 
-        An entry's registration lasts three days and is repeated once, on the entry's second day. If the channel has
-        just become public, or its table of entries was lost, all entries of the last three days are registered.
+        An entry's registration lasts three days and is repeated once, on the entry's second day. The entries are read
+        from the channel's log. All entries of the last three days are registered if the channel has just become
+        public, or if its table of entries was lost. This table lists the entries that searches can find.
 
-        ``before`` is the channel's table of entries as the caller has read it, or None if there was none.
+        ``before`` is the table as the caller has read it, or None if there was none. A new table is stored in its
+        place.
 
-        Return True if the new table was stored, or False if another process has changed the table in the meantime.
+        Return False if the new table was not stored, because another process has changed the table in the meantime;
+        otherwise True.
         """
         after = EntryTable(checked_s=int(now_s))
         deltas = await self._recent_deltas(channel, now_s)
@@ -102,9 +105,9 @@ class EntryRegistrar:
         return await self._public.replace(channel.id, before, after)
 
     async def withdraw(self, channel: Channel, before: EntryTable, now_s: float) -> None:
-        """Withdraw all entries of a channel that is no longer public.
+        """Withdraw all entries of a channel that is no longer public, and delete the channel's table of entries.
 
-        ``before`` is the channel's current table of entries.
+        ``before`` is the current table. It lists the entries that searches can find.
         """
         for entry, text in (await self._public.texts(channel.id, before.entries)).items():
             await self._withdraw(channel, entry, pairs_of(channel, text.entry), now_s)

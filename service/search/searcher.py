@@ -89,9 +89,10 @@ def channel_ids_of(names: Iterable[str]) -> list[ChannelId]:
 
 
 def can_match(query: Query, channel: Channel, domain: str, interval_s: float) -> bool:
-    """Return False if the channel's record and URL alone show that the channel does not match the query.
+    """Return whether a channel may match the query, judged by the channel's record and URL only.
 
-    If the result is True, the caller still has to examine the channel's content.
+    If the result is False, the channel does not match. If it is True, the caller still has to examine the channel's
+    content.
 
     - ``domain``: the registrable domain of the channel's URL.
     - ``interval_s``: the time between updates to the channel in seconds.
@@ -113,9 +114,10 @@ _SNIPPET_ENTRIES = 10
 class SearchExplanation(msgspec.Struct, frozen=True):
     """The answer to a query, with the data from which it was computed.
 
-    - ``importances``: the importance of each clause of ``expanded``.
+    - ``expanded``: the query and its clauses, which are conditions on the attribute-value pairs of results.
+    - ``importances``: for each clause, its importance for the scores.
     - ``scores``: the score of each hit.
-    - ``pairs``: for each hit, the attribute-value pair that determined the score of each clause.
+    - ``pairs``: for each hit and each clause, the attribute-value pair that counts for the score of the hit.
     """
 
     answer: SearchAnswer
@@ -129,8 +131,8 @@ class SearchExplanation(msgspec.Struct, frozen=True):
 class _Document(msgspec.Struct, frozen=True):
     """A candidate of a search, with the current content of its channel or entry.
 
-    - ``name``: the attribute-value pairs by which the channel is registered; empty for entries.
-    - ``time_s``: the Unix time at which the entry was published or detected; 0 for channels.
+    - ``name``: the attribute-value pairs of a channel in the search directory; empty for entries.
+    - ``time_s``: the Unix time at which the entry was published or detected, whichever is earlier; 0 for channels.
     """
 
     candidate: CandidateName
@@ -178,7 +180,7 @@ class Searcher:
         ``language`` is the user's language (ISO 639-1), or "" if it is unknown. Documents in this language are
         preferred.
 
-        Raises :class:`CellsUnavailable` if cells of the search directory keep changing while they are read.
+        Raises :class:`CellsUnavailable` if parts of the search directory keep changing while they are read.
         """
         return (await self.explain(query, language)).answer
 
@@ -201,7 +203,7 @@ class Searcher:
         result shows how many subscribers each channel has, but not who they are.
 
         Raises :class:`service.errors.BadQuery` if the language or the topic is invalid. Raises
-        :class:`CellsUnavailable` if cells of the search directory keep changing while they are read.
+        :class:`CellsUnavailable` if parts of the search directory keep changing while they are read.
         """
         pairs = discover_pairs(order, language, topic)
         # All new channels but a few work, so that the directory of new ones has enough that do.
@@ -489,9 +491,10 @@ def directory_of(store: Store, about: ContentKind) -> Directory:
 
 
 async def read_channel_name(store: Store, state: ChannelState, now_s: float) -> ChannelDescription:
-    """Return a channel's attribute-value pairs and its searchable text. The channel need not be public.
+    """Return the description by which searches find a channel: its attribute-value pairs and its searchable text.
 
-    ``now_s`` is the current Unix time. Raises :class:`service.errors.StoreUnavailable` if Redis does not respond.
+    The channel need not be public. ``now_s`` is the current Unix time. Raises
+    :class:`service.errors.StoreUnavailable` if Redis does not respond.
     """
     channel = state.channel
     latest, metadata = await asyncio.gather(

@@ -149,7 +149,7 @@ def schedulers(
     publishers: Annotated[Publishers, typer.Option(help="Publication pattern.")] = Publishers.POISSON,
     goal: Annotated[Goal, typer.Option(help="Corona's goal.")] = Goal.FAIR,
 ) -> None:
-    """Compare polling schedulers. Corona's and those of other feed readers make the same number of requests."""
+    """Compare Corona's polling scheduler with those of other feed readers. All make the same number of requests."""
     _run_experiment("schedulers", SchedulersSetup(channels, weeks, publishers, goal), seed, as_json=as_json, plot=plot)
 
 
@@ -191,7 +191,7 @@ def partial_lookup(*, seed: Seed = 1, as_json: Json = False, plot: Plot = None) 
 
 @app.command()
 def discovery(*, seed: Seed = 1, as_json: Json = False, plot: Plot = None) -> None:
-    """Run the content-discovery simulations. The load-balancing matrices get skewed names and queries."""
+    """Run the content-discovery simulations. They test how nodes share the load of skewed names and queries."""
     _run_experiment("discovery", seed, as_json=as_json, plot=plot)
 
 

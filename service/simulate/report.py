@@ -138,11 +138,11 @@ def render(template: str, **values: object) -> str:
 
     Templates can use these filters:
 
-    - ``form`` is Python's ``format``.
-    - ``each`` and ``spread`` are this module's functions of the same names.
-    - ``mean``, ``most`` and ``least`` return the mean, the maximum and the minimum of the values that :func:`each`
-      returns for the same arguments.
-    - ``transposed`` converts a list of lists, one per seed, to a list of tuples, one per position in the lists.
+    - ``form``: Python's function ``format``.
+    - ``each``, ``spread``: the functions of this module with these names.
+    - ``mean``, ``most``, ``least``: the mean, the maximum and the minimum of a field over all items. These filters
+      take the same arguments as :func:`each`.
+    - ``transposed``: converts a list of rows to a list of columns.
 
     Templates can also call :func:`compare`, :func:`ratios` and :func:`differences`.
     """
@@ -186,16 +186,18 @@ Otherwise it is "not reproduced"."""
 def compare(  # noqa: PLR0917 - a row of a table in a template
     figure: str, paper: str, values: Sequence[float], low: float, high: float, form: str = ".3g", why: str = ""
 ) -> str:
-    """Return a row of a Markdown table that compares Coronet's values with the paper's, and says how well they agree.
+    """Return a row of a Markdown table that compares Coronet's values with a value of the paper.
+
+    The last cell of the row states how well they agree.
 
     Args:
-        figure: The figure or table of the paper, and the compared quantity.
+        figure: The text of the first cell. It names a figure or table of the paper, and the compared quantity.
         paper: The paper's value as text.
         values: Coronet's values, one per seed.
         low: The lowest value that counts as reproducing the paper's value.
         high: The highest value that counts as reproducing the paper's value.
-        form: The format specification of Coronet's values.
-        why: The explanation of a difference. It is omitted if all values are in the range.
+        form: The format specification for Coronet's values.
+        why: An explanation of the difference. It is left out if all values are between ``low`` and ``high``.
     """
     inside = sum(low <= value <= high for value in values)
     middle = mean(values)

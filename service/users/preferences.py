@@ -72,7 +72,7 @@ def effective_interval_s(preferences: PreferencesByNumber, number: int) -> int:
 
 
 def has_filters(preferences: PreferencesByNumber) -> bool:
-    """Return whether a mute, a filter or the exclusion of edited entries can suppress a change."""
+    """Return whether any of these preferences can suppress changes: a mute, a filter rule or the exclusion of edits."""
     return any(each.muted or each.rules or each.edits is False for each in preferences.values())
 
 

@@ -62,7 +62,7 @@ def next_digest_s(digest: DigestSchedule, zone: str, after_s: float) -> float:
 
 
 def quiet_until_s(quiet: QuietHours, zone: str, at_s: float) -> float | None:
-    """Return when the quiet hours that contain ``at_s`` end; None if ``at_s`` is outside the quiet hours.
+    """Return when the quiet hours in progress at ``at_s`` end; None if no quiet hours are in progress then.
 
     Both ``at_s`` and the result are Unix times in seconds. ``zone`` is the user's time zone.
     """

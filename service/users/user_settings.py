@@ -50,7 +50,7 @@ DEFAULT_USER_SETTINGS = UserSettings()
 
 
 def earliest_delivery_s(user_settings: UserSettings, queued_s: float, now_s: float) -> float:
-    """Return the earliest time at which a message may be sent to a user with these settings; at least ``now_s``.
+    """Return the earliest time, not before ``now_s``, at which a user's settings allow a message to be sent.
 
     ``queued_s`` is when the message was queued. All times are Unix times in seconds.
     """

@@ -48,9 +48,9 @@ log = structlog.get_logger(__name__)
 
 
 class ChannelOwner:
-    """Executes the polling protocol's effects for the channels that one node owns.
+    """Executes the actions (effects) that the polling protocol requests for the channels that one node owns.
 
-    The results are passed to the protocol through ``on_events``.
+    The results are passed to the protocol as events, through ``on_events``.
     """
 
     def __init__(
@@ -227,7 +227,10 @@ class ChannelOwner:
         return True
 
     def retry_fan_outs(self) -> None:
-        """Continue the deliveries of versions that were interrupted because the store was unavailable."""
+        """Continue the deliveries that were interrupted because the store was unavailable.
+
+        A delivery queues a new version of a channel for its recipients.
+        """
         for channel_id in self._pending_fan_outs.keys() - self._running_fan_outs:
             self._tasks.start(self._run_fan_out(channel_id))
 

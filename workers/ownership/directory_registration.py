@@ -47,9 +47,10 @@ log = structlog.get_logger(__name__)
 
 
 class DirectoryRegistrar:
-    """Registers one node's public channels in the directory, and decides when each channel must be registered again.
+    """Keeps one node's public channels registered in the directory, where searches find them.
 
-    A channel is public if it has enough subscribers, or if an admin has listed it.
+    The class also decides when each channel must be registered again. A channel is public if it has enough subscribers,
+    or if an admin has listed it.
     """
 
     # The store has the registered names; this class has only the times at which channels are due. Most channels are not

@@ -29,9 +29,10 @@ class DormancyPolicy:
         self._expected_s[channel_id] = now_s
 
     def take_expected(self, now_s: float) -> list[ChannelId]:
-        """Return the channels that are kept because a user is about to subscribe.
+        """Return the channels that are kept although they have no subscribers, because a user is about to subscribe.
 
-        Then forget channels that have been kept for a minute by ``now_s`` (monotonic time in seconds).
+        A channel is kept for a minute. If its minute is over at ``now_s`` (monotonic time in seconds), the result
+        contains the channel for the last time.
         """
         expected = list(self._expected_s)
         self._expected_s = {
@@ -40,11 +41,13 @@ class DormancyPolicy:
         return expected
 
     async def needed_without_subscribers(self, channel_ids: Sequence[ChannelId]) -> set[ChannelId]:
-        """Return the channels that are still needed, although they have no subscribers; mark the others as dormant.
+        """Return the channels that are needed although they have no subscribers; mark the others as dormant.
 
-        A channel is needed if a user is about to subscribe, an admin has listed it, or its move is not complete. The
-        result also contains channels outside ``channel_ids`` to which a user is about to subscribe. Dormant channels
-        are not polled.
+        Dormant channels are not polled. A channel is needed if
+
+        - a user is about to subscribe to it, even if ``channel_ids`` does not contain it,
+        - an admin has listed it, or
+        - its move to another URL is not complete.
         """
         needed = set(self._expected_s)
         for channel in await self._store.channels.get_many(channel_ids):

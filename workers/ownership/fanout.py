@@ -77,10 +77,11 @@ def choose_helpers(ring: RingView, channel_id: ChannelId, owner: NodeInfo, count
 
 
 class FanOut:
-    """Queues new versions of one node's channels for subscribers and owners of saved searches, and notifies PubSub.
+    """Queues new versions of one node's channels for their recipients. A version is a numbered set of changes.
 
-    A version is a numbered set of changes. If a method raises :class:`service.errors.StoreUnavailable`, calling it
-    again continues the work.
+    The recipients are the subscribers and, if the channel is public, the owners of saved searches that match new
+    entries. The bot that publishes public channels on PubSub is notified. If a method raises
+    :class:`service.errors.StoreUnavailable`, calling it again continues the work.
     """
 
     def __init__(self, store: Store, least_subscribers: int, invite: Invite = _invite_nobody) -> None:
@@ -113,7 +114,10 @@ class FanOut:
         return True
 
     async def help(self, channel_id: ChannelId) -> None:
-        """Help the owner of a channel to queue a version for all subscribers; return when no work is left to claim."""
+        """Help the owner of a channel to queue a version for all subscribers.
+
+        Claim one part of the subscribers after another, and return when no part is left.
+        """
         if channel_id in self._helped:
             return
         self._helped.add(channel_id)
@@ -173,10 +177,11 @@ class FanOut:
                 return None
 
     async def _divide(self, channel_id: ChannelId, cursor: str) -> dict[str, str]:
-        """Divide the subscribers after the position ``cursor`` into units, which workers process separately.
+        """Divide a channel's subscribers into units, which several workers can process at the same time.
 
-        The keys of a unit's subscribers share a prefix, which is the unit's label. Return a dict that maps the label of
-        each unit to the position at which the unit starts. It is empty if the channel has too few subscribers.
+        Only the subscribers after the position ``cursor`` are divided. All keys of the subscribers in a unit begin
+        with the same prefix, the label of the unit. Return a dict that maps each label to the position at which the
+        unit starts. The dict is empty if the channel has too few subscribers to be divided.
         """
         (count,) = await self._store.channel_index.count([channel_id])
         if count < DIVIDE_FROM:
@@ -216,8 +221,8 @@ class FanOut:
     async def _queue_page(self, delta: Delta, parts: VersionParts, cursor: str, label: str = "") -> tuple[int, str]:
         """Queue a version for a page of subscribers.
 
-        - ``parts``: the hashes of the articles in the version's new and edited entries, which help to avoid duplicate
-          messages.
+        - ``parts``: the hashes of the articles that the version adds or edits. An article has the same hash in every
+          feed, so that nobody needs to receive it twice.
         - ``cursor``: the start of the page.
         - ``label``: the prefix that the keys of the subscribers share; "" means all subscribers.
 

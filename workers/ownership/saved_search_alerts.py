@@ -28,8 +28,9 @@ class SavedSearchAlerts:
     async def queue(self, delta: Delta, positions: Sequence[int], entries: Sequence[SearchableEntry]) -> None:
         """Queue new entries for the users whose saved searches they match.
 
-        ``delta`` contains the changes of a version. ``positions`` contains the index of each entry in these changes, in
-        the order of ``entries``.
+        - ``delta``: the changes of a version.
+        - ``positions``: for each of ``entries``, the index of its change in ``delta``.
+        - ``entries``: the new entries among these changes.
         """
         matched_positions: dict[SavedSearchId, list[int]] = {}
         for position, search_ids in zip(positions, await self._matcher.match(entries), strict=True):

@@ -63,11 +63,11 @@ class BaselineLookup:
     """Caches the contents and baselines of channels for this worker, and looks up those that are not cached.
 
     - A channel's baseline is the state with which the next poll compares the document.
-    - A channel's content consists of a baseline and the latest entries, at one version of the channel.
-    - The cached baseline is the one that this worker last used. It may be newer than the baseline in the content,
-      because a document can change without new entries.
-    - If the cached baseline is lost, the baseline in the content is used instead. It covers all entries that were sent
-      to subscribers, so that no entry is sent twice.
+    - A channel's content belongs to a version of the channel. It consists of the latest entries and a baseline.
+    - The baseline that this worker last used is also cached separately. It may be newer than the baseline in the
+      content, because a document can change without new entries.
+    - If the separate baseline is no longer cached, the baseline in the content is used. It covers all entries that
+      were sent to subscribers, so that no entry is sent twice.
     """
 
     # A channel that was deleted and created again counts as another channel.
@@ -122,11 +122,11 @@ class BaselineLookup:
     async def baseline(self, channel: Channel, digest: Digest) -> tuple[bytes, LocatedContent | None]:
         """Return (baseline, content): a channel's baseline, and the content from which it was read.
 
-        The baseline is the state with which the next poll compares the document. ``content`` is None if the baseline
-        was cached. Otherwise, it may be of a later version than that of ``channel``.
+        The baseline is the state with which the next poll compares the document. If the baseline is cached,
+        ``content`` is None. Otherwise, the content is looked up; it may be of a later version than
+        ``channel.version``.
 
-        ``digest`` is the hash of the content at the version of ``channel``. Raises
-        :class:`service.errors.StoreUnavailable`.
+        ``digest`` is the hash of the content at ``channel.version``. Raises :class:`service.errors.StoreUnavailable`.
         """
         cached, baseline = self._baselines.get(channel.id, (None, b""))
         if cached is not None and (cached.created_s, cached.version) == (channel.created_s, channel.version):

@@ -113,7 +113,10 @@ class NeighbourOverlay:
         self._ready = asyncio.Event()
 
     def _start(self) -> tuple[Neighbourhood, LocationNode]:
-        """Return the initial state: a neighbourhood without neighbours, and a location node without documents."""
+        """Return (neighbourhood, node): the initial state, without neighbours and without contents to offer.
+
+        ``neighbourhood`` selects the neighbours, and ``node`` exchanges Bloom filters with them.
+        """
         shape = FilterShape(0, _FIRST_WIDTH, best_hashes(_FIRST_WIDTH, [_FIRST_WIDTH / 10]), DEPTH)
         return Neighbourhood(self._worker_id, self._limits), LocationNode(self._worker_id, shape)
 

@@ -47,7 +47,8 @@ log = structlog.get_logger(__name__)
 def encode_query(digest: Digest, query: LocationQuery) -> bytes:
     """Encode a request for the content with the hash ``digest``.
 
-    ``query`` states how many filter rows to search, and which workers have been visited.
+    ``query`` lists the workers that have already been asked. It also states the last row of the Bloom filters in
+    which to search. Row i of a filter represents the workers that are i hops away.
     """
     return digest + bytes((query.max_row,)) + b"".join(map(bytes.fromhex, query.visited))
 

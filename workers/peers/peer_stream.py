@@ -54,7 +54,7 @@ class PeerStream:
         self._is_sending = False
 
     def send(self, *frames: bytes) -> None:
-        """Queue messages, given as ``frames``, for sending.
+        """Queue messages for sending; each of ``frames`` is one encoded message.
 
         Without ``frames``, an empty batch is sent to check that the other worker still has the state of this stream.
         """

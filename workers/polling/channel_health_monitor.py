@@ -27,10 +27,13 @@ log = structlog.get_logger(__name__)
 
 
 class ChannelHealthMonitor:
-    """Records the results of one node's polls, and proposes notices to subscribers.
+    """Records the results of one node's polls, and proposes notices and polling limits to the channels' owners.
 
-    For a failing channel, it also proposes a minimum interval between polls. ``get_polled`` returns a channel and how
-    many nodes poll it, or None if this node does not poll the channel.
+    - A channel's owner is the node that stores its changes.
+    - A notice tells the subscribers of a channel, for example, that the channel is dead.
+    - A polling limit is a minimum interval between polls of a failing channel.
+
+    ``get_polled`` returns a channel and how many nodes poll it, or None if this node does not poll the channel.
     """
 
     def __init__(
@@ -63,10 +66,12 @@ class ChannelHealthMonitor:
             log.warning("network outage ended" if was_outage else "network outage began, no publisher is reachable")
 
     async def record(self) -> list[CandidateFound | LimitObserved]:
-        """Store the poll results since the last call; return the resulting events for the channels' owners.
+        """Store the poll results since the last call; return the resulting proposals to the channels' owners.
 
-        An event proposes either a notice to subscribers, as a candidate for a version, or a minimum interval between
-        polls of a failing channel. If the store is unavailable, the results are stored at the next call.
+        - A :class:`CandidateFound` proposes a new version that contains no changes, but a notice to subscribers.
+        - A :class:`LimitObserved` proposes a minimum interval between polls of a failing channel.
+
+        If the store is unavailable, return [] and keep the results for the next call.
         """
         for channel, result in self._outages.expire(self._clock.wall_s()):
             self._report_symptom(channel, result)

@@ -121,7 +121,7 @@ def _allowances(publisher: Publisher) -> list[tuple[tuple[str, str], Allowance]]
 
 
 class LaneLimits(NamedTuple):
-    """The limits of the fast or the slow lane, one of two separate sets of slots for polls.
+    """The limits of one lane. A lane is a set of slots for polls; there is a fast lane and a slow one.
 
     - ``slots``: how many slots there are in total.
     - ``per_site``, ``per_network``: how many slots one site or one network may use.
@@ -184,7 +184,7 @@ class ConcurrencyLane:
         self._readers = _Semaphores(limits.readers_per_network)
 
     def site(self, publisher: Publisher) -> asyncio.Semaphore:
-        """Return the semaphore of a publisher's site, which must be acquired before a slot."""
+        """Return the semaphore of a publisher's site. Callers must acquire it before they acquire a slot."""
         return self._sites.named(publisher.site)
 
     @contextlib.asynccontextmanager

@@ -49,6 +49,6 @@ class DueQueue:
     def next_s(self) -> float | None:
         """Return a time before which no channel is due; None if the queue is empty.
 
-        Usually, the next channel is due at this time. If it was rescheduled or removed, no channel may be due then.
+        Usually, this is when the next channel is due. It may be earlier if a channel was rescheduled or removed.
         """
         return self._heap[0][0] if self._heap else None

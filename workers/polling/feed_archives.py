@@ -25,7 +25,10 @@ Detect = Callable[[tuple[Document, ...]], Awaitable[DetectionResult]]
 
 
 class FeedArchives:
-    """Fetches archive documents, within the politeness limits."""
+    """Fetches archive documents of feeds (RFC 5005), within the politeness limits.
+
+    An archive document contains older entries, which the feed itself no longer contains.
+    """
 
     def __init__(self, fetcher: Fetcher, politeness: Politeness) -> None:
         self._fetcher = fetcher
@@ -34,15 +37,18 @@ class FeedArchives:
     async def add_archives(
         self, channel: Channel, documents: tuple[Document, ...], findings: DetectionResult, detect: Detect
     ) -> tuple[tuple[Document, ...], DetectionResult]:
-        """Fetch up to ``_MAX_ARCHIVES`` archive documents of a channel's feed, newest first.
+        """Fetch archive documents of a channel's feed, to find the entries that polls have missed.
 
-        - ``findings`` is the result of comparing ``documents`` with the channel's last state. If polls have missed
-          entries, ``findings`` contains the URL of the next older document.
-        - ``detect`` compares documents with the channel's last state. It is called after each archive, with all
-          documents read so far.
+        - ``documents``: the documents that the poll has read so far.
+        - ``findings``: the result of comparing ``documents`` with the channel's last state. If polls have missed
+          entries, it contains the URL of the next older archive document.
+        - ``detect``: compares documents with the channel's last state. It is called after each archive document, with
+          all documents read so far.
 
-        Return (documents, findings): the archives followed by the given documents, and the result of comparing all of
-        them.
+        The newest archive document is fetched first, and at most ``_MAX_ARCHIVES`` are fetched. If one cannot be
+        fetched or parsed, older ones are not fetched.
+
+        Return (documents, findings): all documents, oldest first, and the result of comparing them.
         """
         # A new result may have the URL of a next older document again, which is then fetched. If no archive can be
         # read, ``documents`` and ``findings`` are returned.

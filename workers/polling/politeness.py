@@ -141,7 +141,7 @@ class Politeness:
             await self._budgets.pause(channel.id, pause_s)
 
     async def apply_polling_hints(self, state: PollState, headers: Mapping[str, str], now_s: float) -> None:
-        """Pause a public channel if its publisher's hints require a longer interval between polls than its budget does.
+        """Pause a public channel if its publisher's hints ask for fewer polls than the channel's budget permits.
 
         The hints come from the document (``state``), such as RSS's ``ttl``, and from the response's ``headers``, such
         as ``Cache-Control``. ``now_s`` is the Unix time in seconds.

@@ -299,11 +299,13 @@ class PollScheduler:
         return result
 
     def _changed_limits(self, channel_id: ChannelId, hint_s: int) -> list[LimitObserved]:
-        """Return the polling limits that a successful poll of a channel has changed, as events for the channel's owner.
+        """Return the changes of a channel's polling limits after a successful poll, as events for the channel's owner.
 
-        The poll ends the limits that failures or a pause have set. The limit for the publisher's hints becomes
-        ``hint_s``: the shortest interval in seconds between polls that the hints allow, or 0. Limits that the owner
-        already knows are omitted.
+        - The limits that were set because of failures or a pause are removed.
+        - The limit that the publisher's hints set becomes ``hint_s``, the shortest interval in seconds between polls
+          that the hints allow. 0 means no limit.
+
+        Changes that the owner already knows are omitted.
         """
         # The poll ends the back-off for failures and the pause, if any.
         channel, now_s = self._channels.get(channel_id), self._clock.wall_s()

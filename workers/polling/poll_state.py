@@ -21,8 +21,8 @@ class PollState(msgspec.Struct, gc=False):
 
     The next poll compares the document with the version ``channel.version``.
 
-    - ``validators``: the ETag, the date and the body's hash for the next request. They never belong to a document whose
-      changes are not in a version yet, so that the next poll detects these changes again.
+    - ``validators``: the ETag, the date and the body's hash for the next request. If a document has changes that are
+      not in a version yet, its validators are not stored here, so that the next poll detects the changes again.
     - ``unversioned``: the documents with changes that are not in a version yet, oldest first.
     - ``polling_hints``: the polling hints in the last document that this node has read.
     - ``address_group``: the network of the address that responded to the last poll; "" if not known.
@@ -30,7 +30,8 @@ class PollState(msgspec.Struct, gc=False):
     - ``costly``: whether the last parse took much processor time.
     - ``deadly_sha256``: the hash of a document that used up a parser's time or memory, so that the parser was killed;
       "" if there was none.
-    - ``full_day``: the channel's day (:func:`channel_day`) of the last unconditional poll.
+    - ``full_day``: the day of the last poll, as returned by :func:`channel_day`. The first poll on another day
+      requests the whole document, even if it has not changed.
     - ``digest``: the hash of the stored content of the channel's version.
     """
 
@@ -50,9 +51,10 @@ class PollState(msgspec.Struct, gc=False):
 
 
 class DetectedUpdate(msgspec.Struct, frozen=True):
-    """Documents with changes, and the candidate for a new version that is offered to the channel's owner.
+    """Changes that a poll has detected: the changed documents, and the candidate for a new version.
 
-    The update is kept until the owner announces a version.
+    The candidate contains the changes. It is offered to the channel's owner, the node that creates versions. The
+    update is kept until the owner announces a version.
     """
 
     # If that version is the candidate of another node, the documents are compared with it again.

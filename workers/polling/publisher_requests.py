@@ -15,7 +15,7 @@ _PARSING_HEADERS = ("content-type", "content-language")
 def conditional_validators(state: PollState, now_s: float) -> Validators:
     """Return the ETag, the date and the body's hash for the next request at ``now_s`` (Unix s).
 
-    Once a day, only the hash is returned, so that a server whose own validators are wrong sends the document.
+    Once a day, only the hash is returned. The server then sends the whole document, even if its ETag or date is wrong.
     """
     if channel_day(state.channel, now_s) == state.full_day:
         return state.validators
@@ -55,9 +55,10 @@ def document_of(fetched: FetchResult) -> Document:
 
 
 def must_be_public(channel: Channel) -> bool:
-    """Return whether a channel must be fetched from public addresses only.
+    """Return whether a channel may be fetched only from public addresses, not from private or loopback addresses.
 
-    This is the case if the channel exists and its publisher's address was public when the channel was created.
+    The result is true if the channel already exists, and if its publisher's address was public when the channel was
+    created.
     """
     # Otherwise the publisher could redirect to the operator's own networks, and so expose their contents to
     # subscribers.

@@ -53,10 +53,11 @@ class PushProcessor:
         """Compare the documents that a hub has pushed for a channel, or poll the channel instead.
 
         The channel is polled if the documents are too large, wait too long for a slot, or take too long to parse.
+        Raises
 
-        Raises :class:`HostBlocked` if the channel's host is blocked; the documents are dropped. Raises
-        :class:`LimitReached` if the poll has to wait, and :class:`PublisherError` if a document cannot be parsed; the
-        next scheduled poll then detects the changes.
+        - :class:`HostBlocked` if the channel's host is blocked; the documents are dropped,
+        - :class:`LimitReached` if the poll has to wait; the next scheduled poll detects the changes,
+        - :class:`PublisherError` if a document cannot be parsed; the next scheduled poll detects the changes.
         """
         if channel_id in self._processing:
             self._processing[channel_id] = True

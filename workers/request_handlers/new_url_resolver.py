@@ -153,7 +153,10 @@ class NewUrlResolver:
         return await self._store.channels.get(channel.id) is None
 
     def _left_s(self, by_s: float) -> float:
-        """Return how many seconds remain until the deadline, ``by_s`` seconds after the start of the probe."""
+        """Return how many seconds remain of a time limit.
+
+        ``by_s`` is the limit in seconds, counted from the start of the probe.
+        """
         return self._began_s + by_s - time.monotonic()
 
     async def _resolve(self, url: str) -> ResolvedUrl | ProbeReply:

@@ -124,7 +124,7 @@ async def set_password(store: Store, name: str, password_hash: str) -> Account:
 
 
 async def set_zone(store: Store, name: str, query: str) -> str:
-    """Set the time zone in which pages show times to the account called ``name``; return the zone's name.
+    """Set the time zone for the times that the account called ``name`` sees on pages; return the zone's name.
 
     ``query`` is the name of the zone or of a large city in it. Raises :class:`UserError` unless ``query`` matches
     exactly one zone.

@@ -24,7 +24,10 @@ def csrf_token(cookie: str) -> str:
 
 
 async def check_csrf(request: web.Request) -> None:
-    """Raise HTTPForbidden unless the request has an ``Origin`` of this console and the CSRF token for its cookie."""
+    """Raise HTTPForbidden unless the request has this console's ``Origin`` and the CSRF token of its session cookie.
+
+    Raises HTTPBadRequest if the form is malformed.
+    """
     check_origin(request)
     token = request.headers.get(CSRF_HEADER)
     if token is None:

@@ -54,8 +54,9 @@ class Principal:
     def can_grant(self, role: Role) -> bool:
         """Return whether this principal may create, change or remove accounts with the role ``role``.
 
-        The password link of an account gives access to everything that its role allows. Therefore an API key can grant
-        only roles that its own scopes cover. It can never grant the admin role, which scopes do not restrict.
+        A principal that is not restricted by scopes always may. An API key may only if its scopes allow everything
+        that the role allows. Otherwise the key's holder could gain rights through the password link of such an
+        account. An API key can never grant the admin role.
         """
         if self.scopes is None:
             return True
@@ -64,12 +65,18 @@ class Principal:
 
 
 def read_access(area: Area) -> Permission:
-    """Return the permission to read an area of the console, which accounts of any role have."""
+    """Return the permission to read an area of the console. Accounts of every role have this permission.
+
+    An API key also needs the scope ``AREA:read``.
+    """
     return Permission(Role.VIEWER, f"{area}:read")
 
 
 def write_access(area: Area) -> Permission:
-    """Return the permission for day-to-day changes in an area of the console, which operators and admins have."""
+    """Return the permission for day-to-day changes in an area of the console. Operators and admins have it.
+
+    An API key also needs the scope ``AREA:write``.
+    """
     return Permission(Role.OPERATOR, f"{area}:write")
 
 

@@ -64,10 +64,13 @@ def audit(handler: Handler) -> Handler:
 
 
 async def record_action(request: web.Request, by: str, action: str, key: str = "") -> None:
-    """Write a complete audit entry for ``action``, for a handler that :func:`audit` does not wrap.
+    """Write an audit entry for an action that has succeeded, in a handler that :func:`audit` does not wrap.
 
-    Such a handler serves a request before login, or makes an unusable store usable again. ``by`` is the account's name.
-    ``key`` is the name of the API key, or "" if none was used.
+    Such a handler serves requests from people who are not logged in, or makes an unusable store usable again.
+
+    - ``by``: the name of the account that has performed the action.
+    - ``action``: what was done, as the text to show in the audit log.
+    - ``key``: the name of the API key with which the request was sent; "" if there was none.
     """
     entry_id, entry = secrets.token_hex(8), _make_entry(request, by, key, action)
     await request.app[STORE].audit_log.begin(entry_id, entry)

@@ -80,10 +80,10 @@ def _replay(earlier: StoredResponse, request_digest: str) -> web.Response:
 
 
 def _make_record(request: web.Request, response: web.StreamResponse, request_digest: str) -> StoredResponse | None:
-    """Return the record of a response, to be stored for answering repetitions of the request.
+    """Return the record of a response, which is stored to answer the same request if it is sent again.
 
-    ``request_digest`` is a hash of the request. The result is None for a server error, so that a repetition is executed
-    again.
+    ``request_digest`` is a hash of the request. The record has no body if the response contains a secret or is too
+    large. The result is None for a server error, so that a repeated request is executed again.
     """
     if response.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return None

@@ -40,9 +40,9 @@ log = structlog.get_logger(__name__)
 
 
 class ChannelCache:
-    """The searchable fields of all channels. :meth:`refresh` updates them.
+    """A cache in memory of the fields by which channels are searched and sorted.
 
-    ``rows`` maps the ids of channels to these fields.
+    ``rows`` maps the ids of channels to these fields. :meth:`refresh` updates them.
     """
 
     def __init__(self, store: Store, default_interval_s: float) -> None:

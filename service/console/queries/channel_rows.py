@@ -17,7 +17,7 @@ from service.store.channels.admin_settings import AdministeredChannel
 
 
 class ChannelRow(msgspec.Struct, frozen=True, gc=False):
-    """The fields by which lists search and sort a channel, except its number of subscribers.
+    """The fields of a channel that lists use for searching and sorting, except its number of subscribers.
 
     ``search_text`` is the case-folded title and URL, separated by a newline. Times are Unix seconds; 0 means never.
     """

@@ -92,10 +92,11 @@ class MetricsScraper:
         self._task: asyncio.Task[None] | None = None
 
     def recent_growth(self, now_s: float) -> tuple[Counts, float]:
-        """Return (growth, seconds) for the last 5 minutes; ``now_s`` is the current Unix time.
+        """Return (growth, seconds): how much each metric has increased in the last 5 minutes, and over what time.
 
-        ``growth`` maps each count to its increase from the oldest to the newest sample of these minutes. ``seconds`` is
-        the time between the two samples. Without samples, the result is ({}, 0.0).
+        ``growth`` maps each metric to its increase from the oldest to the newest sample of the last 5 minutes.
+        ``seconds`` is the time between these two samples. Without samples, the result is ({}, 0.0). ``now_s`` is the
+        current Unix time.
         """
         recent = [sample for sample in self.samples if sample.at_s > now_s - _FINE_S]
         if not recent:

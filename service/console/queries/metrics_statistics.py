@@ -87,7 +87,12 @@ def count_polls(counts: Counts) -> dict[str, float]:
 
 
 def _by_label(counts: Counts, metric: str, label: str) -> dict[str, float]:
-    """Map each value of ``label`` to the value of ``metric`` with this label. The metric must not have other labels."""
+    """Return the values of one metric by the values of its label, for example the number of polls by poll outcome.
+
+    - ``counts``: the values of all metrics.
+    - ``metric``: the name of the metric. It must have only one label.
+    - ``label``: the name of this label.
+    """
     start = f'{metric}{{{label}="'
     return {name[len(start) : -2]: value for name, value in counts.items() if name.startswith(start)}
 

@@ -57,17 +57,18 @@ class OverdueChannels:
     def find(self, fleet_started_s: float) -> list[ChannelId]:
         """Return the ids of the overdue channels.
 
-        ``fleet_started_s`` is the time when the first of the current workers joined the ring (Unix s). A channel is
-        left out until the fleet has been running longer than the channel may go unpolled (:func:`max_silence_s`),
-        because a fleet that has just started has not yet had time to poll the channel.
+        A fleet that has just started needs some time to poll all channels. Therefore a channel is returned only if
+        the fleet has been running longer than the time that the channel may go unpolled (:func:`max_silence_s`).
+        ``fleet_started_s`` is the Unix time when the first of the current workers joined the ring.
         """
         return [cid for cid, due_s in self._due_s.items() if due_s > fleet_started_s]
 
 
 def max_silence_s(found: AdministeredChannel, default_interval_s: float) -> float:
-    """Return for how many seconds ``found`` may go unpolled before it is overdue; infinity if it is never polled.
+    """Return how many seconds the channel ``found`` may go unpolled before it is overdue.
 
-    ``default_interval_s`` is assumed as the poll interval if none is recorded.
+    The result is infinity if the channel is never polled. ``default_interval_s`` is assumed as the poll interval if
+    none is recorded.
     """
     channel = found.channel
     if channel.dormant or channel.moved_to or channel.condition:
@@ -77,11 +78,11 @@ def max_silence_s(found: AdministeredChannel, default_interval_s: float) -> floa
 
 
 def poll_due_since_s(found: AdministeredChannel) -> float:
-    """Return the Unix time at which the current poll interval of the channel ``found`` began.
+    """Return the Unix time since which the channel ``found`` has been waiting for its next poll.
 
     It is the latest of these times: the channel's creation, its last poll, the end of a pause by its publisher or an
-    admin, and the last change of its poll interval. All of them are in the store, so the result is available even if
-    the worker that owns the channel is dead.
+    admin, and the last change of its poll interval. During a pause, the result is in the future. All these times are
+    in the store, so the result is available even if the worker that owns the channel is dead.
     """
     changed_s = found.poll_rate.since_s if found.poll_rate else 0.0
     return max(found.channel.created_s, found.polled_s, found.no_poll_before_s, found.paused_until_s, changed_s)
@@ -90,6 +91,7 @@ def poll_due_since_s(found: AdministeredChannel) -> float:
 def default_poll_interval_s(settings: Settings) -> float:
     """Return the poll interval (s) that is assumed for channels without a recorded one.
 
-    It is the longest interval under the default policy, which is twice the longest mean wait.
+    It is the longest interval under the default policy: twice the setting ``longest_wait_s``, which limits the mean
+    time from a change to its detection.
     """
     return 2 * settings.longest_wait_s

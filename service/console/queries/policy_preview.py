@@ -105,7 +105,10 @@ class DelayChange(msgspec.Struct, frozen=True):
 
 
 class SlowestChannel(msgspec.Struct, frozen=True):
-    """A channel with a long mean detection delay, ``wait_s`` (s), and the constraint that determines its poll rate."""
+    """A channel with a long mean detection delay.
+
+    ``wait_s`` is this delay in seconds. ``bound_by`` is the constraint that determines the channel's poll rate.
+    """
 
     channel: ChannelId
     title: str
@@ -115,14 +118,15 @@ class SlowestChannel(msgspec.Struct, frozen=True):
 
 
 class _Solution(NamedTuple):
-    """The optimizer's solution for all channels under a policy.
+    """The optimizer's solution for all channels under a policy: how often each channel is polled.
 
-    - ``policy`` is the policy, with ``affordable_wait_s`` set to the shortest mean wait that its budget allows.
-    - ``size`` contains each channel's number of polls per poll interval of the policy.
+    - ``policy`` is the policy. Its ``affordable_wait_s`` is set to the shortest mean wait that its budget allows.
+    - ``size`` contains one number for each channel: how many polls all nodes together make in one poll interval of
+      the policy.
     - ``delays_s`` contains each channel's mean detection delay in seconds.
     - ``table`` contains the optimizer's input for each channel, including the effect of its site's request limit.
-    - ``scale`` is the factor by which the optimizer multiplies the polls of all channels, so that all polls together
-      fit into the fleet's budget; None if there are no channels.
+    - ``scale`` is a factor in the number of polls, the same for all channels. The optimizer chooses it so that all
+      polls together fit into the fleet's budget. None means that there are no channels.
     - ``choices`` are the polling levels that each channel can have; None if any number of nodes may poll a channel.
     """
 
@@ -221,11 +225,14 @@ class PolicyModel:
     def find_largest_delay_changes(
         self, before: FleetPolicy, after: FleetPolicy, max_count: int
     ) -> tuple[tuple[DelayChange, ...], tuple[DelayChange, ...]]:
-        """Return two tuples: the channels whose detection delay decreases most, and those whose delay increases most.
+        """Return (sooner, later): the channels with the largest decreases and the largest increases of detection delay.
 
-        The policy changes from ``before`` to ``after``. Each tuple contains at most ``max_count`` channels, most
-        affected first. The effect is measured by the logarithm of the ratio between the two delays, multiplied by the
-        number of subscribers. The field ``title`` of the channels is empty, because the model does not know titles.
+        - ``before``, ``after``: the two policies between which the delays change.
+        - ``max_count``: the maximum number of channels in each of the two tuples.
+
+        In each tuple, the largest change comes first. The size of a change is the logarithm of the ratio between the
+        two delays, multiplied by the number of subscribers. The field ``title`` of the channels is empty, because the
+        model does not know titles.
         """
         before_s, after_s = self.solve(before).delays_s, self.solve(after).delays_s
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -241,11 +248,11 @@ class PolicyModel:
         return tuple(map(change, sooner)), tuple(map(change, later))
 
     def _site_scales(self, policy: FleetPolicy, table: FactorTable) -> Floats:
-        """Return the scale of each channel's site, one value per channel.
+        """Return one number for each channel: the *scale* of its site, which keeps the site within its request budget.
 
-        A site's scale is the factor that fits the polls of its channels into the site's request budget; it is
-        ``UNBOUNDED_SCALE`` if the budget does not restrict them. The worker that manages the site's budget computes the
-        same scale.
+        The scale is a factor for the polls of all channels of the site. With it, these polls use exactly the site's
+        request budget. If the budget does not restrict the polls, the scale is ``UNBOUNDED_SCALE``. The worker that
+        manages the site's budget computes the same scale.
         """
         scales = np.full(len(table), UNBOUNDED_SCALE)
         unbound = node_allocation.allocation_problem(policy, self._nodes, table)

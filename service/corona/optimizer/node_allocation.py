@@ -47,7 +47,8 @@ class ChannelFactors(NamedTuple):
     - ``subscribers``: the number of subscribers; at least 1 if an admin has listed the channel or a subscription is
       pending.
     - ``update_interval_s``: the estimated mean time between the channel's updates, in seconds.
-    - ``private``: whether the channel is exempt from the limit on polls of public channels.
+    - ``private``: whether the publisher is on a private network. The limit on polls of public channels then does not
+      apply.
     """
 
     subscribers: int
@@ -81,7 +82,10 @@ FACTORS_ROW = np.dtype(
 
 
 def factor_table(channels: Iterable[ChannelFactors], count: int) -> FactorTable:
-    """Return the factors of ``count`` channels as an array with one row per channel."""
+    """Return the properties of ``count`` channels as an array with one row per channel.
+
+    The columns are the fields of :class:`ChannelFactors`. ``channels`` must have ``count`` elements.
+    """
     # It needs a tenth of the memory of objects.
     return np.fromiter(channels, dtype=FACTORS_ROW, count=count)
 
@@ -89,8 +93,10 @@ def factor_table(channels: Iterable[ChannelFactors], count: int) -> FactorTable:
 def allocation_problem(policy: FleetPolicy, nodes: int, channels: FactorTable) -> AllocationProblem:
     """Return the optimisation problem for ``channels`` in a fleet of ``nodes`` nodes.
 
-    The minimum and maximum of each channel are averages over the week, in polls per poll interval τ. They take the
-    request budgets of sites into account. The costs are those of polls in the present hour.
+    - The minimum and the maximum of each channel are averages over the week, in polls per poll interval τ. They take
+      the request budgets of sites into account.
+    - The weight and the cost of each channel are multiplied by its ``present_speed``: how often it is polled in the
+      present hour, as a multiple of its average. Their ratio is therefore the same in every hour.
     """
     # A channel that follows its weekly rhythm is polled ``present_speed`` times as often as on average, so its cost is
     # multiplied by ``present_speed``. Its weight is multiplied by the same factor, so that sizes do not depend on the
@@ -151,12 +157,14 @@ def size_bounds(policy: FleetPolicy, nodes: int, channels: FactorTable) -> tuple
 
 
 def channel_demands(policy: FleetPolicy, nodes: int, channels: FactorTable) -> Floats:
-    """Return each channel's *demand*: what the polls that its subscribers justify would cost per poll interval τ.
+    """Return the cost of each channel's polls if every subscriber polled it once per poll interval τ; shape (M,).
 
-    The result has shape (M,). Each subscriber justifies one poll per τ, as if they used a reader of their own (§3.2).
+    This cost per τ is the channel's *demand*. It assumes one poll per subscriber, as if they all used feed readers of
+    their own (§3.2). This number of polls has bounds:
 
-    - Public channels: the polls are limited by :meth:`FleetPolicy.most_polls_per_hour` and by the number of ``nodes``.
-    - Private channels: the polls have no upper limit, and are at least as many as one node may make per τ.
+    - Public channels: at most :meth:`FleetPolicy.most_polls_per_hour`, and at most as many polls as ``nodes`` nodes
+      may make.
+    - Private channels: at least ``FleetPolicy.most_polls_per_node``, without an upper bound.
     """
     # Sites' budgets and bounds of single channels prevent polls but do not change the demand, so that these polls are
     # spent on other channels.
@@ -200,11 +208,11 @@ def own_aggregate(
 
 
 def affordable_policy(policy: FleetPolicy, channels: int) -> FleetPolicy:
-    """Return ``policy`` with ``affordable_wait_s`` set to the shortest mean wait that its budget allows.
+    """Return ``policy`` with the shortest wait that its budget allows for every channel, as ``affordable_wait_s``.
 
-    This is the shortest wait that can be guaranteed for all ``channels`` channels of the fleet, if at most
-    ``LONGEST_WAIT_SHARE`` of the budget is used for this purpose. The longest waits that admins have set for individual
-    channels do not change.
+    The wait is a channel's mean time from an update to its detection, in seconds. At most the fraction
+    ``LONGEST_WAIT_SHARE`` of the budget is used to guarantee it for all ``channels`` channels of the fleet. Without a
+    budget, ``affordable_wait_s`` is 0. The longest waits that admins have set for individual channels do not change.
     """
     # affordable_wait_s replaces the objective's longest wait if that is shorter.
     objective = policy.objective
@@ -229,8 +237,8 @@ def solve_scale(policy: FleetPolicy, nodes: int, fleet: Aggregate) -> float | No
     - ``fleet``: a summary of the channels of ``fleet.nodes`` nodes. If it covers fewer than ``nodes`` nodes, its
       channels get a proportionate part of the budget.
 
-    Polls that the longest wait requires are made even if the subscribers do not justify them, as far as the budget
-    allows.
+    Under every goal except Fast, the polls may cost ``demand_factor`` times the demand (:func:`channel_demands`),
+    or more if the longest wait requires it. Under all goals, the cost is limited to the budget.
     """
     clusters, steps = decode(fleet.clusters), decode_steps(fleet.steps)
     if clusters is None or steps is None or not len(clusters.rise):
@@ -260,11 +268,13 @@ def channel_sizes(
 
     - ``nodes``: the number of nodes in the fleet.
     - ``scale``: the scale c; a channel has c·√(weight/cost) polls per τ. None if c is unknown.
-    - ``choices``: how many nodes may poll each channel at each polling level; None if any number of polls is allowed.
+    - ``choices``: how many nodes may poll each channel at each polling level; None if any number of polls is
+      allowed.
     - ``owned``: the number of channels that this node owns; used only while c is unknown.
 
-    If c is unknown, a channel gets the polls that its subscribers justify, multiplied by the objective's
-    ``demand_factor``. If the fleet also has a budget, the channel gets at most budget/(``nodes``·``owned``) polls.
+    If c is unknown, a channel's number of polls is its demand (:func:`channel_demands`) multiplied by the
+    objective's ``demand_factor``. If the fleet also has a budget, the number is at most
+    budget/(``nodes``·``owned``).
     """
     bounds = allocation_problem(policy, nodes, channels)
     share = channel_demands(policy, nodes, channels) * policy.objective.demand_factor

@@ -99,19 +99,21 @@ class LevelChoices(NamedTuple):
     """How many nodes may poll each of M channels at each of L polling levels.
 
     - ``sizes``, shape (M, L): the numbers of nodes. In each row, they decrease from the number of all nodes to 1.
-    - ``factors``, shape (M,): a factor per channel. All thresholds at which the channel gets more nodes are multiplied
-      by this factor. The factors differ, so that channels of equal weight do not all get more nodes at the same time.
+    - ``factors``, shape (M,): for each channel, a factor by which its thresholds are multiplied. A threshold is
+      the wanted number of polls (see :meth:`rates`) at which the channel gets more nodes. Because the factors
+      differ, channels of equal weight do not all get more nodes at the same time.
     """
 
     sizes: Floats
     factors: Floats
 
     def rates(self, problem: AllocationProblem, wanted: Floats) -> Floats:
-        """Return each channel's number of polls per poll interval τ, shape (M,).
+        """Return each channel's polls per poll interval τ if only the polling levels are allowed; shape (M,).
 
         Args:
             problem: The channels, with the minimum and maximum of each channel's polls.
-            wanted: The numbers of polls per τ that weights and costs alone would result in; shape (M,), not negative.
+            wanted: The number of polls per τ that each channel would get without polling levels and without a minimum
+                or maximum; shape (M,), not negative.
         """
         least, top = _line_bounds(problem)
         found = np.minimum(np.maximum(wanted, least), top)
@@ -122,9 +124,9 @@ class LevelChoices(NamedTuple):
     def steps(self, problem: AllocationProblem) -> tuple[Floats, Floats, Floats]:
         """Return (before, after, thresholds): the steps by which each channel's number of polls can grow.
 
-        A step raises a channel's polls per poll interval τ from ``before`` to ``after``, within the problem's bounds.
-        The channel takes it once the number of polls that follows from its weight and cost reaches the step's
-        threshold.
+        A step raises a channel's polls per poll interval τ from ``before`` to ``after``, within the bounds in
+        ``problem``. The channel takes the step if its wanted number of polls (see :meth:`rates`) is at least the
+        step's threshold.
 
         Each array has shape (M, K), for M channels with up to K steps. Where a channel has fewer than K steps,
         ``before`` and ``after`` are equal.
@@ -137,9 +139,11 @@ class LevelChoices(NamedTuple):
         return before, after, np.sqrt(before * after) * self.factors[:, None]
 
     def _doublings(self, most: Floats) -> int:
-        """Return how many of the rates 2, 4, 8, … (polls per node and poll interval τ) at least one channel allows.
+        """Return how many times the number of polls per node can be doubled when all nodes poll a channel.
 
-        ``most`` contains each channel's maximum number of polls per τ, by all nodes together.
+        Each node then polls the channel 1, 2, 4, … times per poll interval τ. The result applies to the channel that
+        allows the most polls per node. ``most`` contains each channel's maximum number of polls per τ, by all nodes
+        together.
         """
         greatest = float((most / self.sizes[:, 0]).max(initial=1.0))
         return int(log2(min(max(greatest * (1 + _ROUNDING), 1.0), _MAX_POLLS_PER_NODE)))
@@ -208,16 +212,16 @@ def _line_bounds(problem: AllocationProblem) -> tuple[Floats, Floats]:
 
 
 class LevelSteps(NamedTuple):
-    """A summary of the steps by which channels' polls can grow: K sums of steps, ordered by threshold.
+    """A summary of the steps by which the polls of many channels can grow; it has K entries, ordered by threshold.
 
-    A *step* increases a channel's polls per poll interval τ from n to n'. The channel takes the step when the *scale*
-    c, the factor that determines all polls, reaches the step's threshold. Steps with neighbouring thresholds are added
-    up. Each array has shape (K,).
+    A *step* increases a channel's polls per poll interval τ from n to n'. The channel takes the step when the
+    *scale* c, the factor that determines all polls, reaches the step's *threshold*. An entry is the sum of steps
+    with neighbouring thresholds. Each array has shape (K,).
 
-    - ``steps``: the number of steps in the sum.
-    - ``threshold``: the mean threshold of the steps, weighted by cost.
-    - ``cost``: Σ s·(n'-n) over the steps, where s is the cost of one poll.
-    - ``saving``: Σ w·(1/n-1/n') over the steps, where w is the channel's weight.
+    - ``steps``: the number of steps in the entry.
+    - ``threshold``: the mean threshold of these steps, weighted by cost.
+    - ``cost``: Σ s·(n'-n) over these steps, where s is the cost of one poll.
+    - ``saving``: Σ w·(1/n-1/n') over these steps, where w is the channel's weight.
     """
 
     steps: Floats
@@ -266,9 +270,10 @@ class LevelSteps(NamedTuple):
     def scale_for_budget(self, lines: TradeoffClusters, budget: float) -> float:
         """Return the highest scale at which all channels together cost at most ``budget`` per poll interval τ.
 
-        The *scale* is the factor that determines all polls. ``lines`` summarises the costs of the same channels before
-        their first step. The result is negative if the budget does not suffice for the minimum numbers of polls
-        (:func:`allocation_solver.scale_for_budget`).
+        The *scale* is the factor that determines all polls. This object describes only the polls that channels add by
+        steps. ``lines`` describes the other polls of the same channels: up to one per τ, or up to the channel's
+        minimum if that is higher. If the budget does not suffice for the minimum numbers of polls, the result is
+        negative (:func:`allocation_solver.scale_for_budget`).
         """
         usable = lines.usable_budget(budget * (1 - BUDGET_MARGIN) if self.steps.max(initial=1) > 1 else budget)
         problem = lines.to_problem()
@@ -285,8 +290,9 @@ class LevelSteps(NamedTuple):
         """Return the lowest scale at which the weighted mean delay of all channels is at most ``delay_s``.
 
         - The *scale* is the factor that determines all polls.
-        - ``lines`` summarises the polls of the same channels before their first step.
-        - ``poll_interval_s`` is the poll interval τ of one node.
+        - ``lines``: a summary of the polls that the same channels have before their first step: up to one per poll
+          interval τ, or up to the channel's minimum if that is higher.
+        - ``poll_interval_s``: τ, the poll interval of one node.
 
         If the delay is unattainable, all channels have their maximum number of polls at the resulting scale.
         """
@@ -306,11 +312,12 @@ class LevelSteps(NamedTuple):
         return self._find_change(suffices, problem)[1]
 
     def _find_change(self, holds: Callable[[float], bool], lines: AllocationProblem) -> tuple[float, float]:
-        """Return two scales close together, (low, high), such that ``holds`` is false at ``low`` and true at ``high``.
+        """Find the scale at which ``holds`` changes from false to true; return two close scales around it, (low, high).
 
-        ``holds`` must be monotonic: once true, it is true at all higher scales. If it is false at all scales, both
-        results are the scale at which all channels have their maximum number of polls. ``lines`` describes the channels
-        before their first step.
+        ``holds`` tests a condition on a scale: it is false at ``low`` and true at ``high``. It must be monotonic:
+        once true, it is true at all higher scales. If it is false at all scales, both results are the scale at which
+        all channels have their maximum number of polls. If it is true at all scales, both results are 0. ``lines``
+        describes the polls of the channels before their first step.
         """
         # Thresholds are rounded down on the wire.
         points = np.unique(np.concatenate(([0.0], self.threshold * (1 + _WIRE_ROUNDING), lines.least, lines.most)))
@@ -324,9 +331,10 @@ class LevelSteps(NamedTuple):
         return low, high * (1 + _WIRE_ROUNDING)
 
     def _shares_taken(self, scale: float, *, at_most: bool) -> Floats:
-        """Estimate the fraction of the steps in each sum that channels have taken at the scale ``scale``; shape (K,).
+        """Estimate, for each entry, the fraction of its steps that channels have taken at ``scale``; shape (K,).
 
-        The estimate is an upper bound if ``at_most`` is true, otherwise a lower bound.
+        :class:`LevelSteps` explains entries, steps and the scale. The estimate is an upper bound if ``at_most`` is
+        true, otherwise a lower bound.
         """
         # All steps of a bin except one are assumed to be evenly spread over the bin's range of scales. For the upper
         # bound, the remaining step is placed at the start of the range, otherwise at its end.

@@ -72,13 +72,14 @@ _IDLE, _ENDLESS, _SLACK = -(1 << 20), -(1 << 19), -1
 
 
 class TradeoffClusters(NamedTuple):
-    """K *clusters*, each the sum of similar channels; K is at most ``MAX_CLUSTERS``, and each array has shape (K,).
+    """A summary of channels as K *clusters*; each cluster is the sum of similar channels.
 
-    In the sums, w is a channel's weight and s the cost of one poll. The minimum and the maximum number of a channel's
-    polls per poll interval τ are called least and most.
+    K is at most ``MAX_CLUSTERS``, and each array has shape (K,). In the sums, w is a channel's weight, and s is the
+    cost of one poll. The minimum and the maximum number of a channel's polls per poll interval τ are called least and
+    most.
 
-    - ``lines``: how many distinct cost functions the cluster's channels have. A cost function gives a channel's cost at
-      each scale. If there is only one, the cluster is exact.
+    - ``lines``: how many different cost curves the cluster adds up. A channel's cost curve states what its polls cost
+      at each *scale* (the factor that determines all polls). A cluster of only one curve is exact.
     - ``weight``: Σ w over the channels that may be polled.
     - ``rise``: Σ √(w·s) over the channels that may be polled.
     - ``least_cost``: Σ s·least.
@@ -235,11 +236,11 @@ def _reduce(clusters: TradeoffClusters, limit: int, log_bins: int) -> TradeoffCl
 
 
 def _sum_by_bin(clusters: TradeoffClusters, bins: NDArray[np.intp], lines: np.ufunc = np.add) -> TradeoffClusters:
-    """Return one cluster per bin, ordered by bin index: the sum of the clusters in the bin.
+    """Add up the clusters in each bin; return one cluster per bin, ordered by bin index.
 
     - ``bins``: the bin index of each of ``clusters``.
-    - ``lines``: how the clusters' field ``lines`` is combined: addition, or the maximum if all clusters in a bin
-      describe the same line.
+    - ``lines``: the operation that combines the field ``lines`` (the number of different cost functions) of the
+      clusters in a bin. It is addition, or the maximum if all clusters in a bin have the same cost function.
     """
     places, ids = np.unique(bins, return_inverse=True)
     line_counts = np.zeros(len(places))
@@ -252,9 +253,9 @@ def _sum_by_bin(clusters: TradeoffClusters, bins: NDArray[np.intp], lines: np.uf
 
 
 def _group_identical(clusters: TradeoffClusters) -> NDArray[np.intp]:
-    """Assign clusters to the same bin if their costs depend on the scale between the same start and end.
+    """Return the bin index of each cluster; clusters share a bin if their costs grow between the same two scales.
 
-    Return the bin index of each cluster.
+    The cost of a cluster is constant up to one scale, grows up to a second scale, and is constant beyond it.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         bounds = np.log2(np.stack((clusters.least_cost, clusters.most_cost)) / clusters.rise)

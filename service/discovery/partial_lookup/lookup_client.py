@@ -44,7 +44,8 @@ def strided_order(begin: int, stride: int, servers: int) -> list[int]:
 class PartialLookup:
     """A client's search for ``target`` entries of a directory: the paper's partial_lookup(t).
 
-    ``found`` contains the entries that have been found so far. The class does no I/O. The caller repeats these steps:
+    A directory is a set of entries that is distributed over several servers. ``found`` contains the entries that have
+    been found so far. The class does no I/O. The caller repeats these steps:
 
     1. Call :meth:`next_server`, and stop if it returns None.
     2. Request from this server entries that are not in ``found``. Skip a server that does not answer.

@@ -203,10 +203,10 @@ class NodeShares:
         self._shares[pair] = _Share(term, make_server(strategy, number, servers), pairs=former.pairs if former else {})
 
     def on_requests(self, pair: str, requests: Iterable[Request], draw: float) -> list[SendToServer]:
-        """Process requests from a directory's coordinator on this node; return the messages for other servers.
+        """Process requests from the coordinator of a directory; return the messages to send to other servers.
 
-        This node's share of the directory of ``pair`` must already exist (see :meth:`start`). ``draw`` is a random
-        number in [0, 1).
+        The coordinator runs on this node. This node's share (part) of the directory of ``pair`` must already exist
+        (see :meth:`start`). ``draw`` is a random number in [0, 1).
         """
         share = self._shares[pair]
         outgoing: list[SendToServer] = []
@@ -273,11 +273,12 @@ class NodeShares:
                 del self._shares[pair]
 
     def unread_names(self, *, reread: bool) -> list[str]:
-        """Return the names whose attribute-value pairs should be read, because they are unknown or may be outdated.
+        """Return the names (channels or entries) whose attribute-value pairs the caller should read.
 
-        If ``reread`` is false, only names whose pairs are unknown are returned. Otherwise the result also includes the
-        names of each share whose pairs were read longest ago: a fraction ``REREAD_SHARE`` of the share's names, but at
-        least ``MIN_REREAD``.
+        These are all names with unknown pairs. If ``reread`` is true, some names with known pairs are added, because
+        their pairs may have changed. From each share (part of a directory), these are the names whose pairs were read
+        longest ago. Their number is the fraction ``REREAD_SHARE`` of the share's names with known pairs, but at least
+        ``MIN_REREAD``.
         """
         wanted: dict[str, None] = {}
         for share in self._shares.values():

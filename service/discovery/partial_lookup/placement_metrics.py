@@ -30,13 +30,14 @@ MAX_SERVERS = 14
 
 @dataclass(frozen=True, slots=True)
 class LookupSteps:
-    """All steps that lookups can take. In each step, a client queries one more server.
+    """All steps that lookups can take. In each step of a lookup, the client queries one more server.
 
-    - ``sets``: sets of servers, one row per set: 1 for servers in the set, 0 for others.
-    - ``before``: for each step, the index in ``sets`` of the set of servers that were queried before.
+    - ``sets``: the sets of servers that a client may have queried so far, one per row: 1 for servers in the set, 0 for
+      others.
+    - ``before``: for each step, the servers that were queried before it, as an index in ``sets``.
     - ``server``: for each step, the index of the server that is queried.
-    - ``chance``: for each step, the probability that a lookup takes it, given that the lookup still needs entries. For
-      each k, the probabilities of all k-th steps add up to 1.
+    - ``chance``: for each step, the probability that a lookup takes it, provided that the lookup still needs entries.
+      The probabilities of all possible first steps add up to 1, and so do those of all second steps, and so on.
     """
 
     sets: Floats
@@ -141,11 +142,11 @@ def lookup_costs(placement: Bools, steps: LookupSteps) -> Floats:
 
 
 def fault_tolerances(placement: Bools) -> Ints:
-    """Return, for each possible target, how many arbitrary servers can fail without making a lookup fail (§4.4).
+    """Return, for each target, how many servers may fail, whichever they are, without making a lookup fail (§4.4).
 
-    The *target* is the number of entries that the lookup requests. The returned array is indexed by target, from 0 to
-    the number of all entries. The value is -1 if the servers store fewer distinct entries than the target, because such
-    a lookup always fails.
+    The *target* is the number of entries that the lookup requests. The returned array is indexed by target, from
+    0 to the number of all entries. The value is -1 if the servers store fewer distinct entries than the target,
+    because such a lookup always fails.
 
     ``placement`` is an array of shape (servers, entries), true where the server stores the entry.
 

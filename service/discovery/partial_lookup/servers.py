@@ -167,7 +167,7 @@ def random_sort_key(entry: str, salt: float) -> bytes:
 
 
 class BroadcastServer(DirectoryServer):
-    """Base class of servers that send an update to all servers if they are the update's coordinator."""
+    """Base class of servers that pass on the update requests of clients to all servers, including themselves."""
 
     def on_request(self, request: Request) -> Sends:  # noqa: D102 - the base class says it
         match request:
@@ -346,7 +346,8 @@ class RoundRobinServer(DirectoryServer):
     def _on_hole(self, hole: int) -> Sends:
         """Return the messages that move the first entry of the sequence to the empty position ``hole``.
 
-        The result is empty if ``hole`` is not after the first entry, because there is then no gap to fill.
+        If ``hole`` is at or before the position of the first entry, no entry has to be moved, and the result is
+        empty.
         """
         first = self._first
         self._first = max(first, min(first, hole) + 1)

@@ -183,13 +183,14 @@ class Coordinator:
         return self._entries.keys()
 
     def update(self, entries: Collection[str], lookups: float, target: int) -> tuple[StrategyChoice, list[Request]]:
-        """Return (the strategy, the requests that make the servers store exactly ``entries``).
+        """Return (the strategy, the requests that change the directory's entries to ``entries``).
 
-        - ``entries``: the new entries, in descending order of preference for the strategy Fixed-x.
+        - ``entries``: the new entries, best first. If all entries are placed anew with the strategy Fixed-x, only
+          the first x of them are stored.
         - ``lookups``: the number of lookups since the previous call.
         - ``target``: the largest number of entries that one of these lookups requested.
 
-        The requests either add and delete single entries, or are a single :class:`Place` (store exactly these entries).
+        The requests either add and delete single entries, or are a single :class:`Place`, which replaces all entries.
         Before sending a :class:`Place`, the caller must start new servers with the returned strategy.
         """
         present = dict.fromkeys(entries)

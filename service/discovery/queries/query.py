@@ -73,7 +73,10 @@ class Query(msgspec.Struct, frozen=True):
 
     @property
     def attributes(self) -> tuple[Pair, ...]:
-        """The attribute-value pairs of a query that consists only of required pairs; otherwise empty."""
+        """The attribute-value pairs that results must have, if the query consists only of such pairs; empty otherwise.
+
+        The result is also empty if the query contains alternatives or excludes anything.
+        """
         pairs = tuple(group[0].pair for group in self.all_of if len(group) == 1 and isinstance(group[0], PairCondition))
         return pairs if len(pairs) == len(self.all_of) and not self.none_of else ()
 

@@ -348,10 +348,10 @@ def _is_single(name: str) -> bool:
 
 
 def _parents(tokens: Iterable[Token]) -> dict[str, Pair]:
-    """Return the query's pairs for the language and for the generator, by attribute.
+    """Return the attribute-value pairs for ``lang`` and ``generator`` in a query, keyed by these two names.
 
-    Other pairs depend on these: a region depends on the language (``region=gb of lang=en``). A version depends on the
-    generator, the software that made a feed. Excluded tokens are ignored.
+    Other pairs depend on them. A region depends on the language (``region=gb of lang=en``), and a version depends on
+    the generator, the software that made a feed. Excluded tokens are ignored.
     """
     found = {}
     for token in tokens:

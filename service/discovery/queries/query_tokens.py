@@ -132,9 +132,10 @@ def _is_lowercase_or(token: Token) -> bool:
 
 
 def _is_main_field(name: str) -> bool:
-    """Return whether ``name:`` before a space is probably a field whose value is missing.
+    """Return whether ``name:``, followed by a space, is probably a field without its value.
 
-    This is assumed only for common fields. Other words before a colon and a space are probably part of a pasted title.
+    This is assumed only for common fields. Other words before a colon and a space are probably part of a pasted
+    title.
     """
     folded = fold(name)
     return FIELD_SYNONYMS.get(folded, folded) in ("title", "tag", "author", "lang", "site", "type", "after", "limit")
@@ -247,9 +248,10 @@ def _refuse_around_phrase(before: str, behind: str) -> None:
 
 
 def _refuse_grouping(tokens: list[Token]) -> None:
-    """Raise :class:`BadQuery` for ranges, and for parentheses and ``AND`` if ignoring them would change the meaning.
+    """Raise :class:`BadQuery` for a range such as ``[1 TO 5]``, and for grouping that cannot be ignored.
 
-    In a query without ``OR``, ``AND`` is redundant, and parentheses are usually just punctuation.
+    Grouping means parentheses and ``AND``. In a query without ``OR``, ``AND`` is redundant, and parentheses are usually
+    just punctuation.
     """
     words = [token for token in tokens if token.kind in ("word", "prefix")]
     has_or = any(token.kind == "or" for token in tokens)

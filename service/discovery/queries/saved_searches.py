@@ -47,7 +47,7 @@ SavedSearchId = str
 
 
 class QueryCondition(msgspec.Struct, frozen=True, tag="query"):
-    """The condition of a saved search that is a query.
+    """The condition of a saved search, in the form of a query.
 
     - ``all_of``: groups of alternative conditions. An entry must satisfy at least one condition of each group.
     - ``none_of``: conditions that an entry must not satisfy.
@@ -58,9 +58,9 @@ class QueryCondition(msgspec.Struct, frozen=True, tag="query"):
 
 
 class PatternCondition(msgspec.Struct, frozen=True, tag="pattern"):
-    """The condition of a saved search that is a regular expression (RE2).
+    """The condition of a saved search, in the form of a regular expression (RE2).
 
-    An entry matches if its title or text contains a match; case is ignored.
+    An entry satisfies it if the expression matches a part of the entry's title or text; case is ignored.
     """
 
     expression: str
@@ -109,7 +109,11 @@ class SearchableEntry:
 
     @cached_property
     def sequences(self) -> tuple[str, str]:
-        """Texts for phrase search, with a space around each word: (words of the title, words of all fields)."""
+        """Two strings in which phrases can be found: (the words of the title, the words of all fields).
+
+        There is a space before and after each word. In the second string, a line break separates the fields, because a
+        phrase does not extend from one field into the next.
+        """
         # A phrase does not extend from one field into the next.
         title, *others = (f" {' '.join(field)} " for field in (self.title_words, *self._other_fields))
         return title, "\n".join((title, *others))
@@ -121,7 +125,10 @@ class SearchableEntry:
 
     @cached_property
     def keys(self) -> frozenset[str]:
-        """The keys to look up in the index of saved searches, except the keys for prefixes of words."""
+        """The entry's keys: the strings, such as ``word=rust``, to look up in the index of saved searches.
+
+        Keys for prefixes of words are not included.
+        """
         title_stems, title_texts = self._field_keys[0]
         return self.pairs.union(
             (f"text={text}" for _, texts in self._field_keys for text in texts),
@@ -182,10 +189,11 @@ def _is_in_sequence(phrase: Sequence[str], subject: SearchableEntry, *, in_title
 
 
 def _keys_of(condition: Condition) -> tuple[str, ...]:
-    """Return the keys of a condition, such that every entry that satisfies it has at least one of the keys.
+    """Return the keys of a condition: the strings, such as ``word=rust``, under which the index can store it.
 
-    Conversely, an entry with one of the keys satisfies the condition. The only exception is a phrase of more than two
-    words, which must also be compared with the text.
+    An entry that satisfies the condition has at least one of these keys. Conversely, an entry with one of them
+    satisfies the condition. The only exception is a phrase of more than two words, which must also be compared
+    with the text.
     """
     match condition:
         case PairCondition(pair):
@@ -298,13 +306,19 @@ _MAX_UNSATISFIED: Final = 16
 class _IndexedCondition:
     """A condition in the index of saved searches, with the ids of the searches that have this condition.
 
-    - ``groups``: the keys of each required group of alternatives.
+    A key is a string, such as ``word=rust``, that entries and conditions have in common if they match.
+
+    - ``groups``: for each required group of alternative conditions, the keys of the group.
     - ``none_of``: the keys of all excluded conditions.
-    - ``places``: where the two-level index stores the condition: tuples (key of the rarest group, key of the next
-      rarest group). Both keys are the same if the condition has only one group, or would have too many places.
-    - ``others``: the remaining groups, which are compared with each entry that is found at one of ``places``.
-    - ``has_long_phrases``: whether the condition has phrases of more than two words, which are compared with the text.
-    - ``is_decided``: whether every entry found at one of ``places`` satisfies the condition without any comparison.
+    - ``places``: where the two-level index stores the condition, as tuples of two keys. The first key belongs to the
+      rarest group, the second to the next rarest group. Both keys are the same if the condition has only one group, or
+      if there would be too many tuples.
+    - ``others``: the groups that ``places`` does not cover. Each entry that is found at one of ``places`` is
+      compared with them.
+    - ``has_long_phrases``: whether the condition has phrases of more than two words, which are compared with the
+      text.
+    - ``is_decided``: whether every entry found at one of ``places`` satisfies the condition without any
+      comparison.
     - ``unsatisfied``: how many entries were found at one of ``places`` but did not satisfy the condition.
     """
 
@@ -376,7 +390,10 @@ class _Beginnings:
                 del self._by_head[head]
 
     def keys_of(self, subject: SearchableEntry) -> set[str]:
-        """Return the keys for those prefixes in this index with which a word of the entry ``subject`` begins."""
+        """Return the keys of all prefixes in this index that are the beginning of a word of the entry ``subject``.
+
+        A key is a string such as ``begins=pyth``, by which the index of saved searches finds searches.
+        """
         if not self._by_head:
             return set()
         own = {f"begins={each}" for each in self._of(subject.words)}
@@ -483,7 +500,7 @@ class SavedSearchIndex:
             self._places.setdefault(upper, {}).setdefault(lower, []).append(indexed)
 
     def _remove_places(self, indexed: _IndexedCondition) -> None:
-        """Remove a condition from all its positions in the index, and delete positions that become empty."""
+        """Remove a condition from all its ``places`` in the index, and delete places that become empty."""
         for upper, lower in indexed.places:
             group = self._places[upper]
             group[lower].remove(indexed)

@@ -69,9 +69,10 @@ class QueryWords(msgspec.Struct, frozen=True, dict=True):
     prefixes: tuple[str, ...]
 
     def has(self, word: str) -> bool:
-        """Return whether a folded word of a text is one of the query's words.
+        """Return whether ``word``, a word of a text, is one of the query's words.
 
-        Inflected forms of the query's words count, as do words that begin with one of the prefixes.
+        ``word`` must be folded (without case and accents). Inflected forms of the query's words count, and so do
+        words that begin with one of the prefixes.
         """
         return without_umlauts(word).startswith(self.beginnings) and (
             not self.stems.isdisjoint(query_stems(word)) or word.startswith(self.prefixes)
@@ -89,10 +90,11 @@ class QueryWords(msgspec.Struct, frozen=True, dict=True):
 class ExpandedQuery(msgspec.Struct, frozen=True):
     """A query, together with the attribute-value pairs for finding its results.
 
-    - ``clauses``: conditions on the attribute-value pairs of results.
+    - ``clauses``: the query's conditions, each converted to a set of alternative attribute-value pairs.
     - ``excluded``: attribute-value pairs that results must not have.
     - ``similar``: for each word of the query that may be misspelt, the similar registered words.
-    - ``optional``: groups of conditions. A result must satisfy at least one group. Empty if all groups are required.
+    - ``optional``: the groups of the query's conditions that are optional. A result must satisfy at least one of
+      them. Empty if all groups are required.
     """
 
     query: Query
@@ -199,8 +201,9 @@ def _clauses(
 ) -> Iterator[Clause]:
     """Yield the clauses for a group of alternative conditions of the query.
 
-    A clause is a set of attribute-value pairs, at least one of which a result must have. If the group is a single
-    phrase, one clause is yielded for each distinctive word of the phrase. For any other group, one clause is yielded.
+    A clause is a set of alternative attribute-value pairs; a result satisfies it if it has at least one of them.
+    If the group is a single phrase, one clause is yielded for each distinctive word of the phrase. For any other
+    group, one clause is yielded.
 
     - ``vocabulary``: the registered words, in which words are looked up by prefix.
     - ``similar``: for each word that may be misspelt, the similar registered words.

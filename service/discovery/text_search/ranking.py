@@ -71,11 +71,11 @@ class ScoreParts(msgspec.Struct, frozen=True):
 
 
 def clause_importance(clause: Clause, frequencies: Mapping[Pair, int]) -> float:
-    """Return the importance of a clause, which is a set of alternative attribute-value pairs of a query.
+    """Return the importance of a clause for the ranking: the fewer documents have its pairs, the higher it is.
 
-    The importance is the inverse document frequency of the clause's best alternatives. These are the alternatives with
-    the highest factor among those that at least one document has. ``frequencies`` maps each pair to the number of
-    documents that have it.
+    A clause is a set of alternative attribute-value pairs. The importance is an inverse document frequency. Only
+    the best alternatives count: those with the highest factor among the alternatives that at least one document
+    has. ``frequencies`` maps each pair to the number of documents that have it.
     """
     # A rare similar word therefore does not outweigh the word itself.
     best = max((each.factor for each in clause.alternatives if frequencies.get(each.pair, 0)), default=0.0)

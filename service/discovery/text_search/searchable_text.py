@@ -61,7 +61,7 @@ class TextField(msgspec.Struct, frozen=True):
 
 
 class SearchableText:
-    """The text of one channel or entry, by which searches find the document; analysed only when needed."""
+    """The text of a document (a channel or entry), in which searches look for words; analysed only when needed."""
 
     def __init__(
         self, analyse: Callable[[], Sequence[TextField]], declared_language: str, source: Iterable[str] = ()
@@ -175,15 +175,22 @@ class SearchableText:
         }
 
     def registered_words(self) -> dict[str, str]:
-        """Map each word of the document to its stem, for the stems that are registered (see :meth:`weights`)."""
+        """Return the words by which searches can find the document, each with its stem.
+
+        A word is included if its stem is registered (see :meth:`weights`).
+        """
         weights = self.weights()
         found = {word: self.stem(word) for word in _distinctive(self.fields)}
         return {word: stemmed for word, stemmed in found.items() if stemmed in weights}
 
     def _place(self, stemmed: str, frequency: float) -> tuple[bool, float, int, str]:
-        """Return a sort key for choosing the stems to register; frequent stems come first, function words last.
+        """Return the sort key of a stem. The stems with the lowest sort keys are registered for searches.
 
-        ``frequency`` is the frequency of the stem ``stemmed`` in the document.
+        Frequent stems come first. Among stems of the same frequency, the longest come first. Function words such as
+        "the" come after all other stems.
+
+        - ``stemmed``: the stem.
+        - ``frequency``: the stem's frequency in the document, as defined in the module's docstring (BM25F).
         """
         return is_function_word(stemmed, self.language), -frequency, -len(stemmed), stemmed
 
@@ -197,9 +204,9 @@ def text_field(text: str, *, boost: float, mean_words: float, is_title: bool = F
 
 
 def _distinctive(fields: Iterable[TextField]) -> Iterator[str]:
-    """Yield the distinctive words of ``fields``, and the parts of words with dots.
+    """Yield the words of ``fields`` that can be searched for; common words such as "the" are left out.
 
-    Distinctive words are those by which a document can be found, unlike common words such as "the".
+    After a word that contains dots, such as "node.js", its parts are also yielded.
     """
     for field in fields:
         for word in field.words:

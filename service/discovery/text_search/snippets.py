@@ -34,9 +34,9 @@ def best_snippet(texts: Sequence[str], is_hit: Callable[[str], bool], beginnings
 
     If several texts are equally good, the first is used. The snippet is empty if ``texts`` is empty.
 
-    - ``is_hit``: function that returns whether a folded word is one of the query's words.
-    - ``beginnings``: prefixes without umlauts (:func:`without_umlauts`) for a fast test. A text that contains none of
-      these prefixes does not contain any word of the query.
+    - ``is_hit``: function that returns whether a folded word (without case and accents) is a word of the query.
+    - ``beginnings``: the beginnings of the query's words, without umlauts (:func:`without_umlauts`). A text that
+      contains none of these cannot contain a word of the query.
     """
 
     def count(text: str) -> int:

@@ -26,11 +26,11 @@ _NO_LETTERS: Final = np.empty(0, np.uint64)
 
 
 class SimilarWord(msgspec.Struct, frozen=True):
-    """A word of the vocabulary that is similar to a word of a query.
+    """A word of the vocabulary that matches a misspelt word or a prefix in a query.
 
     - ``word``: the word of the vocabulary.
     - ``stem``: the stem of ``word``.
-    - ``distance``: the number of wrong letters in the word of the query; 0 if ``word`` was found by a prefix.
+    - ``distance``: the number of wrong letters in the misspelt word; 0 if the query contains a prefix of ``word``.
     """
 
     word: str
@@ -96,10 +96,13 @@ class Vocabulary:
         return self._first_stems(found, most)
 
     def _with_similar_letters(self, word: str, length: int, most: int) -> Sequence[str]:
-        """Return the words with ``length`` letters that may be similar to ``word``, by a fast test.
+        """Return the words of ``length`` letters that contain nearly the same set of letters as ``word``.
 
-        A word is returned if its set of letters differs from that of ``word`` by at most ``most`` letters. One wrong
-        letter can change the set by two letters, so ``most`` should be twice the number of tolerated wrong letters.
+        ``most`` is the maximum number of letters that occur in only one of the two words. To tolerate n wrong
+        letters, it must be 2 * n, because a replaced letter counts twice: each of the two words then contains a
+        letter that the other lacks.
+
+        The test is fast. It ignores the order of the letters and how often each of them occurs.
         """
         # Letters whose code points are equal modulo 64 count as equal.
         words = self._by_length.get(length, [])

@@ -84,9 +84,9 @@ STEPS = 6
 
 
 async def deploy(setup: DeploymentSetup, report: Report) -> DeploymentResult:
-    """Run a deployment and return its results.
+    """Run the deployment experiment once, and return its results.
 
-    ``report`` is called at the beginning of each of the ``STEPS`` steps, with the name of the step.
+    ``report`` is called with the name of each step when the step begins. There are ``STEPS`` steps.
 
     Raises :class:`OperationalError` if a process does not start.
     """
@@ -230,9 +230,10 @@ async def _workers(setup: DeploymentSetup, redis_url: str, folder: Path, store: 
 
 
 def _shipped_limits() -> dict[str, str]:
-    """Return the default limits on requests and polls, converted to compressed time, as environment variables.
+    """Return the default limits on the rates of requests and polls, as environment variables for the workers.
 
-    The limits are multiplied by ``COMPRESSION``, because one real second stands for ``COMPRESSION`` seconds.
+    The experiment is accelerated: one real second stands for ``COMPRESSION`` seconds. The limits are therefore
+    multiplied by ``COMPRESSION``.
     """
     settings = Settings()
     per_hour = ("max_polls_per_hour", "polls_per_hour_for_one_subscriber")
@@ -262,9 +263,10 @@ def _cpu_s(child: Child) -> float:
 
 
 async def _read_version_times(store: Store, channels: Sequence[ChannelId]) -> VersionTimes:
-    """Return when each entry was queued for delivery, by (index of the channel, title of the entry).
+    """Return the Unix time at which each entry was queued for delivery to its subscribers.
 
-    ``channels`` contains the ids of the channels. A channel's index is its position in this sequence.
+    The keys of the result are tuples (index of the channel, title of the entry). A channel's index is its position in
+    ``channels``, which contains the ids of the channels. Entries that were never queued are left out.
     """
     # An entry is queued with the version that introduced it. The times are read from the outbox of the user OBSERVER,
     # who is subscribed to all channels.
@@ -281,10 +283,11 @@ async def _read_version_times(store: Store, channels: Sequence[ChannelId]) -> Ve
 
 
 async def _add_channels(store: Store, port: int, updates: PublicationTimes, *, public: bool) -> list[ChannelId]:
-    """Create the channels of ``updates`` and subscribe users to them; return the channels' ids in the same order.
+    """Create the experiment's channels and subscribe users to them; return the ids of the channels.
 
-    Entries that a feed already contains at the time of this call count as known, not as new. The user ``OBSERVER`` is
-    subscribed to every channel.
+    The ids are in the same order as in ``updates``. Entries that a feed already contains at the time of this call are
+    stored as known entries, so that they are not detected as new. The user ``OBSERVER`` is subscribed to every
+    channel.
 
     - ``port``: the port of the publisher.
     - ``updates``: the publication times and the number of subscribers of each channel.

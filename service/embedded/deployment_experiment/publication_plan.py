@@ -25,7 +25,7 @@ VersionTimes = Mapping[tuple[int, str], float]
 
 
 class PublicationPlan(msgspec.Struct, frozen=True):
-    """The parameters from which all publication times are drawn.
+    """The parameters of the random publication times. Equal plans always result in the same times.
 
     - ``seed``: the seed of the random numbers.
     - ``channels``: the number of channels.
@@ -56,10 +56,11 @@ class PublicationTimes:
 
 
 def draw_publication_times(plan: PublicationPlan) -> PublicationTimes:
-    """Draw the publication times of all channels in ``plan``.
+    """Choose random publication times for all channels in ``plan``.
 
-    The update intervals are distributed as in Corona §5, but shortened to compressed time. As in the paper's
-    simulations, each channel is updated at a constant interval, and its first update is at a random time.
+    As in the simulations of the Corona paper, each channel is updated at a constant interval, and its first update is
+    at a random time. The intervals have the distribution in Corona §5, divided by ``COMPRESSION``, because the
+    experiment is accelerated.
     """
     rng = np.random.default_rng(plan.seed)
     interval_s = draw_intervals_s(plan.channels, rng) / COMPRESSION
@@ -98,9 +99,11 @@ def entry_title(update: int) -> str:
 
 
 class DeploymentResult(msgspec.Struct, frozen=True):
-    """The results of one run.
+    """The results of one run of the deployment experiment.
 
-    Detection delays are in seconds of the paper's time. Their mean and percentile are weighted by subscriptions.
+    The experiment is accelerated: one real second stands for ``COMPRESSION`` seconds in the Corona paper. Time on the
+    scale of the paper is called the *paper's time*. Detection delays are in seconds of the paper's time. Their mean
+    and percentile are weighted by the channels' numbers of subscribers.
 
     - ``measured_s``: the real duration of the measurement in seconds
     - ``updates``: how many entries were published during the measurement
@@ -134,11 +137,13 @@ RECOVERED_SHARE, RECOVERED_FOR_S = 0.95, 5.0
 
 
 def recovery_s(served: Sequence[tuple[float, int]], killed_s: float) -> float | None:
-    """Return how many seconds after ``killed_s`` the rate of requests had recovered; None if it did not recover.
+    """Return how many seconds the rate of requests took to recover after a worker was killed.
 
-    The rate has recovered when its mean over the following five seconds is at least 95 % of its mean before
-    ``killed_s``. ``served`` contains tuples (time, number of requests served so far), in ascending order. Times are
-    Unix times in seconds.
+    The rate has recovered when its mean over the following five seconds is at least 95 % of its mean before the kill.
+    The result is None if the rate did not recover, or if its mean before the kill is unknown.
+
+    - ``served``: tuples (Unix time, number of requests served so far), in ascending order.
+    - ``killed_s``: the Unix time at which the worker was killed.
     """
     before = [sample for sample in served if sample[0] <= killed_s]
     if len(before) < 2:  # noqa: PLR2004 - no rate without two samples
@@ -181,6 +186,12 @@ def detection_delays(
 
 
 def paper_delay_statistics(delays_s: Floats, weights: Floats) -> tuple[float, float]:
-    """Return (weighted mean, weighted 95th percentile) of measured delays, converted to seconds of the paper's time."""
+    """Return (weighted mean, weighted 95th percentile) of the detection delays, converted to the paper's time.
+
+    The experiment is accelerated: one real second stands for ``COMPRESSION`` seconds in the Corona paper.
+
+    - ``delays_s``: the delays in real seconds.
+    - ``weights``: the weight of each delay.
+    """
     mean_s = float(np.average(delays_s, weights=weights))
     return mean_s * COMPRESSION, weighted_quantile(delays_s, weights, 0.95) * COMPRESSION

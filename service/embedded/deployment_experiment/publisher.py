@@ -76,9 +76,9 @@ def respond(updates: PublicationTimes, head: bytes, now_s: float) -> bytes:
 
 
 def current_document(updates: PublicationTimes, channel: int, now_s: float) -> tuple[int, bytes]:
-    """Return (the number of entries that a channel has published by ``now_s``, its feed document at that time).
+    """Return (number of entries published so far, feed document) of a channel at the Unix time ``now_s``.
 
-    ``now_s`` is the Unix time in seconds.
+    ``channel`` is the index of the channel in ``updates``.
     """
     count = _count(updates, channel, now_s)
     return count, _feed(channel, count)
@@ -103,7 +103,11 @@ def _feed(channel: int, count: int) -> bytes:
 
 
 async def main() -> None:
-    """Serve until standard input is closed."""
+    """Serve the feeds of all channels over HTTP until standard input is closed.
+
+    The first line of input is the :class:`PublicationPlan` (JSON). The program then prints its port. For each further
+    line of input, it prints the number of requests served so far.
+    """
     plan = msgspec.json.decode(sys.stdin.buffer.readline(), type=PublicationPlan)
     updates = draw_publication_times(plan)
     loop = asyncio.get_running_loop()

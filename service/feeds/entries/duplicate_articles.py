@@ -27,9 +27,10 @@ _MIN_DISTINCTIVE_CHARS = 100
 
 
 def hash_version(delta: Delta) -> VersionParts:
-    """Return the article hashes of the new and of the edited entries in ``delta``, the changes found by one poll.
+    """Return hashes of the new and the edited entries in ``delta``, the changes found by one poll.
 
-    The result is empty if ``delta`` is a notice or describes changes to a page.
+    The hashes serve to recognise the same articles in other feeds. New and edited entries are hashed separately. The
+    result contains no hashes if ``delta`` is a notice or describes changes to a page.
     """
     if delta.notice is not None or any(change.line for change in delta.changes):
         return VersionParts(news=())
@@ -42,8 +43,8 @@ def hash_version(delta: Delta) -> VersionParts:
 def article_hashes(entry: Entry) -> tuple[bytes, ...]:
     """Return up to three hashes of 8 bytes each, by which the same article is recognised in several channels.
 
-    The hashes cover link and title, link and text, and title and long text. A hash is omitted if one of its two fields
-    is missing or not distinctive enough.
+    Each hash covers two fields: link and title, link and text, or title and text (if the text is long). A hash is
+    omitted if one of its two fields is missing or not distinctive enough.
     """
     link, title, text = _distinctive_link(entry.link), _words(entry.title), _words(entry.summary)
     pairs = (

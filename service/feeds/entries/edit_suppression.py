@@ -38,11 +38,10 @@ def select_edits(
     """Decide which edits of a document's entries to report. Days are given as numbers of days since 1970.
 
     - ``is_edited``: for each known entry of the document, whether it has changed since the previous poll.
-    - ``counts_before``: how many edits of each entry had been counted before. The document's known entries come first,
-      followed by recent entries that the document no longer lists.
+    - ``counts_before``: how often each entry was edited before this poll. The entries of ``is_edited`` come first, in
+      the same order. They are followed by recent entries that the document no longer lists.
     - ``last_seen_days``: for each entry in ``counts_before``, the day on which the entry was last seen.
-    - ``quiet_until``: the last day of the quiet period, in which no edits are reported, as returned by the previous
-      call.
+    - ``quiet_until``: the last day on which no edits are reported, as returned by the previous call.
     - ``today``: the current day.
     """
     # After the end of a quiet period, the counts of entries that were last seen before its end restart at zero.

@@ -51,17 +51,18 @@ _DAY_S = 86_400
 class FeedState(msgspec.Struct, frozen=True, array_like=True, tag="feed"):
     """The stored state of a feed, with which the next document is compared. Its size is at most 66 KiB.
 
+    Two hashes of each entry are stored: its *fingerprint* covers all its fields, its *element hash* covers its XML.
+
     - ``first_poll_s``: the Unix time of the first poll in seconds.
     - ``rows``: a table with one row of bytes per known entry. The rows of the previous document's entries come last.
-    - ``fingerprints``: for each entry of the previous document, one hash of all its fields. The hashes are in the order
-      of the rows.
+    - ``fingerprints``: the fingerprints of the previous document's entries, in the order of the rows.
     - ``largest_document``: the number of entries in the largest document so far.
     - ``are_ids_unstable``: whether the publisher generates new ids at each request.
-    - ``titles_quiet_until``, ``texts_quiet_until``: the last day (counted from 1970) on which no edits of titles, or of
-      texts, are reported.
+    - ``titles_quiet_until``: the last day (counted from 1970) on which no edits of titles are reported.
+    - ``texts_quiet_until``: the same for edits of texts.
     - ``excluded``: the fingerprints of the previous document's duplicates and empty entries, which have no row.
-    - ``element_hashes``: for each hash in ``fingerprints``, one hash of the entry's XML element, or zero if the entry
-      has no XML element. Empty if the XML was not hashed.
+    - ``element_hashes``: the element hashes, in the order of ``fingerprints``; all zeros for an entry without an XML
+      element. Empty if the XML was not hashed.
     - ``site``: the :func:`site_hash` of the URLs of the feed and its site.
 
     Raises :class:`ValueError` if the lengths of the fields are inconsistent. When such a state is decoded, the decoder
@@ -124,7 +125,8 @@ def detect_entry_changes(state: FeedState | None, feed: ParsedFeed, *, url: str,
     """Find the new and edited entries in ``feed``, the current document of the channel ``url``.
 
     - ``state``: the state that the previous call returned. It is None at the first poll, at which no entry is new.
-    - ``now_s``: the Unix time in seconds. An entry dated more than a day later counts as undated.
+    - ``now_s``: the current Unix time in seconds. If an entry's date is more than a day after ``now_s``, the date is
+      ignored.
     """
     before = state or FeedState(now_s)
     today = int(now_s // _DAY_S)
@@ -185,12 +187,13 @@ def _split(hashes: bytes) -> list[bytes]:
 def _select_edits(
     before: FeedState, known: Mapping[int, DocumentEntry], candidates: CandidateRows, *, today: int
 ) -> tuple[EditDecision, EditDecision]:
-    """Return the decisions about which edits to report, as a tuple (for titles, for texts).
+    """Decide which edits to report; return the decisions as a tuple (for titles, for texts).
+
+    A row is a known entry's record in the table ``before.rows``. Its offset is its position in the table in bytes.
 
     - ``before``: the state after the previous poll.
-    - ``known``: the entries of the document that were already known, by the position of their row in the table of known
-      entries.
-    - ``candidates``: the rows of known entries, with the previous hashes of these entries.
+    - ``known``: the document's entries that were already known, each under the offset of its row.
+    - ``candidates``: contains the previous hashes of the entries that have changed.
     - ``today``: the current day, as a number of days since 1970.
     """
     pairs = [(item.hashes, candidates.hashes[offset]) if item.hashes else None for offset, item in known.items()]
@@ -233,7 +236,7 @@ def _update_rows(
 def _newest_first(items: Sequence[DocumentEntry], *, now_s: float) -> list[DocumentEntry]:
     """Return the entries sorted newest first if all have a valid date; otherwise in document order.
 
-    ``now_s`` is the Unix time in seconds. Dates more than a day later are not valid.
+    ``now_s`` is the current Unix time in seconds. A date more than a day after it is not valid.
     """
     # Entries of the same date keep the document order, because most publishers list the newest entry first.
     dates = [_published_s(item.entry, now_s=now_s) for item in items]
@@ -243,10 +246,10 @@ def _newest_first(items: Sequence[DocumentEntry], *, now_s: float) -> list[Docum
 
 
 def _published_since(first_poll_s: float, items: Sequence[DocumentEntry], *, now_s: float) -> list[DocumentEntry]:
-    """Return the entries published since the first poll, and the first 3 of ``items`` without a date.
+    """Return those of ``items`` that are dated after the feed's first poll, and the first 3 of the undated ones.
 
-    ``first_poll_s`` and ``now_s`` are Unix times in seconds. Entries dated up to a day before the first poll are
-    included, because clocks differ.
+    ``first_poll_s`` and ``now_s`` (the current time) are Unix times in seconds. Clocks differ. Therefore dates up to a
+    day before the first poll are accepted. An entry dated more than a day after ``now_s`` counts as undated.
     """
     dates = [_published_s(item.entry, now_s=now_s) for item in items]
     undated = [index for index, date in enumerate(dates) if date is None][:UNDATED_AT_START]

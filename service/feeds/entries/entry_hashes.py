@@ -80,10 +80,10 @@ class EntryHashes(msgspec.Struct, frozen=True, array_like=True):
         return {self.id, self.target, self.body, self.title_date} - {NO_HASH}
 
     def contradicts(self, other: Self) -> bool:
-        """Return whether this entry and ``other`` differ in title, content and target (link or enclosure), all three.
+        """Return whether title, content and target (link or enclosure) all differ between this entry and ``other``.
 
-        The result is False if one of the entries has no target. Entries that contradict each other are different
-        entries even if they have the same id.
+        Such entries are different entries even if they have the same id. The result is False if one of the entries has
+        no target.
         """
         targets_differ = NO_HASH not in (self.target, other.target) and self.target != other.target
         return targets_differ and self.title != other.title and self.body != other.body
@@ -100,9 +100,9 @@ class EntryHashes(msgspec.Struct, frozen=True, array_like=True):
         """Return the keys that may identify the entry, the most trustworthy first. There is always at least one.
 
         The keys are made from the entry's id. If it has no id, they are made from its link or enclosure. If it has
-        neither a link nor an enclosure, they are made from its text and date.
+        neither, they are made from its text and date.
 
-        ``with_ids`` is true if ids can identify the entries of this feed; otherwise the id is ignored.
+        ``with_ids`` is true if ids can identify the entries of this feed. Otherwise the id is ignored.
         """
         if self.has_only_text(with_ids=with_ids):
             return self.text_keys()
@@ -210,10 +210,10 @@ def _date_s(entry: ParsedEntry) -> float | None:
 
 
 def _gist(body: str) -> str:
-    """Return the characters of ``body`` that are compared to detect an edit, in reverse order.
+    """Return the part of ``body`` that is compared to detect edits. The order of its characters is reversed.
 
     URLs, ASCII words that contain a digit, punctuation, white space and differences in letter case are removed. The
-    order does not matter, because the result is only hashed.
+    reversed order does not matter, because the result is only hashed.
     """
     # The order does not matter, because the result is only hashed; reversing it again would take time.
     without_ends = _FROM_DIGIT.sub("\0", _URL.sub(" ", body.casefold()))

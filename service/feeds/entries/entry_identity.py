@@ -161,10 +161,12 @@ def _identify(
 
 
 def _find_by_text(hashes: EntryHashes, candidates: CandidateRows, *, with_ids: bool) -> int | None:
-    """Return the row offset of a known entry with the same title and content as ``hashes``; None if there is none.
+    """Find a known entry with the same title and content as ``hashes``; return the offset of its row.
 
-    A row offset is a position in the table of known entries, in bytes. If both entries have a target (link or
-    enclosure), the targets must also be equal. If ``with_ids`` is true, the same applies to the ids.
+    The offset is a position in the table of known entries, in bytes. The result is None if there is no such entry.
+
+    If both entries have a target (link or enclosure), the targets must also be equal. If ``with_ids`` is true and both
+    entries have an id, the ids must be equal, too.
     """
     offset = candidates.last_offset.get(hashes.text_keys()[0])
     if offset is None or candidates.hashes[offset].title != hashes.title:

@@ -34,9 +34,9 @@ ROW_BYTES = _HASHES.size
 
 
 class LastSeen(NamedTuple):
-    """When an entry was last seen, as a day counted from 1 January 1970, and how often its title and text were edited.
+    """When a known entry was last seen in its feed, and how often its title and its text have been edited.
 
-    A count above 15 is stored as 15.
+    ``day`` is a number of days since 1 January 1970. Each of the two numbers of edits must be at most 15.
     """
 
     day: int
@@ -55,7 +55,10 @@ def pack_row(hashes: EntryHashes, last_seen: LastSeen) -> bytes:
 
 
 def update_row(rows: bytes, offset: int, last_seen: LastSeen) -> bytes:
-    """Return the row at the byte ``offset`` of the table ``rows``, with ``last_seen`` as its new last-seen data."""
+    """Return a copy of one row of the table ``rows``, with ``last_seen`` as its new last-seen data.
+
+    ``offset`` is the position in bytes at which the row begins.
+    """
     return rows[offset : offset + _LAST_SEEN_OFFSET] + last_seen.pack()
 
 
@@ -107,14 +110,14 @@ def trim_rows(rows: bytes, *, largest_document: int, today: int) -> bytes:
 
 
 class CandidateRows(NamedTuple):
-    """The known entries that share a hash with an entry of the document, and so may be the same entry.
-
-    A candidate key is one or two hashes that may identify an entry. A row offset is the byte offset of an entry's row
-    in the table of known entries.
+    """The known entries that may be the same as an entry of the document, because they share a hash with it.
 
     - ``hashes`` maps the row offset of each of these known entries to the entry's hashes.
     - ``counts`` maps each candidate key to the number of these known entries that have it.
     - ``last_offset`` maps each candidate key to the row offset of the most recently seen entry that has it.
+
+    A row offset is the position of an entry's row in the table of known entries, in bytes. A candidate key consists of
+    one or two hashes that may identify an entry.
     """
 
     hashes: dict[int, EntryHashes]

@@ -19,13 +19,13 @@ other channels (``duplicate_articles``)."""
 
 
 class VersionParts(msgspec.Struct, frozen=True):
-    """The article hashes of the changes found by one poll. The same article has the same hash in every feed.
+    """The article hashes of a version (the changes found by one poll), separately for news and for edits.
 
-    - ``news`` are the hashes of the new entries; None if the poll found no news.
-    - ``edits`` are the hashes of the edited entries; None if the poll found no edits.
+    The hashes serve to recognise the same article in another feed.
 
-    Lines of a page and notices, for example, are not articles and have no hash. If the news or edits do not contain an
-    article, their field is an empty tuple.
+    - ``news``: the hashes of the new entries. They are an empty tuple for news without entries, such as a notice or
+      the changed lines of a page. None means that the version contains no news.
+    - ``edits``: the hashes of the edited entries; None if the version contains no edits.
     """
 
     news: ArticleHashes | None = ()
@@ -33,9 +33,10 @@ class VersionParts(msgspec.Struct, frozen=True):
 
 
 def select_part(delta: Delta, *, edits: bool, left_out: Collection[int] = ()) -> Delta:
-    """Return ``delta`` with only its edits of known entries (if ``edits`` is true) or only its other changes.
+    """Return ``delta`` with only its edits of known entries, or with only its other changes (the news).
 
-    ``left_out`` contains the positions in ``delta`` of changes that are also removed.
+    - ``edits``: true to keep the edits, false to keep the news.
+    - ``left_out``: positions in ``delta.changes`` of changes that are removed in either case.
     """
     selected = (
         change for position, change in enumerate(delta.changes) if is_edit(change) is edits and position not in left_out

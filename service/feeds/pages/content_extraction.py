@@ -137,12 +137,15 @@ def _empty_page_error(root: html.HtmlElement, selector: str) -> EmptyBody:
 def _main_content(lines: Sequence[Line]) -> list[Line]:
     """Return the lines of a page's main content, in page order.
 
-    Boilerplate is the text in navigation, header, footer, aside and form, unless it is more than half of all text.
+    The text in navigation, header, footer, aside and form is boilerplate; all other text is content. As an exception,
+    an element with more than half of the page's text, such as a form around the whole page, also counts as content.
 
-    1. If less than a tenth of all text is not boilerplate, the main content is all text.
-    2. Otherwise, if ``<main>`` contains at least half of the text that is not boilerplate, it is the main content. The
-       same applies to the page's only ``<article>``.
-    3. Otherwise the main content is all text that is not boilerplate.
+    The result is the first of the following that applies:
+
+    1. all text, if less than a tenth of it is content
+    2. the text of ``<main>``, if it is at least half of the content
+    3. the text of the page's only ``<article>``, if it is at least half of the content
+    4. all content
     """
     sizes: Counter[Landmark] = Counter()
     for line in lines:

@@ -56,18 +56,18 @@ class LineToggles(msgspec.Struct, frozen=True, array_like=True):
 class PageState(msgspec.Struct, frozen=True, array_like=True, tag="page"):
     """The data that is stored with a channel to detect changes to its page; at most 1.2 MB.
 
-    A region is a part of the page: some words of a line, or some whole lines. Its key is a hash of the unchanging text
-    around it (see ``volatile_text``).
+    A region is a part of the page: some words of a line, or some whole lines. A region's key is a hash by which the
+    region is recognised in each version of the page (see ``volatile_text``).
 
     - ``lines`` are the page's lines, compressed.
-    - ``learning_until_s`` is the Unix time until which the next fetch is used only to find volatile regions; 0 after
-      that fetch.
+    - ``learning_until_s`` is set at the first poll, to a Unix time. If the second poll is made by this time, the
+      regions that differ are not reported but added to ``volatile``. From the second poll on, the value is 0.
     - ``revision`` is the number of polls that have found changes.
-    - ``volatile`` maps keys to the regions whose changes are not reported.
-    - ``recurring`` maps keys to the regions that have changed at every recent poll and may become volatile.
-    - ``toggled`` maps the hash of a line to how often the line has recently appeared or disappeared. Lines are ordered
-      by the time of their last appearance or disappearance.
-    - ``seen_s`` is the Unix time of the last poll, updated only every half day while the page does not change.
+    - ``volatile`` contains, by key, the regions that change by themselves. Changes to these are not reported.
+    - ``recurring`` contains, by key, the regions that have changed at every recent poll and may become volatile.
+    - ``toggled`` maps the hash of a line to how often the line has recently appeared or disappeared. Lines are
+      ordered by the time of their last appearance or disappearance.
+    - ``seen_s`` is the Unix time of the last poll. While the page does not change, it is updated only every half day.
     """
 
     lines: bytes
@@ -175,10 +175,14 @@ def _state_without_change(
 
 
 def _with_change_times(regions: VolatileRegions, changed_keys: set[bytes], now_s: float) -> dict[bytes, VolatileRegion]:
-    """Return ``regions`` (parts of a page, by key), with the time of the last change set to ``now_s`` where needed.
+    """Return the parts of a page in ``regions``, with the time of the last change updated for those that changed.
 
-    The time is updated only for regions whose key is in ``changed_keys`` and whose recorded change is more than half a
-    day ago. With more frequent updates, the state would have to be stored after each poll.
+    - ``regions`` maps the key of each part to the part.
+    - ``changed_keys`` are the keys of the parts that have changed at this poll.
+    - ``now_s`` is the Unix time of this poll.
+
+    A time is updated only if it is more than half a day old. Otherwise the page's state would have to be stored after
+    each poll.
     """
     # Otherwise the state would change, and be stored, at each poll.
     return {

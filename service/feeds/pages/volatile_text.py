@@ -64,10 +64,12 @@ that contain a digit."""
 
 
 class PageVersion:
-    """The lines of one version of a page, with their skeletons and the keys of their regions.
+    """One version of a page: its lines, and the keys by which parts of the page are recognised in other versions.
 
-    The skeleton of a line is the line without words that contain a digit. A region is some words of a line, or some
-    whole lines. Its key is a hash of the skeletons that identify it.
+    - A region is a part of the page: some words of a line, or some whole lines.
+    - The skeleton of a line is the line without the words that contain a digit.
+    - The key of a region of words is a hash of the skeleton of its line and, if this is short, of the previous line.
+    - The key of a region of whole lines is a hash of the skeletons of the lines before and after it.
     """
 
     def __init__(self, lines: Sequence[str]) -> None:
@@ -88,7 +90,10 @@ class PageVersion:
 
     @cached_property
     def word_keys(self) -> dict[int, bytes]:
-        """Maps the index of each line that has words with digits to the key of the region formed by these words."""
+        """Maps the index of a line to the key of the region that consists of the line's words with digits.
+
+        The key identifies this region in other versions of the page. Lines without such words are left out.
+        """
         return {index: self._word_key(index) for index, skeleton in enumerate(self.skeletons) if _BLANK in skeleton}
 
     def _word_key(self, index: int) -> bytes:
@@ -115,9 +120,10 @@ class PageVersion:
         return stable_lines
 
     def lines_with_regions(self, regions: VolatileRegions) -> dict[bytes, str]:
-        """Map the key of each region of words to the line that contains the region.
+        """Map the key of each region in ``regions`` to the line of this page that contains the region.
 
-        Only the regions that are both on this page and in ``regions`` are included.
+        Only regions that consist of words of a line are included, not regions of whole lines. Regions that are not
+        on this page are left out.
         """
         return {self.word_keys[index]: self.lines[index] for index, _ in self._find_regions(regions)}
 
@@ -131,11 +137,13 @@ class PageVersion:
 def changed_regions(
     old: PageVersion, new: PageVersion, hunks: Sequence[Hunk], *, now_s: float
 ) -> dict[bytes, VolatileRegion]:
-    """Find the regions that differ between the versions ``old`` and ``new`` of a page; map their keys to the regions.
+    """Return the regions of a page that differ between its versions ``old`` and ``new``, each under its key.
 
-    A region is some words of a line, or some whole lines. ``hunks`` are the differences between the lines of the
-    versions. Each returned region has a change count of 1, and ``now_s`` (Unix time) as the time of the change. At most
-    500 regions are returned; regions of more than 30 lines are left out.
+    A region is some words of a line, or some whole lines. Its key is a hash that identifies it in every version of
+    the page. At most 500 regions are returned. Regions of more than 30 lines are left out.
+
+    - ``hunks``: the differences between the lines of the two versions.
+    - ``now_s``: the Unix time of the change. It is stored in each region, together with a change count of 1.
     """
     # Regions of more than 30 lines would be most of the page.
     found: dict[bytes, VolatileRegion] = {}
@@ -164,9 +172,12 @@ def _skeleton(line: str) -> str:
 
 
 def _differing_regions(old: PageVersion, new: PageVersion, hunk: Hunk) -> Iterator[tuple[bytes, tuple[int, ...], int]]:
-    """Yield (key, indexes of words, number of lines) for each region in which the old and new lines of ``hunk`` differ.
+    """Yield the regions in which the old and the new lines of ``hunk`` differ, as tuples.
 
-    For a region of words within a line, the number of lines is 0. For a region of whole lines, the indexes are empty.
+    A region is some words of a line, or some whole lines:
+
+    - For words of a line, the tuple is (key of the region, indexes of the words that differ, 0).
+    - For whole lines, the tuple is (key of the region, an empty tuple, number of lines).
     """
     height = hunk.old_end - hunk.old_start
     if height != hunk.new_end - hunk.new_start:
@@ -193,8 +204,11 @@ def _differing_regions(old: PageVersion, new: PageVersion, hunk: Hunk) -> Iterat
 def _changed_words(old: str, new: str, skeleton: str) -> tuple[int, ...]:
     """Return the indexes of the words that differ between the lines ``old`` and ``new``.
 
-    Both lines must have the same ``skeleton``: the line with ``#`` in place of words that contain a digit, and of dates
-    next to a time of day. If a time of day differs, the replaced words next to it also count as different.
+    ``skeleton`` must be the skeleton of both lines: the line with ``#`` in place of each word that contains a digit.
+    In a line with a time of day, words of dates, such as "Mon" and "May", are also replaced.
+
+    If one of the words that differ is a time of day, the result also includes the words directly before and after it
+    that are ``#`` in the skeleton. These are usually parts of the date.
     """
     old_words, words, blanked = old.split(" "), new.split(" "), skeleton.split(" ")
     changed = {index for index, pair in enumerate(zip(old_words, words, strict=True)) if pair[0] != pair[1]}

@@ -64,7 +64,10 @@ def decode_document(body: bytes, content_type: str) -> str:
 
 
 def _declared(body: bytes, content_type: str) -> list[str]:
-    """Return the supported encodings that are declared in the header and then in the XML declaration."""
+    """Return the supported encodings that a document declares, at most two.
+
+    The encoding in the ``Content-Type`` header comes first, followed by the one in the XML declaration.
+    """
     in_header, in_prolog = _IN_HEADER.search(content_type), _IN_PROLOG.search(body, 0, _PROLOG_BYTES)
     names = [in_header[1]] if in_header else []
     names += [in_prolog[1].decode()] if in_prolog else []

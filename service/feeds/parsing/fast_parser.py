@@ -215,10 +215,12 @@ def _on_media_title(walker: DocumentWalker, element: Element, depth: int) -> Non
 
 
 def _on_summary(walker: DocumentWalker, element: Element, depth: int, *, default: str, in_feeds: bool) -> None:
-    """Store the summary of an entry or feed. A second summary is stored as content.
+    """Store the summary of an entry or feed.
 
-    ``default`` is the media type of an element without a ``type`` attribute. If ``in_feeds`` is false, the summary of a
-    feed is ignored.
+    If the entry has a summary but no content yet, its second summary is stored as content.
+
+    - ``default`` is the media type of an element without a ``type`` attribute.
+    - ``in_feeds`` is false if only the summaries of entries are stored, and those of feeds are ignored.
     """
     fields = walker.fields
     if fields.summary is not None and not walker.has_content:
@@ -351,10 +353,10 @@ def _person_name(walker: DocumentWalker, person: Element) -> str:
 
 
 def _on_ignored_parent(walker: DocumentWalker, element: Element, depth: int, *, parts: Collection[str]) -> None:
-    """Ignore an element, such as ``source`` or ``image``, whose values are not used.
+    """Ignore an element, such as ``source`` or ``image``, together with its children.
 
-    ``parts`` are the names of the allowed children. Any other child raises :class:`FeedparserRequired`. A title among
-    the children still affects whether later titles are accepted.
+    ``parts`` are the names of the children that may be ignored. Any other child raises :class:`FeedparserRequired`. A
+    title among the children is recorded, because it affects whether later titles are accepted.
     """
     if "title" in parts:
         walker.title_depth = -1
@@ -380,7 +382,10 @@ def _on_generator(walker: DocumentWalker, element: Element, _depth: int) -> None
 
 
 def _ignore(_walker: DocumentWalker, element: Element, _depth: int) -> None:
-    """Ignore an element whose value is not used."""
+    """Ignore an element that has no children.
+
+    Raises :class:`FeedparserRequired` if the element has children.
+    """
     if len(element):
         raise FeedparserRequired
 

@@ -97,16 +97,17 @@ class LinkRelations(TypedDict):
 
 
 def read_link_relations(links: Iterable[tuple[object, object]], url: str) -> LinkRelations:
-    """Return the URLs of the hubs, the topic and the older document to which the feed links.
+    """Return the URLs of the hubs, the topic and the next older document, taken from a feed's links.
 
     - ``links`` are pairs (``rel``, ``href``).
     - ``url`` is the URL of the document, against which the links are resolved.
 
-    The relations ``hub`` and ``self`` are defined by WebSub §4. The target of ``self`` is the topic, the URL by which
-    the hubs identify the feed.
+    The URLs are the targets of links with these relations:
 
-    The relations ``prev-archive`` and ``next`` are defined by RFC 5005 §4 and §3. An archive (``prev-archive``) is
-    preferred to a page (``next``), because it is complete.
+    - hubs: ``hub`` (WebSub §4).
+    - topic, the URL by which the hubs identify the feed: ``self`` (WebSub §4).
+    - older document: ``prev-archive`` (RFC 5005 §4) or, if there is none, ``next`` (RFC 5005 §3). An archive is
+      preferred because it is complete.
     """
     found: dict[str, list[str]] = {"hub": [], "self": [], "prev-archive": [], "next": []}
     for rel, href in links:

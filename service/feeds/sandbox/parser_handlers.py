@@ -25,8 +25,8 @@ from service.model import Change, Entry, FeedLink, ParsedFeed
 def detect_changes(request: DetectChanges) -> DetectionResult:
     """Compare the documents of a feed or page with its baseline; return the changes and the next baseline.
 
-    A baseline is the encoded state by which changes are detected. Raises a subclass of :class:`FeedError` if a document
-    cannot be parsed.
+    The baseline is the encoded state of the feed or page after the last comparison. Raises a subclass of
+    :class:`FeedError` if a document cannot be parsed.
     """
     return _detect_in_page(request) if request.kind == "page" else _detect_in_feed(request)
 
@@ -89,9 +89,9 @@ _State = TypeVar("_State", FeedState, PageState)
 
 
 def _decode_baseline(baseline: bytes, kind: type[_State]) -> _State | None:
-    """Decode ``baseline`` as a state of type ``kind``.
+    """Decode ``baseline``, the state of a feed or page after the last comparison. ``kind`` is the type of the state.
 
-    Return None if it is empty, or cannot be decoded because it was encoded by another release.
+    The result is None if ``baseline`` is empty, or if it cannot be decoded because another release has encoded it.
     """
     try:
         return msgspec.msgpack.decode(baseline, type=kind) if baseline else None

@@ -52,7 +52,7 @@ class ParsedDocument(msgspec.Struct, frozen=True, array_like=True):
 class DetectionResult(msgspec.Struct, frozen=True, array_like=True):
     """The changes found in the documents of a feed or page, and the next baseline.
 
-    - ``baseline`` is the encoded state by which the next comparison detects changes.
+    - ``baseline`` is the encoded state after this comparison. The next comparison needs it to detect changes.
     - ``latest`` are the latest entries, newest first; set only at the first poll.
     - ``older_url`` is the URL of the document with the next older entries; set only if polls have missed entries.
     - ``links`` are the feeds to which the document links, if it turned out to be an HTML page instead of a feed. No
@@ -81,10 +81,10 @@ class ParseDocument(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class DetectChanges(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """A request to compare the ``documents`` of the channel ``url`` (a feed or page) with the channel's baseline.
+    """A request to find the changes in new documents of the channel ``url``, which is a feed or page.
 
-    - ``documents`` are ordered from the oldest to the newest.
-    - ``baseline`` is the encoded state by which changes are detected; ``b""`` if there is none yet.
+    - ``documents`` are the new documents, from the oldest to the newest.
+    - ``baseline`` is the encoded state after the previous comparison; ``b""`` if there was none.
     - ``now_s`` is the current Unix time.
     - ``cpu_s`` is a limit on the processor time of this comparison, in seconds. It applies in addition to the general
       limit for requests. The parser process is killed if the comparison takes longer.

@@ -11,9 +11,10 @@ from service.settings import Settings
 
 
 async def check_bots(settings: Settings) -> list[CheckResult]:
-    """Check whether the bots that have announced themselves in the last minute, and have not stopped, are ready.
+    """Check that all running bots are ready.
 
-    The result is [] if Redis is unavailable.
+    A bot counts as running if it has announced itself in the last minute and has not stopped since. The result is
+    [] if Redis is unavailable.
     """
     reasons = await unready_reasons(settings)
     return [] if reasons is None else [judge_bots(reasons)]

@@ -26,10 +26,13 @@ _CHANNELS_METRIC = re.compile(
 
 
 async def check_polling(settings: Settings) -> list[CheckResult]:
-    """Check the channels' polling levels, and whether limits prevent the polling policy from having an effect.
+    """Report how many channels each polling level has, and warn if nearly all channels have the same limit.
 
-    The data for both checks is read from the metrics of all workers. The result is [] if there are no workers or if
-    Redis is unavailable.
+    A channel's polling level determines how many nodes poll it. If the same limit determines the poll rates of
+    nearly all channels, the polling policy has no effect.
+
+    The data is read from the metrics of all workers. The result is [] if there are no workers or if Redis is
+    unavailable.
     """
 
     async def read(store: Store) -> tuple[set[str], FleetObjective]:
@@ -59,8 +62,10 @@ async def _metrics(processes: ProcessClient, url: str) -> str:
 def judge_levels(levels: Levels, channels: Mapping[str, int], unread: int) -> CheckResult:
     """Return a check result that states the number of channels at each polling level. It is always ``ok``.
 
-    - ``levels`` is the factor by which the number of nodes that poll a channel decreases from one level to the next;
-      ``CONTINUOUS`` if any number of nodes is possible.
+    A channel's polling level determines how many nodes poll it.
+
+    - ``levels`` is ``CONTINUOUS`` if any number of nodes may poll a channel. Otherwise it is a base b: from each
+      level to the next, the number of nodes is divided by b.
     - ``channels`` maps each level to its number of channels.
     - ``unread`` is the number of workers whose metrics could not be read.
     """

@@ -17,8 +17,8 @@ _PROXY_WITHOUT_CONSOLE: Final = range(502, 505)
 async def check_public_url(settings: Settings) -> list[CheckResult]:
     """Check that a proxy responds at the console's public URL. The console itself need not be running yet.
 
-    The result is empty if no public URL is set, or if its host is ``localhost``: inside a container, this is another
-    machine than for people's browsers.
+    The result is empty if no public URL is set. It is also empty if the URL's host is ``localhost``, because this
+    check may run in a container, where ``localhost`` is not the machine on which people use their browsers.
     """
     url = settings.console_public_url
     if not url or URL(url).host == "localhost":

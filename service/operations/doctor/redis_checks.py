@@ -20,7 +20,10 @@ _Value = TypeVar("_Value")
 
 
 async def check_store(settings: Settings, clock: Clock = SYSTEM_CLOCK) -> list[CheckResult]:
-    """Check Redis, the deviation of Redis's clock from this machine's, and the number of nodes in the ring."""
+    """Check Redis, its response time, its clock, and whether the fleet has any nodes.
+
+    Redis's clock is compared with the clock of this machine.
+    """
     try:
         async with opened(settings) as store:
             info = (await read_infos(store))[0]

@@ -40,9 +40,10 @@ class SaslLogin:
         )
 
     def answer(self, challenge: bytes) -> bytes:
-        """Return SCRAM's answer to the server's first message ``challenge``, which proves knowledge of the password.
+        """Return the answer to ``challenge``, the server's first message in a SCRAM login.
 
-        Raises :class:`OperationalError` if the challenge is invalid.
+        The answer proves that the client knows the password. Raises :class:`OperationalError` if the challenge is
+        invalid.
         """
         text = challenge.decode(errors="replace")
         fields = dict(field.split("=", 1) for field in text.split(",") if "=" in field)

@@ -67,7 +67,8 @@ async def check_xmpp_logins(settings: Settings) -> list[CheckResult]:
 async def connected_addresses(settings: Settings) -> set[str] | None:
     """Return the configured XMPP addresses at which bots are connected.
 
-    The result is None if this is unknown: Redis is unavailable, or a bot has received data just now, but none is ready.
+    The result is None if this is unknown. This is the case if Redis is unavailable, or if some address was in use
+    within the last 30 s although no bot is ready now.
     """
     addresses = dict.fromkeys((settings.xmpp_jid, *settings.xmpp_shards))
 

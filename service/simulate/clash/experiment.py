@@ -127,10 +127,11 @@ class LookupClients:
         self._known = [DepthCache() for _ in range(SAMPLED_ENTRY_SERVERS)]
 
     def count_probes(self, lookups: Ints, servers: SimulatedServers) -> tuple[float, float]:
-        """Return (mean number of probes per lookup with a cache, mean number without a cache).
+        """Return the mean number of probes per lookup, as a pair (with a cache, without a cache).
 
-        A lookup finds the server responsible for a key. The client has to guess how many leading bits the keys of the
-        key's group share. Each guess takes one request to a server, called a probe.
+        A lookup finds the server that is responsible for a key. For this, the client needs the depth of the key's
+        group, which is the number of leading bits that all keys of the group share. The client guesses the depth. It
+        asks one server per guess; each such request is a probe.
 
         ``lookups`` contains the number of lookups for each key prefix of 16 bits.
         """

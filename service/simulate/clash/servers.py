@@ -167,8 +167,8 @@ class TrafficSources:
     def __init__(self, setup: ClashSetup, whole_key_server: NDArray[np.uint16], rng: np.random.Generator) -> None:
         """Draw the first key of every source and of every stored query.
 
-        ``whole_key_server`` contains the index of the server of every key in a plain hash table with keys of 24 bits;
-        its shape is (2²⁴,).
+        ``whole_key_server`` is for the comparison with a plain hash table in which keys have 24 bits. It contains the
+        index of each key's server; its shape is (2²⁴,).
         """
         self._setup, self._server, self._rng = setup, whole_key_server, rng
         self._upto = {name: np.cumsum(shares) for name, shares in base_shares(rng).items()}
@@ -246,10 +246,10 @@ class MeasuredRates:
         self._current, self._long_term = np.zeros(1 << PREFIX_BITS), np.zeros(1 << PREFIX_BITS)
 
     def measure(self, interval: Interval) -> tuple[Interval, Interval]:
-        """Add the rates of ``interval`` to the means; return (copy with rates for splits, copy with rates for merges).
+        """Update the means with the rates in ``interval``; return a copy of ``interval`` for splits and one for merges.
 
-        In both copies of ``interval``, means replace the packet rates. The copy for splits contains the means with the
-        short half-life. The copy for merges contains the greater of the two means.
+        - In the copy for splits, the packet rate of each prefix is replaced with its mean with the short half-life.
+        - In the copy for merges, it is replaced with the greater of the prefix's two means.
         """
         self._current = self._remaining.current * self._current + self._gained.current * interval.packets
         self._long_term = self._remaining.long_term * self._long_term + self._gained.long_term * interval.packets
@@ -303,7 +303,10 @@ class ChordMap:
 
 
 class PrefixSums:
-    """One value per prefix (the first 16 bits of a key), for summing these values over groups of keys."""
+    """Computes the total of a quantity for a group of keys, from its value for each prefix.
+
+    A prefix is the first 16 bits of a key.
+    """
 
     def __init__(self, values: Floats | Ints) -> None:
         self._upto = np.concatenate([[0.0], np.cumsum(values)])
@@ -326,10 +329,11 @@ ChooseStep = Callable[[Keyspace, Measured], move_steps.InitialStep | None]
 class SimulatedServers:
     """All simulated servers and their tables of key groups. A key group is a set of keys with the same leading bits.
 
-    - ``tables`` contains the table of each server; ``tables[i]`` belongs to the server with index i.
-    - ``messages`` counts the messages between servers since the latest start of :meth:`split_overloaded`.
-    - ``moved`` contains the key groups that have moved to another server since the latest start of
-      :meth:`split_overloaded`.
+    ``tables[i]`` is the table of the server with index i. Each call of :meth:`split_overloaded` resets these
+    attributes before it splits groups:
+
+    - ``messages`` counts the messages between servers.
+    - ``moved`` contains the key groups that have moved to another server.
     """
 
     def __init__(self, keyspaces: KeyspaceMap, count: int, limits: LoadLimits) -> None:
@@ -372,9 +376,9 @@ class SimulatedServers:
         )
 
     def merge_underloaded(self, interval: Interval) -> None:
-        """Merge pairs of sibling key groups until the load of every remaining pair is too high for a merge.
+        """Merge the halves of split key groups until every further merge would cause too high a load.
 
-        The loads are those caused by the traffic in ``interval``.
+        The loads are those that the traffic in ``interval`` causes.
         """
         self.messages += sum(len(sibling_pairs(table, self.tables, {})) for table in self.tables)
         self._repeat_until_stable(interval, self._merge_due)

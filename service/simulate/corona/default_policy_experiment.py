@@ -34,17 +34,17 @@ _BISECTIONS = 40
 class ShippedOutcome(CoronaOutcome, frozen=True):
     """The results of a run with the product's default policy, and a comparison with the *uniform* schedule.
 
-    The uniform schedule makes as many requests as the default policy, but polls all channels at the same rate. A delay
-    is the time in seconds from an entry's publication until a poll finds it.
+    The uniform schedule makes as many requests as the default policy, but polls all channels at the same rate. A
+    delay is the time in seconds from an entry's publication until a poll finds it.
 
     A second run makes fewer polls. Its policy is chosen such that its predicted delay equals that of the uniform
     schedule.
 
     - ``uniform_notification_delay_s`` is the uniform schedule's mean delay per notification.
-    - ``uniform_requests_at_equal_delay`` is the number of requests of the second run, divided by the number of requests
-      of the uniform schedule.
+    - ``uniform_requests_at_equal_delay`` is the number of requests of the second run, divided by the number of
+      requests of the uniform schedule.
     - ``equal_delay_notification_delay_s`` is the mean notification delay measured in the second run.
-    - ``share_at_one_bound`` is the greatest fraction of channels whose poll rates are at the same limit of the policy.
+    - ``share_at_one_bound`` is the fraction of channels that are at the most common limit of the default policy.
     """
 
     # The second run's policy has a lower demand factor, the share of subscribers' demand for polls that is met. The
@@ -135,10 +135,10 @@ def uniform_notification_delay_s(
 
 
 def share_at_one_bound(policy: FleetPolicy, nodes: int, channels: SimulatedChannels) -> float:
-    """Return the greatest fraction of channels whose poll rates are at the same limit of ``policy``.
+    """Return the fraction of channels that are at the most common limit of ``policy``.
 
-    A channel is at a limit if, without the limit, its poll rate would exceed a maximum or fall below a minimum. The
-    result is 0 if no channel is at a limit.
+    The policy has several upper and lower limits on channels' poll rates. A channel is at a limit if its poll rate
+    would be higher or lower without this limit. The result is 0 if no channel is at a limit.
     """
     table = channels.factors()
     counts = Counter(binding_constraints(policy, nodes, table, _scale(policy, nodes, table)))

@@ -79,8 +79,8 @@ def uniform_updates(
 ) -> DetectedUpdates:
     """Draw updates to channels at uniformly distributed times, and return them with their detection delays.
 
-    - ``numbers`` contains the indices of the channels. Each channel gets the same number of updates in each maintenance
-      interval (the time between two decisions of a node).
+    - ``numbers`` contains the indices of the channels. Each channel gets the same number of updates in each period
+      of ``setup.maintenance_s`` seconds.
     - ``next_s`` takes an array of channels and an array of update times. It returns the time of the channel's first
       poll after each update.
     """

@@ -163,7 +163,7 @@ class OwnerDecisions:
         )
 
     def budget(self) -> float:
-        """Return the mean number of polls per channel and polling interval that the fleet's budget allows."""
+        """Return the fleet's poll budget: the mean number of polls of a channel per polling interval."""
         policy = self._setup.policy
         return float(self._demand.mean()) * (policy.objective.demand_factor if policy is not None else 1.0)
 
@@ -229,7 +229,11 @@ class OwnerDecisions:
         return known.scale_for_budget(fleet.demand)
 
     def _solution_of(self, fleet: Aggregate) -> tuple[AllocationProblem, LevelSolution]:
-        """Return (the optimisation problem that ``fleet`` summarises, the solution by the paper's algorithm)."""
+        """Return (problem, solution): an optimisation problem, and its solution by the paper's algorithm.
+
+        ``fleet`` summarises all channels of the fleet as clusters of similar channels. The problem is how many nodes
+        should poll each channel of a cluster.
+        """
         options = self._options
         clusters = (decode(fleet.clusters) or TradeoffClusters.empty()).to_level_problem()
         solution = levels_for_budget(clusters, options, max(0.0, fleet.demand) * (1 - BUDGET_MARGIN))
@@ -241,7 +245,10 @@ class OwnerDecisions:
         return clusters, solution
 
     def _combine(self, parts: tuple[Aggregate, ...]) -> Aggregate:
-        """Combine several summaries of channels into one, with the number of bins in this run's setup."""
+        """Combine several summaries of channels into one.
+
+        A summary divides channels into bins of similar channels. This run's setup determines the bins of the result.
+        """
         decoded = [clusters for part in parts if (clusters := self._decode(part.clusters)) is not None]
         bins = self._setup.log_bins
         together = merge_by_level(decoded, bins) if self._by_level else merge(decoded, log_bins=bins)

@@ -85,8 +85,8 @@ class ScheduledPolls:
     def _member_polls(self, begin_s: float, end_s: float) -> Floats:
         """Return how many polls each node makes of each channel after ``begin_s`` and up to ``end_s``.
 
-        The result has one element per pair (channel, node) such that the node polls the channel at some time. The pairs
-        are sorted by channel, and then by the node's distance from the channel.
+        The result has one element for each channel and each node that polls this channel at some time of the run. It
+        is sorted by channel, and then by the node's distance from the channel.
         """
         table, polls = self.table, np.zeros(self._starts[-1])
         rows = np.flatnonzero((table.end_s > begin_s) & (table.start_s < end_s))
@@ -109,9 +109,11 @@ class ScheduledPolls:
         return np.where(members.rank < size, polls, 0).astype(np.float64)
 
     def _members_of_rows(self, row: Ints) -> tuple[Ints, Members]:
-        """Return (schedule index of each node, nodes) for all nodes that poll according to the schedules in ``row``.
+        """Return (rows, members): all nodes that follow the given schedules.
 
-        ``row`` contains the indices of these schedules in the timetable.
+        ``row`` contains the indices of the schedules in the timetable. ``members`` lists the nodes of the first
+        schedule, then those of the second, and so on. ``rows`` contains, for each element of ``members``, the index
+        of its schedule.
         """
         size = self.table.size[row]
         lines = np.repeat(row, size)
@@ -144,8 +146,8 @@ class RandomPhasePolls(ScheduledPolls):
     def mean_waits_s(self, begin_s: float, end_s: float) -> Floats:  # noqa: ARG002 - levels are constant by then
         """Return, for each channel, the mean time from a random moment until its next poll.
 
-        Only the schedule that applies at ``end_s`` is used. By then, the set of nodes that poll a channel no longer
-        changes.
+        Only the schedules that apply at ``end_s`` are used, because schedules no longer change by then. ``begin_s``
+        is ignored.
         """
         waits_s = np.empty(len(self.numbers))
         last_row = self.table.row_at(self.numbers, np.full(len(waits_s), end_s))

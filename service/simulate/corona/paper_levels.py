@@ -47,15 +47,18 @@ is necessary because messages encode these bounds as 32-bit floats."""
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LevelSolution:
-    """The result of Honeycomb, the paper's optimisation, which increases the number of nodes per channel in steps.
+    """A choice of how many nodes poll each channel, made by Honeycomb, the paper's algorithm.
+
+    Honeycomb increases these numbers step by step, the most useful step first. It stops at the step that reaches
+    the limit, which is a budget or a mean delay.
 
     - ``sizes`` contains the number of polling nodes of each channel, shape (M,).
     - ``multiplier`` is λ: a step is taken if its benefit per unit of cost is greater than λ.
-    - ``undecided`` is the index of the channel whose next step would violate the constraint. It is ``NO_CHANNEL`` if
-      all steps or no steps are taken.
-    - ``step`` is the next step of the undecided channel, as a pair of sizes (from, to).
-    - ``share`` applies if the undecided channel stands for a cluster of many channels. It is the fraction of these
-      channels that can take the step.
+    - ``undecided`` is the index of the channel whose step reaches the limit. It is ``NO_CHANNEL`` if all steps or
+      no steps are taken.
+    - ``step`` is the step of the undecided channel, as a pair of sizes (from, to).
+    - ``share`` is for the case that the undecided channel stands for a cluster of many channels. The limit is met
+      exactly if this fraction of them takes the step.
     """
 
     sizes: Floats
@@ -68,7 +71,7 @@ class LevelSolution:
 def level_sizes(nodes: int, base: int) -> Floats:
     """Return, for each polling level l, the mean number of nodes that poll a channel: N/bˡ, but at least 1.
 
-    N is ``nodes``, and b is ``base``. The first level with the value 1 is the last one.
+    N is ``nodes``, and b is ``base``. The levels end with the first one at which this number is 1.
 
     Raises:
         ValueError: ``nodes`` is below 1 or ``base`` is below 2.
@@ -82,13 +85,14 @@ def level_sizes(nodes: int, base: int) -> Floats:
 
 
 def sizes_at(problem: AllocationProblem, options: Floats, multiplier: float) -> Floats:
-    """Return each channel's best number of polling nodes for the multiplier λ, shape (M,).
+    """Return, for each channel, the number n of polling nodes that minimises w/n + λ·s·n, shape (M,).
 
-    The result is one of the options in the channel's range, from ``least`` to ``most``. If no option is in this range,
-    it is the option nearest to the range. If ``least`` exceeds ``most``, it is the option nearest to ``most``.
+    A channel has weight w and costs s per polling node. n is one of the options between the channel's limits
+    ``least`` and ``most``. If there is no such option, n is the greatest option up to ``most``, or the smallest
+    option if all are greater.
 
     Args:
-        problem: The channels, each with ``least`` and ``most``.
+        problem: The channels, with their weights, costs and limits.
         options: The available numbers of nodes, for example those from :func:`level_sizes`, in any order.
         multiplier: λ, not negative. The greater λ is, the fewer nodes poll each channel.
     """
@@ -99,14 +103,15 @@ def sizes_at(problem: AllocationProblem, options: Floats, multiplier: float) -> 
 
 
 def levels_for_budget(problem: AllocationProblem, options: Floats, budget: float) -> LevelSolution:
-    """Choose the numbers n of polling nodes that minimise Σ w/n over all channels, within the budget: Σ s·n ≤ budget.
+    """Choose how many nodes poll each channel, so that the total cost stays within ``budget`` (Corona §3.1).
 
-    A channel has weight w and costs s per polling node (Corona §3.1). The result is optimal, except that n may be one
-    option too low for one channel.
+    A channel has weight w and costs s per polling node. The numbers n of nodes are chosen from ``options``. They
+    minimise Σ w/n over all channels, with Σ s·n ≤ ``budget``. The result is optimal, except that one channel may
+    get the next smaller option than in the optimum.
 
     - If the budget does not suffice to give each channel its lower limit ``least``, all lower limits are ignored.
-    - If the budget does not even suffice for the smallest option, each channel nevertheless gets the smallest option,
-      so that at least one node polls each channel.
+    - If the budget does not even suffice for the smallest option, each channel nevertheless gets the smallest
+      option, so that at least one node polls each channel.
     """
     base_cost = load(problem, sizes_at(problem, options, inf))
     if base_cost > budget and problem.least.any():
@@ -118,11 +123,12 @@ def levels_for_budget(problem: AllocationProblem, options: Floats, budget: float
 def levels_for_delay(
     problem: AllocationProblem, options: Floats, delay_s: float, poll_interval_s: float
 ) -> LevelSolution:
-    """Choose the numbers n of polling nodes that minimise the cost Σ s·n, with a mean delay of at most ``delay_s``.
+    """Choose how many nodes poll each channel, so that the mean delay is at most ``delay_s``, at minimum cost.
 
-    A channel has weight w, cost s per polling node, and mean delay D = ``poll_interval_s`` / (2n). The mean delay over
-    all channels is Σ w·D / Σ w. The result is optimal, except that n may be one option too high for one channel. If the
-    limit cannot be met with these ``options``, every channel gets its greatest n.
+    A channel has weight w and costs s per polling node. The numbers n of nodes are chosen from ``options``. They
+    minimise the cost Σ s·n. A channel's mean delay is D = ``poll_interval_s`` / (2n), and the mean over all
+    channels is Σ w·D / Σ w. The result is optimal, except that one channel may get the next greater option than in
+    the optimum. If the limit cannot be met, every channel gets its greatest n.
     """
     allowed = float(problem.weights.sum()) * 2 * delay_s / poll_interval_s
     slowest = float((problem.weights / sizes_at(problem, options, inf)).sum())
@@ -130,9 +136,10 @@ def levels_for_delay(
 
 
 def _option_ranges(problem: AllocationProblem, options: Floats) -> tuple[Floats, NDArray[np.intp], NDArray[np.intp]]:
-    """Return (sorted options, smallest, largest): all options in ascending order, and each channel's range of options.
+    """Return (options, smallest, largest): the options in ascending order, and which of them each channel can use.
 
-    ``smallest`` and ``largest`` are the ends of the ranges, as arrays of indices into the sorted options.
+    A channel can use the options between its limits ``least`` and ``most``. ``smallest`` and ``largest`` contain,
+    for each channel, the indices of the first and the last of these options.
     """
     options = np.unique(options)
     highest = np.maximum(np.searchsorted(options, problem.most * (1 + _ROUNDING), side="right") - 1, 0)
@@ -148,11 +155,12 @@ def _take_steps(
     *,
     overshoot: bool,
 ) -> LevelSolution:
-    """Raise channels' numbers of polling nodes step by step, the most useful step first, within the ``allowance``.
+    """Increase the channels' numbers of polling nodes step by step, within ``allowance``.
 
-    A step leads from one option to the next. The step of channel i from option a to option b uses
-    ``amounts[i] * (measure(b) - measure(a))`` of the allowance. The first step that would exceed the allowance is taken
-    only if ``overshoot`` is true. No step is taken after it.
+    A step increases the number of one channel from one option to the next. The most useful step is taken first. For
+    channel i, a step from option a to option b uses ``amounts[i] * (measure(b) - measure(a))`` of the allowance.
+    The steps end at the first step that would exceed the allowance. This step is taken only if ``overshoot`` is
+    true.
     """
     # Steps are in the order of their breakpoints (see the comment at the top of the module).
     options, lowest, highest = _option_ranges(problem, options)
@@ -215,10 +223,13 @@ def _nearest(known: Floats, values: Floats) -> "np.ndarray[tuple[int], np.dtype[
 
 
 def _take_last_step(ratios: Floats, points: Points, solution: LevelSolution) -> Bools:
-    """Return, for each of a node's own channels in the undecided cluster, whether it takes the step ``solution.step``.
+    """Return, for each of the given channels, whether it takes the step ``solution.step``.
 
-    The channels with the greatest ``ratios`` of weight to cost take the step. They are the fraction ``solution.share``
-    of the cluster.
+    All these channels are owned by one node. They belong to the cluster of channels that ``solution`` calls
+    undecided: only the fraction ``solution.share`` of them takes the step. The channels with the greatest ratios of
+    weight to cost are chosen.
+
+    ``ratios`` contains this ratio for each channel, and ``points`` contains the channels' ids.
     """
     # The number of channels is rounded up or down at random, so that the total over all owners is right on average. The
     # random number depends on the channels' ids and on the solution, so that it is not always the same owners who round

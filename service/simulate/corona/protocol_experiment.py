@@ -49,17 +49,18 @@ the run hardly change it."""
 
 
 class ProtocolOutcome(DetectionResults, frozen=True):
-    """The results of one run. A version is one stored state of a channel's entries.
+    """The results of one run with the production protocol. A version is one stored state of a channel's entries.
 
     These fields cover the entries that were published until one hour before the end:
 
     - ``updates`` is the number of entries.
-    - ``versioned_updates`` is the number of entries that are in a version at the end of the run.
+    - ``versioned_updates`` is the number of these entries that were stored in a version before the end of the run.
     - ``mean_version_delay_s`` is the mean time from an entry's publication until it is in a version, weighted by
       subscribers.
 
-    The fields that begin with ``vectorised`` are the results of ``experiment`` with the same setup and seed.
-    ``detection_ratio`` and ``load_ratio`` are the protocol's values divided by those of ``experiment``.
+    For comparison, the module ``experiment`` runs a faster simulation with the same setup and seed. Its results are
+    in the fields that begin with ``vectorised``. ``detection_ratio`` and ``load_ratio`` are the mean detection
+    delay and the load of this run, divided by those of the faster simulation.
     """
 
     vectorised_mean_detection_s: float
@@ -191,9 +192,9 @@ class MeasuredFleet(ProtocolFleet):
         return found
 
     def simulates_polls_of(self, channel: ChannelId, node: ProtocolNode) -> bool:
-        """Return whether ``channel`` has an entry that ``node`` does not know yet.
+        """Return whether the next poll of ``channel`` by ``node`` is simulated as an event.
 
-        Only polls that can find something new are simulated as events.
+        This is the case if the poll can find something: if the channel has an entry that the node does not know yet.
         """
         # What the node knows is the version with which it compares its polls.
         stored = self.channels[channel]
@@ -219,9 +220,10 @@ class MeasuredFleet(ProtocolFleet):
         self._ends.append(np.inf)
 
     def publish(self, effect: events.Publish) -> events.Event:
-        """Store a change that a poll has found as the channel's next version, and return the store's answer.
+        """Store a change, which a poll has found, as the channel's next version; return the store's answer.
 
-        For each entry that appears in a version for the first time, also record the current time.
+        ``effect`` contains the change. For each entry that is in a version for the first time, the current time is
+        recorded.
         """
         stored = self.channels[effect.candidate.channel]
         before = stored.versions[-1]

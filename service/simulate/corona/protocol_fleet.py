@@ -35,7 +35,10 @@ class FleetNetwork(Protocol):
         """
 
     def reaches_store(self, node: NodeId, now_s: float) -> bool:
-        """Return whether the next message between ``node`` and the store arrives, be it a request or an answer."""
+        """Return whether the next message between ``node`` and the store arrives.
+
+        The message is a request to the store or its answer.
+        """
 
     def delay_s(self, now_s: float) -> float:
         """Return the delay in seconds of a message to or from the store.
@@ -374,10 +377,12 @@ class ProtocolFleet(VirtualClock):
         )
 
     def publish(self, effect: events.Publish) -> events.Event:
-        """Store a change that a poll has found as the channel's next version; return the store's answer.
+        """Store a change, which a poll has found, as the channel's next version; return the store's answer.
 
-        The store refuses the change in two cases: ownership of the channel has since been taken again, or the change is
-        not based on the channel's current version.
+        ``effect`` contains the change. The store refuses it in two cases:
+
+        - ``effect.epoch`` is not current, because a node has since taken ownership of the channel.
+        - The change is not based on the channel's current version.
         """
         candidate, epoch = effect.candidate, effect.epoch
         stored = self.channels[candidate.channel]

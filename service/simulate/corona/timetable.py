@@ -146,7 +146,11 @@ class TimetableBuilder:
 
 
 class OwnerSchedules(TimetableBuilder):
-    """Makes and collects schedules, as owners do, for the channels whose indices are in ``sampled``."""
+    """Makes the polling schedules of the sampled channels, and collects them for the timetable.
+
+    ``sampled`` contains the indices of these channels. In a real fleet, the owner of each channel (the node nearest
+    to it) makes its schedules.
+    """
 
     def __init__(self, setup: CoronaSetup, channels: SimulatedChannels, sampled: Ints) -> None:
         super().__init__()
@@ -175,10 +179,10 @@ class OwnerSchedules(TimetableBuilder):
         self._size[chosen] = sizes[chosen]
 
     def change(self, numbers: Ints, sizes: Floats, ring: int, nodes: int, now_s: float) -> None:
-        """Give the sampled channels in ``numbers`` new schedules that continue the previous ones with new sizes.
+        """Make schedules with new numbers of polling nodes for the sampled channels in ``numbers``.
 
-        The first poll of a new schedule is at the time of the next poll in the previous schedule. The arguments are as
-        in :meth:`begin`.
+        A new schedule continues the previous one: it begins with the poll that would have been next. The arguments
+        are as in :meth:`begin`.
         """
         if not self._setup.has_faults:  # with faults, unchanged assignments are sent again
             numbers = numbers[self._size[numbers] != sizes[numbers]]

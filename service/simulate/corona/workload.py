@@ -46,7 +46,7 @@ def draw_intervals_s(channels: int, rng: np.random.Generator) -> Floats:
 
 
 def zipf_subscribers(channels: int, rng: np.random.Generator, per_channel: int = SUBSCRIBERS_PER_CHANNEL) -> Ints:
-    """Return the number of subscribers of each channel. Subscriber counts have a Zipf distribution, in random order.
+    """Return the number of subscribers of each channel. The numbers have a Zipf distribution, in random order.
 
     Each channel has at least 1 subscriber; the mean is about ``per_channel``.
     """
@@ -61,7 +61,7 @@ DRAWN_BITS = 64
 
 
 class PollPhases(StrEnum):
-    """How the times at which several nodes poll a channel are spread over the polling interval: evenly or at random."""
+    """How the polls of one channel by several nodes are spread over the polling interval: evenly or at random."""
 
     EVEN = "even"
     RANDOM = "random"
@@ -76,7 +76,11 @@ class IdAssignment(StrEnum):
 
 
 class BinLayout(StrEnum):
-    """How channels are grouped by their ratio of weight to cost: in quantiles (Coronet) or in 16 bins (paper, §4)."""
+    """How channels are divided into bins by their ratio of weight to cost.
+
+    - QUANTILE uses quantiles, as in Coronet.
+    - PAPER uses 16 bins of equal width on a logarithmic scale, as in the paper (§4).
+    """
 
     QUANTILE = "quantile"
     PAPER = "16"
@@ -85,18 +89,19 @@ class BinLayout(StrEnum):
 class CoronaSetup(msgspec.Struct, frozen=True):
     """The parameters of one run.
 
-    - ``base``: with base b, as in the paper, a channel at polling level l has N/bˡ polling nodes. These are the nodes
-      whose ids share the first l digits with the channel's id. Without a base, any number of nodes can poll a channel.
-    - ``rounds``, ``maintenance_s``: the run takes ``rounds`` intervals of ``maintenance_s`` seconds. Nodes revise their
-      schedules once in each interval.
+    - ``base`` is the base b of the paper's polling levels. At level l, a channel is polled by the nodes whose ids
+      share the first l digits in base b with the channel's id. On average, these are N/bˡ of all N nodes. Without a
+      base, any number of nodes can poll a channel.
+    - ``rounds``, ``maintenance_s``: the run takes ``rounds`` intervals of ``maintenance_s`` seconds. Nodes revise
+      their schedules once in each interval.
     - ``target_delay_s`` is the mean delay that the goal Fast has to achieve.
     - ``churn`` is the fraction of nodes that die per hour. The same number of nodes join.
     - ``loss`` is the fraction of messages that are lost.
-    - ``policy`` sets the budget, and limits the polls of public channels. Without a policy, the paper's budget applies:
-      as many polls as if each subscriber polled once per polling interval.
+    - ``policy`` sets the budget, and limits the polls of public channels. Without a policy, the paper's budget
+      applies: as many polls as if each subscriber polled once per polling interval.
 
-    A policy cannot be combined with a base. If there is a policy, ``goal``, ``poll_interval_s`` and ``longest_wait_s``
-    must have the same values as in the policy.
+    A policy cannot be combined with a base. If there is a policy, ``goal``, ``poll_interval_s`` and
+    ``longest_wait_s`` must have the same values as in the policy.
     """
 
     # Without a policy, the only limit of a channel's number of polling nodes is the number of nodes.
@@ -139,9 +144,9 @@ class CoronaSetup(msgspec.Struct, frozen=True):
 
 
 def setup_with_policy(setup: CoronaSetup, policy: FleetPolicy) -> CoronaSetup:
-    """Return a copy of ``setup`` with ``policy``, and with this policy's goal, polling interval and delays.
+    """Return a copy of ``setup`` that has ``policy``, and this policy's goal, polling interval and delay limits.
 
-    The maintenance interval, which is the time between two decisions of a node, remains as in ``setup``.
+    The maintenance interval, after which nodes revise their schedules, remains as in ``setup``.
     """
     return msgspec.structs.replace(
         setup,
@@ -167,7 +172,7 @@ class SimulatedChannels:
         return [hex_id(point) for point in self.points.tolist()]
 
     def factors(self) -> FactorTable:
-        """Return the properties of the channels from which production computes each channel's poll rate.
+        """Return the channels as a table from which the product's code computes poll rates.
 
         All channels are public, and each belongs to a site of its own.
         """

@@ -210,7 +210,9 @@ def run(seed: int, report: Callable[[str], None]) -> DiscoveryOutcome:
 def _run_registrations(
     dataset: str, names: Ints, rate_s: int, partitions: int, *, way: PartitionChoice, rng: np.random.Generator
 ) -> RegistrationPoint:
-    """Register all ``names`` several times; return one point with the results of the first and the last time.
+    """Register all ``names`` in several passes; return the results of the first and the last pass.
+
+    Each pass registers all names once.
 
     - ``dataset`` is the name of the dataset.
     - ``rate_s`` is the number of names registered per second.
@@ -251,10 +253,10 @@ def _deliver_all(sent: Registrations, rate_s: int, matrices: SimulatedMatrices, 
 
 
 def _slices(matrices: SimulatedMatrices, begin_s: float, end_s: float, length_s: float) -> Iterator[float]:
-    """Divide the time from ``begin_s`` to ``end_s`` into intervals of ``length_s`` seconds, and yield their end times.
+    """Yield the end times of intervals of ``length_s`` seconds that cover the time from ``begin_s`` to ``end_s``.
 
-    The last interval may end after ``end_s``. At the beginning of each interval, the new nodes of growing matrices come
-    into use if they are ready.
+    The last interval may end after ``end_s``. A matrix is a group of nodes that grows with its load. At the
+    beginning of each interval, growing matrices start to use their new nodes if these are ready.
     """
     for place in range(1, int((end_s - begin_s) / length_s) + 2):
         slice_end_s = begin_s + place * length_s

@@ -112,7 +112,7 @@ def skewed_names(rng: np.random.Generator, count: int = NAMES) -> Ints:
 def name_popularity() -> Floats:
     """Return, for each attribute-value pair, the fraction of names that contain it.
 
-    The sum of these fractions is the number of pairs per name.
+    Each name contains ``PAIRS_PER_NAME`` pairs, so the fractions add up to this number.
     """
     law = np.arange(1, PAIRS + 1) ** -ZIPF_NAMES
     low, high = 0.0, 100.0
@@ -151,8 +151,8 @@ def _attributes(rng: np.random.Generator, count: int) -> Ints:
 def _by_attribute(popularity: Floats) -> list[Ints]:
     """Divide the attribute-value pairs among the attributes; return the pairs of each attribute.
 
-    ``popularity`` contains, for each pair, the fraction of names that contain it. The popularities of an attribute's
-    pairs add up to about the same sum for every attribute.
+    ``popularity`` contains, for each pair, the fraction of names that contain it. Every attribute gets pairs with
+    about the same total popularity.
     """
     pairs: list[list[int]] = [[] for _ in range(ATTRIBUTES)]
     heap = [(0.0, attribute) for attribute in range(ATTRIBUTES)]
@@ -223,7 +223,10 @@ partitions are available after only ``ROUND_TRIP`` messages, because they need n
 
 
 class SimulatedMatrices:
-    """The matrices of all attribute-value pairs. Each matrix is a group of nodes, and grows with its load."""
+    """The matrices of all attribute-value pairs.
+
+    A pair's matrix is the group of nodes that store the names with this pair. It grows with its load.
+    """
 
     def __init__(self, limits: MatrixLimits, rng: np.random.Generator) -> None:
         self.limits = limits
@@ -239,9 +242,10 @@ class SimulatedMatrices:
         """When the new cells of each growing matrix are available."""
 
     def complete_growth(self, now_s: float) -> None:
-        """Make growing matrices use the new cells that are available by ``now_s``.
+        """Complete the growth of all matrices with new nodes that are ready at ``now_s``.
 
-        From then on, clients see the new sizes of these matrices. A cell is the part of a matrix that one node stores.
+        A matrix is the group of nodes that store the names with one attribute-value pair. From now on, clients see
+        the new sizes of these matrices.
         """
         for pair in [pair for pair, ready_s in self._ready_s.items() if ready_s <= now_s]:
             del self._ready_s[pair]
@@ -258,13 +262,15 @@ class SimulatedMatrices:
         return {pair: int(self.partitions[pair]) if self.begun[pair] else 0 for pair in pairs}
 
     def report_registrations(self, pair: Ints, partition: Ints, counts: Ints, rate_s: Floats, now_s: float) -> None:
-        """Report the load of cells from registrations, and make the matrices of overloaded cells begin to grow.
+        """Start the growth of matrices in which registrations overload a cell.
 
-        The arrays have one element per message to a cell.
+        A cell is one partition of the names with an attribute-value pair. The cells for a pair are its matrix. The
+        arrays have one element per message to a cell.
 
-        - ``pair`` and ``partition`` identify the cell: one partition of the names with this attribute-value pair.
+        - ``pair`` and ``partition`` identify the cell.
         - ``counts`` contains the number of names on the cell's node.
         - ``rate_s`` contains the registrations per second that the cell's node observes.
+        - ``now_s`` is the simulated time.
         """
         self.begun[pair] = True
         few_queries_s = self.limits.queries_s * self.limits.low
@@ -275,13 +281,14 @@ class SimulatedMatrices:
             self._request_growth(load, int(pair[at]), int(partition[at]), 0, now_s)
 
     def report_queries(self, pair: Ints, partition: Ints, replica: Ints, rate_s: Floats, now_s: float) -> None:
-        """Report the load of cells from queries, and make the matrices of overloaded cells begin to grow.
+        """Start the growth of matrices in which queries overload a cell.
 
-        The arrays have one element per query.
+        A cell is one replica of one partition of the names with an attribute-value pair. The cells for a pair are its
+        matrix. The arrays have one element per query.
 
-        - ``pair``, ``partition`` and ``replica`` identify the cell: one replica of one partition of the names with this
-          attribute-value pair.
+        - ``pair``, ``partition`` and ``replica`` identify the cell.
         - ``rate_s`` contains the queries per second that the cell's node observes.
+        - ``now_s`` is the simulated time.
         """
         few_names_s = self.limits.registrations_s * self.limits.low
         is_overloaded = (rate_s >= self.limits.queries_s) & (self.replicas[pair] < self.limits.replicas)

@@ -162,10 +162,9 @@ class Registrations:
 
 
 def _home_partitions(draws: Ints, sizes: Ints) -> Ints:
-    """Return, for each element of ``draws``, the index of the partition that it selects.
+    """Return the index of the partition that each hash or random number in ``draws`` selects.
 
-    The elements of ``draws`` are hashes of names or random numbers. ``sizes`` contains, for each element, the number of
-    partitions to choose from.
+    ``sizes`` contains, for each element of ``draws``, the number of partitions to choose from.
     """
     result = np.empty(len(sizes), dtype=np.int64)
     for size in np.unique(sizes):
@@ -192,7 +191,7 @@ class TimedEvents:
         self._done = 0
 
     def take_until(self, end_s: float) -> Ints:
-        """Return the indices of all events before ``end_s``, except those that an earlier call has returned."""
+        """Return the indices of all events before ``end_s`` that no earlier call has returned."""
         begin, self._done = self._done, int(np.searchsorted(self._sorted_s, end_s))
         return np.asarray(self._order[begin : self._done])
 
@@ -233,12 +232,12 @@ class SimulatedQueries:
     def _process_at_cells(
         self, query: Ints, pair: Ints, partition: Ints, replicas: Ints, *, at_s: Floats, end_s: float
     ) -> None:
-        """Process requests for the names with certain attribute-value pairs.
+        """Process requests that queries send to nodes. A query fails if one of these nodes is overloaded.
 
         The arrays have one element per request:
 
         - ``query`` is the index of the query that sends the request.
-        - ``pair`` is the attribute-value pair.
+        - ``pair`` is the attribute-value pair that requested names must have.
         - ``partition`` is the index of the partition that receives the request, among the partitions for this pair.
         - ``replicas`` is the number of nodes that store this partition. The request goes to a random one.
         - ``at_s`` is the arrival time.
@@ -253,9 +252,10 @@ class SimulatedQueries:
 
 
 class FullQueries(SimulatedQueries):
-    """Queries at a constant mean rate, each of which searches all names with one of the query's attribute-value pairs.
+    """Queries that search all names with one attribute-value pair. They are sent at a constant mean rate.
 
-    A query is sent to all partitions of the names with the chosen pair.
+    Each query chooses one of its own pairs. The names with this pair are divided into partitions, and the query is
+    sent to all of them.
     """
 
     def __init__(
@@ -311,10 +311,10 @@ class FullQueries(SimulatedQueries):
 
 
 def probes_with_cache(queries: QueryWorkload, matrices: SimulatedMatrices, rng: np.random.Generator) -> float:
-    """Return the mean number of times that a query has to ask for the size of a matrix.
+    """Return how often, on average, a client has to ask for the size of a matrix in order to send one query.
 
-    A matrix is the group of nodes that store the names with one attribute-value pair. Clients cache all sizes that they
-    learn.
+    A matrix is the group of nodes that store the names with one attribute-value pair. Clients cache all sizes that
+    they learn.
     """
     known: list[dict[int, int]] = [{} for _ in range(CLIENTS)]
     probes = 0
@@ -344,9 +344,10 @@ class RegisteredNames:
         self._bits: dict[int, Any] = {}
 
     def spread(self, pairs: list[int], pair: int, partitions: int) -> Ints:
-        """Return how many names match a query, for each partition of the names with the pair ``pair``.
+        """Return, for each partition of the names with the pair ``pair``, how many names match a query.
 
-        A name matches if it has all of the query's ``pairs``. ``partitions`` is the number of partitions.
+        A name matches if it has all of ``pairs``, the attribute-value pairs of the query. ``partitions`` is the
+        number of partitions.
         """
         bits = np.bitwise_and.reduce([self._names_with(each) for each in pairs])
         names = np.flatnonzero(np.unpackbits(bits, count=len(self._registered.succeeds)))
@@ -371,10 +372,10 @@ class RegisteredNames:
 
 
 class LimitedQueries(SimulatedQueries):
-    """Queries at a constant mean rate, each of which needs only ``LIMIT`` names.
+    """Queries that need only ``LIMIT`` names each. They are sent at a constant mean rate.
 
-    Each query searches for the attribute-value pair whose names have the fewest partitions. The query is sent to more
-    and more of these partitions until it has found enough names.
+    The names with an attribute-value pair are divided into partitions. A query chooses the pair with the fewest
+    partitions among its own pairs. It is sent to more and more of these partitions until it has found enough names.
     """
 
     def __init__(
@@ -455,9 +456,10 @@ def size_to_learn(pairs: Iterable[int], known: Mapping[int, int], draw: int) -> 
 
 
 def choose_matrix(partitions: Mapping[int, int], draw: int) -> int:
-    """Return the attribute-value pair with the fewest partitions, for which a query then searches.
+    """Return the attribute-value pair for which a query should search: the pair with the fewest partitions.
 
-    ``partitions`` maps each pair to its number of partitions. The random number ``draw`` breaks ties.
+    ``partitions`` maps each pair in the query to its number of partitions. If several pairs have the fewest, the
+    random number ``draw`` selects one of them.
     """
     fewest = min(partitions.values())
     best = sorted((pair for pair, count in partitions.items() if count == fewest), key=str)

@@ -82,7 +82,7 @@ def rows(outcomes: Sequence[DiscoveryOutcome]) -> list[ReportRow]:
 
 
 def _points(outcomes: Sequence[DiscoveryOutcome], figure: str, **fields: object) -> list[Any]:
-    """Return the points of ``figure`` in all ``outcomes`` whose attributes have the values given by ``fields``.
+    """Return the points of ``figure`` that have the attribute values in ``fields``, from all ``outcomes``.
 
     If these values identify a single point of the figure, the result contains one point per outcome.
     """

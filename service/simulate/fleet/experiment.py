@@ -99,8 +99,8 @@ class FleetForecast(ControlLoad, frozen=True):
     """The results of one run. The inherited fields are the load while channels are updated and nodes fail.
 
     - ``at_rest`` is the load without updates and failures.
-    - ``heal_s`` is the time from the death of a node until each channel is again polled by its whole polling set. It is
-      None if this takes more than two minutes.
+    - ``heal_s`` is the time from the death of a node until each channel is again polled by its whole polling set
+      (the nodes nearest to it). It is None if this takes more than two minutes.
     - ``heal_half_s`` is the corresponding time if half of the nodes die at once.
     - ``simulated_nodes`` is the number of nodes that were simulated.
     - ``scaled_by`` is the size of the whole fleet, divided by the size of its simulated section.
@@ -216,10 +216,10 @@ def _draw_workload(setup: FleetSetup, rng: np.random.Generator) -> _Workload:
 
 
 def draw_histories(count: int, rng: np.random.Generator, fleet_s: float) -> list[UpdateHistory]:
-    """Draw the update histories of ``count`` channels at the time ``fleet_s`` of the fleet's clock.
+    """Draw the update histories of ``count`` channels.
 
-    Update intervals have the distribution of Corona §5. The time since a channel's last update is random, and less than
-    the channel's update interval.
+    Update intervals have the distribution of Corona §5. The time since a channel's last update is random, and less
+    than the channel's update interval. ``fleet_s`` is the current time of the fleet's clock.
     """
     intervals_s = draw_intervals_s(count, rng)
     since_s = fleet_s - rng.random(count) * intervals_s
@@ -245,12 +245,13 @@ def _excess(fleet: SectionFleet, rest: Traffic, seconds: float) -> Traffic:
 
 
 def _heal(fleet: SectionFleet, rest: Traffic, then_s: float) -> tuple[float | None, Traffic]:
-    """Simulate until each channel is polled by its whole polling set, and then for ``then_s`` more seconds.
+    """Simulate until the fleet has recovered from failures, and then for ``then_s`` more seconds.
 
-    Return (seconds until each channel is polled by its whole polling set, traffic in excess of that at rest). The
-    seconds are None if they exceed two minutes. The traffic covers the whole simulated time.
+    The fleet has recovered when each channel is polled by its whole polling set (the nodes nearest to it). ``rest``
+    is the traffic per second of the living nodes without failures and updates. Return (seconds, excess):
 
-    ``rest`` is the traffic per second of the living nodes without failures and updates.
+    - ``seconds`` is the time until the fleet has recovered. It is None if this takes more than two minutes.
+    - ``excess`` is the traffic during the whole simulated time, minus the traffic at rest for the same time.
     """
     begin_s = fleet.now_s
     whole_s = fleet.seconds_until_whole(_HEAL_WITHIN_S)

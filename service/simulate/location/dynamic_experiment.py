@@ -227,7 +227,9 @@ def run(
     rng: np.random.Generator,
     filters: Sequence[tuple[FilterIndex, SimulatedOverlay]],
 ) -> list[DynamicResult]:
-    """Run the same requests without filters and with each element of ``filters``; return the results of each run.
+    """Simulate the same requests once without filters, and once with each element of ``filters``.
+
+    Return the results of each run.
 
     - ``trace`` contains all requests for files.
     - ``reads`` is the number of requests to measure.

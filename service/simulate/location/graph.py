@@ -358,14 +358,17 @@ def _greedy_links(pairs: Edges, left: list[int]) -> Edges:
 
 
 def _restricted_links(pairs: Edges, distances: ServerDistances, left: Sequence[int]) -> Edges:
-    """Link all ``pairs`` of servers within one domain, and as many pairs of domains as the domains' limits allow.
+    """Return links for all ``pairs`` of servers within a domain, and for some pairs in different domains.
 
-    - ``pairs`` contains pairs of servers, the preferred ones first. Two domains are linked by their first pair of
-      servers in ``pairs``.
-    - ``left`` contains, for each server, the maximum number of links that its stub domain may have to other domains.
+    - ``pairs`` contains pairs of servers, the preferred ones first.
+    - ``left`` contains, for each server, the maximum number of links that its stub domain may have to other
+      domains.
 
-    A pair counts as within one domain if the path between the servers contains no edge between a stub domain and a
-    transit domain. Transit domains have no limit.
+    Two domains get only one link, between the first pair of their servers in ``pairs``. They get none if one of
+    them has already reached its limit. Transit domains have no limit.
+
+    A pair counts as within a domain if the path between the servers contains no edge between a stub domain and a
+    transit domain.
     """
     links_left = dict(zip(distances.domain.tolist(), left, strict=True))
     links_left.update((domain, len(pairs)) for domain in links_left if domain < 0)

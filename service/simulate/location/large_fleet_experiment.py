@@ -92,7 +92,7 @@ def run_fleets(seed: int, report: Callable[[str], None]) -> tuple[FleetFilters, 
 
 
 def fleet_filters(workers: int, sites: int, rng: np.random.Generator) -> FleetFilters:
-    """Simulate one fleet whose sites are at random places, and return the properties of its filters."""
+    """Simulate one fleet with sites at random locations, and return the properties of its filters."""
     rtts_s = _round_trip_times_s(workers, sites, rng)
     edges = negotiate(rtts_s)
     none = np.zeros_like(rtts_s, dtype=np.int64)
@@ -123,7 +123,10 @@ def fleet_filters(workers: int, sites: int, rng: np.random.Generator) -> FleetFi
 
 
 def _round_trip_times_s(workers: int, sites: int, rng: np.random.Generator) -> Floats:
-    """Draw the places of sites, and return the round-trip times between all workers, of shape (workers, workers)."""
+    """Choose random locations for the sites; return the round-trip times between all workers in seconds.
+
+    The shape of the result is (workers, workers).
+    """
     places = rng.random((sites, 2))
     site = np.arange(workers) % sites
     between = np.linalg.norm(places[site][:, None] - places[site][None, :], axis=2)
@@ -169,10 +172,10 @@ def negotiate(rtts_s: Floats) -> Edges:
 
 
 def _shape_for(fullest: float) -> FilterShape:
-    """Return the shape of production's filters if their fullest row contains ``fullest`` documents.
+    """Return the parameters that the product's filters have if their fullest row contains ``fullest`` documents.
 
-    Production's filters grow or shrink in steps until their width suits the number of documents. The result is the
-    shape after the last step.
+    The product changes the width of its filters in steps until it suits the number of documents. The result
+    describes the filters after the last step.
     """
     width = 32 * MIN_WIDTH
     shape, changed = None, FilterShape(0, width, best_hashes(width, [width / 10]), DEPTH)

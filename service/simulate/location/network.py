@@ -32,8 +32,8 @@ from service.simulate.location.graph import ServerDistances
 class UpdateAlgorithm(StrEnum):
     """The algorithms that update filters: the paper's three (Figure 8), and two of the product ("lossless").
 
-    The algorithms differ in which node drops redundant updates: none, the destination, or the source. The product has
-    no variant for "none", because it would be the same as the paper's.
+    They differ in where redundant updates are dropped: nowhere, at the destination, or at the source. The product
+    has no variant for "nowhere", because it would be the same as the paper's.
     """
 
     NONE = "none"
@@ -70,13 +70,14 @@ QUERY_BYTES = 100
 
 
 class QueryWalk(NamedTuple):
-    """The path of a query for a document through the filters.
+    """The path that a query for a document takes when servers forward it according to their filters.
 
     - ``at`` is the last server on the path.
     - ``found`` states whether this server has the document.
     - ``hops`` is the number of hops on the path.
     - ``time_s`` is the time in seconds that these hops take.
-    - ``crossed_bytes`` is the query's size in bytes, counted once for each edge between domains that the query crosses.
+    - ``crossed_bytes`` is the query's size in bytes, counted once for each edge between domains that the query
+      crosses.
     """
 
     at: int
@@ -92,7 +93,7 @@ def node_id_of(server: int) -> str:
 
 
 class SimulatedOverlay:
-    """Linked servers that run production's nodes.
+    """A network of linked servers that locate documents with filters, using the product's code.
 
     ``crossed_bytes`` counts the bytes of all messages, once for each edge between domains that a message crosses.
     """

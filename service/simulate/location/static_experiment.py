@@ -110,8 +110,8 @@ class StaticResult(msgspec.Struct, frozen=True):
 
     - ``found`` is the fraction of queries that filters answer.
     - ``failed`` is the fraction of queries that filters forward without finding the document.
-    - ``cost`` contains the quantiles ``QUANTILES`` of the cost of failed queries. A query's cost is the time that it
-      takes, divided by the time that Tapestry alone would take.
+    - ``cost`` contains the quantiles ``QUANTILES`` of the cost of failed queries. A query's cost is the time that
+      it takes, divided by the time that Tapestry alone would take.
     - ``failed_almost`` is the fraction of failed queries with a cost of at most 1.2.
 
     These fields are means for adding one new document; bytes are counted on edges between domains:
@@ -119,7 +119,8 @@ class StaticResult(msgspec.Struct, frozen=True):
     - ``messages`` is the number of filter updates.
     - ``crossed_bytes`` is the size of the filter updates in bytes.
     - ``pointer_bytes`` is the size of Tapestry's messages in bytes.
-    - ``missing`` is the fraction of servers whose filters lack the document, among those within the filters' depth.
+    - ``missing`` is the fraction of servers with filters that lack the document. Only servers within the filters'
+      depth are counted, because only their filters should contain it.
     """
 
     index: FilterIndex
@@ -161,10 +162,10 @@ class StaticSetup:
 
 
 class OverlayLinks(NamedTuple):
-    """The links between servers, and the expected number of documents in each row of the servers' filters.
+    """The links between servers, and the expected number of documents in the servers' filters.
 
-    A filter has a row for each distance in hops. ``loads`` contains, for each server, the expected number of documents
-    in each row of the filters that the server receives.
+    A filter has a row for each distance in hops. ``loads`` contains, for each server, one number for each row of
+    the filters that the server receives: the expected number of documents in this row.
     """
 
     kind: OverlayKind
@@ -176,7 +177,7 @@ class OverlayLinks(NamedTuple):
 def place_documents(distances: ServerDistances, documents: int, queries: int, rng: np.random.Generator) -> StaticSetup:
     """Place documents on servers and publish them in Tapestry; draw queries for documents on other servers.
 
-    Tapestry is the routing network that is used without filters.
+    Tapestry is a routing network that locates documents without filters.
 
     - ``documents`` is the number of documents per server.
     - ``queries`` is the number of queries that each server sends.

@@ -28,9 +28,10 @@ UPDATES = 100
 
 
 class ShippedDirectory(msgspec.Struct, frozen=True):
-    """A directory with the strategy that the product chooses by default for the properties in ``measured``.
+    """A simulated directory that uses the strategy that the product chooses for it by default.
 
-    These fields are measured in the simulation:
+    ``measured`` contains the properties of the directory on which the choice is based. These fields are measured in
+    the simulation:
 
     - ``lookup_cost`` is the mean number of servers that a lookup queries.
     - ``storage`` is the total number of entries stored on all servers.

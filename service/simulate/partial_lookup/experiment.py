@@ -132,15 +132,14 @@ def average_over_seeds(columns: Sequence[RatingColumn]) -> RatingColumn:
 
 
 def _relative_costs(curves: Sequence[StrategyCurve], *, failing: bool) -> list[float]:
-    """Return, for each strategy, how many servers a lookup needs, as a multiple of the minimum.
+    """Return, for each strategy, how many servers a lookup needs, divided by the minimum.
 
-    The minimum is the number of servers that a lookup would need if the entries were divided among servers equally and
-    without overlap. The result is averaged over lookups for 1 to ``RATED_TARGETS`` entries.
+    The minimum is the number of servers that a lookup would need if the entries were divided among servers equally
+    and without overlap. The result is averaged over lookups for 1 to ``RATED_TARGETS`` entries.
 
-    ``curves`` contains one curve per strategy, with one value for each number of wanted entries:
-
-    - If ``failing`` is true, the value is the number of servers that may fail, so a lookup needs all others.
-    - If ``failing`` is false, the value is the number of servers that a lookup queries.
+    - ``curves`` contains one curve per strategy, with one value for each number of entries that a lookup wants.
+    - ``failing`` determines what the values are. If it is false, a value is the number of servers that a lookup
+      queries. If it is true, a value is the number of servers that may fail; a lookup then needs all other servers.
     """
     return [
         mean(

@@ -228,10 +228,10 @@ def _by_storage(limits: Sequence[int], mean: Callable[[Strategy, int], float]) -
 
 
 def _coverages(placements: PlacementSampler) -> tuple[StrategyCurve, ...]:
-    """Return the curves of Figure 5: the mean number of distinct entries, depending on how many entries are stored.
+    """Return the curves of Figure 5: how many distinct entries the servers store together, on average.
 
-    Both numbers are totals over all servers. If fewer than all entries can be stored, Round-Robin-1 and Hash-1 store
-    only some of the entries (§4.3).
+    A curve has one value for each total number of stored entries, copies included. If this number is less than the
+    number of all entries, Round-Robin-1 and Hash-1 store only some of the entries (§4.3).
     """
 
     def mean(strategy: Strategy, limit: int) -> float:

@@ -77,9 +77,9 @@ def _by_seed(outcomes: Sequence[PartialLookupOutcome], figure: str, strategy: st
 
 
 def _share(holds: Bools, *curves: Floats) -> Floats:
-    """Return, for each seed, the fraction of the curves' points at which ``holds`` is true.
+    """Return, for each seed, the fraction of points at which ``holds`` is true.
 
-    Only points at which all ``curves`` have a value are counted. All arrays have the shape (seeds, points).
+    Points at which any of the ``curves`` has no value are not counted. All arrays have the shape (seeds, points).
     """
     known = ~np.isnan(curves).any(axis=0)
     return np.asarray((holds & known).sum(axis=1) / known.sum(axis=1))

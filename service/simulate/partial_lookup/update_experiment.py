@@ -189,9 +189,10 @@ def _share_of_failing_time(cushion: int, lifetimes: Lifetimes, rng: np.random.Ge
 
 
 def _unfairness_after_updates(strategy: Strategy, rng: np.random.Generator) -> tuple[float, ...]:
-    """Return how unevenly lookups return the entries after each of the numbers of updates in ``AGED_UPDATES``.
+    """Return the unfairness of lookups after each number of updates in ``AGED_UPDATES`` (Figure 10).
 
-    Each value is the mean over many random placements.
+    Unfairness is how much the entries differ in their chance of being returned by a lookup; 0 means not at all.
+    Each value is the mean over ``AGED_INSTANCES`` random sequences of updates.
     """
     results = np.zeros((AGED_INSTANCES, len(AGED_UPDATES)))
     for instance in range(AGED_INSTANCES):
@@ -217,9 +218,10 @@ def _unfairness_after_updates(strategy: Strategy, rng: np.random.Generator) -> t
 
 
 def messages_per_update(strategy: Strategy, entries: int, rng: np.random.Generator) -> float:
-    """Return the mean number of messages that all servers together process per update (Figure 11).
+    """Return the mean number of messages that one update causes, counted over all servers (Figure 11).
 
-    ``entries`` is the mean number of entries in the directory.
+    An update adds or deletes an entry. ``entries`` is the mean number of stored entries. Copies of the same entry on
+    several servers count once.
     """
     servers = SimulatedDirectory(strategy, SERVERS, rng.random)
     first, updates = draw_updates(entries, BETWEEN_ADDS * UPDATES, Lifetimes.EXPONENTIAL, rng)

@@ -57,9 +57,9 @@ _UNLIMITED = 1e9
 
 
 def unlimited_policy(goal: Goal, *, weekly_rhythm: bool) -> FleetPolicy:
-    """Return a policy with this goal that does not limit how often a single channel is polled.
+    """Return a policy with the optimisation goal ``goal``. It does not limit the poll rate of a single channel.
 
-    If ``weekly_rhythm`` is true, polls follow the weekly rhythms that have been learnt for the channels.
+    If ``weekly_rhythm`` is true, the polls of each channel follow the weekly rhythm that has been learnt for it.
     """
     return FleetPolicy(
         poll_interval_s=1800.0,
@@ -94,7 +94,11 @@ class ChannelRhythms:
         """Entries that are not yet counted: their channels and publication times."""
 
     def add(self, channel: Ints, published_s: Floats) -> None:
-        """Add entries that polls have returned. ``channel`` contains the index of each entry's channel."""
+        """Add entries that polls have returned. The two arrays have one element per entry.
+
+        - ``channel``: index of the entry's channel.
+        - ``published_s``: publication time of the entry.
+        """
         np.minimum.at(self._since_s, channel, published_s)
         self._new.append((channel, published_s))
 
@@ -113,9 +117,9 @@ class ChannelRhythms:
 
 
 class FleetScheduler(PollPlan):
-    """The polling schedules of a Corona fleet, which :meth:`plan` revises.
+    """Computes when a Corona fleet polls each channel. Call :meth:`plan` regularly to revise the schedules.
 
-    A :class:`PlannedSimulation` carries out the polls. The fleet has ``nodes`` nodes, and makes ``requests_per_s``
+    A :class:`PlannedSimulation` simulates the polls. The fleet has ``nodes`` nodes, and makes ``requests_per_s``
     polls per second in total.
     """
 

@@ -63,7 +63,7 @@ STEPS = len(READERS) * 6 + 1 + _REFINEMENTS
 
 
 class SchedulersSetup(msgspec.Struct, frozen=True):
-    """The parameters of one run."""
+    """The parameters of one run of the experiment ``schedulers``, which compares Corona with other feed readers."""
 
     channels: int = 2000
     weeks: int = 2
@@ -82,12 +82,15 @@ class CoronaResults(SchedulerResults, frozen=True):
 
 
 class ReaderResults(SchedulerResults, frozen=True):
-    """The results of one feed reader, and five results of Corona with the same number of requests.
+    """The results of one feed reader, and five results with which they are compared.
+
+    The five results come from simulations with a request budget equal to the reader's number of requests:
 
     - ``ours``: Corona with the goal of the run, without limits for single channels
     - ``ours_with_rhythm``: as ``ours``, but the polls of a channel follow its learnt weekly rhythm
     - ``as_shipped``: Corona with the default settings
-    - ``known``: the best fixed schedule if the true publication rates are known, without limits for single channels
+    - ``known``: the best fixed schedule for the goal of the run, computed from the true publication rates, without
+      limits for single channels
     - ``known_as_shipped``: as ``known``, but with the goal and the limits of the default settings
     """
 
@@ -129,7 +132,9 @@ Report = Callable[[str], None]
 
 
 def run(setup: SchedulersSetup, seed: int, report: Report) -> Comparison:
-    """Run all feed readers' schedulers on the same publications, and Corona with as many requests as each reader.
+    """Run the experiment once: simulate each feed reader, and Corona with the same number of requests.
+
+    All simulations use the same publications. The results also include those of a uniform schedule.
 
     ``report`` is called after each simulation with the simulation's name.
     """
@@ -211,9 +216,14 @@ class _CoronaRunner:
         return measure_results(self._trace, run_fleet(self._trace, fleet, self.first_s, self._window_s), self._window_s)
 
     def _measure_optimum(self, policy: FleetPolicy, nodes: int, requests_per_s: float) -> SchedulerResults:
-        """Return the results of the best fixed schedule if the true publication rates are known.
+        """Simulate the best fixed schedule, and return its results.
 
-        The schedule is the best one for the goal of ``policy`` within the limits of ``policy``.
+        The schedule is computed from the true publication rates, which a real scheduler does not know.
+
+        - ``policy``: its goal defines which schedule is the best. The schedule observes the limits that the policy
+          sets for single channels.
+        - ``nodes``: the number of nodes in the fleet. Some of the limits depend on it.
+        - ``requests_per_s``: how many requests per second the schedule makes in total.
         """
         # For each channel and each hour of the week, it has the number of polls with which the mean delay by the goal
         # is lowest.

@@ -62,8 +62,8 @@ class PollObservations:
     def new_entries(self) -> tuple[Ints, Ints]:
         """Return (channels, entries), two arrays of indices with one element per new entry.
 
-        - ``channels`` contains the position of the entry's channel in the arrays with one element per channel.
-        - ``entries`` contains the index of the entry in ``published_s``.
+        - ``channels``: index of the entry's channel in the array ``channel`` of this object.
+        - ``entries``: index of the entry in ``published_s``.
         """
         count = np.minimum(self.new, self.known)
         return np.repeat(np.arange(len(count)), count), ranges(self.upto - count, count)
@@ -87,10 +87,11 @@ class Scheduler(Protocol):
 
 
 class WeeklyClocks:
-    """One clock per channel, which runs faster in those hours of the week in which the channel publishes more.
+    """One clock for each channel, with a speed that varies over the hours of the week.
 
-    As in production, polls that are evenly spaced on such a clock follow the channel's weekly rhythm. Over a whole
-    week, a clock neither gains nor loses time. Until :meth:`set_speed` is called for a clock, it shows real time.
+    If polls are evenly spaced on a channel's clock, the channel is polled more often in hours in which the clock runs
+    faster. Over a whole week, a clock neither gains nor loses time. Each clock shows real time until
+    :meth:`set_speed` is called for it.
     """
 
     def __init__(self, channels: int) -> None:
@@ -111,16 +112,21 @@ class WeeklyClocks:
         self._all_shown_s[channel] = self._shown_s[channel] + self._apart_s[channel, None]
 
     def shown_s(self, channel: Ints, at_s: Floats) -> Floats:
-        """Return, for each ``channel``, the time that its clock shows at the corresponding real time in ``at_s``."""
+        """Convert real times to the times that channels' clocks show.
+
+        Element i of the result is the time that the clock of the channel with the index ``channel[i]`` shows at the
+        real time ``at_s[i]``.
+        """
         week_s = np.floor(at_s / WEEK_S) * WEEK_S
         hour = np.minimum(((at_s - week_s) / HOUR_S).astype(np.int64), HOURS_OF_WEEK - 1)
         begin_s, end_s = self._shown_s[channel, hour], self._shown_s[channel, hour + 1]
         return np.asarray(week_s + begin_s + ((at_s - week_s) / HOUR_S - hour) * (end_s - begin_s))
 
     def time_s(self, channel: Ints, shown_s: Floats) -> Floats:
-        """Return, for each ``channel``, the real time at which its clock shows the corresponding time in ``shown_s``.
+        """Convert times that channels' clocks show to real times. This is the inverse of :meth:`shown_s`.
 
-        This is the inverse of :meth:`shown_s`.
+        Element i of the result is the real time at which the clock of the channel with the index ``channel[i]`` shows
+        ``shown_s[i]``.
         """
         week_s = np.floor(shown_s / WEEK_S) * WEEK_S
         inside_s = shown_s - week_s
@@ -131,7 +137,10 @@ class WeeklyClocks:
 
 
 class PollPlan:
-    """A plan of polls that does not depend on the results of polls: each channel is polled at constant intervals."""
+    """A plan of polls: each channel is polled at constant intervals.
+
+    This class ignores the results of polls. Subclasses may use them to change the intervals.
+    """
 
     # The intervals are constant by each channel's weekly clock.
 
@@ -163,7 +172,10 @@ class PollPlan:
         return np.where(number > 0, self._clocks.time_s(channel, shown_s + later_s), due_s)
 
     def record(self, seen: PollObservations) -> None:
-        """Called with the results of polls. Does nothing here; subclasses override it."""
+        """Do nothing. Subclasses can override this method to learn from the results of polls.
+
+        :class:`PlannedSimulation` calls it with the results of the polls that it has just simulated.
+        """
 
 
 class Detections:
@@ -307,8 +319,8 @@ def measure_results(trace: PublicationTrace, polling: Detections, window_s: tupl
 def weighted_quantile(values: Floats, weights: Ints | Floats, share: float) -> float:
     """Return a weighted quantile of ``values``, for example the 95th percentile if ``share`` is 0.95.
 
-    The result is the smallest value such that all values up to it have at least the fraction ``share`` of the total
-    weight. ``weights`` contains the weight of each value.
+    ``weights`` contains the weight of each value. The result is the smallest v in ``values`` that meets this
+    condition: the weights of all values up to v add up to at least the fraction ``share`` of the total weight.
     """
     order = np.argsort(values)
     weight = np.cumsum(weights[order])

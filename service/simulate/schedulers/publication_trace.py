@@ -76,9 +76,12 @@ class PublicationTrace:
 def make_trace(
     channels: int, begin_s: float, end_s: float, publishers: Publishers, rng: np.random.Generator
 ) -> PublicationTrace:
-    """Simulate the publications of ``channels`` channels from ``begin_s`` to ``end_s``.
+    """Simulate the entries that ``channels`` channels publish from ``begin_s`` to ``end_s``.
 
-    The period must be a whole number of weeks long. Random numbers are drawn from ``rng``.
+    - ``publishers``: whether the publication rates are constant or vary over the week.
+    - ``rng``: the source of random numbers.
+
+    The period must be a whole number of weeks long.
     """
     interval_s = draw_intervals_s(channels, rng)
     entries_each = np.ones(channels)
@@ -105,10 +108,12 @@ def make_trace(
 
 
 def apply_weekly_pattern_s(even_s: Floats, zone_s: Floats) -> Floats:
-    """Shift the uniformly distributed times ``even_s`` within their weeks, so that they follow the weekly pattern.
+    """Return the times ``even_s``, shifted within their weeks so that they follow the weekly pattern.
 
-    ``zone_s`` states, for each time, how many seconds the publisher's local time is behind UTC. Return the shifted
-    times.
+    The pattern is the result of :func:`weekly_rates`, in the publisher's local time.
+
+    - ``even_s``: uniformly distributed times in seconds. Time 0 is the beginning of a week.
+    - ``zone_s``: for each time, how many seconds the publisher's local time is behind UTC.
     """
     # A time at which a fraction of the week has passed becomes the time at which the pattern has the same fraction of
     # the week's publications behind it.

@@ -59,11 +59,13 @@ class MinifluxEntryFrequency:
 class CommaFeed:
     """The scheduler of CommaFeed, which uses the age of the newest entry and the gaps between entries.
 
-    The first matching rule applies:
+    The first matching rule determines the interval between two polls:
 
-    - The newest entry is at least 30, 14 or 7 days old: the interval is 4 h, 2 h or 1 h, respectively.
-    - The feed document contains only one entry: the interval is 4 h.
-    - Otherwise: the interval is half the mean gap between the document's entries, but at least 5 min and at most 1 h.
+    - The newest entry is at least 30 days old: 4 h.
+    - The newest entry is at least 14 days old: 2 h.
+    - The newest entry is at least 7 days old: 1 h.
+    - The feed document contains only one entry: 4 h.
+    - Otherwise: half the mean gap between the document's entries, but at least 5 min and at most 1 h.
 
     Sources: FeedRefreshIntervalCalculator.java (computeEmpiricalRefreshInterval), FeedParser.java
     (averageTimeBetweenEntries), CommaFeedConfiguration.java (interval 5 min, maxInterval 4 h, intervalEmpirical).
@@ -122,11 +124,15 @@ def by_stories_s(stories_per_day: Floats, subscribers: Ints, silent_s: Floats) -
 
 
 class JabRSS:
-    """The scheduler of JabRSS, whose interval is a sixth of the mean time between entries, plus some random noise.
+    """The scheduler of JabRSS. The interval between polls depends on when earlier polls have found new entries.
 
-    The mean is taken over the period since the oldest of the last 16 polls that found new entries. Before the noise is
-    added, the interval is at least 30 min and at most 12 h. Different limits apply until two polls have found new
-    entries.
+    Only the last 16 polls that found new entries count. The interval is computed as follows:
+
+    - Two or more such polls: a sixth of the mean time between entries, but at least 30 min and at most 12 h.
+    - One such poll: 30 min plus a third of the time since that poll, but at least 1 h and at most 24 h.
+    - No such poll: 8 h.
+
+    Then random noise is added to the interval.
 
     Source: parserss.py (next_update).
     """

@@ -35,13 +35,16 @@ class StoredKey(msgspec.Struct, frozen=True, array_like=True):
 
 
 class FanOutRecord(msgspec.Struct, frozen=True, array_like=True, tag="fan-out"):
-    """Maps each channel to the last version that had been queued for all its subscribers when the backup began."""
+    """States which versions of channels had been queued for subscribers when the backup began.
+
+    ``versions`` maps each channel to the last version that had been queued for all its subscribers.
+    """
 
     versions: dict[ChannelId, int]
 
 
 class UserRecord(msgspec.Struct, frozen=True, array_like=True, tag="user"):
-    """All durable keys of a user, read atomically.
+    """All keys of one user that belong in a backup. They are read atomically.
 
     If a backup contains several records of a user, the last one counts.
     """
@@ -51,7 +54,7 @@ class UserRecord(msgspec.Struct, frozen=True, array_like=True, tag="user"):
 
 
 class ChannelRecord(msgspec.Struct, frozen=True, array_like=True, tag="channel"):
-    """All durable keys of a channel, read atomically.
+    """All keys of one channel that belong in a backup. They are read atomically.
 
     If a backup contains several records of a channel, the last one counts.
     """
@@ -61,7 +64,7 @@ class ChannelRecord(msgspec.Struct, frozen=True, array_like=True, tag="channel")
 
 
 class KeyRecord(msgspec.Struct, frozen=True, array_like=True, tag="key"):
-    """A durable key that belongs neither to a user nor to a channel.
+    """A key that belongs in a backup, but belongs neither to a user nor to a channel.
 
     If a backup contains several records of a key, the restoration combines their contents.
     """
@@ -101,12 +104,13 @@ def stored_keys(names: list[str], reply: list[list[Any]]) -> list[StoredKey]:
 
 
 def check_record(record: Record) -> None:
-    """Check that a record of a backup contains only keys that belong in it. Raises ``ValueError`` if it does not.
+    """Check that a record of a backup contains only keys that belong in it.
 
-    - A user's record may contain only this user's keys.
-    - A channel's record may contain only this channel's keys. The first one must be the channel's Redis hash.
-    - No record may contain the store's identity, or the temporary key in which a restoration notes each channel's last
-      fully queued version.
+    Raises ``ValueError`` if the record violates one of these rules:
+
+    - A user's record contains only this user's keys.
+    - A channel's record contains only this channel's keys. The first one is the channel's Redis hash.
+    - No record contains the store's identity, or the key ``RESTORED_FANOUT``, which exists only during a restoration.
     """
     match record:
         case UserRecord(uid, held):

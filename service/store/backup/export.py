@@ -36,10 +36,10 @@ The second reading finds items that moved from users' keys to these keys while t
 
 
 class StoreExport:
-    """Reads the durable keys of a store.
+    """Reads the durable keys of a store, that is, the keys that belong in a backup.
 
-    To save memory, only one page of users or channels is held at a time, plus the ids of all users. Each key is read as
-    a whole, however large it is.
+    To save memory, only one page of users or channels is held at a time, plus the ids of all users. Each key is
+    read as a whole, however large it is.
     """
 
     def __init__(self, redis: RedisClient) -> None:

@@ -188,11 +188,14 @@ class StoreRestoration:
 
 
 def _intents(user_index: StoredKey | None, recorded: StoredKey | None) -> list[bytes]:
-    """Return a user's *intents*: notes that the user has yet to be added to the subscribers of certain channels.
+    """Return a user's intents, which are notes about unfinished changes to the user's subscriptions.
 
-    - ``user_index``: the user's list of subscriptions; None if there is none. Each subscription results in one intent.
-    - ``recorded``: the intents in the backup; None if there are none. For each channel, a recorded intent takes
-      precedence over one made from ``user_index``.
+    A restoration does not restore the channels' lists of subscribers. Instead, it creates an intent for each
+    subscription. The channels' lists are written when the intents are processed.
+
+    - ``user_index``: the user's list of subscriptions; None if there is none.
+    - ``recorded``: the intents in the backup; None if there are none. If the backup contains an intent for a channel,
+      it is used instead of a new one.
 
     The result is the content of a Redis hash: alternating channel ids and intents.
     """

@@ -39,7 +39,10 @@ _COMPARED_VERSIONS = 20
 
 
 class ChannelMoves:
-    """Carries out moves of channels after their subscribers have been notified. Any process may repeat a move."""
+    """Moves channels to new URLs, after their subscribers have been notified of the move.
+
+    Each step of a move can be repeated safely, by any process.
+    """
 
     def __init__(
         self, channels: Channels, subscriptions: Subscriptions, admin_settings: AdminSettings, bounds: PollBoundsStore
@@ -127,15 +130,17 @@ class ChannelMoves:
         return joins_at
 
     async def _joining_version(self, old: Channel, successor: Channel, decided_s: float | None) -> int:
-        """Return the version at which the subscribers of ``old`` join ``successor``, which is polled already.
+        """Return the version of ``successor`` at which the subscribers of ``old`` join it.
 
-        Subscribers will receive all later versions of the successor. The result depends on what the successor monitors:
+        They will receive all later versions of the successor. The caller uses the result only if the successor is
+        already being polled. ``decided_s`` is None if both channels monitor the same content. If they monitor
+        different parts of the same page, it is the time when the move was decided (Unix s).
 
-        - The same content as ``old`` (``decided_s`` is None): the newest version whose new entries were all delivered
-          by ``old``.
-        - Another part of the same page: the last version before the move was decided, at ``decided_s`` (Unix s).
-
-        If ``old`` is dormant, because all its subscribers have moved, the result is the successor's present version.
+        - If ``old`` is dormant, all its subscribers have moved already. The result is the successor's present
+          version.
+        - Otherwise, if ``decided_s`` is None, the result is the newest version that adds only entries that ``old``
+          has delivered too (:func:`agreed_version`).
+        - Otherwise, the result is the last version that the successor had at ``decided_s``.
         """
         if old.dormant:  # all subscribers have moved; later ones have missed nothing
             return successor.version
@@ -152,14 +157,16 @@ def _new_successor(old: Channel, url: str, now_s: float) -> Channel:
 
 
 def agreed_version(delivered: Sequence[Entry], deltas: Sequence[Delta], newest: int) -> int:
-    """Return a channel's newest version whose new entries were all delivered by the channel's predecessor.
+    """Return the newest version of a channel whose new entries were all delivered by the channel's predecessor.
+
+    The predecessor is a channel that has moved to this one.
 
     - ``delivered``: entries that the predecessor has delivered.
-    - ``deltas``: the deltas of the channel's latest versions, newest first.
-    - ``newest``: the channel's current version, which is returned if none of ``deltas`` qualifies.
+    - ``deltas``: the changes in the channel's latest versions, newest first. Only these versions are examined.
+    - ``newest``: the channel's present version. It is returned if no examined version qualifies.
 
-    Two entries count as the same if they have the same key or link. Versions without new entries do not qualify. A
-    version that is not delivered to subscribers, such as the channel's first one, always qualifies.
+    A new entry counts as delivered if its key or link occurs in ``delivered``. A version without new entries does not
+    qualify. A version that is not delivered to subscribers, such as the channel's first one, always qualifies.
     """
     known = {entry.key for entry in delivered} | {entry.link for entry in delivered if entry.link}
     for delta in deltas:

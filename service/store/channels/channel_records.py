@@ -361,15 +361,18 @@ def unpack_result(packed: bytes) -> PollResult:
 
 
 def pack_name(version: int, pairs: Collection[Pair]) -> bytes:
-    """Encode the attribute-value pairs by which searches find a channel, and the version number ``version``.
+    """Encode a channel's content name: the attribute-value pairs that searches use to find the channel.
 
-    ``version`` is the version of the channel from which ``pairs`` were computed.
+    The pairs were computed from the channel's version ``version``. This number is encoded together with them.
     """
     return b"%d %b" % (version, brotli.compress(msgspec.msgpack.encode(sorted(pairs)), quality=_NAME_QUALITY))
 
 
 @lru_cache(_CACHED_NAMES)
 def unpack_name(packed: bytes) -> frozenset[Pair]:
-    """Return the attribute-value pairs that were encoded by :func:`pack_name`; an empty set if ``packed`` is empty."""
+    """Return the attribute-value pairs in ``packed``, which :func:`pack_name` has encoded.
+
+    If ``packed`` is empty, the result is an empty set.
+    """
     pairs = packed.partition(b" ")[2]
     return frozenset(msgspec.msgpack.decode(brotli.decompress(pairs), type=list[Pair])) if pairs else frozenset()

@@ -71,9 +71,10 @@ class NamedChannel(msgspec.Struct, frozen=True):
 
 
 class Predecessor(msgspec.Struct, frozen=True):
-    """The stored state of a channel at its latest version, which is needed to add the next version.
+    """The stored state of a channel before a new version is added to it.
 
-    ``fields`` contains fields of the channel's Redis hash.
+    ``fields`` contains the fields of the channel's Redis hash that are needed to add the version. It maps their names
+    to their values.
     """
 
     fields: dict[bytes, bytes]
@@ -123,19 +124,20 @@ class Channels:
         joins_at: int,
         now_s: float,
     ) -> int | None:
-        """Make ``channel`` the successor of the channel ``former``, whose subscribers are about to join it.
+        """Make ``channel`` the successor of the channel ``former``, and choose the version at which subscribers join.
 
-        If the successor is new, is not polled, or has itself moved to another channel, a new version is added to it.
-        Otherwise its state does not change.
+        If the successor does not exist, is not polled, or has itself moved, a new version is added to it, and the
+        subscribers of ``former`` join at this version. Otherwise the successor is not changed, and they join at the
+        version ``joins_at``.
 
         - ``channel``: the successor as the caller has read it; its version is 0 if it does not exist.
-        - ``snapshot``, ``latest``: state and entries (oldest first) for the successor's new version, if one is added.
+        - ``snapshot``, ``latest``: state and entries (oldest first) of the new version, if one is added.
         - ``joins_at``: the version at which subscribers join if no version is added.
         - ``now_s``: the Unix time.
 
-        Return the version at which subscribers join the successor: the added one, or ``joins_at``. Repeated calls
-        return the same version until :meth:`finish_joining` is called. If the successor's version has changed since the
-        caller read it, the method changes nothing and returns None.
+        Return the version at which subscribers join. Repeated calls return the same version, until
+        :meth:`finish_joining` is called. If the successor's version is no longer the one that the caller has read,
+        return None without changing anything.
         """
         first = Delta(channel.id, channel.version, channel.version + 1, now_s, _additions(latest), initial=True)
         before = await self.predecessor(channel.id, channel.version)
@@ -229,12 +231,14 @@ class Channels:
         """Add a version to a channel and return ``delta`` with the number of this version.
 
         - ``delta``: the changes since the previous version, ``delta.base_version``.
-        - ``snapshot``: the channel's state after the changes; None if ``delta`` is a notice of a condition, such as a
-          dead channel. If the channel is already in this condition, no version is added, and ``delta`` is returned with
-          the number of the present version.
+        - ``snapshot``: the channel's state after the changes; None if ``delta`` is a notice, for example that the
+          channel is dead.
         - ``epoch``: the channel's epoch, with which the caller proves that it owns the channel.
         - ``silent``: True if the version is not to be delivered to subscribers.
         - ``before``: the result of :meth:`predecessor` for ``delta.base_version``; if it is None, the method reads it.
+
+        If ``delta`` is a notice of a condition that the channel already has, no version is added. The returned
+        ``delta`` then has the number of the present version.
 
         Errors:
 
@@ -462,11 +466,14 @@ def _parse_health(report: PollReport, condition: bytes, backoff_s: bytes, eviden
 def _first_fields(
     channel: Channel, before: StoredSnapshot, snapshot: Snapshot, first: Delta
 ) -> tuple[str | bytes, ...]:
-    """Return the fields for a channel's Redis hash, as alternating names and values.
+    """Return the Redis hash fields for a channel that starts at the version ``first``.
 
-    - ``snapshot``: the channel's state at the version ``first``.
-    - ``before``: the channel's state before that version. It provides the values that ``snapshot`` marks as unchanged.
-    - ``first``: the oldest version that the hash will contain.
+    The result consists of alternating names and values.
+
+    - ``before``: the values that were stored before this version. They are kept where ``snapshot`` marks a value as
+      unchanged.
+    - ``snapshot``: the channel's state at this version.
+    - ``first``: the changes in this version.
     """
     known = msgspec.structs.replace(before, kind=channel.kind, created_s=channel.created_s)
     snapshot = msgspec.structs.replace(snapshot, latest=merge_latest(first.changes, ()))

@@ -34,7 +34,8 @@ POLL_RATE_BYTES: Final = _POLL_RATE.size
 class PollRate(msgspec.Struct, frozen=True):
     """How often a channel was polled from ``since_s`` (Unix s) until the next change of its poll rate.
 
-    ``interval_s`` is the number of seconds between two polls by any worker; 0 if the channel was not polled.
+    ``interval_s`` is the time between two polls of the channel in seconds, regardless of which workers make the
+    polls. It is 0 if the channel was not polled.
     """
 
     since_s: float

@@ -49,9 +49,9 @@ class ListedEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     def registered_until_s(self, now_s: float) -> float:
         """Return when a registration or withdrawal of this entry expires in the search index (Unix s).
 
-        ``now_s`` is when the registration or withdrawal is made (Unix s). The later it is made, the later it expires,
-        up to a few hours after ``expires_s``. If the index contains both a registration and a withdrawal, the one that
-        expires later applies. This is the more recent one.
+        ``now_s`` is the time at which the entry is registered or withdrawn (Unix s). If the index contains both a
+        registration and a withdrawal of an entry, the one that expires later is valid. The result therefore increases
+        with ``now_s``. It exceeds ``expires_s`` by at most a few hours.
         """
         # If the directory has both a registration and a withdrawal of this entry, the one with the later expiry
         # applies.
@@ -163,9 +163,10 @@ class PublicEntries:
         return bool(await self._redis.run_script("channel_set_field", script_keys, _FIELD, new, old))
 
     async def texts(self, cid: ChannelId, listed: Sequence[ListedEntry]) -> dict[ListedEntry, PublicEntry]:
-        """Map each entry in ``listed`` to its text. All these entries must belong to the channel ``cid``.
+        """Return a mapping from the entries in ``listed`` to their texts.
 
-        Entries whose versions are no longer stored are left out.
+        All these entries must belong to the channel ``cid``. Entries are left out if their versions are no longer
+        stored.
         """
         if not listed:
             return {}
@@ -178,10 +179,10 @@ class PublicEntries:
         }
 
     async def read(self, names: Iterable[str], now_s: float) -> dict[str, PublicEntry]:
-        """Map each id in ``names`` to the entry that has this id in the search index (:func:`entry_name`).
+        """Return a mapping from ids in the search index (:func:`entry_name`) to the entries with these ids.
 
-        Entries that have expired by ``now_s`` (Unix s) or were withdrawn are left out. The caller has to check that the
-        channels are public.
+        ``names`` contains the ids. Entries that have expired by ``now_s`` (Unix s) or were withdrawn are left out. The
+        caller has to check that the channels are public.
         """
         names = dict.fromkeys(names)
         cids = list(dict.fromkeys(name.partition("/")[0] for name in names))

@@ -36,7 +36,7 @@ class PubsubNodes(RedisRepository):
     """
 
     async def positions(self, service: str, cids: Sequence[ChannelId]) -> dict[ChannelId, PublishedPosition]:
-        """Map the channels in ``cids`` to how far they are published on ``service``.
+        """Return a mapping from the channels in ``cids`` to how far they are published on ``service``.
 
         Channels for which nothing was recorded are left out.
         """

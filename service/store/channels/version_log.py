@@ -69,8 +69,8 @@ class _Head(msgspec.Struct, array_like=True):
 
     - ``detected_s``: when the version was detected (Unix s).
     - ``initial``: True for a version that is not delivered to subscribers, such as the channel's first one.
-    - ``count``: number of changes in the version. It is ``_AS_LATEST`` if the changes are not stored here, because they
-      add exactly the entries in the field ``LATEST_FIELD``.
+    - ``count``: number of changes that are stored for the version. ``_AS_LATEST`` means that none are stored, because
+      the version only adds the entries that the field ``LATEST_FIELD`` contains.
     """
 
     version: int
@@ -88,10 +88,11 @@ The texts are stored as a list if there are none, or if a text contains a line f
 
 
 class _Deltas(msgspec.Struct, array_like=True):
-    """Several versions, stored column by column.
+    """Several versions and their changes, stored column by column.
 
     - ``heads``: the versions, without their changes.
-    - Each other field contains one attribute of all the changes, in the order of the versions.
+    - The other fields are the columns. Each contains one attribute of every change, beginning with the changes of the
+      first version.
     """
 
     heads: list[_Head]

@@ -102,9 +102,9 @@ class WebSubStore(RedisRepository):
         return bool(await self._redis.run_script("usage_count", (key,), PUSHES_PER_MINUTE, _MINUTE_MS))
 
     async def count_excess_poll(self, cid: ChannelId) -> bool:
-        """Return whether a channel may be polled because of a push beyond the limit ``PUSHES_PER_MINUTE``.
+        """Count a push beyond the limit ``PUSHES_PER_MINUTE``; return whether the caller may request a poll instead.
 
-        The result is True once per minute for each channel, and False for further calls.
+        For each channel, the result is True for the first such push in a minute, and False for further ones.
         """
         return bool(await self._redis.run_script("usage_count", (keys.excess_push_count(cid),), 1, _MINUTE_MS))
 

@@ -103,7 +103,10 @@ class SlotMap:
 
     @property
     def is_fresh(self) -> bool:
-        """Whether the map was fetched so recently that failed commands can be retried before it is fetched again."""
+        """Whether the map was fetched within the last ``_RETRY_DELAY_S`` seconds.
+
+        In this case, it is fetched again only if a node has replied with a MOVED error.
+        """
         return time.monotonic() - self._updated_s < _RETRY_DELAY_S
 
     @property
@@ -138,12 +141,13 @@ _LATER = (exceptions.TryAgainError, exceptions.ClusterDownError, exceptions.Read
 class NodePools:
     """Connection pools for one kind of command, one pool for each Redis node.
 
-    - ``guard``: prevents commands from being sent if the store has lost data or belongs to another fleet; None for no
-      guard.
+    - ``guard``: rejects all commands if the store has lost data or belongs to another fleet. None means that this is
+      not checked.
     - ``connections``: maximum number of connections in each pool.
-    - ``timeout_s``: maximum time to wait for a reply, and for a free connection.
-    - ``tries``: maximum number of times that a command is sent if the connection to a single Redis server breaks. If it
-      is 1, a command that may have run is never repeated, even in a cluster.
+    - ``timeout_s``: maximum number of seconds to wait for a reply, or for a free connection.
+    - ``tries``: how many times a command may be sent if the connection breaks before the reply arrives. If this is 1,
+      the command is not sent again, because it may already have run. In a cluster, every number above 1 means the
+      same: commands are sent again for up to ``REPLY_TIMEOUT_S`` seconds.
     - ``replicated``: whether a write in a cluster waits until a replica has received it.
     """
 
@@ -192,9 +196,10 @@ class NodePools:
                 return replies
 
     def _check_usable(self) -> None:
-        """Raise an error if the pools are closed, or if the guard does not let this process use the store.
+        """Check that commands can be sent.
 
-        The error is the driver's ``ConnectionError`` or :class:`StoreIdentityMismatch`, respectively.
+        - Raises the driver's ``ConnectionError`` if the pools are closed.
+        - Raises :class:`StoreIdentityMismatch` if the guard does not let this process use the store.
         """
         if self._closed:
             raise exceptions.ConnectionError("The store is closed.")

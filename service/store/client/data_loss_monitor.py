@@ -148,7 +148,8 @@ class DataLossMonitor:
     def _is_save_due(self) -> bool:
         """Return whether the trusted identity should be saved in the file now.
 
-        It is saved when the store comes into use, when its fleet changes, and otherwise once a minute.
+        Nothing is saved until the store has been in use for a while (:attr:`TrustedIdentity.in_use`). From then on, the
+        identity is saved once a minute, and also when the fleet id changes.
         """
         seen, saved = self._redis.guard.trusted, self._saved
         is_saved = saved.fleet == seen.fleet and 0 <= seen.at_ms - saved.at_ms < _SAVE_INTERVAL_MS

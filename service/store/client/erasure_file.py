@@ -21,14 +21,17 @@ ERASURES_KEPT_DAYS: Final = 400
 
 
 class ErasureFile:
-    """The erasure file of one machine. All processes on the machine share it."""
+    """The file in which a machine records recently erased users, so that the record survives the loss of the store.
+
+    All processes on the machine share the file.
+    """
 
     def __init__(self, identity_file: Path) -> None:
         """Create an accessor for the erasure file that belongs to ``identity_file``. Neither file need exist."""
         self.path = identity_file.with_name(f"{identity_file.name}.erased")
 
     def read(self) -> dict[UserId, int]:
-        """Map each erased user to the time of the erasure (Unix s). The result is empty if there is no file.
+        """Return a mapping from erased users to the times of their erasure (Unix s); empty if there is no file.
 
         Raises :class:`SettingsInvalid` if the file cannot be read.
         """

@@ -377,10 +377,10 @@ def user_id(jid: str) -> UserId:
 
 
 def partition_leases(name: str) -> tuple[str, str]:
-    """Return the two keys for the set of partitions called ``name``.
+    """Return the two Redis keys for a set of partitions, which are numbered parts of work that processes share.
 
-    The first key maps each process that shares the partitions to the end of its lease. The second maps each partition
-    to the process that holds it.
+    ``name`` identifies the set. The first key maps each process to the end of its lease, that is, of the time for
+    which it may hold partitions. The second key maps each partition to the process that holds it.
     """
     return f"cn:{{l:{name}}}:holders", f"cn:{{l:{name}}}:parts"
 
@@ -395,10 +395,15 @@ def push_queue(cid: ChannelId) -> tuple[str, str, str]:
 
 
 def keyspace(number: Keyspace) -> tuple[str, str, str, str, str]:
-    """Return the five keys of a keyspace.
+    """Return the five keys of the keyspace ``number``. A keyspace is one part of the index of all subscriptions.
 
-    They contain, in this order: the server table, the first positions of the pages, the records of subscriptions, the
-    number of subscriptions for each channel, and the tombstones (positions of ended subscriptions).
+    They contain, in this order:
+
+    - the server table, which lists the groups of subscriptions in the keyspace
+    - the first position of each page of subscription records
+    - the pages of subscription records
+    - the number of subscriptions to each channel
+    - the positions of tombstones, which are the records of ended subscriptions
     """
     table = f"cn:{{clash:{number}}}"
     return table, f"{table}:pages", f"{table}:records", f"{table}:channels", f"{table}:ends"
@@ -414,10 +419,11 @@ _CACHED_CELLS = 10_000
 
 @lru_cache(_CACHED_CELLS)
 def cell_id(address: CellAddress) -> bytes:
-    """Return the id of a matrix cell: a 64-bit digest of its attribute-value pair, partition and replica.
+    """Return the 8-byte id of a cell of the search directory.
 
-    The paper on load-balancing matrices calls it the rendezvous point H(pair, partition, replica). For partition 0 and
-    replica 0, the id is the digest of the pair alone.
+    A cell stores a part of the channels or entries with one attribute-value pair. The id is a digest of the pair,
+    the partition and the replica in ``address``. For partition 0 and replica 0, it is the digest of the pair alone.
+    The paper on load-balancing matrices calls it the rendezvous point H(pair, partition, replica).
     """
     pair = address.pair.encode("latin-1")
     if address.partition == address.replica == 0:
@@ -427,9 +433,10 @@ def cell_id(address: CellAddress) -> bytes:
 
 @lru_cache(_CACHED_CELLS)
 def cell(address: CellAddress) -> tuple[str, str]:
-    """Return the two keys of a matrix cell.
+    """Return the keys of the two Redis hashes that can contain a cell, which is a part of a search directory.
 
-    The first key names the hash that all cells in the same bucket share. The second names the cell's own hash.
+    The first hash is shared by all cells of a bucket. It contains the small cells, and only a header for each large
+    one. The second hash is used if the cell is large. It contains only this cell.
     """
     ident = cell_id(address)
     bucket = f"cn:{{m:{int.from_bytes(ident) % CELL_BUCKETS:04x}}}"
@@ -437,18 +444,20 @@ def cell(address: CellAddress) -> tuple[str, str]:
 
 
 def names_bucket(about: str, bucket: int) -> str:
-    """Return the key for a bucket of content names in the search directory of channels or of entries.
+    """Return the key for a bucket of content names in one of the two search directories.
 
-    ``about`` selects the directory: "channel" or "entry". A content name is the set of attribute-value pairs by which
-    searches find a channel or entry.
+    A content name is the set of all attribute-value pairs of a channel or entry. Searches use it. ``about`` selects
+    the search directory: that of channels ("channel") or that of entries ("entry"). ``bucket`` is the number of the
+    bucket.
     """
     return f"cn:{{nm:{bucket:04x}}}:{about}"
 
 
 def vocabulary(about: str, shard: int) -> str:
-    """Return the key for a shard of the words that occur in the search directory of channels or of entries.
+    """Return the key for a shard of the vocabulary, which consists of the words in one search directory.
 
-    ``about`` selects the directory: "channel" or "entry".
+    ``about`` selects the search directory: that of channels ("channel") or that of entries ("entry"). ``shard`` is
+    the number of the shard.
     """
     return f"cn:{{words:{about}:{shard:x}}}"
 
@@ -456,7 +465,8 @@ def vocabulary(about: str, shard: int) -> str:
 def latest_words(about: str, hour: int) -> str:
     """Return the key for the words that first occurred in a search directory during ``hour``.
 
-    ``about`` selects the directory: "channel" or "entry". ``hour`` is the number of hours since the Unix epoch.
+    ``about`` selects the search directory: that of channels ("channel") or that of entries ("entry"). ``hour`` is
+    the number of hours since the Unix epoch.
     """
     return f"cn:{{words:{about}}}:{hour}"
 
@@ -525,9 +535,9 @@ def durable_channel_keys(cid: ChannelId) -> tuple[str, ...]:
 
 
 def egress_budget(site: str, egress: str) -> str:
-    """Return the key of the token bucket that limits requests to ``site`` from the public address ``egress``.
+    """Return the key of the token bucket for requests to ``site`` from one public IP address.
 
-    Several workers may send their requests from the same public address.
+    ``egress`` is the name of this address. All workers that use the address share the bucket.
     """
     return f"cn:{{h:{site}}}:from:{egress}"
 

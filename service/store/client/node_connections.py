@@ -129,9 +129,10 @@ class DirectConnection(AbstractConnection):
 
 
 def connection_class(kind: type[AbstractConnection]) -> type[AbstractConnection]:
-    """Return a new connection class for one pool, derived from :class:`DirectConnection` and the driver's ``kind``.
+    """Return a new connection class for one pool. It extends ``kind`` with :class:`DirectConnection`.
 
-    Each pool needs its own class, because the class records whether the pool is closed.
+    ``kind`` is one of the driver's connection classes, for example the one for TCP. Each pool needs its own class,
+    because the class records whether the pool is closed.
     """
     return type("DirectConnection", (DirectConnection, kind), {})
 

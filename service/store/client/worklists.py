@@ -20,7 +20,10 @@ def unique_timestamp() -> float:
 
 
 class Worklist(RedisRepository):
-    """A sorted set of users who may have work. Each user's score is the timestamp of the user's last addition."""
+    """A list of users who may have work of one kind, such as messages to be delivered.
+
+    It is stored as a sorted set. Each user's score is the timestamp of the user's last addition to the list.
+    """
 
     def __init__(self, redis: RedisClient, key: str) -> None:
         """Create an accessor for the worklist stored at ``key``."""
@@ -32,7 +35,7 @@ class Worklist(RedisRepository):
         return ("ZADD", self._key, *(part for uid in uids for part in (unique_timestamp(), uid)))
 
     async def timestamps(self, uids: Collection[UserId]) -> dict[UserId, float | None]:
-        """Map each user to the timestamp of the user's last addition, or to None if the user is not listed.
+        """Return a mapping from users to the timestamps of their last additions; None for a user who is not listed.
 
         A caller that wants to remove users must call this before it checks whether they have work.
         """

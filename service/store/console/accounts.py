@@ -102,7 +102,7 @@ class AccountStore(RedisRepository):
         return unpack_account(await self._redis.call("HGET", keys.CONSOLE_ACCOUNTS, name))
 
     async def all(self) -> dict[str, Account]:
-        """Map the names of all accounts to the accounts."""
+        """Return a mapping from the names of all accounts to the accounts."""
         found = await self._redis.call("HGETALL", keys.CONSOLE_ACCOUNTS)
         return {name.decode(): msgspec.msgpack.decode(packed, type=Account) for name, packed in sorted(found.items())}
 
@@ -125,9 +125,9 @@ class AccountStore(RedisRepository):
         return bool(await self._redis.run_script("console_change_account", script_keys, *arguments))
 
     async def new_setup_token(self) -> str:
-        """Create and return a token for creating the first account, valid once and for ``SETUP_TTL_S`` seconds.
+        """Create a token with which the first account can be created, and return the token.
 
-        Earlier setup tokens stay valid.
+        The token can be used once, within ``SETUP_TTL_S`` seconds. Earlier setup tokens stay valid.
         """
         # Two processes may each show a link at the first start.
         token = new_token()
@@ -154,10 +154,12 @@ class AccountStore(RedisRepository):
         return await self.is_setup_token_valid(token) and await self.change(name, account, {})
 
     async def create_password_link(self, name: str, account: Account) -> str | None:
-        """Create and return a token for setting an account's password, valid once and for ``SETUP_TTL_S`` seconds.
+        """Create a token with which the password of an account can be set, and return the token.
 
-        The token replaces an earlier token of the account. It becomes invalid when the account is removed or gets
-        another password. The result is None if the stored account called ``name`` is no longer equal to ``account``.
+        The token can be used once, within ``SETUP_TTL_S`` seconds. It replaces the account's earlier token. It becomes
+        invalid when the account is removed or gets another password.
+
+        Return None, without creating a token, if the stored account called ``name`` is no longer equal to ``account``.
         """
         token = new_token()
         link = _PasswordLink(digest(token), account.created_s, account.secret, time.time() + SETUP_TTL_S)

@@ -52,9 +52,10 @@ class AuditRecord(msgspec.Struct, frozen=True):
 
 
 class AuditLog(RedisRepository):
-    """Writes and reads the audit log: the newest ``MAX_ENTRIES`` actions of the last ``KEPT_S`` seconds.
+    """Writes and reads the audit log, which records the changes that were requested from the console.
 
-    Every method may raise :class:`service.errors.StoreUnavailable`.
+    It keeps an action for ``KEPT_S`` seconds, but at most the newest ``MAX_ENTRIES`` actions. Every method may
+    raise :class:`service.errors.StoreUnavailable`.
     """
 
     async def begin(self, action_id: str, action: AuditedAction) -> None:

@@ -36,7 +36,11 @@ class StoredResponse(msgspec.Struct, frozen=True):
 
 
 class IdempotencyStore(RedisRepository):
-    """Stores responses for each account and Idempotency-Key. Every method may raise :class:`StoreUnavailable`."""
+    """Stores the console's responses to requests that have an Idempotency-Key.
+
+    If a client repeats a request, it gets the stored response. Each account has its own keys. Every method may
+    raise :class:`StoreUnavailable`.
+    """
 
     async def begin(self, account: str, key: str, request: str) -> StoredResponse | None:
         """Record that a request is in progress, unless ``account`` already sent one with the Idempotency-Key ``key``.

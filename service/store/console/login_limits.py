@@ -75,9 +75,10 @@ class LoginLimits(RedisRepository):
         return wait_ms / 1000
 
     async def is_known_browser(self, name: str, account: Account, token: str) -> bool:
-        """Return whether the browser that sent ``token`` has logged in to the account since the password last changed.
+        """Return whether a browser has logged in to the account within the last ``BROWSER_TTL_S`` seconds.
 
-        Such a login counts for ``BROWSER_TTL_S`` seconds.
+        ``token`` is the token that the browser has sent, or "" if it has sent none. A valid token is one that
+        :meth:`remember_browser` returned when the browser logged in. It becomes invalid when the password changes.
         """
         until_s = await self._redis.call("ZSCORE", _browsers_of(name), _browser_hash(account, token)) if token else None
         return until_s is not None and float(until_s) > time.time()

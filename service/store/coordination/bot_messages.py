@@ -19,11 +19,11 @@ _STANZAS_TTL_S: Final = 86_400
 
 
 class BotNotice(msgspec.Struct, frozen=True):
-    """A notice from one bot process to the others about a message or a command from the user ``uid``.
+    """Tells all bot processes that a message or an ad-hoc command from the user ``uid`` has arrived.
 
-    - ``adhoc_command``: the ad-hoc command that the user has sent, as serialised by the bots. If it is empty, a message
-      from the user was stored.
-    - ``session``: id of the XMPP session that received the command and has to reply to it; "" for a message.
+    - ``adhoc_command``: the command, as serialised by the bots. It is empty for a message, because messages are
+      stored in the inbound log.
+    - ``session``: id of the XMPP session that received the command and has to send the reply; "" for a message.
     """
 
     uid: UserId

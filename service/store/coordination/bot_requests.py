@@ -69,7 +69,7 @@ _REPLY_TYPES: Final[Any] = BotReply
 
 
 class BotRequest(msgspec.Struct, frozen=True):
-    """A request to a bot. The bot sends the reply to the list that is named after the request's ``id``.
+    """A request to a bot. The bot appends the reply to a Redis list named after the request's ``id``.
 
     After ``until_s`` (Unix s, Redis's clock), the sender no longer waits for the reply.
     """

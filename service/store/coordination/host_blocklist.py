@@ -43,7 +43,7 @@ class BlockedHosts(RedisRepository):
         return not await self._redis.call("HLEN", self._key)
 
     async def all(self) -> dict[str, HostBlock]:
-        """Map each blocked host or domain to its block."""
+        """Return a mapping from each blocked host or domain to its block."""
         found: dict[bytes, bytes] = await self._redis.call("HGETALL", self._key)
         return {name.decode(): msgspec.json.decode(raw, type=HostBlock) for name, raw in found.items()}
 

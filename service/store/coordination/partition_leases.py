@@ -28,7 +28,7 @@ class FailedProcess(msgspec.Struct, frozen=True):
 class PartitionHeartbeat(msgspec.Struct, frozen=True):
     """The reply to a process that has renewed its lease.
 
-    - ``partitions``: the partitions that the process holds.
+    - ``partitions``: the partitions (numbered parts of the shared work) that the process holds.
     - ``max_partitions``: the maximum number of partitions that the process may hold, which is its fair share.
     - ``failed``: failed processes whose work this process has to recover.
     """
@@ -39,16 +39,22 @@ class PartitionHeartbeat(msgspec.Struct, frozen=True):
 
 
 class PartitionLeases(RedisRepository):
-    """Leases of processes that share a set of partitions. Every method may raise :class:`StoreUnavailable`."""
+    """Divides work among several processes. The work consists of numbered partitions.
+
+    Each process holds some of the partitions, and renews its lease regularly. If the lease ends, another process
+    recovers the work in these partitions.
+
+    Every method may raise :class:`StoreUnavailable`.
+    """
 
     async def heartbeat(
         self, name: str, holder: str, partition_count: int, ttl_s: float, released: frozenset[int] = frozenset()
     ) -> PartitionHeartbeat:
         """Renew the lease of a process; return its partitions, and the failed processes whose work it has to recover.
 
-        - ``name``: name of the set of partitions.
+        - ``name``: name of the set of partitions that the process shares with others.
         - ``holder``: id of the process.
-        - ``partition_count``: number of partitions in the set.
+        - ``partition_count``: number of partitions in the set. A partition is a numbered part of the work.
         - ``ttl_s``: duration of the lease in seconds.
         - ``released``: partitions that the process gives up.
         """

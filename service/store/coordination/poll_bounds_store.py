@@ -18,12 +18,12 @@ MAX_BOUNDED_CHANNELS = 10_000
 
 
 class BoundsRevision(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The poll bounds of a channel, as set by an admin. They limit how often the channel is polled.
+    """The last change of a channel's poll bounds. Admins set these bounds to limit how often the channel is polled.
 
-    - ``bounds``: the present bounds.
-    - ``at_s``: when they were set (Unix s).
-    - ``by``: name of the admin who set them.
-    - ``before``: the bounds that they replaced.
+    - ``bounds``: the bounds after the change.
+    - ``at_s``: when the change was made (Unix s).
+    - ``by``: name of the admin who made the change.
+    - ``before``: the bounds before the change.
     """
 
     bounds: ChannelBounds

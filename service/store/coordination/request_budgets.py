@@ -56,10 +56,10 @@ class PollDelays(NamedTuple):
 
 
 class RequestBudgets(RedisRepository):
-    """Grants or refuses requests to publishers.
+    """Decides whether requests to publishers may be sent now.
 
-    Sites, networks and channels have token buckets. Sites and channels can also be paused. A channel may have a token
-    bucket before the channel itself is created.
+    The requests to each site and network and the polls of each channel are limited by a token bucket. A channel may
+    have a bucket before the channel itself is created. Sites and channels can also be paused.
     """
 
     async def take_site(self, site: RateLimit, egress: RateLimit | None = None) -> float:
@@ -116,10 +116,10 @@ class RequestBudgets(RedisRepository):
         return float(wait_ms) / 1000
 
     async def charge_network(self, network: RateLimit) -> None:
-        """Count a request that was already sent, because its network was not known in advance.
+        """Count a request whose network was not known before the request was sent.
 
-        The request takes a token from the bucket of ``network``. The number of tokens may become negative, down to
-        ``-network.burst``.
+        The request takes a token from the bucket of ``network`` in any case. The number of tokens may become
+        negative, down to ``-network.burst``.
         """
         await self._redis.call(*_network(network, min_tokens=-network.burst))
 
@@ -129,10 +129,10 @@ class RequestBudgets(RedisRepository):
         return None if found is None else float(found)
 
     async def site_rates(self) -> dict[str, float]:
-        """Map each site for which an admin has set a rate to this rate (requests per second).
+        """Return a mapping from sites to the request rates that admins have set for them (requests per second).
 
-        The rates come from a copy that is used for planning. For a short time after a change, they may differ from the
-        rates that are enforced (:meth:`site_rate`).
+        Sites without such a rate are not included. Use the result only for planning: for a short time after a change,
+        it may differ from the rates that are enforced (:meth:`site_rate`).
         """
         # The rates are read from a copy in one key. Requests are granted by the rate in the site's own key.
         found: dict[bytes, bytes] = await self._redis.call("HGETALL", keys.SITE_RATES)
@@ -188,7 +188,7 @@ class RequestBudgets(RedisRepository):
         return (await self.sites_paused_s([site]))[site]
 
     async def sites_paused_s(self, sites: Collection[str]) -> dict[str, float]:
-        """Map each site to the seconds until its pause ends, or to 0.0 if it is not paused."""
+        """Return a mapping from ``sites`` to the seconds until their pauses end; 0.0 for a site that is not paused."""
         found = await self._redis.call_many([("PTTL", keys.site_pause(site)) for site in sites])
         return {site: max(0, left_ms - _PAUSE_KEPT_MS) / 1000 for site, left_ms in zip(sites, found, strict=True)}
 
@@ -202,23 +202,31 @@ def _network(network: RateLimit, *, min_tokens: int = 0) -> Command:
 
 
 def _take_of_site(name: str, buckets: Mapping[str, RateLimit], *, min_tokens: int = 0) -> Command:
-    """Return a command that takes one token from each of ``buckets``, or none if any of them refuses.
+    """Return a command that takes one token from each bucket in ``buckets``, or no token at all.
 
-    The buckets belong to the site or network called ``name``. ``buckets`` maps the key of each bucket to its limit. A
-    bucket refuses if fewer than ``min_tokens`` tokens would be left in it.
+    No token is taken during a pause of the site, or if too few tokens would be left in any bucket.
+
+    - ``name``: the name of the site or network to which the buckets belong.
+    - ``buckets``: maps the key of each bucket to its limit. If an admin has set a rate for the site, it replaces the
+      rates in the limits.
+    - ``min_tokens``: how many tokens must be left in each bucket. If this is negative, the number of tokens may
+      become negative.
     """
     return _take_tokens((keys.site_pause(name), _PAUSE_KEPT_MS), buckets, keys.site_rate(name), min_tokens=min_tokens)
 
 
 def _take_tokens(pause: tuple[str, int], buckets: Mapping[str, RateLimit], *rate: str, min_tokens: int = 0) -> Command:
-    """Return a command that takes one token from each of ``buckets``, or none if any of them refuses.
+    """Return a command that takes one token from each bucket in ``buckets``, or no token at all.
 
-    - ``pause``: a pair (key, ms). While the pause stored at this key lasts, no token is taken. The key is kept for this
-      number of milliseconds after the end of the pause.
+    No token is taken during a pause, or if too few tokens would be left in any bucket.
+
+    - ``pause``: a pair (key, milliseconds). The key exists during the pause, and for this many milliseconds after its
+      end.
     - ``buckets``: maps the key of each bucket to its limit.
-    - ``rate``: empty, or the key of a rate that replaces the rates in the limits.
-    - ``min_tokens``: a bucket refuses if fewer tokens than this would be left in it. If this is negative, the number of
-      tokens may become negative.
+    - ``rate``: a key. If it exists, it contains a rate that replaces the rates in all limits. This argument can be
+      omitted.
+    - ``min_tokens``: how many tokens must be left in each bucket. If this is negative, the number of tokens may
+      become negative.
 
     All keys must be in the same cluster slot.
     """

@@ -36,14 +36,12 @@ _CONTENT_TIMEOUT_S = 7.0
 class ProbeRequest(msgspec.Struct, frozen=True, tag=True):
     """Asks a worker to fetch ``url``, a URL in canonical form, and to find the channel for it.
 
-    If the URL leads to a feed, the feed's channel is created, or polled again if it is dormant.
-
-    - ``as_page``: use a channel that monitors the page itself, even if the page names feeds. In this case, the URL may
-      select a part of the page (:func:`service.feeds.canonical_urls.page_url`).
-    - ``keep``: whether to create the channel. If it is False, nothing is stored, and the reply contains the channel
-      that would be created.
-    - ``afresh``: use an existing channel of the page only if it is polled and has not moved. Otherwise, start with the
-      page's present content.
+    - ``as_page``: use a channel that monitors the page itself, even if the page names feeds. In this case, the URL
+      may select a part of the page (:func:`service.feeds.canonical_urls.page_url`).
+    - ``keep``: if True, the channel is created, or polled again if it is dormant (not polled). If False, nothing is
+      stored, and the reply contains the channel that would be created.
+    - ``afresh``: used only with ``as_page``. If True, the stored state of a channel that is dormant or has moved is
+      ignored. The page's present content then becomes the channel's first content.
     """
 
     url: str
@@ -100,7 +98,8 @@ class LookupRequest(msgspec.Struct, frozen=True, tag=True):
 class DirectoriesRequest(msgspec.Struct, frozen=True, tag=True):
     """Asks a worker for the lookup directories that it coordinates.
 
-    A lookup directory is a list of all channels that have a certain attribute-value pair.
+    A lookup directory is a list of all channels that have a certain attribute-value pair. Its coordinator is the
+    worker that distributes the list among the workers.
     """
 
 
@@ -125,7 +124,11 @@ ContentSource = Literal["cache", "near", "owner", "store", "publisher"]
 
 
 class ContentRequest(msgspec.Struct, frozen=True, tag=True):
-    """Asks for a channel's latest entries, to be taken from the nearest worker that has a copy."""
+    """Asks a worker for a channel's latest entries.
+
+    If the worker has no copy of them, it gets them from the nearest worker with a copy, from the store, or from the
+    publisher.
+    """
 
     channel: ChannelId
 
@@ -144,7 +147,7 @@ RequestBody = (
 
 
 class WorkerRequest(msgspec.Struct, frozen=True):
-    """A request to a worker. The worker sends the reply to the list that is named after the request's ``id``.
+    """A request to a worker. The worker appends the reply to a Redis list named after the request's ``id``.
 
     After ``until_s`` (Unix s, Redis's clock), the sender no longer waits for the reply.
     """
@@ -311,10 +314,10 @@ class WorkerRequests:
 
         - ``url``: URL in canonical form.
         - ``as_page``: use a channel that monitors the page itself, even if the page names feeds.
-        - ``keep``: whether to create the channel, or to poll it again if it is dormant. If it is False, nothing is
+        - ``keep``: if True, the channel is created, or polled again if it is dormant (not polled). If False, nothing is
           stored.
-        - ``afresh``: use an existing channel of the page only if it is polled and has not moved. Otherwise, start with
-          the page's present content.
+        - ``afresh``: used only with ``as_page``. If True, the stored state of a channel that is dormant or has moved is
+          ignored. The page's present content then becomes the channel's first content.
 
         Raises :class:`HostBlocked` if an admin has blocked the URL's host.
         """
@@ -322,7 +325,10 @@ class WorkerRequests:
         return await self._request(channel_id(url), ProbeRequest(url, as_page, keep, afresh), ProbeReply)
 
     async def move(self, cid: ChannelId, url: str) -> None:
-        """Move a channel to ``url``, which the caller has already probed. The call is idempotent."""
+        """Move a channel to ``url``. The caller must have passed ``url`` to :meth:`probe` before.
+
+        The call is idempotent.
+        """
         await self._request(cid, MoveRequest(cid, url), MoveReply)
 
     async def poll_now(

@@ -33,20 +33,20 @@ RecipientKind = Literal["all", "people", "rooms"]
 
 
 class Announcement(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A message from an admin to many users, and its progress.
+    """A message from an admin to many users.
 
     - ``number``: identifies the announcement.
     - ``text``: the text for recipients whose language is not in ``translations``.
     - ``audience``: description of the recipients, for admins.
     - ``by``: name of the account that started the announcement.
     - ``started_s``: when the announcement was started (Unix s).
-    - ``minutes``: how long it should take to queue the announcement for all recipients. It takes longer if the rate
-      would exceed ``MAX_PER_S``.
+    - ``minutes``: how many minutes it should take to queue the announcement for all recipients. It takes longer if
+      the rate would exceed ``MAX_PER_S``.
     - ``total``: number of recipients.
     - ``translations``: maps languages (ISO 639) to texts.
     - ``stopped_s``: when the announcement was stopped (Unix s); 0 if it was not stopped.
-    - ``stopped_at``: for how many recipients the announcement had been queued when it was stopped; 0 if it was not
-      stopped.
+    - ``stopped_at``: the number of recipients for whom the announcement was queued before it was stopped; 0 if it
+      was not stopped.
     """
 
     number: int

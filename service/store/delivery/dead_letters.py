@@ -34,7 +34,10 @@ class DeadLetter(msgspec.Struct, frozen=True):
 
 
 class DeadLetters:
-    """The latest dead letters, up to about 10,000. Every method may raise :class:`StoreUnavailable`."""
+    """Reads, requeues and drops dead letters, which are messages that could not be delivered.
+
+    The latest dead letters are kept, up to about 10,000. Every method may raise :class:`StoreUnavailable`.
+    """
 
     def __init__(self, redis: RedisClient, outbox: Outbox) -> None:
         self._redis = redis

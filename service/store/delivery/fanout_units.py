@@ -33,11 +33,14 @@ _UNITS_TTL_S: Final = 86_400
 
 
 class ClaimedUnit(msgspec.Struct, frozen=True):
-    """A claimed unit of a fan-out: the caller must queue ``version`` for the subscribers in this unit.
+    """A unit of a fan-out that a worker has claimed.
+
+    A fan-out queues a version for all subscribers of a channel. A unit is a part of these subscribers. The worker
+    must queue the version ``version`` for them.
 
     - ``unfinished``: number of units of the fan-out that are not finished, including this one.
     - ``label``: identifies the unit.
-    - ``token``: identifies the caller's claim.
+    - ``token``: identifies the worker's claim.
     - ``cursor``: position in the unit at which to continue; "" stands for the first subscriber.
     """
 
@@ -49,7 +52,9 @@ class ClaimedUnit(msgspec.Struct, frozen=True):
 
 
 class UnitsLeft(msgspec.Struct, frozen=True):
-    """The state of a divided fan-out when none of its units can be claimed.
+    """Tells a worker that no unit of a fan-out can be claimed at present.
+
+    All units are finished or claimed by other workers. A unit is a part of the channel's subscribers.
 
     - ``queued``: number of users for whom the version has been queued so far.
     - ``wait_s``: seconds until the first of the present claims ends; 0 if all units are finished.
@@ -68,10 +73,11 @@ class FanOutUnits(RedisRepository):
     """
 
     async def divide(self, cid: ChannelId, epoch: int, version: int, units: Mapping[str, str]) -> bool:
-        """Divide the fan-out of a version into units, unless this was done before.
+        """Divide the fan-out of a version into units that several workers can claim, unless this was done before.
 
         - ``epoch``: the channel's epoch, with which the caller proves that it owns the channel.
-        - ``units``: maps the label of each unit to the position at which to continue in the unit.
+        - ``units``: maps the label of each unit to the position in the unit at which to begin; "" stands for the
+          first subscriber.
 
         Return False if another node owns the channel, or if ``version`` is not the next version to be queued.
         """

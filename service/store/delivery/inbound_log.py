@@ -31,8 +31,8 @@ class InboundMessage(msgspec.Struct, frozen=True):
 
     - ``token``: identifies the message, so that it is stored only once; "" if it cannot arrive twice.
     - ``payload``: the message as serialised by the bots.
-    - ``since_s``: if a message with the same token was stored before this time (Unix s), this one counts as a new
-      message.
+    - ``since_s``: the earliest time (Unix s) at which a copy of this message may have been stored. If a message with
+      the same token was stored before this time, it is a different message, and the sender has reused the token.
     """
 
     jid: str
@@ -124,14 +124,14 @@ class InboundLog(RedisRepository):
         await self._worklist.remove(timestamps, [uid for uid, count in zip(uids, left, strict=True) if not count])
 
     async def caught_up_until_s(self, address: str) -> float:
-        """Return the time (Unix s) up to which all archived messages of an account are stored; 0 if it is unknown.
+        """Return the time (Unix s) up to which all messages to a bot's account have been stored; 0 if unknown.
 
-        ``address`` is the account's address.
+        ``address`` is the account's address. Later messages may exist only in the archive on the account's server.
         """
         return float(await self._redis.call("HGET", keys.CAUGHT_UP_UNTIL, address) or 0)
 
     async def record_caught_up(self, address: str, until_s: float) -> None:
-        """Record that all archived messages of an account up to ``until_s`` (Unix s) are stored.
+        """Record that all messages to a bot's account up to ``until_s`` (Unix s) have been stored.
 
         ``address`` is the account's address.
         """

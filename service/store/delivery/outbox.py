@@ -46,19 +46,20 @@ class MatchedSearch(msgspec.Struct, frozen=True, array_like=True):
 
 
 class OutboxItem(msgspec.Struct, frozen=True, array_like=True):
-    """An item to be delivered to a user: the news of one version of a channel, its edits, or an announcement.
+    """An item to be delivered to a user: the news or the edits of one version of a channel, or an announcement.
 
-    - ``channel``, ``version``: the channel and its version. If ``channel`` is ``ANNOUNCEMENTS``, the item is the
-      announcement whose number is ``version``.
+    - ``channel``, ``version``: the channel and its version. If ``channel`` is ``ANNOUNCEMENTS``, the item is an
+      announcement, and ``version`` is its number.
     - ``queued_s``: when the item was queued (Unix s).
     - ``edits``: True for the edits of the version, False for its news.
-    - ``omitted``: positions of changes that are not delivered, because another channel has delivered them, a filter
-      suppresses them, or no saved search matches them. It is None if all changes are delivered.
+    - ``omitted``: positions of changes that are not delivered; None if all changes are delivered. A change is omitted
+      if another channel has delivered it, a filter suppresses it, or no saved search matches it.
     - ``matches``: saved searches for which the item was queued; None if there are none.
-    - ``after_version``: set only for an item that is queued at the end of a pause; None otherwise. Such an item stands
-      for the news of all versions after ``after_version`` up to ``version``. The positions in ``omitted`` then count
-      back from the last change of ``version``, which has position -1, because the channel's log may drop older
-      versions.
+    - ``after_version``: set only for an item that is queued at the end of a pause. This item stands for the news of
+      all versions after ``after_version``, up to and including ``version``. None for all other items.
+
+    If ``after_version`` is set, the positions in ``omitted`` are negative and count from the end: -1 is the last
+    change of ``version``. They therefore stay correct when old versions are no longer stored.
     """
 
     # None is used instead of empty lists, because the scripts' JSON has no empty lists.
@@ -98,9 +99,10 @@ the item.
 class ClaimRules(msgspec.Struct, frozen=True):
     """Rules for choosing which of a user's items to send in the next message.
 
-    - ``suppressions``: states, by item id, what to do with an item: omit some changes, keep the item in the outbox for
-      later, or drop it.
-    - ``interval_channels``: channels for which there is a minimum time between deliveries to this user.
+    - ``suppressions``: maps the id of an item to what is done with it: some of its changes are omitted, it is kept
+      for later, or it is dropped. Items in the outbox after the last one in this mapping are not sent yet.
+    - ``interval_channels``: channels with a minimum time between deliveries to this user. The time of each delivery
+      is recorded for them.
     """
 
     suppressions: Suppressions
@@ -111,7 +113,10 @@ _NO_RULES: Final[Mapping[UserId, ClaimRules]] = {}
 
 
 class SavedSearchHit(msgspec.Struct, frozen=True):
-    """The saved searches of the user ``uid`` that match a version, with the changes that they match."""
+    """A user's saved searches that match a version of a channel.
+
+    ``matches`` contains these searches of the user ``uid``, each with the changes that it matches.
+    """
 
     uid: UserId
     matches: tuple[MatchedSearch, ...]
@@ -284,11 +289,10 @@ class Outbox(RedisRepository):
     async def claim(
         self, uids: Sequence[UserId], max_items: int, now_s: float, rules: Mapping[UserId, ClaimRules] = _NO_RULES
     ) -> dict[UserId, Batch]:
-        """Take up to ``max_items`` of the oldest items from each user's outbox, to be sent as one message.
+        """Take up to ``max_items`` of the oldest items from each user's outbox, to be sent as one message per user.
 
         - ``now_s``: the Unix time.
-        - ``rules``: maps users to their rules, if they have any. If a user has rules, no items after the last one in
-          ``suppressions`` are taken.
+        - ``rules``: maps users to rules for choosing items. A user without rules gets the oldest items.
 
         Return a mapping from users to their batches. Users without items to deliver are left out. The items of
         suspended users are dropped. If :class:`service.errors.StoreUnavailable` is raised, items may or may not have
@@ -319,7 +323,7 @@ class Outbox(RedisRepository):
         await self._worklist.remove(stamps, [uid for uid, left in zip(uids, replies[1::2], strict=True) if not left])
 
     async def in_flight(self, uids: Sequence[UserId]) -> dict[UserId, list[Batch]]:
-        """Map each user to the user's messages that are still being sent, oldest first."""
+        """Return a mapping from users to the messages that are still being sent to them, oldest first."""
         found = await self._redis.call_many([("HVALS", keys.in_flight(uid)) for uid in uids])
         return {
             uid: sorted(map(_BATCH.decode, batches), key=_age_key) for uid, batches in zip(uids, found, strict=True)
@@ -343,12 +347,13 @@ class Outbox(RedisRepository):
     async def correct(
         self, batches: Sequence[tuple[UserId, MessageId, MessageId]], max_items: int
     ) -> dict[UserId, Batch]:
-        """Turn messages that are about to be sent into corrections of earlier messages.
+        """Turn messages that are about to be sent into corrections of earlier messages (XEP-0308).
 
-        ``batches`` contains tuples (user, id of the message, id of the earlier message).
+        ``batches`` contains tuples (user, id of the new message, id of the earlier message). A correction contains
+        the items of both messages, those of the earlier message first.
 
-        Return a mapping from users to the resulting messages. Messages that are already complete are left out. A
-        message stays unchanged in these cases:
+        Return a mapping from users to the messages to send. A user is left out if the new message is no longer being
+        sent. A new message is returned unchanged in these cases:
 
         - The earlier message is unknown, or contains an item of a channel from which the user has unsubscribed.
         - The correction would have more than ``max_items`` items.
@@ -450,8 +455,8 @@ def _parse_item(entry_id: bytes, fields: Mapping[bytes, bytes]) -> QueuedItem:
 def _marks_as_json(marks: ArticleHashes | None) -> str:
     """Encode the hashes of a version's articles as JSON, in the form that Lua scripts expect.
 
-    ``marks`` contains the hashes for the version's news or for its edits. If it is None, because there are none, the
-    result is "".
+    ``marks`` contains the hashes for the version's news or for its edits. If the version has no such part, ``marks``
+    is None, and the result is "".
     """
     if marks is None:
         return ""

@@ -43,11 +43,11 @@ log = structlog.get_logger(__name__)
 
 
 class ReportedCell(msgspec.Struct, frozen=True, order=True):
-    """The address of a cell in the load reports. A cell stores a part of the names that have one attribute-value pair.
+    """The address of a cell, which stores some of the channels or entries with one attribute-value pair.
 
     - ``pair``: the attribute-value pair, as text.
-    - ``partition``: the index of the part of the names that the cell stores.
-    - ``row``: the index of the replica. The replicas of a partition store the same names.
+    - ``partition``: number of the part of these channels or entries that the cell stores, from 0.
+    - ``row``: number of the replica. All replicas of a part store the same channels or entries.
     """
 
     pair: Pair
@@ -56,9 +56,10 @@ class ReportedCell(msgspec.Struct, frozen=True, order=True):
 
 
 class _Count(msgspec.Struct):
-    """A process's counts for a cell: the queries and registrations since its last report, and the names in the cell.
+    """What this process has counted for one cell since its last report on the cell.
 
-    ``names`` is None if this process does not know how many names the cell has.
+    - ``queries``, ``registrations``: the queries and registrations that this process has sent to the cell.
+    - ``names``: how many channels or entries the cell stores; None if this is unknown.
     """
 
     queries: int = 0
@@ -67,15 +68,17 @@ class _Count(msgspec.Struct):
 
 
 class CellLoadReports:
-    """Reports of how often the cells of one directory are used.
+    """Reports how often this process uses the cells of a search directory, and reads the reports of all processes.
 
-    This process sends reports on its own use of cells, and can read the combined reports of all processes.
+    A cell stores some of the channels or entries with one attribute-value pair.
     """
 
     def __init__(self, client: RedisClient, about: ContentKind, limits: MatrixLimits) -> None:
-        """Create the reports for one directory. ``about`` selects the directory: that of channels or that of entries.
+        """Create an object that reports on the cells of one search directory.
 
-        A cell is reported when it has been used often, or when it reaches the limit on names in ``limits``.
+        - ``about``: selects the directory: that of channels or that of entries.
+        - ``limits``: a cell is reported when it stores at least ``limits.names`` channels or entries. Independently
+          of this, it is reported when this process has used it often.
         """
         self._redis = client
         self._key = keys.matrix_loads(about)

@@ -63,9 +63,9 @@ _reply = msgspec.msgpack.Decoder(LookupReply)
 
 
 class DirectoryAnnouncements:
-    """Announcements of the lookup directories: in-memory lists of the channels that have one attribute-value pair.
+    """Stores and reads announcements of lookup directories. Methods may raise :class:`StoreUnavailable`.
 
-    Methods may raise :class:`StoreUnavailable`.
+    A lookup directory is a list of the channels that have one attribute-value pair. Workers keep it in memory.
     """
 
     def __init__(self, redis: RedisClient, ring: Ring) -> None:
@@ -94,7 +94,7 @@ class DirectoryAnnouncements:
         await self._redis.call_many(commands)
 
     async def read(self, now_s: float) -> dict[Pair, DirectoryAnnouncement]:
-        """Map each attribute-value pair to the latest announcement of its lookup directory.
+        """Return a mapping from attribute-value pairs to the latest announcements of their lookup directories.
 
         Only announcements that are still valid at ``now_s``, a Unix time by Redis's clock, are included.
         """
@@ -110,10 +110,12 @@ class DirectoryAnnouncements:
 
 
 class LookupResult(msgspec.Struct, frozen=True):
-    """The result of a search in the lookup directory of the attribute-value pair ``directory``.
+    """The result of a search in the lookup directory for the attribute-value pair ``directory``.
 
-    - ``names``: the best matching names that the workers returned.
-    - ``is_complete``: True if no other names match.
+    A lookup directory is a list of the channels that have one attribute-value pair.
+
+    - ``names``: ids of the best matching channels that the workers returned.
+    - ``is_complete``: True if no other channels match.
     - ``answers``: how many workers replied.
     - ``asked``: how many workers were queried.
     """
@@ -126,9 +128,9 @@ class LookupResult(msgspec.Struct, frozen=True):
 
 
 class DirectoryLookups:
-    """Searches in the lookup directories, which workers keep in memory.
+    """Finds channels by means of lookup directories, which workers keep in memory.
 
-    A lookup directory lists the channels that have one attribute-value pair.
+    A lookup directory is a list of the channels that have one attribute-value pair.
     """
 
     def __init__(
@@ -151,11 +153,12 @@ class DirectoryLookups:
         self._late: set[asyncio.Task[None]] = set()
 
     async def lookup(self, pairs: Collection[Pair], target: int) -> LookupResult | None:
-        """Search the lookup directories for names that have all these attribute-value pairs.
+        """Search the lookup directories for channels that have all the attribute-value pairs in ``pairs``.
 
-        Return at least ``target`` names, or all matching names. The names may be outdated. Return None if no lookup
-        directory has enough matching names, or if too few workers reply in time. The caller must then search in Redis
-        instead. Raises :class:`StoreUnavailable` if Redis is unavailable.
+        The result contains the ids of at least ``target`` channels, or of all matching channels. It may be outdated.
+
+        Return None if no lookup directory has enough matching channels, or if too few workers reply in time. The caller
+        must then search in Redis instead. Raises :class:`StoreUnavailable` if Redis is unavailable.
         """
         await self._refresh()
         required = frozenset(pairs)
@@ -175,11 +178,14 @@ class DirectoryLookups:
         return None
 
     def count_search(self, frequencies: Mapping[Pair, int], target: int) -> None:
-        """Count a search for ``target`` names that was made in Redis.
+        """Count a search for channels that was made in Redis instead of a lookup directory.
 
         From these counts, workers decide for which attribute-value pairs they keep a lookup directory in memory.
-        ``frequencies`` maps each pair that a name must have to the number of names with this pair. The search is
-        counted for the pair with the fewest names, unless this pair is too rare for a lookup directory.
+
+        - ``frequencies``: maps each attribute-value pair that the search requires to the number of channels with this
+          pair. The search is counted for the pair with the fewest channels. It is not counted if this pair is too
+          rare for a lookup directory.
+        - ``target``: the number of channels that the search should find.
         """
         pair = min(frequencies, key=frequencies.__getitem__, default="")
         if pair and frequencies[pair] >= MIN_ENTRIES:
@@ -196,7 +202,8 @@ class DirectoryLookups:
     def hedge_s(self) -> float:
         """How many seconds to wait for a worker's reply before the next worker is queried as well.
 
-        Within the limits ``MIN_HEDGE_S`` and ``MAX_HEDGE_S``, this is the time in which 95 % of recent replies arrived.
+        This is the time within which 95 % of recent replies arrived, but at least ``MIN_HEDGE_S`` and at most
+        ``MAX_HEDGE_S``.
         """
         if not self._durations_s:
             return MAX_HEDGE_S
@@ -226,10 +233,10 @@ class DirectoryLookups:
         self._announced = await self._announcements.read(fleet_s)
 
     def _directory_for(self, required: frozenset[Pair]) -> DirectoryAnnouncement | None:
-        """Return the smallest lookup directory that can answer a search for names with all ``required`` pairs.
+        """Return the smallest lookup directory that can answer a search for channels with all ``required`` pairs.
 
-        Return None if there is none. A lookup directory that lists only the best names of its pair cannot answer a
-        search for several pairs.
+        Return None if there is none. A directory that lists only the best channels with its pair is not used if
+        several pairs are required, because it may lack matching channels.
         """
         known = [self._announced[pair] for pair in required if pair in self._announced]
         usable = [each for each in known if each.is_complete or len(required) == 1]
@@ -238,7 +245,7 @@ class DirectoryLookups:
     async def _query_workers(
         self, directory: DirectoryAnnouncement, required: frozenset[Pair], target: int
     ) -> tuple[LookupResult, int]:
-        """Query up to ``MAX_WORKERS_ASKED`` workers, until ``target`` names are found or the time is up.
+        """Query up to ``MAX_WORKERS_ASKED`` workers, until ``target`` channels are found or the time is up.
 
         Return (result, examined), where ``examined`` is how many entries of the lookup directory the workers examined.
         """

@@ -45,19 +45,21 @@ _CACHED_SIZES = 10_000
 
 
 class MatrixAccess:
-    """Access to the matrices of one directory, which contains either channels or entries.
+    """Sends commands to the matrices of one directory, and caches the sizes of these matrices.
 
-    A matrix is a grid of cells that store the names with one attribute-value pair. Every method may raise
-    :class:`service.errors.StoreUnavailable`.
+    There is one directory for channels and one for entries. Each of them has a matrix for each attribute-value
+    pair, such as ``tag=python``. A matrix is a grid of cells that store the names (ids of channels or entries)
+    with this pair. Every method may raise :class:`service.errors.StoreUnavailable`.
     """
 
     def __init__(
         self, redis: RedisClient, cells: MatrixCells, about: ContentKind, limits: MatrixLimits = LIMITS
     ) -> None:
-        """Create an accessor for the matrices of one directory, whose cells are in ``cells``.
+        """Create an object that accesses the matrices of one directory.
 
-        - ``about`` selects the directory: that of channels or that of entries.
-        - ``limits``: limits on the load of a cell.
+        - ``cells``: the storage of the cells.
+        - ``about``: selects the directory of channels or that of entries.
+        - ``limits``: the load at which a cell counts as overloaded, and the maximum size of a matrix.
         """
         self._redis = redis
         self.cells = cells
@@ -76,9 +78,9 @@ class MatrixAccess:
         return {pair.decode(): msgspec.msgpack.decode(size, type=MatrixSize) for pair, size in held.items()}
 
     async def list_size(self, pair: AvPair, size: MatrixSize) -> None:
-        """Add the matrix of an attribute-value pair, and its size, to the list of matrices with more than one cell.
+        """Store the size of an attribute-value pair's matrix, so that :meth:`matrix_sizes` returns it.
 
-        If the matrix has only one cell, remove it from the list.
+        If the matrix has a single cell, delete its stored size instead.
         """
         key = keys.matrix_sizes(self._about)
         if size.partitions * size.replicas > 1:
@@ -87,7 +89,11 @@ class MatrixAccess:
             await self._redis.call("HDEL", key, pair)
 
     async def cells_of(self, pair: AvPair) -> list[tuple[CellAddress, CellAnswer]]:
-        """Return the address and state of each cell in the matrix of an attribute-value pair."""
+        """Return the address and state of each cell in the matrix of an attribute-value pair.
+
+        The matrix consists of the cells that store the names (ids of channels or entries) with this pair. The state
+        is the cell's answer to :class:`~service.discovery.matrix_cell.ReadState`.
+        """
         key = self.key(pair)
         (head,) = await self.cells.carry_out([matrix_cell.ReadState(head_address(key))])
         size = head.matrix.size if head.matrix else MatrixSize()
@@ -103,10 +109,10 @@ class MatrixAccess:
         return key
 
     async def _run(self, protocol: Rounds[T], *, is_query: bool = False) -> T:
-        """Run ``protocol`` and return its result.
+        """Run ``protocol``, a generator of commands to cells, and return the generator's result.
 
-        ``protocol`` is a generator. It yields groups of commands to cells, and receives the cells' answers to each
-        group. Registrations of names are counted for the load reports; if ``is_query``, reads of cells are counted too.
+        The generator yields groups of commands, and is sent the cells' answers to each group. Registrations of names
+        are counted for the load reports. If ``is_query`` is true, reads of cells are counted as queries.
         """
         try:
             commands = next(protocol)
@@ -119,7 +125,11 @@ class MatrixAccess:
             return result
 
     def _count(self, commands: Sequence[Command], answers: Sequence[CellAnswer], *, is_query: bool = False) -> None:
-        """Count the queries and registrations in these commands, for the reports of the cells' loads."""
+        """Count registrations and queries in these commands; the counts are used for reports of the cells' loads.
+
+        ``answers`` are the cells' answers, in the order of ``commands``. Commands that read cells count as queries
+        only if ``is_query`` is true.
+        """
         for command, answer in zip(commands, answers, strict=True):
             pair = self._texts.get(command.place.pair)
             if pair is None or answer.is_in(CellState.CLOSED, CellState.FILLING):

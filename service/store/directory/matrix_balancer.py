@@ -108,8 +108,8 @@ def _processor_time_s(info: Mapping[str, float]) -> float:
 class MatrixBalancer:
     """Resizes and repairs the matrices of one directory.
 
-    A matrix is a grid of cells that store the names with one attribute-value pair. Methods may raise
-    :class:`StoreUnavailable`.
+    A matrix is the grid of cells in which the directory stores all names (ids of channels or entries) with one
+    attribute-value pair. Methods may raise :class:`StoreUnavailable`.
     """
 
     def __init__(self, directory: Directory, nodes: NodeLoads) -> None:
@@ -126,9 +126,10 @@ class MatrixBalancer:
         """Number of cells of all matrices with more than one cell, in the last pass."""
 
     async def maintain(self, is_own: Callable[[Pair], bool]) -> int:
-        """Run one maintenance pass over the matrices of all attribute-value pairs for which ``is_own`` is true.
+        """Run one maintenance pass, which repairs and resizes the matrices that are due for a check.
 
-        Return how many matrices were resized or need another pass.
+        Only matrices of attribute-value pairs for which ``is_own`` returns true are checked. Return how many matrices
+        were resized or need another pass.
         """
         self._passes += 1
         await self._directory.load_reports.flush()
@@ -200,9 +201,10 @@ class MatrixBalancer:
         return True
 
     async def _settle(self, pair: Pair, key: PairKey) -> Matrix | None:
-        """Make the cells of a matrix match the size in the matrix's record; return the record.
+        """Change the cells of a matrix until they match the matrix's stored record; return the record.
 
-        Return None if this takes more than ``_MAX_RECONCILE_PASSES`` attempts.
+        The record states which cells the matrix must have. Return None if the cells still do not match after
+        ``_MAX_RECONCILE_PASSES`` attempts.
         """
         for _ in range(_MAX_RECONCILE_PASSES):
             matrix = await self._directory.cells.run(reconcile_matrix(key, self._limits))
@@ -238,7 +240,8 @@ class MatrixBalancer:
     ) -> ResizeRequest | None:
         """Return the change to the size of ``matrix`` that must be made now; None if no change is due.
 
-        A partition or replica is removed only if it was superfluous in ``_PATIENCE`` successive passes.
+        A change adds or removes a partition (a part of the names) or a replica (a copy of all parts). A partition or
+        replica is removed only after it was superfluous in ``_PATIENCE`` successive passes.
         """
         request = choose_resize(matrix, loads, nodes, self._limits)
         if request is None or request.kind in (ResizeKind.INC_P, ResizeKind.INC_R):
@@ -251,9 +254,10 @@ class MatrixBalancer:
         return request
 
     async def _change(self, pair: Pair, before: Matrix, after: Matrix) -> bool:
-        """Replace the stored record ``before`` of a matrix's size with ``after``; return whether it was replaced.
+        """Replace the stored record of a matrix's size with ``after``; return whether it was replaced.
 
-        Nothing is replaced if ``after`` equals ``before``, or if the stored record is no longer ``before``.
+        ``before`` is the record as it was read. Nothing is replaced if ``after`` equals ``before``, or if the stored
+        record has changed since it was read.
         """
         # A matrix is listed with its new size before cells are added, so that no cell exists in an unlisted matrix.
         if after == before:

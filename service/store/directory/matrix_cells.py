@@ -54,9 +54,10 @@ def pair_key(pair: str) -> PairKey:
 
 
 class MatrixCells(RedisRepository):
-    """All cells of the directories; a cell stores a part of the names that have one attribute-value pair.
+    """Runs commands on the cells of all directories, and stores the cells in Redis.
 
-    Calls made in the same iteration of the event loop share a round trip. Every method may raise
+    A cell stores a part of the names (ids of channels or entries) that have one attribute-value pair. Calls made
+    in the same iteration of the event loop share a round trip. Every method may raise
     :class:`service.errors.StoreUnavailable`.
     """
 
@@ -96,10 +97,9 @@ class MatrixCells(RedisRepository):
         ]
 
     async def run(self, protocol: Rounds[T]) -> T:
-        """Run ``protocol`` and return its result.
+        """Run ``protocol``, a generator of commands to cells, and return the generator's result.
 
-        ``protocol`` is a generator. It yields groups of commands to cells, and receives the cells' answers to each
-        group.
+        The generator yields groups of commands, and is sent the cells' answers to each group.
         """
         try:
             commands = next(protocol)
@@ -126,7 +126,7 @@ class MatrixCells(RedisRepository):
     async def _read_states(self, places: Sequence[CellAddress]) -> list[CellAnswer]:
         """Return the state of the cell at each address in ``places``, in order.
 
-        For a small cell, the result also contains the cell's entries.
+        If a cell has few postings (records of names), its answer also contains the postings.
         """
         # A small cell is in the hash that the cells of its bucket share; a larger one has its own hash. The hash in
         # which a cell was found last is read first, and the other hash only if the cell is no longer there.
@@ -177,10 +177,10 @@ class MatrixCells(RedisRepository):
         return CellAnswer(None, done=False, postings=b"")
 
     async def _read_shared(self, place: CellAddress) -> tuple[CellAnswer | None, int]:
-        """Read a small cell from the hash that it shares with other cells.
+        """Read a cell from the hash that several small cells share.
 
-        Return (answer, 0) if the cell is there. Return (None, b) if the cell is larger and has its own hash with 2 ^ b
-        pages.
+        Return (answer, 0) if the cell is small. Return (None, b) if the cell is large. A large cell has a hash of its
+        own, which is divided into 2 ^ b pages.
         """
         while True:
             field = await self._redis.call(*_shared_field(place))
@@ -204,7 +204,12 @@ class MatrixCells(RedisRepository):
         return CellAnswer(_decode_membership(member), _decode_matrix(matrix), load, done=True, postings=postings)
 
     async def _read_names(self, command: matrix_cell.ReadPostings) -> CellAnswer:
-        """Read the pages of a cell that contain the names in ``command.names``; return all entries on these pages."""
+        """Read a cell's postings (records of names) for the names in ``command.names``.
+
+        A large cell is read in pages, each with the postings of many names. The answer may therefore also contain
+        postings of other names. If the cell is small, or if most of its pages are needed, the answer contains all its
+        postings.
+        """
         # If none of these pages exists, the number of pages may have changed since it was cached; it is then read
         # again.
         place, names = command.place, np.array(command.names, np.uint64)
@@ -248,7 +253,11 @@ def _shared_fields(place: CellAddress, further: int) -> redis.Command:
 
 
 def _own_state(place: CellAddress, bits: int) -> redis.Command:
-    """Return the command that reads the state of a cell with 2 ^ ``bits`` pages from its own hash."""
+    """Return the command that reads the state of a large cell, which has its own Redis hash.
+
+    The hash has 2 ^ ``bits`` pages. If there are few pages, the command also reads the cell's postings (records
+    of names).
+    """
     own = keys.cell(place)[1]
     return ("HGETALL", own) if bits <= _READ_WITH_STATE_BITS else ("HMGET", own, "m", "x", "n")
 
@@ -290,10 +299,11 @@ def _has_further_fields(field: bytes | None) -> TypeGuard[bytes]:
 
 
 def _join_fields(fields: Sequence[bytes | None]) -> CellAnswer | None:
-    """Return the answer of a small cell whose entries are spread over several fields of a shared hash.
+    """Combine the fields that store one small cell in the shared hash, and return the cell's answer.
 
-    ``fields`` are the contents of these fields, in order. The first field states how many further fields there are.
-    Return None if ``fields`` contains a different number of further fields.
+    ``fields`` are the contents of these fields, in order. The first field states how many further fields the cell
+    has. If ``fields`` contains a different number, the cell has changed in the meantime. Then return None; the
+    caller must read the cell again.
     """
     first, *further = fields
     if not _has_further_fields(first) or first[0] != len(further):
@@ -302,7 +312,10 @@ def _join_fields(fields: Sequence[bytes | None]) -> CellAnswer | None:
 
 
 def _answer_without_hash(field: bytes | None) -> CellAnswer:
-    """Convert the entries of a small cell to the cell's answer. ``field`` holds the entries; None means no entries."""
+    """Create the answer of a small cell, which has no Redis hash of its own.
+
+    ``field`` contains the cell's postings (records of names); None if it has none.
+    """
     postings = field or b""
     return CellAnswer(None, None, CellLoad(len(postings) // POSTING_BYTES), done=False, postings=postings)
 

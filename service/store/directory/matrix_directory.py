@@ -57,7 +57,7 @@ _READER_CACHED_NAMES = 100_000
 
 
 class ContentNameTable:
-    """The table that maps 8-byte keys to names, for one directory.
+    """The table of one directory that maps 8-byte keys to names, which are ids of channels or entries.
 
     Every method may raise :class:`service.errors.StoreUnavailable`.
     """
@@ -106,9 +106,11 @@ _ONE = MatrixSize()
 
 
 class ContentName(msgspec.Struct, frozen=True):
-    """A name to register: the channel or entry with the id ``id``, and its attribute-value pairs.
+    """A channel or entry to register in a directory, with the attribute-value pairs by which searches find it.
 
-    Each pair has a weight from 1 to 255, which expresses how characteristic the pair is of the channel or entry.
+    - ``id``: the id of the channel or entry.
+    - ``pairs``: maps each pair to its weight, from 1 to 255. The weight expresses how characteristic the pair is
+      of the channel or entry.
     """
 
     id: str
@@ -134,11 +136,11 @@ class Directory(MatrixAccess):
         self.vocabulary = StoredVocabulary(redis, about)
 
     async def register(self, names: Sequence[ContentName], expires_s: float) -> None:
-        """Register or refresh names, so that searches find them until ``expires_s`` (Unix time).
+        """Register or refresh channels or entries, so that searches find them until ``expires_s`` (Unix time).
 
-        A name that is already registered for longer is not changed. If a name no longer has an attribute-value pair,
-        the caller must remove the name from this pair (:meth:`withdraw`). Raises
-        :class:`service.errors.CellsUnavailable` if cells changed or disappeared too often during the call.
+        A registration that already lasts longer is not changed. Attribute-value pairs that a channel or entry no
+        longer has stay registered; remove them by :meth:`withdraw`. Raises :class:`service.errors.CellsUnavailable`
+        if cells changed or disappeared too often during the call.
         """
         expiry_s = int(expires_s)
         await self._names.put((name.id for name in names), expiry_s)
@@ -153,11 +155,12 @@ class Directory(MatrixAccess):
             self._learn([pair for pair, _ in left], await self._run(run_together(dialogues)))
 
     async def withdraw(self, name: str, pairs: Iterable[AvPair], expires_s: float) -> None:
-        """Remove a name from attribute-value pairs that it no longer has.
+        """Remove a channel or entry from attribute-value pairs that it no longer has.
 
-        Each removal is recorded until ``expires_s`` (Unix time), which must not be earlier than the expiry of any
-        registration of the name. Raises :class:`service.errors.CellsUnavailable` if cells changed or disappeared too
-        often during the call.
+        ``name`` is the id of the channel or entry. A record of each removal is kept until ``expires_s`` (Unix time),
+        which must not be earlier than the expiry of any registration of ``name``. Otherwise the registration remains
+        valid. Raises :class:`service.errors.CellsUnavailable` if cells changed or disappeared too often during the
+        call.
         """
         posting = Posting(name_key(name), 0, int(expires_s))
         given = [(self.key(pair), posting) for pair in pairs]
@@ -232,9 +235,11 @@ class Directory(MatrixAccess):
         )
 
     async def weights_of(self, pair: AvPair) -> dict[NameKey, int]:
-        """Return the weight of an attribute-value pair for each name that has the pair, keyed by the name's key.
+        """Return the weight of an attribute-value pair in each name (channel or entry) that has the pair.
 
-        Raises :class:`service.errors.CellsUnavailable` if cells changed or disappeared too often during the call.
+        The result maps the key of each name to the weight, from 1 to 255. The weight expresses how characteristic the
+        pair is of the channel or entry. Raises :class:`service.errors.CellsUnavailable` if cells changed or
+        disappeared too often during the call.
         """
         key = self.key(pair)
         names, weights, size = await self._run(read_matrix(key, randbits(48), time.time(), self._sizes.get(key)))
@@ -246,11 +251,11 @@ class Directory(MatrixAccess):
         return await self._names.resolve(name_keys)
 
     async def _store_postings(self, given: Sequence[tuple[PairKey, Posting]]) -> list[tuple[PairKey, Posting]]:
-        """Store registrations (*postings*) in cells, with one command per cell; return those that were not stored.
+        """Store postings (records of names) in cells, with one command per cell; return those that were not stored.
 
-        ``given`` and the result contain tuples (digest of an attribute-value pair, posting of a name with this pair). A
-        posting is not stored if the cached size of the pair's matrix is wrong, or if one of the posting's cells is
-        missing.
+        Each item of ``given`` and of the result is a tuple: the digest of an attribute-value pair, and the posting of
+        a name with this pair. A posting is not stored if this process has cached a wrong size of the pair's matrix,
+        or if a cell is missing.
         """
         by_cell: dict[CellAddress, list[Posting]] = {}
         for pair, posting in given:
@@ -271,10 +276,14 @@ class Directory(MatrixAccess):
         return [each for each in given if each in left]
 
     def _is_stored(self, put: matrix_cell.PutPostings, answer: CellAnswer, assumed: MatrixSize) -> bool:
-        """Return whether a cell has stored the registrations in ``put`` where searches find them.
+        """Return whether a cell has stored postings (records of names) where searches will find them.
 
-        If the cell's ``answer`` states that the matrix does not have the size ``assumed``, cache the actual size and
-        return False.
+        - ``put``: the command with the postings.
+        - ``answer``: the cell's answer to the command.
+        - ``assumed``: the matrix size from which the caller computed the cell's address.
+
+        If the answer contains a different size, cache it and return False, because searches look in other cells. If
+        both sizes have only one cell, the difference does not matter.
         """
         pair, member = put.place.pair, answer.member
         if member is None or answer.is_in(CellState.CLOSED):
@@ -298,20 +307,27 @@ class Directory(MatrixAccess):
 
 
 class MatrixNameReader:
-    """Reads the names of channels from the matrices. Methods may raise :class:`service.errors.StoreUnavailable`."""
+    """Finds the channels that have an attribute-value pair, and the pairs that channels have.
+
+    The name of a channel is its id. Methods may raise :class:`service.errors.StoreUnavailable`.
+    """
 
     def __init__(self, directory: Directory, channels: Channels) -> None:
-        """Create a reader of the channels' names in ``directory``."""
+        """Create a reader of ``directory``, which is the directory of channels.
+
+        The pairs of a channel are read from ``channels``.
+        """
         self._directory = directory
         self._channels = channels
         self._names: LRUCache[NameKey, str] = LRUCache(_READER_CACHED_NAMES)
 
     async def names_of(self, pair: Pair, max_count: int, known_mark: Hashable) -> NamesOfPair | None:
-        """Return the ``max_count`` channel names for which an attribute-value pair has the greatest weights.
+        """Return the best channels that have an attribute-value pair, and how many channels have it in total.
 
-        ``known_mark`` is the ``mark`` of the result that the caller already has, or None. Return None if nothing has
-        changed since that result. Raises :class:`service.errors.CellsUnavailable` if cells changed or disappeared too
-        often during the call.
+        The best channels are those in which the pair has the highest weights. At most ``max_count`` are returned.
+        ``known_mark`` is the ``mark`` of an earlier result that the caller still has, or None. Return None if nothing
+        has changed since that result. Raises :class:`service.errors.CellsUnavailable` if cells changed or disappeared
+        too often during the call.
         """
         weights = await self._directory.weights_of(pair)
         mark = hash(frozenset(weights.items()))

@@ -80,9 +80,10 @@ class SavedSearches(RedisRepository):
         await self._redis.call("DEL", keys.saved_searches(uid))
 
     async def restore(self, packed: Sequence[bytes]) -> None:
-        """Write saved searches from a backup to the copy of all saved searches, which workers load.
+        """Add saved searches from a backup to the copy from which workers load the searches of all users.
 
-        Each item of ``packed`` is a :class:`SavedSearch` in msgpack, as stored in a user's own list.
+        Each item of ``packed`` is a :class:`SavedSearch` in msgpack, as stored in a user's own list. The users' own
+        lists are not changed.
         """
         for watch in (msgspec.msgpack.decode(each, type=SavedSearch) for each in packed):
             await self._write(watch.id, watch.condition)

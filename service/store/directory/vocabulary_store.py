@@ -47,7 +47,7 @@ _RELOAD_S: Final = 3600.0
 
 
 class StoredVocabulary:
-    """The words of one directory, which contains either channels or entries.
+    """The vocabulary of one directory: all words by which searches can find channels (or entries).
 
     Every method may raise :class:`service.errors.StoreUnavailable`.
     """
@@ -63,7 +63,8 @@ class StoredVocabulary:
     async def add(self, words: Mapping[str, str]) -> None:
         """Add words to the vocabulary.
 
-        ``words`` maps each case-folded word to its stem. Names that contain the word are registered under the stem.
+        ``words`` maps each case-folded word to its stem. In the directory, channels or entries that contain the word
+        are registered under the stem.
         """
         members = (word if word == stem else f"{word} {stem}" for word, stem in words.items())
         new = [each for each in members if each not in self._added and len(each.encode()) <= _MAX_WORD_BYTES]

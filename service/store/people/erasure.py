@@ -39,10 +39,13 @@ _RESTRICTIONS_TTL_S: Final = RESTRICTIONS_KEPT_DAYS * 86_400
 
 
 class Erasure:
-    """Erases users. Every method may raise :class:`service.errors.StoreUnavailable`; the call can then be repeated."""
+    """Deletes the data about a user, except restrictions set by admins and usage counts.
+
+    Every method may raise :class:`service.errors.StoreUnavailable`, and can then be called again.
+    """
 
     def __init__(self, redis: RedisClient, subscriptions: Subscriptions, saved_searches: SavedSearches) -> None:
-        """Create the eraser, which deletes users' data from ``subscriptions`` and ``saved_searches`` as well."""
+        """Create an object that deletes users' data from ``redis``, ``subscriptions`` and ``saved_searches``."""
         self._redis = redis
         self._subscriptions = subscriptions
         self._saved_searches = saved_searches
@@ -97,9 +100,9 @@ class Erasure:
         return is_restricted
 
     async def _keep_restrictions(self, uid: UserId) -> bool:
-        """Keep the restrictions that admins have set for an erased user, but only for a limited time.
+        """Keep an erased user's restrictions, which admins have set, for ``RESTRICTIONS_KEPT_DAYS`` days.
 
-        Return whether there are any restrictions. The console lists the user until they expire.
+        Return whether the user has any restrictions. If so, the console lists the user until the restrictions expire.
         """
         now_s = int(time.time())
         await self._redis.call("ZREMRANGEBYSCORE", keys.ERASED_USERS_WITH_RESTRICTIONS, "-inf", now_s)

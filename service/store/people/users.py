@@ -147,7 +147,11 @@ class Users(RedisRepository):
         )
 
     async def count_use(self, jid: str, what: str, limit: int, per_s: float) -> bool:
-        """Count one use of ``what`` by a user; return whether it is within ``limit`` uses per ``per_s`` seconds."""
+        """Count a user's use of a limited function; return whether the use is within the limit.
+
+        ``what`` names the function, for example "import". The limit is ``limit`` uses in ``per_s`` seconds. This
+        period begins with the first use.
+        """
         key = keys.usage_count(keys.user_id(jid), what)
         return bool(await self._redis.run_script("usage_count", (key,), limit, int(per_s * 1000)))
 

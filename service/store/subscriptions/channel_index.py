@@ -30,20 +30,22 @@ _PAGE = 500
 
 
 class ChannelIndex:
-    """The subscribers of each channel. The keys of a channel's entries share a prefix.
+    """The subscribers of each channel. The index has one entry per subscription.
 
     Every method may raise :class:`service.errors.StoreUnavailable` and can then be called again.
 
-    :meth:`add` first writes the entry, and then increments the channel's counter of joins. This order ensures:
+    :meth:`add` first writes the entry. Then it increments the channel's counter of new subscribers. This order
+    ensures:
 
-    - No subscriber misses a version (guarantee I1). When a version is queued, all entries written before it are found.
-    - No version is delivered twice (guarantee I2). Each user's data states the last version that was queued for the
-      subscription; initially, this is the channel's version at the time of subscribing.
-    - A deleted channel has no subscribers. If the channel is deleted before the join is counted, :meth:`add` removes
-      the entry and returns False. If it is deleted afterwards, the entry is found when the channel's subscriptions are
-      ended.
-    - A channel with subscribers remains polled. A count of subscribers is used only if the counter of joins has not
-      changed since the subscribers were counted.
+    - No subscriber misses a version of the channel (guarantee I1). A version is queued for all subscribers whose
+      entries were written before.
+    - No version is delivered twice (guarantee I2). Each subscription records the last version that was queued for
+      it. At first, this is the channel's version at the time of subscribing.
+    - A deleted channel has no subscribers. If the channel is deleted before the counter is incremented,
+      :meth:`add` removes the entry and returns False. If it is deleted later, the entry is removed when all
+      subscriptions to the channel are ended.
+    - A channel with subscribers remains polled. A count of subscribers is ignored if the counter has changed
+      since the subscribers were counted.
     """
 
     def __init__(self, redis: RedisClient, keyspaces: KeyspaceStore, layout: KeyLayout) -> None:
@@ -84,7 +86,10 @@ class ChannelIndex:
         await self._redis.call(*record_change(cid))
 
     async def count(self, cids: Sequence[ChannelId]) -> list[int]:
-        """Return how many entries each channel has, in order; 0 for a channel that does not exist."""
+        """Return how many subscribers each channel has, in order; 0 for a channel that does not exist.
+
+        A count may temporarily be too high, but is never too low.
+        """
         sites = await self._sites(cids)
         known = {cid: site for cid, site in zip(cids, sites, strict=True) if site is not None}
         counts = await self._count_at_leaves(known)
@@ -145,13 +150,14 @@ class ChannelIndex:
                 search = self._search(leaf.group.last + 1)
 
     async def divide(self, cid: ChannelId, cursor: str, count: int) -> dict[str, str]:
-        """Divide the subscribers of a channel into groups of roughly equal size.
+        """Divide the subscribers of a channel into groups of roughly equal size, which can be read separately.
 
-        ``count`` is the desired number of groups. It is rounded up to a power of two, but does not exceed the number of
-        keys that the channel has.
+        ``count`` is the desired number of groups. It is rounded up to a power of two, and limited to the number of
+        keys that the channel has. ``cursor`` is the cursor of the page at which reading must continue, or "" for the
+        first page. Groups that end before this page are omitted.
 
-        Return a dict that maps each group's label to the cursor of the group's first page. Groups that end before
-        ``cursor`` are omitted.
+        Return a dict that maps the label of each group to the cursor of its first page. Both are arguments for
+        :meth:`page`. The dict is empty if the channel does not exist.
         """
         (site,) = await self._sites([cid])
         if site is None:
@@ -189,9 +195,9 @@ class ChannelIndex:
         return entries, "" if query.request is None else _format_cursor(query.position)
 
     async def pages(self, cid: ChannelId) -> AsyncIterator[list[tuple[UserId, int]]]:
-        """Yield all entries of a channel in pages, as pairs (user id, ``seq``).
+        """Yield all subscribers of a channel in pages, as pairs (user id, ``seq``).
 
-        ``seq`` is the sequence number of the user's change that wrote the entry.
+        ``seq`` is the sequence number of the change with which the user was last added to the channel.
         """
         cursor, is_last = "", False
         while not is_last:
@@ -234,10 +240,10 @@ class ChannelIndex:
             pass
 
     async def _run_query(self, query: PrefixQuery, channel: KeyGroup) -> tuple[Record, ...]:
-        """Send the next request of ``query``. Return the records of a page if this request completes it, otherwise ().
+        """Send the next request of ``query``; return the page of records that it completes, or () if it completes none.
 
-        ``channel`` is the group of keys under which the channel's subscribers are stored. The returned records are
-        counted as deliveries, to balance load.
+        ``channel`` is the group of keys under which the channel's subscribers are stored. Each returned record counts
+        as one delivery in the load measurements.
         """
         request = query.request
         if isinstance(request, ReadDonor):

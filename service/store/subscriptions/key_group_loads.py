@@ -43,9 +43,10 @@ class LeafLoads(NamedTuple):
 
 
 class KeyGroupLoads:
-    """Delivery rates of key groups, and loads of leaves (key groups that are not split).
+    """Measures how many deliveries per second the subscriptions in each key group cause.
 
-    Methods may raise :class:`StoreUnavailable`.
+    A key group consists of the subscriptions with keys that begin with the same bits. Methods may raise
+    :class:`StoreUnavailable`.
     """
 
     def __init__(self, redis: RedisClient, keyspaces: KeyspaceStore) -> None:
@@ -53,12 +54,14 @@ class KeyGroupLoads:
         self._keyspaces = keyspaces
 
     async def measure(self, keyspace: Keyspace, elapsed_s: float, fleet_s: float, memory: HalfLives) -> None:
-        """Compute and store delivery rates from the deliveries counted in the last ``elapsed_s`` seconds.
+        """Compute and store the delivery rates of the key groups in a keyspace.
 
-        Only the worker that balances ``keyspace`` (a server of CLASH) calls this.
+        Only the worker that balances the keyspace calls this.
 
-        - ``fleet_s``: Unix time in seconds, by the clock that all workers share.
-        - ``memory``: the half-lives of rates.
+        - ``keyspace``: a part of the store, called a server in the CLASH paper.
+        - ``elapsed_s``: the time in seconds since the last call, during which deliveries were counted.
+        - ``fleet_s``: the current Unix time in seconds, by the clock that all workers share.
+        - ``memory``: the half-lives with which the stored rates decay.
         """
         delivered, (before,) = await asyncio.gather(
             self._keyspaces.take_deliveries(keyspace), self._rates([keyspace], fleet_s, memory)
@@ -71,10 +74,11 @@ class KeyGroupLoads:
         await self._write_rates(keyspace, risen, faint, fleet_s)
 
     async def weigh(self, tables: Sequence[ServerTable], fleet_s: float, memory: HalfLives) -> LeafLoads:
-        """Return the sizes and loads of all leaves (key groups that are not split) in these server tables.
+        """Return the sizes and loads of all leaves (key groups that are not split) in several keyspaces.
 
-        - ``fleet_s``: Unix time in seconds, by the clock that all workers share.
-        - ``memory``: the half-lives of rates.
+        - ``tables``: the server tables of the keyspaces. A server table lists the key groups of one keyspace.
+        - ``fleet_s``: the current Unix time in seconds, by the clock that all workers share.
+        - ``memory``: the half-lives with which the stored rates decay.
         """
         leaves = [[group for group, entry in table.entries.items() if entry.state in LEAF_STATES] for table in tables]
         counted, rates = await asyncio.gather(
@@ -94,12 +98,12 @@ class KeyGroupLoads:
         return weighed
 
     async def hand_over(self, move: Move, fleet_s: float, memory: HalfLives) -> None:
-        """Move the delivery rates of a key group to the keyspace (server) to which ``move`` has moved the group.
+        """Move the delivery rates of a key group to another keyspace, because the group itself has moved there.
 
-        That keyspace uses these rates until it measures its own.
+        ``move`` names the group and both keyspaces. The new keyspace uses these rates until it has measured its own.
 
-        - ``fleet_s``: Unix time in seconds, by the clock that all workers share.
-        - ``memory``: the half-lives of rates.
+        - ``fleet_s``: the current Unix time in seconds, by the clock that all workers share.
+        - ``memory``: the half-lives with which the stored rates decay.
         """
         (rates,) = await self._rates([move.donor], fleet_s, memory)
         going, staying = split_rates({prefix: rate.current for prefix, rate in rates.items()}, move.group)

@@ -69,7 +69,7 @@ RECORD_BYTES = _RECORD.size
 
 
 def channel_prefix(cid: ChannelId) -> bytes:
-    """Return the first 8 bytes of a channel id, by which records of subscriptions identify the channel."""
+    """Return the first 8 bytes of a channel id, which identify the channel in the records of its subscriptions."""
     # They identify it among subscriptions with the same key.
     return bytes.fromhex(cid[: 2 * _CHANNEL_BYTES])
 
@@ -102,14 +102,14 @@ def unpack_page(page: bytes) -> tuple[Record, ...]:
 
 
 def position_bytes(record: Record) -> bytes:
-    """Encode the position of a record as 24 bytes."""
+    """Return the position of a record as 24 bytes: its key and its id. Records are sorted by these bytes."""
     return pack_record(record)[:-4]
 
 
 def range_bounds(group: KeyGroup, after: Position | None = None) -> tuple[bytes, bytes]:
-    """Return the first and last positions in a key group (both inclusive), as bytes.
+    """Return the lowest and the highest position that a record in a key group can have, as 24 bytes each.
 
-    If ``after`` is given, the range starts at the position that follows ``after``.
+    If ``after`` is given, the lowest position is the one that follows ``after``.
     """
     least = group.key.to_bytes(4) + bytes(_ID_BYTES)
     if after is not None and after[1]:
@@ -154,8 +154,9 @@ _EMPTY_PAGE = Page((), complete=True)
 
 
 class KeyspaceStore:
-    """All keyspaces: the servers of CLASH, which store the subscribers of channels.
+    """Stores the subscribers of channels, divided into keyspaces (called servers in the CLASH paper).
 
+    A keyspace has a server table, which lists its key groups, and records of the subscriptions in these groups.
     Each change to a server table or its records is atomic, and stays in one cluster slot. Calls made in the same
     iteration of the event loop share a round trip. Every method may raise these errors:
 
@@ -215,13 +216,17 @@ class KeyspaceStore:
         return found, number
 
     async def count_at_leaves(self, pairs: Sequence[tuple[Probe, bytes]]) -> list[tuple[bytes | None, int]]:
-        """Count the subscriptions to channels in the leaves (key groups that are not split) that probably contain them.
+        """Count the subscriptions to several channels, using one round trip.
 
-        Each of ``pairs`` consists of a probe, which names a keyspace and a leaf, and the :func:`channel_prefix` of a
-        channel. Return a tuple for each pair, in order: the leaf's label, and how many subscriptions to the channel the
-        keyspace stores.
+        A leaf is a key group that is not split. Each of ``pairs`` describes one channel:
 
-        The label is None if the keyspace does not have the leaf, or if the leaf is moving. The caller must then call
+        - a probe, which names the keyspace and the leaf that probably contain the channel's subscriptions
+        - the :func:`channel_prefix` of the channel
+
+        Return a tuple for each pair, in order: the label of the leaf that contains the probe's key, and how many
+        subscriptions to the channel the keyspace stores.
+
+        The label is None if the keyspace does not have this leaf, or if the leaf is moving. The caller must then call
         :meth:`count`.
         """
         replies = await self._redis.call_many(
@@ -403,7 +408,10 @@ class KeyspaceStore:
 
 
 def _parse_page(reply: Sequence[Any], count: int) -> Page:
-    """Return a page of the first ``count`` records in a script's reply. It is complete if there are no more records."""
+    """Return a page with up to ``count`` records from a script's reply.
+
+    The page is marked as complete if no further records follow.
+    """
     more, *pages = reply
     found = b"".join(pages)
     return Page(unpack_page(found[: count * RECORD_BYTES]), complete=not more and len(found) <= count * RECORD_BYTES)

@@ -81,10 +81,10 @@ class SubscriptionIntents:
         await self._redis.run_script("user_delete_intent", (keys.intents(uid),), cid, intent)
 
     async def _queue_missed_versions(self, uid: UserId, cid: ChannelId) -> None:
-        """Queue, in order, the versions of a channel that a subscriber has missed.
+        """Queue, in order, the versions of a channel that a subscriber missed while being moved to the channel.
 
-        A user whose old channel has moved to this channel misses the versions published before the user is added to
-        this channel's index.
+        A subscriber is moved when the old channel moves to this channel. The missed versions are those that were
+        published before the user was added to this channel's list of subscribers.
         """
         held = await self._redis.call("HGET", keys.user_index(uid), index_field(cid))
         given = parse_subscription(cid, held).seen_version if held else inf

@@ -102,10 +102,11 @@ class Subscriptions:
         await self._intents.complete(uid, await self._intents.begin(uid))
 
     async def _register_user(self, uid: UserId) -> int:
-        """Register a user; return a number that the change numbers (``seq``) of a new user must exceed.
+        """Add a user to the list of all users; return the greatest change number of recently erased users, or 0.
 
-        The number is the greatest ``seq`` of recently erased users. Delayed copies of changes from before an erasure
-        therefore have no effect.
+        Each change by a user has a number (``seq``); a change with a greater number is newer. The numbers of a new
+        user must begin above the result. If an erased user returns, delayed copies of old changes then have no
+        effect.
         """
         _, floor = await self._redis.call_many([("SADD", keys.USERS, uid), ("GET", keys.SEQ_FLOOR)])
         return int(floor or 0)

@@ -68,9 +68,9 @@ async def post_account(request: web.Request, body: AddAccount) -> PasswordLink:
 
 @operation("PATCH", "/accounts/{name}", admin_access("access"), 404)
 async def patch_account(request: web.Request, body: SetRole) -> AccountView:
-    """Change the role of an account, from its next request on.
+    """Change the role of an account. The new role applies from the account's next request on.
 
-    An API key can neither grant nor revoke admin rights, or rights beyond its scopes.
+    An API key cannot grant or revoke admin rights, or rights beyond its scopes.
     """
     request[AUDIT_DETAIL] = body.role
     return await account_rules.set_role(request.app[STORE], request[PRINCIPAL], request.match_info["name"], body.role)

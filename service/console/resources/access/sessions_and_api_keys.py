@@ -35,11 +35,14 @@ def can_see(request: web.Request, account: str) -> bool:
 
 
 async def check_can_end(request: web.Request, owner: str | None, missing: str) -> None:
-    """Raise an error unless the request's sender may end or revoke a session or API key that belongs to ``owner``.
+    """Raise an error unless the request's sender may end a session or revoke an API key of the account ``owner``.
 
-    Raises HTTPNotFound with the text ``missing`` if ``owner`` is None, which means that the sender can see no such
-    session or key. Raises :class:`PermissionDenied` if ``owner`` is another account and the request was sent with an
-    API key that has fewer rights than ``owner``.
+    - ``owner``: the name of the account; None if the session or key does not exist, or the sender must not see it. In
+      this case, HTTPNotFound is raised.
+    - ``missing``: the text of this HTTPNotFound.
+
+    Raises :class:`PermissionDenied` if ``owner`` is another account, and the request was sent with an API key that
+    has fewer rights than ``owner``.
     """
     if owner is None:
         raise web.HTTPNotFound(text=missing)

@@ -53,7 +53,10 @@ async def get_channel_message(request: web.Request) -> Message:
 
 @operation("GET", "/channels/{cid}", read_access("channels"), 404)
 async def get_channel(request: web.Request) -> ChannelDetail:
-    """Get one channel with its owner and polling set, last polls and latest entries."""
+    """Get one channel with its owner, the nodes that poll it, its last polls and its latest entries.
+
+    The owner is the node that is responsible for the channel.
+    """
     return await read_channel_detail(request.app[STORE], (await read_requested_channel(request)).id)
 
 

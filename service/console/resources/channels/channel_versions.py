@@ -21,13 +21,13 @@ _VERSIONS_PER_PAGE: Final = 20
 
 
 class ContentView(msgspec.Struct, frozen=True):
-    """A channel's latest entries (newest first) in one version, and where a copy of them was found.
+    """A channel's latest entries (newest first), and the place where a copy of them was found.
 
-    ``source`` is the place where the copy was found:
+    ``version`` is the version of the channel that contains these entries. ``source`` is the place:
 
     - ``cache``: the cache of the worker that received the request.
-    - ``near``: the cache of another worker. ``worker`` is its name, or "" if unknown. ``hops`` is its distance
-      according to the attenuated Bloom filters.
+    - ``near``: the cache of another worker. ``worker`` is its name, or "" if unknown. ``hops`` is the distance to it,
+      in hops from worker to worker. It is taken from the attenuated Bloom filters.
     - ``owner``: the worker that is responsible for the channel.
     - ``store``: the database.
     - ``publisher``: there was no copy, and the content was fetched from the publisher.

@@ -35,7 +35,10 @@ class SetSelector(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @operation("PUT", "/channels/{cid}/selector", write_access("channels"), 404, 502)
 async def put_selector(request: web.Request, body: SetSelector) -> ChannelDetail:
-    """Change the selector of a page. All subscribers move to the new channel and are notified once."""
+    """Change the selector of a page. This creates another channel for the page.
+
+    All subscribers move to the new channel and are notified once.
+    """
     successor = await _move_to_part(request, await read_requested_channel(request), body.selector)
     return await read_channel_detail(request.app[STORE], successor.id)
 

@@ -144,7 +144,10 @@ async def stop_announcement(request: web.Request) -> None:
 
 
 async def page(request: web.Request, status: int = 200, *, error: str = "") -> web.Response:
-    """Show the form and the announcements so far. ``error`` is the message to show if a change failed."""
+    """Show the form for a new announcement, and the announcements so far.
+
+    ``error`` is the message to show if a change failed.
+    """
     form = await read_form(request)
     return render(
         request,
@@ -175,7 +178,10 @@ async def preview(request: web.Request) -> web.Response:
 
 @redisplay_on_error(page)
 async def send(request: web.Request) -> web.Response:
-    """Send a previewed announcement, only once even if the form is submitted twice."""
+    """Send a previewed announcement.
+
+    If the form is submitted twice, the announcement is sent only once.
+    """
     form = await read_form(request)
     number = form.get("number", "")
     if not number.isdecimal():

@@ -30,11 +30,13 @@ operation = OPERATIONS = Operations()
 
 
 class Matrix(msgspec.Struct, frozen=True):
-    """The matrix of an attribute-value pair (AV-pair), in which the channels or entries with this pair are registered.
+    """The matrix of an attribute-value pair: a grid of cells that lists the channels or entries with this pair.
 
-    The matrix is a grid of cells. Each partition contains a part of the names (of channels or entries), and each
-    replica is a copy of all partitions. ``names`` states how many names each partition contains, counted in the first
-    replica.
+    - ``about``: whether channels or entries are listed.
+    - ``pair``: the attribute-value pair, for example ``tag=python``.
+    - ``partitions``: the number of parts into which the list is divided.
+    - ``replicas``: the number of copies of the list. Each copy has one cell for each part.
+    - ``names``: the number of channels or entries in each part, counted in the first copy.
     """
 
     about: ContentKind
@@ -51,9 +53,13 @@ class Matrices(msgspec.Struct, frozen=True):
 
 
 class DirectoryReason(msgspec.Struct, frozen=True):
-    """A reason for the choice of a directory's strategy.
+    """A rule that led to the choice of a strategy for a directory in the workers' memory.
 
-    ``rule`` is the rule that was followed, and ``words`` explains it. The rule compares ``value`` with ``bound``.
+    The strategy determines which workers store each entry of the directory.
+
+    - ``rule``: the name of the rule.
+    - ``words``: an explanation of the rule.
+    - ``value``, ``bound``: the two numbers that the rule compares.
     """
 
     rule: Rule
@@ -63,9 +69,13 @@ class DirectoryReason(msgspec.Struct, frozen=True):
 
 
 class MemoryDirectory(msgspec.Struct, frozen=True):
-    """The directory that workers keep in memory for an attribute-value pair (AV-pair), and how it was chosen.
+    """A directory that workers keep in memory: a list of the channels with one attribute-value pair (AV-pair).
 
-    - ``strategy`` is the partial-lookup strategy of the directory, and ``reasons`` are the reasons for choosing it.
+    The channels are the entries of the directory, and each entry is stored on some of the workers.
+
+    - ``pair`` is the AV-pair, for example ``tag=python``.
+    - ``strategy`` is the partial-lookup strategy, which determines which workers store each entry. ``reasons`` are
+      the reasons for choosing it.
     - ``target`` is t, the number of entries that a lookup should return.
     - ``entries`` is h, the number of entries in the directory.
     - ``servers`` is n, the number of workers.
@@ -101,7 +111,7 @@ class MemoryDirectories(msgspec.Struct, frozen=True):
 
 
 class DirectoryMetrics(msgspec.Struct, frozen=True):
-    """The current metrics of one directory (§4 of the paper on partial lookup).
+    """The current metrics of a directory that workers keep in memory (§4 of the paper on partial lookup).
 
     They are computed from the entries that the directory's workers have now.
 
@@ -110,13 +120,13 @@ class DirectoryMetrics(msgspec.Struct, frozen=True):
     - ``servers`` is the number of workers.
     - ``answered`` is the number of workers that reported their entries. The others are treated as having no entries.
     - ``stored`` is the number of copies of entries on all workers.
-    - ``coverage`` is the number of different entries of which at least one worker has a copy.
+    - ``coverage`` is the number of different entries that are stored on at least one worker.
 
     The following metrics are computed over all subsets of workers. They are null with more than 10 workers.
 
     - ``lookup_cost`` is the mean number of workers that a lookup queries.
-    - ``fault_tolerance`` is the largest number of workers that may fail while lookups still find ``target`` entries, no
-      matter which workers fail. It is -1 if lookups find fewer entries even without a failure.
+    - ``fault_tolerance`` is the largest number of workers that may fail while lookups still find ``target`` entries,
+      no matter which workers fail. It is -1 if lookups find fewer entries even without a failure.
     - ``unfairness`` measures how unevenly lookups return the different entries; 0 is perfectly fair.
     """
 
@@ -150,7 +160,10 @@ _RULE_DESCRIPTIONS: Final = {
 
 @operation("GET", "/matrices", read_access("fleet"))
 async def get_matrices(request: web.Request) -> Matrices:
-    """List the directory's matrices with more than one cell."""
+    """List the directory's matrices with more than one cell.
+
+    A matrix is the grid of cells that lists the channels or entries with one attribute-value pair.
+    """
     store, matrices = request.app[STORE], []
     kinds: tuple[ContentKind, ContentKind] = ("channel", "entry")
     for about, directory in zip(kinds, (store.channel_directory, store.entry_directory), strict=True):
@@ -202,7 +215,10 @@ async def _page(
 
 @redisplay_on_error(_page)
 async def page(request: web.Request) -> web.Response:
-    """Show the directory. If the query has a search, show its results and how it was answered."""
+    """Show the Directory page: matrices and the directories in memory.
+
+    If the URL's query contains a search, the page also shows its results and how they were found.
+    """
     has_search = bool(request.query.get("q", "").strip())
     return await _page(request, result=await get_search(request) if has_search else None)
 

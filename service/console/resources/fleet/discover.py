@@ -36,10 +36,10 @@ class DiscoveredChannel(msgspec.Struct, frozen=True):
 
 
 class Discovered(msgspec.Struct, frozen=True):
-    """A listing of public channels without known problems, with the most frequent languages and topics.
+    """A listing of public channels without known problems, with languages and topics for narrowing it.
 
-    The listing can be narrowed to one of these ``languages`` or ``topics``. ``has_more`` is true if a listing with a
-    higher limit would contain more channels.
+    ``languages`` and ``topics`` are the most frequent ones. ``has_more`` is true if a listing with a higher limit
+    would contain more channels.
     """
 
     items: tuple[DiscoveredChannel, ...]

@@ -29,9 +29,10 @@ operation = OPERATIONS = Operations()
 
 
 class Nodes(msgspec.Struct, frozen=True):
-    """The live nodes, sorted by id, and the names of drained workers.
+    """The live nodes (the workers on the ring), sorted by id, and the drained workers.
 
-    ``loads`` maps the ids of nodes to the loads of their processes. Processes that do not answer are left out.
+    ``drained`` contains the names of the workers that an admin has removed from the ring. ``loads`` maps the ids of
+    nodes to the loads of their processes. Processes that do not answer are left out.
     """
 
     items: tuple[NodeInfo, ...]

@@ -183,11 +183,11 @@ def estimate_polls_per_minute(
     """Estimate, for each poll outcome, how many polls per minute all channels had in the last ``_WINDOW_S`` seconds.
 
     - ``sample`` contains, for each channel in a random sample, its recorded polls, newest first.
-    - ``kept`` is the maximum number of polls that are recorded per channel; older polls are forgotten.
+    - ``kept`` is the number of polls that are recorded per channel; older polls are forgotten.
     - ``channels`` is the total number of channels.
     - ``now_s`` is the current Unix time.
 
-    If all ``kept`` recorded polls of a channel fall into this period, the channel may have had further polls. The
+    If a channel has ``kept`` recorded polls in this period, further polls in the period may have been forgotten. The
     channel's rate is therefore computed over the time since its oldest recorded poll.
     """
     rates: dict[str, float] = {}

@@ -66,8 +66,8 @@ class PolicyPreview(msgspec.Struct, frozen=True):
     - ``sooner`` contains the channels whose detection delay would decrease most.
     - ``later`` contains the channels whose detection delay would increase most.
     - ``slowest`` contains the channels with the longest detection delays under the new policy.
-    - ``warning`` states what to change if a single limit determines the polls of nearly all channels under the new
-      policy; otherwise it is "".
+    - ``warning`` is a warning, with advice, that one limit determines the polls of nearly all channels under the new
+      policy. It is "" if there is no such limit.
     """
 
     channels: int

@@ -23,9 +23,9 @@ operation = OPERATIONS = Operations()
 
 
 class ClauseScore(msgspec.Struct, frozen=True):
-    """The score of a search result for one clause of the query.
+    """The score of a search result for one clause (condition) of the query.
 
-    ``pair`` is the result's attribute-value pair (AV-pair) that satisfies the clause, and ``relevance`` is the
+    ``pair`` is the attribute-value pair (AV-pair) of the result that satisfies the clause. ``relevance`` is the
     relevance of this pair.
     """
 
@@ -112,10 +112,11 @@ class SearchResult(msgspec.Struct, frozen=True):
 
     - ``about`` states whether channels or entries were searched.
     - ``clauses`` are the conditions of the query.
-    - ``excluded`` are the attribute-value pairs that results must not have.
+    - ``excluded`` are attribute-value pairs, such as ``tag=python``, that results must not have.
     - ``corrections`` are the words of the query that were replaced with similar ones.
-    - ``source`` is ``memory`` if workers answered from memory, and ``matrices`` if matrices in the store were read.
-    - ``cells`` is the total number of matrix cells that were read.
+    - ``source`` is ``memory`` if workers answered from memory, and ``matrices`` if matrices in the store were read. A
+      matrix is a grid of cells that lists the channels or entries with one attribute-value pair.
+    - ``cells`` is the total number of cells that were read.
     - ``candidates`` is the number of channels or entries that were considered. The results leave out those that are
       private or do not match the query as written.
     - ``total`` is the number of all results; null means that it is unknown.

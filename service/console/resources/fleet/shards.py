@@ -17,7 +17,11 @@ operation = OPERATIONS = Operations()
 
 @operation("GET", "/shards", read_access("fleet"))
 async def get_shards(request: web.Request) -> Shards:
-    """Get the tree of key groups, with the keyspace, subscription count and load of each group."""
+    """Get the tree of key groups, with the keyspace, subscription count and load of each group.
+
+    A key group consists of the subscriptions whose keys begin with the same bits. A keyspace is a partition of the
+    store.
+    """
     return await shard_administration.read_shards(request.app[STORE], request.app[SETTINGS])
 
 

@@ -157,13 +157,16 @@ forget = redirect_after(delete_person, "/people?forgotten=1")
 
 
 async def _find(store: Store, part: str, cursor: str, count: int) -> tuple[list[UserId], str]:
-    """Return (ids, cursor): one page of the people whose address contains ``part``, and the cursor for the next page.
+    """Return (ids, cursor): one page of people whose address contains ``part``, and the cursor for the next page.
 
-    Case is ignored; an empty ``part`` matches everybody. The page contains up to ``count`` people, ordered by id, whose
-    ids follow ``cursor``. A person whose address is exactly ``part`` comes first on the first page.
+    - ``part``: the text to search for, ignoring case. If it is empty, it matches everybody.
+    - ``cursor``: the cursor from the previous page, or "" for the first page. It is the last id that was examined.
+    - ``count``: the maximum number of people on the page.
 
-    A page can be shorter even if more pages follow, because at most ``_MAX_SCANNED`` people are examined for each page.
-    The returned cursor is "" on the last page.
+    The page is ordered by id. On the first page, however, a person whose address is exactly ``part`` comes first.
+
+    At most ``_MAX_SCANNED`` people are examined for each page. A page can therefore be shorter than ``count`` even if
+    more pages follow. The returned cursor is "" on the last page.
     """
     text = part.casefold().strip()
     exact = user_id(text)
