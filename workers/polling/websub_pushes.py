@@ -53,7 +53,8 @@ class PushProcessor:
         """Compare the documents that a hub has pushed for a channel, or poll the channel instead.
 
         The channel is polled if the documents are too large, wait too long for a slot, or take too long to parse.
-        Raises
+
+        The call may fail with one of these errors:
 
         - :class:`HostBlocked` if the channel's host is blocked; the documents are dropped,
         - :class:`LimitReached` if the poll has to wait; the next scheduled poll detects the changes,
