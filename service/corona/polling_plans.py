@@ -45,12 +45,23 @@ from service.corona.optimizer.poll_explanation import (
 from service.corona.optimizer.polling_levels import LevelChoices, level_of
 from service.corona.plan_table import PlanTable
 from service.corona.polling_limits import NO_LIMITS, PollingLimits
-from service.corona.polling_schedule import PollingSchedule, new_schedule, polling_set_size, revised_schedule
+from service.corona.polling_schedule import (
+    HANDOVER_S,
+    PollingSchedule,
+    new_schedule,
+    polling_set_size,
+    revised_schedule,
+)
 from service.corona.site_budgets import SiteBudgets
 from service.corona.update_rates import UpdateHistory, history_after_delta
 from service.model import ChannelId, Delta, NodeId
 from service.overlay.ring import RingView
 
+LONGEST_WAIT_FOR_SCALE_S = 30.0
+"""How long a node that does not know the scale yet puts off the first polls of channels without a schedule.
+
+The wait ends earlier when the scale is known, or when soft state expires.
+"""
 NOTABLE_GAP_CHANGE = 0.1
 """Relative change of the time between polls above which the new time is recorded in the channel's history."""
 REVIEW_INTERVAL_S = 600.0
@@ -89,6 +100,11 @@ class PollingPlans:
         """Channels whose factors have to be read again."""
         self._outdated: set[ChannelId] = set()
         """Channels whose schedule may not fit their factors, the scale or the ring."""
+        self._provisional: set[ChannelId] = set()
+        """Channels whose first schedule was made before the scale was known.
+
+        Such a schedule is replaced when the scale is known, if possible before its first poll.
+        """
         self._reviewed_rows = 0
         """The row at which the next review begins."""
         self._reviewed_s = -inf
@@ -261,6 +277,7 @@ class PollingPlans:
             self._is_aggregate_current = False
             self._stale.discard(channel)
             self._outdated.discard(channel)
+            self._provisional.discard(channel)
             if (moved := self._table.remove(plan.row)) is not None:
                 self._plans[moved].row = plan.row
             self._can_crowd_change = True
@@ -333,8 +350,12 @@ class PollingPlans:
             if (speeds := clocks.get(channel)) is not None:
                 row = self._table.rows[plan.row]
                 rate, set_size = float(row["rate"]), int(row["set_size"])
-                if before is None:
-                    plan.schedule = new_schedule(channel, rate, set_size, interval_s, fleet_s, speeds=speeds)
+                if before is None or self._is_replaceable(channel, before, fleet_s):
+                    begin_s = fleet_s
+                    if self.scale is None:
+                        self._provisional.add(channel)
+                        begin_s += min(self._policy.soft_state_ttl_s, LONGEST_WAIT_FOR_SCALE_S)
+                    plan.schedule = new_schedule(channel, rate, set_size, interval_s, begin_s, speeds=speeds)
                 else:
                     plan.schedule = self._fit_schedule(before, rate, set_size, speeds, fleet_s)
                 row["gap_s"], row["size"] = plan.schedule.gap_s, plan.schedule.size
@@ -457,6 +478,8 @@ class PollingPlans:
             if self._drift is not None:
                 self._drift = inf  # factors that made no difference by the former scale may make one by this
             self._compare_schedules(np.arange(len(self._table.channels)))
+            if self.scale is not None:
+                self._provisional &= self._outdated  # the other schedules fit
 
     def _write_factors(self, plans: Sequence[_ChannelPlan], fleet_s: float) -> NDArray[np.intp]:
         """Update the table rows of the channels in ``plans``; return the indices of the rows that have changed notably.
@@ -707,6 +730,19 @@ class PollingPlans:
         if choices is None:
             return found, np.clip(np.ceil(found), 1, self._nodes).astype(np.intp)
         return found, choices.set_sizes(found).astype(np.intp)
+
+    def _is_replaceable(self, channel: ChannelId, schedule: PollingSchedule, fleet_s: float) -> bool:
+        """Return whether a channel's first schedule may be replaced with a new one that does not continue it.
+
+        This is the case once the scale is known, if the schedule was made before that and no poll of it is due soon.
+        """
+        # Without the scale, a node assumes that its channels get an equal part of the budget. The nodes' parts differ,
+        # and so do the times within which they would poll all their channels. If these schedules were continued, the
+        # second polls of some channels would coincide with the first polls of others, and exceed the budget.
+        if self.scale is None or channel not in self._provisional:
+            return False
+        self._provisional.discard(channel)
+        return schedule.first_s - fleet_s > HANDOVER_S
 
     def _fit_schedule(
         self, schedule: PollingSchedule, rate: float, set_size: int, speeds: bytes, fleet_s: float

@@ -14,9 +14,15 @@ from service.simulate.schedulers.publication_trace import Publishers
 CHANNELS = 1000
 """Number of channels in runs for the page; lower than the command's default, because there are many runs."""
 OTHER_GOALS = (Goal.LITE, Goal.FAIR_SQRT, Goal.FAIR_LOG)
+LONGER_WEEKS = 4
+"""Weeks of learning, and then of measurement, in the runs that show how much the time for learning matters."""
 
 JOBS = [
     *(Job(kind, run, (SchedulersSetup(CHANNELS, publishers=kind), seed)) for kind in Publishers for seed in SEEDS),
+    *(
+        Job("longer", run, (SchedulersSetup(CHANNELS, weeks=LONGER_WEEKS, publishers=Publishers.RHYTHMIC), seed))
+        for seed in SEEDS
+    ),
     *(Job("other goals", run, (SchedulersSetup(CHANNELS, goal=goal), 1)) for goal in OTHER_GOALS),
 ]
 
@@ -31,14 +37,14 @@ HEADINGS = (
 def page(found: OutcomesByName) -> str:
     """Return the report page as Markdown.
 
-    For each kind of publisher, the page shows the runs with all seeds. It also shows one run for each optimisation goal
-    in ``OTHER_GOALS``.
+    For each kind of publisher, the page shows the runs with all seeds. It also shows the runs with more time for
+    learning, and one run for each optimisation goal in ``OTHER_GOALS``.
 
     ``found`` maps the name of each group of runs to their results.
     """
     poisson, rhythmic = (found[kind] for kind in Publishers)
     goals = [poisson[0], *found["other goals"]]
-    return render("schedulers.md.j2", poisson=poisson, rhythmic=rhythmic, goals=goals)
+    return render("schedulers.md.j2", poisson=poisson, rhythmic=rhythmic, longer=found["longer"], goals=goals)
 
 
 def table(comparison: Comparison) -> Table:

@@ -383,7 +383,7 @@ class _ThreeMembers:
     LAST = "c" + "0" * 39
     FIRST = ring([ME, NEXT, FAR, LAST], version=1)
     POLICY = msgspec.structs.replace(POLICY, max_polls_per_hour=9)
-    SCHEDULE = PollingSchedule(25.0, 400.0, 3)
+    SCHEDULE = PollingSchedule(425.0, 400.0, 3)
 
     @classmethod
     def assign(cls, ring_version: int, rank: int) -> Assign:

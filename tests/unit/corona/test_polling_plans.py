@@ -1,5 +1,8 @@
 """Polling plans of an owner when the fleet, its ring and its objective change. ``ME`` owns ``CHANNEL``; τ is 60 s."""
 
+from collections import Counter
+from itertools import pairwise
+
 import msgspec
 import pytest
 
@@ -7,6 +10,7 @@ from service.corona.aggregation import EMPTY_AGGREGATE
 from service.corona.events import (
     ChannelsListed,
     Effect,
+    Event,
     ListedChannel,
     MessageReceived,
     ObjectiveLoaded,
@@ -18,6 +22,7 @@ from service.corona.events import (
 )
 from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds, FleetObjective, FleetPolicy, Goal, Levels
 from service.corona.messages import Aggregate, Assign, Assignment, Summary, Unassign
+from service.corona.node_protocol import NodeProtocol
 from service.corona.optimizer.poll_explanation import BindingConstraint
 from service.corona.polling_schedule import PollingSchedule
 from service.corona.update_rates import UpdateHistory, initial_estimate
@@ -383,3 +388,40 @@ def test_channels_that_are_being_taken_over_have_a_share_of_the_budget_at_once()
     assert node.plans.scale == pytest.approx(first)
     explained = [node.explain(channel, 4) for channel in channels]
     assert sum(each.size for each in explained if each) == pytest.approx(4.0, rel=0.01)
+
+
+def test_a_start_of_all_nodes_causes_no_spike_above_the_budget() -> None:
+    """The nodes own different numbers of channels, and each begins to poll before it knows the others' channels."""
+    objective = msgspec.structs.replace(LITE, demand_factor=100.0, budget_polls_per_minute=120.0)
+    policy = msgspec.structs.replace(POLICY, objective=objective, most_polls_per_node=10.0)
+    nodes = {node_id: NodeProtocol(node_id, policy) for node_id in (ME, FAR)}
+    counts = {ME: 30, FAR: 90}
+    schedules: dict[str, list[tuple[float, PollingSchedule]]] = {}
+
+    def handle(node_id: NodeId, event: Event, now_s: float) -> list[Effect]:
+        effects = nodes[node_id].handle([event], now_s, now_s)
+        for effect in effects:
+            if isinstance(effect, StartPolling):
+                schedules.setdefault(effect.channel, []).append((now_s, effect.schedule))
+        return effects
+
+    for node_id, count in counts.items():
+        # The ids spread the first polls evenly.
+        channels = [f"{node_id[:6]}{number * 2**136 // count:034x}" for number in range(count)]
+        handle(node_id, RingChanged(ring([ME, FAR])), 0)
+        handle(node_id, ChannelsListed(0, tuple(ListedChannel(channel, 1) for channel in channels)), 0)
+        for channel in channels:
+            handle(node_id, OwnershipTaken(channel, 1, 1), 0)
+    for now_s in range(1, 20):
+        sent = [(node_id, effect) for node_id in nodes for effect in handle(node_id, Tick(), now_s)]
+        for sender, effect in sent:
+            if isinstance(effect, Send) and effect.node != sender:
+                handle(effect.node, MessageReceived(sender, effect.message), now_s)
+    polls_s = list[float]()
+    for changes in schedules.values():
+        for (begin_s, schedule), (end_s, _) in pairwise([*changes, (200.0, changes[-1][1])]):
+            while (begin_s := schedule.next_channel_poll_s(begin_s)) < end_s:
+                polls_s.append(begin_s)
+    counted = Counter(int(poll_s / 10) for poll_s in polls_s)
+    assert len(schedules) == 120
+    assert max(counted.values()) <= 1.2 * 20
