@@ -54,10 +54,13 @@ OTHERS = (
     "dc:language", "media:content", "media:thumbnail", "media:keywords", "media:category", "media:credit",
     "itunes:author", "itunes:keywords", "itunes:category", "itunes:image", "itunes:explicit", "sy:updatePeriod",
     "sy:updateFrequency", "x:thing", "x:title", "thr:total", "managingEditor", "contributor", "generator",
-    "x:y", "georss:point", "width",
+    "x:y", "georss:point", "width", "itunes:duration",
 )  # fmt: skip
 WILD = ("textInput", "image", "links", "itunes:owner", "item", "entry", "body", "abstract", "tags", "svg")
 RELS = ("alternate", "self", "hub", "enclosure", "next", "prev-archive", "self hub", "Alternate", "edit")
+TYPES_OF_FILES = st.sampled_from(("audio/mpeg", "Video/MP4", "image/png", "text/html", "audio", "x" * 101))
+NUMBERS = st.sampled_from(("1", "0", "34215000", "1:02:03", "62:03", "61.5", "-1", "1e3", "9" * 13, "\u0661", "&amp;"))
+MEDIUMS = st.sampled_from(("audio", "video", "image"))
 TYPES = ("text/html", "html", "text", "HTML", "plain", "application/rss+xml", "text/plain", "image/png")
 
 
@@ -99,7 +102,23 @@ LEAVES = st.one_of(
         st.just(""),
         attributes(href=LINKS, rel=st.sampled_from(RELS), type=st.sampled_from(TYPES), title=PROSE),
     ),
-    leaves(("enclosure",), st.just(""), attributes(url=LINKS, href=LINKS, length=PROSE)),
+    leaves(("enclosure",), st.just(""), attributes(url=LINKS, href=LINKS, length=NUMBERS, type=TYPES_OF_FILES)),
+    leaves(
+        ("media:content", "media:thumbnail", "itunes:image", "atom:link"),
+        st.sampled_from(("", " ", "b.jpg")),
+        attributes(
+            url=LINKS,
+            href=LINKS,
+            rel=st.just("enclosure"),
+            type=TYPES_OF_FILES,
+            medium=MEDIUMS,
+            fileSize=NUMBERS,
+            duration=NUMBERS,
+            width=NUMBERS,
+            title=PROSE,
+        ),
+    ),
+    leaves(("itunes:duration",), as_xml(NUMBERS), st.just({})),
     leaves(TIMES, as_xml(DATES), st.just({})),
     leaves(OTHERS, as_xml(PROSE), st.just({})),
     leaves(OTHERS, as_xml(PROSE), attributes(term=PROSE, label=PROSE, domain=PROSE, text=PROSE, url=LINKS)),
