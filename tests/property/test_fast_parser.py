@@ -91,17 +91,7 @@ def as_xml(texts: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 XHTML = as_xml(PROSE).map(
     lambda text: f'<div xmlns="http://www.w3.org/1999/xhtml"> <p class="a&amp;b">{text}<br/></p>x</div>'
 )
-LEAVES = st.one_of(
-    leaves(PROSES, as_xml(PROSE), attributes(type=st.sampled_from(TYPES), xml_lang=PROSE, xml_base=LINKS)),
-    leaves(PROSES, as_xml(PROSE), st.just({})),
-    leaves(("title", "summary", "content", "rights"), XHTML, st.just({"type": "xhtml"})),
-    leaves(PLACES, as_xml(LINKS), st.just({})),
-    leaves(("guid",), as_xml(LINKS), attributes(isPermaLink=st.sampled_from(("true", "false", "True")))),
-    leaves(
-        ("link", "atom:link"),
-        st.just(""),
-        attributes(href=LINKS, rel=st.sampled_from(RELS), type=st.sampled_from(TYPES), title=PROSE),
-    ),
+FILES = st.one_of(
     leaves(("enclosure",), st.just(""), attributes(url=LINKS, href=LINKS, length=NUMBERS, type=TYPES_OF_FILES)),
     leaves(
         ("media:content", "media:thumbnail", "itunes:image", "atom:link"),
@@ -119,6 +109,19 @@ LEAVES = st.one_of(
         ),
     ),
     leaves(("itunes:duration",), as_xml(NUMBERS), st.just({})),
+)
+LEAVES = st.one_of(
+    leaves(PROSES, as_xml(PROSE), attributes(type=st.sampled_from(TYPES), xml_lang=PROSE, xml_base=LINKS)),
+    leaves(PROSES, as_xml(PROSE), st.just({})),
+    leaves(("title", "summary", "content", "rights"), XHTML, st.just({"type": "xhtml"})),
+    leaves(PLACES, as_xml(LINKS), st.just({})),
+    leaves(("guid",), as_xml(LINKS), attributes(isPermaLink=st.sampled_from(("true", "false", "True")))),
+    leaves(
+        ("link", "atom:link"),
+        st.just(""),
+        attributes(href=LINKS, rel=st.sampled_from(RELS), type=st.sampled_from(TYPES), title=PROSE),
+    ),
+    FILES,
     leaves(TIMES, as_xml(DATES), st.just({})),
     leaves(OTHERS, as_xml(PROSE), st.just({})),
     leaves(OTHERS, as_xml(PROSE), attributes(term=PROSE, label=PROSE, domain=PROSE, text=PROSE, url=LINKS)),
@@ -163,6 +166,16 @@ DOCUMENTS = st.builds(
 )
 
 
+DOCUMENTS_WITH_FILES = st.builds(
+    lambda build, files, as_group: build(
+        ["<title>T</title>", element("media:group", {}, files) if as_group else files], {}
+    ),
+    st.sampled_from((rss, atom, rdf)),
+    st.lists(FILES, min_size=1, max_size=5).map("".join),
+    st.booleans(),
+)
+
+
 def by_feedparser(text: str, language: str) -> ParsedFeed | None:
     try:
         return feedparser_adapter.parse(text, url=URL, language=language)
@@ -175,3 +188,10 @@ def test_fast_parser_returns_the_result_of_feedparser_or_none(text: str, languag
     feed = fast_parser.parse(text, url=URL, language=language)
     if feed is not None:
         assert feed == by_feedparser(text, language)
+
+
+@for_any(text=DOCUMENTS_WITH_FILES)
+def test_both_parsers_read_the_same_files(text: str) -> None:
+    feed = fast_parser.parse(text, url=URL, language="")
+    if feed is not None:
+        assert feed == by_feedparser(text, "")
