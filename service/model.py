@@ -22,12 +22,44 @@ UserId = str
 """16 characters, derived from the bare JID; see :func:`service.store.client.keys.user_id`."""
 
 
+EXCERPT_CHARS = 600
+"""Maximum length of the text of an entry that is kept among a channel's latest entries, compared and searched."""
+
+
+class Enclosure(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A file attached to an entry (RSS ``enclosure``).
+
+    - ``url``: an absolute http or https URL.
+    - ``type``: the media type, or only its first part, such as ``audio``; "" if it is unknown.
+    - ``size_bytes``, ``duration_s``: as stated by the publisher; 0 if unknown.
+    - ``title``: the title in plain text, or "".
+    """
+
+    url: str
+    type: str = ""
+    size_bytes: int = 0
+    duration_s: int = 0
+    title: str = ""
+
+    @property
+    def kind(self) -> str:
+        """The first part of the media type, such as ``audio``; "" if the type is unknown."""
+        return self.type.partition("/")[0]
+
+    @property
+    def is_playable(self) -> bool:
+        """Whether the file is audio or video."""
+        return self.kind in ("audio", "video")
+
+
 class ParsedEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     """One entry of a feed document, before it is identified and sanitised. Texts are limited in length.
 
     - ``summary``, ``content``: texts that may contain the publisher's unsanitised HTML.
     - ``published``, ``updated``: the dates of the entry in Unix seconds, or None if absent or invalid.
-    - ``enclosure``: the absolute URL of an attached file, or "".
+    - ``enclosure``: the absolute URL of the first attached file, by which the entry may be identified, or "".
+    - ``enclosures``: the attached files, except images; at most 4. They also include those of Media RSS.
+    - ``image``: the absolute URL of the entry's image, or "".
     """
 
     id: str = ""
@@ -40,6 +72,8 @@ class ParsedEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     published: float | None = None
     updated: float | None = None
     enclosure: str = ""
+    enclosures: tuple[Enclosure, ...] = ()
+    image: str = ""
 
 
 class PollingHints(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -107,8 +141,10 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     """One entry as it is stored and delivered, sanitised to plain text of limited length.
 
     - ``key``: identifies the entry within the channel (:mod:`service.feeds.entries.entry_identity`).
-    - ``summary``: plain text of at most 600 characters.
+    - ``summary``: plain text of at most 2,000 characters.
     - ``link``: an absolute http(s) URL, or empty.
+    - ``image``: the absolute http(s) URL of the entry's image, or empty.
+    - ``enclosures``: the attached files, except images; at most 4. A change of them is not an edit of the entry.
     """
 
     key: str
@@ -118,6 +154,21 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     authors: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     published: float | None = None
+    image: str = ""
+    enclosures: tuple[Enclosure, ...] = ()
+
+    def excerpt(self) -> "Entry":
+        """Return a copy with at most ``EXCERPT_CHARS`` characters of the summary, and without image and enclosures."""
+        is_short = len(self.summary) <= EXCERPT_CHARS
+        if is_short and not self.image and not self.enclosures:
+            return self
+        summary = self.summary if is_short else f"{self.summary[: EXCERPT_CHARS - 1].rstrip()}…"
+        return msgspec.structs.replace(self, summary=summary, image="", enclosures=())
+
+    @property
+    def main_enclosure(self) -> Enclosure | None:
+        """The first audio or video file; if there is none, the first attached file; None if there are no files."""
+        return next((each for each in self.enclosures if each.is_playable), next(iter(self.enclosures), None))
 
 
 class Change(msgspec.Struct, frozen=True, omit_defaults=True):

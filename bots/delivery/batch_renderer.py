@@ -11,18 +11,25 @@ from typing import Final
 import msgspec
 from cachetools import FIFOCache
 
-from bots.delivery.link_preview import link_preview
+from bots.delivery.link_preview import link_preview, single_entry
 from bots.delivery.notification_text import EntryKey, SavedSearchMatch, announcement_text, render_notification
 from bots.i18n.translator import Translator, get_translator
 from bots.replies.entry_templates import EntryTemplate
 from bots.xmpp import stanzas
 from service.feeds.entries.duplicate_articles import article_hashes
-from service.feeds.entries.version_parts import select_part
+from service.feeds.entries.version_parts import is_edit, select_part
 from service.model import Change, ChannelId, Delta, UserId
 from service.store import Store
 from service.store.channels.channels import Channels
 from service.store.delivery.outbox import ANNOUNCEMENTS, Batch, OutboxItem
-from service.users.preferences import NO_PREFERENCES, PreferencesByNumber, effective_template
+from service.users.preferences import (
+    DEFAULT_TEXT_CHARS,
+    NO_PREFERENCES,
+    PreferencesByNumber,
+    are_images_enabled,
+    effective_template,
+    effective_text_chars,
+)
 
 MAX_CACHED_BODIES: Final = 512
 """Maximum number of cached bodies, each of at most about 4 kB."""
@@ -89,11 +96,14 @@ class Presentation(msgspec.Struct, frozen=True):
     """How a user wants one channel to be presented.
 
     ``title`` is the user's own title for the channel; "" means the channel's title. ``template`` is the user's template
-    for its entries; None means the standard form.
+    for its entries; None means the standard form. ``text_chars`` is the maximum length of an entry's text, and
+    ``has_images`` states whether the image of a single entry is sent.
     """
 
     title: str = ""
     template: EntryTemplate | None = None
+    text_chars: int = DEFAULT_TEXT_CHARS
+    has_images: bool = False
 
 
 Presentations = Mapping[ChannelId, Presentation]
@@ -106,11 +116,13 @@ class Body(msgspec.Struct, frozen=True):
     - ``xml``: the content, or "" if nothing in the batch is left to send.
     - ``detected_s``: the times (Unix seconds) at which the changes in the batch were detected.
     - ``traces``: the trace ids of these changes.
+    - ``image``: the URL of an image to send in a message of its own after this one, or "".
     """
 
     xml: str
     detected_s: tuple[float, ...]
     traces: tuple[str, ...]
+    image: str = ""
 
 
 class BatchRenderer:
@@ -126,12 +138,14 @@ class BatchRenderer:
     async def presentations(
         self, user_id: UserId, batches: Sequence[Batch], preferences: PreferencesByNumber, zone: str
     ) -> Presentations:
-        """Return the user's own presentation (title and template) of each channel in ``batches``.
+        """Return the user's own presentation (title, template and so on) of each channel in ``batches``.
 
         Channels that the user has not customised are absent. ``preferences`` maps subscription numbers to the user's
         preferences. Dates are shown in the time zone ``zone``.
         """
-        if not any(each.title or each.template for each in preferences.values()):
+        if not any(
+            each.title or each.template or each.text_chars is not None or each.images for each in preferences.values()
+        ):
             return {}
         channel_ids = list(dict.fromkeys(item.channel for batch in batches for item in batch.items))
         numbers = await self._store.subscriptions.numbers([(user_id, channel_id) for channel_id in channel_ids])
@@ -140,7 +154,10 @@ class BatchRenderer:
             if number is not None:
                 text = effective_template(preferences, number)
                 presentations[channel_id] = Presentation(
-                    preferences.get(number, NO_PREFERENCES).title, EntryTemplate(text, zone) if text else None
+                    preferences.get(number, NO_PREFERENCES).title,
+                    EntryTemplate(text, zone) if text else None,
+                    effective_text_chars(preferences, number),
+                    are_images_enabled(preferences, number),
                 )
         return {channel_id: own for channel_id, own in presentations.items() if own != Presentation()}
 
@@ -197,12 +214,22 @@ class BatchRenderer:
             for entry, others in find_duplicates(deltas, left_out).items()
         }
         text = render_notification(
-            list(channels.values()), deltas, missing_counts, also_in, translator, matches=matches, templates=templates
+            list(channels.values()),
+            deltas,
+            missing_counts,
+            also_in,
+            translator,
+            matches=matches,
+            templates=templates,
+            text_chars={channel_id: each.text_chars for channel_id, each in presentations.items()},
         )
-        xml = stanzas.body(text) if text else ""
-        if text and not missing_counts:
-            xml += link_preview(text, deltas, channels)
-        return Body(xml, tuple(delta.detected_s for delta in deltas), tuple(delta.trace_id for delta in deltas))
+        xml, image = stanzas.body(text) if text else "", ""
+        if text and not missing_counts and (single := single_entry(deltas, channels)) is not None:
+            channel, change = single
+            own = presentations.get(channel.id, Presentation())
+            xml += link_preview(channel, change.entry, text, own.text_chars)
+            image = change.entry.image if own.has_images and not is_edit(change) else ""
+        return Body(xml, tuple(delta.detected_s for delta in deltas), tuple(delta.trace_id for delta in deltas), image)
 
 
 def find_duplicates(

@@ -27,6 +27,7 @@ from bots.delivery.recipient_cache import Recipient, RecipientCache
 from bots.delivery.scheduler import DeliveryScheduler
 from bots.xmpp import stanzas
 from bots.xmpp.interface import XmppSender, XmppSessionLost
+from bots.xmpp.message_ids import image_id
 from service.asyncio_tasks import retry_while_unavailable
 from service.clock import Clock
 from service.model import UserId
@@ -47,7 +48,8 @@ _log = structlog.get_logger()
 class _Message(msgspec.Struct, frozen=True):
     """A message that delivers a batch of notifications: its content, and the stanza in which it is sent.
 
-    ``requests_receipt`` states whether the stanza requests a receipt (XEP-0184).
+    ``requests_receipt`` states whether the stanza requests a receipt (XEP-0184). ``image_stanza`` is a message with the
+    entry's image, or "".
     """
 
     user_id: UserId
@@ -55,6 +57,7 @@ class _Message(msgspec.Struct, frozen=True):
     body: Body
     stanza: str
     requests_receipt: bool
+    image_stanza: str
 
 
 class BatchSender:
@@ -224,10 +227,17 @@ class BatchSender:
                 is_declined = batch.items[0].channel == ANNOUNCEMENTS and not user_settings.announcements
                 if body.xml and not is_declined:
                     stanza = self._stanza(jids[user_id], batch, body.xml, requests_receipt=requests_receipt)
-                    messages.append(_Message(user_id, batch, body, stanza, requests_receipt))
+                    has_image = body.image and not batch.acked and not batch.replaces
+                    image_stanza = self._image_stanza(jids[user_id], batch, body.image) if has_image else ""
+                    messages.append(_Message(user_id, batch, body, stanza, requests_receipt, image_stanza))
                 else:
                     empty.append((user_id, batch.message_id))
         return messages, empty
+
+    def _image_stanza(self, jid: str, batch: Batch, url: str) -> str:
+        kind = "groupchat" if jid in self._xmpp.rooms else "chat"
+        content, message_id = stanzas.shared_file(url), image_id(batch.message_id)
+        return stanzas.message(self._xmpp.address, jid, message_id, content, kind=kind)
 
     def _stanza(self, jid: str, batch: Batch, content: str, *, requests_receipt: bool) -> str:
         if batch.replaces:
@@ -254,6 +264,10 @@ class BatchSender:
             self._has_response[message.batch.message_id] = False
         try:
             await self._xmpp.send([message.stanza for message in messages])
+            for message in messages:
+                if message.image_stanza:
+                    # It may be lost, so that it neither delays nor repeats a batch.
+                    self._xmpp.send_unconfirmed(message.image_stanza)
             accepted = [message for message in messages if not self._has_response[message.batch.message_id]]
         finally:
             for message in messages:

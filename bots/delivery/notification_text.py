@@ -1,9 +1,9 @@
 """The text of a notification: renders a batch of deltas as one message.
 
 For a feed, the text begins with ``*Channel title*``. The entries follow in the publisher's order. Each entry is shown
-with its title, its link, at most 300 characters of its summary, and the saved searches that it matches. Up to five
-entries of a channel are shown in full, followed by "and 12 more" and the titles of the others. Edited entries are
-marked. In a correction, an edited entry keeps its place.
+with its title, its link, at most 300 characters of its summary (or as many as the user has chosen), its audio or video
+file, and the saved searches that it matches. Up to five entries of a channel are shown in full, followed by "and 12
+more" and the titles of the others. Edited entries are marked. In a correction, an edited entry keeps its place.
 
 For a page, the text consists of the lines that changed: ``+`` added, ``-`` removed, ``~`` replaced.
 
@@ -16,14 +16,24 @@ from typing import Final
 
 import msgspec
 
-from bots.delivery.detail_levels import DETAIL_LEVELS, DetailLevel
+from bots.delivery.detail_levels import DETAIL_LEVELS, DetailLevel, limit_summaries
 from bots.i18n.translator import Translator
 from bots.replies.entry_templates import EntryTemplate
-from bots.replies.formatting import MAX_MESSAGE_BYTES, address, clip, entry_lines, join_lines, more_line, title
+from bots.replies.formatting import (
+    MAX_MESSAGE_BYTES,
+    address,
+    clip,
+    entry_lines,
+    file_line,
+    join_lines,
+    more_line,
+    title,
+)
 from service.feeds.canonical_urls import selector_of, without_selector
 from service.feeds.entries.version_parts import is_edit
 from service.feeds.parsing.html_text import one_line
 from service.model import Change, Channel, ChannelId, Delta, Notice
+from service.users.preferences import DEFAULT_TEXT_CHARS
 
 EntryKey = tuple[ChannelId, str]
 """A channel and the key of one of its entries."""
@@ -33,6 +43,7 @@ SavedSearchMatch = tuple[int, str]
 
 _NO_MATCHES: Final[Mapping[EntryKey, Sequence[SavedSearchMatch]]] = {}
 _NO_TEMPLATES: Final[Mapping[ChannelId, EntryTemplate]] = {}
+_NO_LENGTHS: Final[Mapping[ChannelId, int]] = {}
 _MAX_MATCHES = 3
 
 _SEPARATOR = " · "
@@ -63,6 +74,7 @@ def render_notification(
     *,
     matches: Mapping[EntryKey, Sequence[SavedSearchMatch]] = _NO_MATCHES,
     templates: Mapping[ChannelId, EntryTemplate] = _NO_TEMPLATES,
+    text_chars: Mapping[ChannelId, int] = _NO_LENGTHS,
 ) -> str:
     """Return the text of a message about these deltas; "" if there is nothing to show.
 
@@ -73,6 +85,7 @@ def render_notification(
     - ``translator``: the translator into the user's language.
     - ``matches``: for an entry, the saved searches that it matches.
     - ``templates``: for a channel, the user's template for its entries.
+    - ``text_chars``: for a channel, the maximum length of summaries that the user has chosen.
     """
     updates = _by_channel(deltas, missing_counts)
     shown = [(channel, updates[channel.id]) for channel in channels if channel.id in updates]
@@ -85,7 +98,14 @@ def render_notification(
     }
     for detail in DETAIL_LEVELS:
         sections = [
-            _section(channel, update, notes, detail, translator, template=templates.get(channel.id))
+            _section(
+                channel,
+                update,
+                notes,
+                limit_summaries(detail, text_chars.get(channel.id, DEFAULT_TEXT_CHARS)),
+                translator,
+                template=templates.get(channel.id),
+            )
             for channel, update in shown
         ]
         text = "\n\n".join(sections)
@@ -126,7 +146,7 @@ def _section(
     notices = [_notice(channel, notice, translator) for notice in update.notices]
     blocks = [_missing(update.missing_count, translator)] if update.missing_count else []
     for key, change in list(update.entries.items())[: detail.entries]:
-        entry = _entry(channel, change, detail.summary_chars, translator, template)
+        entry = _entry(channel, change, detail, translator, template)
         blocks.append("\n".join([entry, *notes.get((channel.id, key), ())]))
     rest = [_heading(change, translator) for change in list(update.entries.values())[detail.entries :]]
     if rest:
@@ -155,17 +175,19 @@ def _others(count: int, titles: str, translator: Translator, *, is_first: bool) 
 
 
 def _entry(
-    channel: Channel, change: Change, summary_chars: int, translator: Translator, template: EntryTemplate | None
+    channel: Channel, change: Change, detail: DetailLevel, translator: Translator, template: EntryTemplate | None
 ) -> str:
-    """Return the title, link and summary of an entry, with a mark if the entry was edited."""
+    """Return the title, link, summary and file of an entry, with a mark if the entry was edited."""
     entry = change.entry
     lines = entry_lines(entry, translator)
     if template is not None:
-        lines = template.fill(entry, title(channel), summary_chars, translator) or lines
-    elif summary_chars:
-        summary = one_line(entry.summary, summary_chars)
+        lines = template.fill(entry, title(channel), detail.summary_chars, translator) or lines
+    else:
+        summary = one_line(entry.summary, detail.summary_chars) if detail.summary_chars else ""
         if summary and summary != one_line(entry.title, 300):
             lines = f"{lines}\n{summary}"
+        if detail.has_files and entry.main_enclosure and entry.main_enclosure.is_playable:
+            lines = f"{lines}\n{file_line(entry.main_enclosure, entry.link, translator)}"
     return translator.gettext("Edited: {entry}", entry=lines) if is_edit(change) else lines
 
 

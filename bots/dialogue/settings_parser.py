@@ -18,7 +18,7 @@ from bots.replies.help_texts import help_text
 from bots.replies.settings_texts import invalid_setting_text, languages_text, unknown_variables_text
 from service.feeds.parsing.html_text import one_line
 from service.users.filters import MAX_RULES, FilterRule, parse_condition
-from service.users.preferences import FOR_ALL, MAX_INTERVAL_S, MIN_INTERVAL_S, Preferences
+from service.users.preferences import FOR_ALL, MAX_INTERVAL_S, MAX_TEXT_CHARS, MIN_INTERVAL_S, Preferences
 from service.users.time_zones import find_time_zones
 from service.users.user_settings import UserSettings
 
@@ -42,6 +42,8 @@ SETTING_OF_NAME: Final = {
     **dict.fromkeys(("format", "template", "vorlage", "modèle", "plantilla", "formato"), "format"),
     **dict.fromkeys(("proof", "latest", "beweis", "neueste", "preuve", "derniers", "prueba", "últimos"), "proof"),
     **dict.fromkeys(("interval", "every", "intervall", "intervalle", "intervalo"), "interval"),
+    **dict.fromkeys(("text", "length", "länge", "texte", "longueur", "texto", "longitud"), "text"),
+    **dict.fromkeys(("images", "image", "pictures", "bilder", "bild", "imágenes", "imagenes", "imagen"), "images"),
 }
 _IS_ALLOW: Final = {
     **dict.fromkeys(("allow", "only", "nur", "erlauben", "seulement", "autoriser", "solo", "sólo", "permitir"), True),
@@ -49,6 +51,7 @@ _IS_ALLOW: Final = {
 }
 _PRESENCE: Final = frozenset(("presence", "away", "präsenz", "anwesenheit", "présence", "presencia"))
 _AUTOMATIC: Final = frozenset(("auto", "automatic", "automatisch", "automatique", "automático", "automatico"))
+_LENGTH = re.compile(r"[0-9]{1,4}")
 _NUMBER = re.compile(r"#?([0-9]{1,3})")
 
 
@@ -153,8 +156,8 @@ def change_setting(  # noqa: C901, PLR0911, PLR0912 - one arm per key
         case "":
             return failure(
                 translator.gettext(
-                    "I don't know the setting “{words}”. You can set mute, title, edits, interval, format and "
-                    "latest; `help set` explains them.",
+                    "I don't know the setting “{words}”. You can set mute, title, edits, interval, format, text, "
+                    "images and latest; `help set` explains them.",
                     words=one_line(name, 40),
                 )
             )
@@ -168,6 +171,13 @@ def change_setting(  # noqa: C901, PLR0911, PLR0912 - one arm per key
             return msgspec.structs.replace(before, muted=bool(is_on))
         case "edits" if is_off or is_on or is_default:
             return msgspec.structs.replace(before, edits=is_on)
+        case "images" if is_off or is_on or is_default:
+            return msgspec.structs.replace(before, images=is_on)
+        case "text":
+            if is_off or is_default or is_on:
+                return msgspec.structs.replace(before, text_chars=0 if is_off else None)
+            if (length := _LENGTH.fullmatch(value)) is not None and int(length[0]) <= MAX_TEXT_CHARS:
+                return msgspec.structs.replace(before, text_chars=int(length[0]))
         case "proof":
             if is_off or is_default or is_on:
                 return msgspec.structs.replace(before, proof=0 if is_off else None)

@@ -30,6 +30,7 @@ from babel.units import format_unit
 SOURCE_LANGUAGE: Final = "en"
 """The language of the sentences in the code, and the default for people whose language is unknown."""
 LANGUAGES: Final = (SOURCE_LANGUAGE, "de", "fr", "es")
+_BYTES_PER_MB: Final = 1_000_000
 _UNITS_S: Final = (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
 _THRESHOLD: Final = 1.5
 """A duration is stated in the largest unit of which it has at least this many: 85 minutes (1.4 hours) are stated in
@@ -88,6 +89,12 @@ class Translator:
         """Return a duration in words without rounding: ``90 minutes`` for 5,400 seconds, ``2 hours`` for 7,200."""
         count, unit = _exact_duration(duration_s)
         return format_unit(count, unit, locale=self._locale)
+
+    def format_size(self, size_bytes: int) -> str:
+        """Return the size of a file, for example ``34.2 MB``; less than a megabyte is stated in kilobytes."""
+        is_small = size_bytes < _BYTES_PER_MB
+        value, unit = (size_bytes / 1e3, "kilobyte") if is_small else (size_bytes / _BYTES_PER_MB, "megabyte")
+        return format_unit(round(value) if is_small else round(value, 1), unit, "short", locale=self._locale)
 
     def format_frequency(self, interval_s: float) -> str:
         """Express an interval as a frequency, rounded to whole units, for example ``every 5 minutes``."""

@@ -10,12 +10,13 @@ from typing import Final
 import msgspec
 
 from bots.i18n.translator import Translator
+from bots.replies.formatting import hashtags
 from service.feeds.parsing.html_text import one_line
 from service.model import Entry
 
 MAX_CHARS: Final = 500
 MAX_LINES: Final = 10
-VARIABLES: Final = ("channel", "title", "link", "date", "summary", "author", "tags")
+VARIABLES: Final = ("channel", "title", "link", "date", "summary", "author", "tags", "image", "enclosure")
 
 
 class _Template(Template):
@@ -39,7 +40,8 @@ class EntryTemplate(msgspec.Struct, frozen=True):
         """Return the template filled with the values of an entry; the result may be "".
 
         ``channel`` is the title of the entry's channel. The value of ``$summary`` is cut to ``summary_chars``
-        characters.
+        characters. ``$tags`` are hashtags. ``$image`` and ``$enclosure`` are the URLs of the entry's image and of its
+        first audio, video or other file.
         """
         template, published_s = _Template(self.text), entry.published
         values = {
@@ -49,7 +51,9 @@ class EntryTemplate(msgspec.Struct, frozen=True):
             "date": translator.format_datetime(published_s, self.zone) if published_s is not None else "",
             "summary": one_line(entry.summary, summary_chars) if summary_chars else "",
             "author": one_line(", ".join(entry.authors), 200),
-            "tags": one_line(", ".join(entry.tags), 200),
+            "tags": hashtags(entry.tags),
+            "image": one_line(entry.image, 2000),
+            "enclosure": one_line(entry.main_enclosure.url, 2000) if entry.main_enclosure else "",
         }
         filled = template.safe_substitute({name: values[name.lower()] for name in template.get_identifiers()})
         # Variables without a value leave no empty lines.

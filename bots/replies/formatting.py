@@ -4,6 +4,8 @@ Text from publishers and users is put on one line. Characters that XML 1.0 forbi
 text, are removed from it.
 """
 
+import re
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -11,11 +13,13 @@ import msgspec
 from bots.i18n.translator import Translator
 from service.feeds.canonical_urls import selector_of, without_selector
 from service.feeds.parsing.html_text import one_line
-from service.model import Channel, Entry
+from service.model import Channel, Enclosure, Entry
 
 MAX_MESSAGE_BYTES: Final = 4096
 
 _ELLIPSIS = "…"
+_MIN_SIZE_BYTES: Final = 1_000
+_NOT_IN_HASHTAG = re.compile(r"\W+")
 
 
 class SubscribedChannel(msgspec.Struct, frozen=True):
@@ -69,6 +73,27 @@ def entry_lines(entry: Entry, translator: Translator) -> str:
     """Return the title and the link of an entry, each on its own line."""
     lines = [part for part in (one_line(entry.title, 300), one_line(entry.link, 2000)) if part]
     return "\n".join(lines) or translator.gettext("(untitled)")
+
+
+def file_line(enclosure: Enclosure, link: str, translator: Translator) -> str:
+    """Return a line about an audio or video file: its title or kind, size, duration and URL.
+
+    The URL is left out if it is the entry's ``link``, which is shown anyway.
+    """
+    kind = translator.gettext("Video") if enclosure.kind == "video" else translator.gettext("Audio")
+    # Publishers who do not know the size often state 1 or another small number.
+    size = translator.format_size(enclosure.size_bytes) if enclosure.size_bytes >= _MIN_SIZE_BYTES else ""
+    (hours, minutes), seconds = divmod(enclosure.duration_s // 60, 60), enclosure.duration_s % 60
+    clock = f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+    url = one_line(enclosure.url, 2000) if enclosure.url != link else ""
+    parts = (one_line(enclosure.title, 100) or kind, size, clock if enclosure.duration_s else "", url)
+    return "▶ " + " · ".join(filter(None, parts))
+
+
+def hashtags(tags: Sequence[str]) -> str:
+    """Return the tags of an entry as hashtags, for example ``#python #open_source``."""
+    names = (_NOT_IN_HASHTAG.sub("_", one_line(tag, 60)).strip("_") for tag in tags)
+    return " ".join(dict.fromkeys(f"#{name}" for name in names if name))
 
 
 def join_lines(text: str, max_chars: int) -> str:

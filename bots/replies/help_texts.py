@@ -111,13 +111,18 @@ HELP: Final = {
         gettext_noop("`resume` alone resumes everything that is paused."),
     ),
     "set": HelpTopic(
-        gettext_noop("`set #3`: show or change the settings of a subscription: mute, title, edits, interval, format"),
+        gettext_noop(
+            "`set #3`: show or change the settings of a subscription: mute, title, edits, interval, format, text, "
+            "images"
+        ),
         gettext_noop(
             "`set #3 mute on`: send nothing from it. `set #3 title My news`: give it your own title. `set #3 edits "
             "off`: send no corrections to entries you already have. `set #3 interval 2h`: send at most one message "
             "every two hours, with everything new in it. `set #3 format $title: $link`: choose how entries look, using "
-            "$channel, $title, $link, $date, $summary, $author, $tags. `set all edits off`: change a setting "
-            "for all subscriptions. `set all latest off`: show no entries when you subscribe."
+            "$channel, $title, $link, $date, $summary, $author, $tags, $image, $enclosure (an attached file). `set #3 "
+            "text 500`: show up to 500 characters of an entry's text (0 to 2,000). `set #3 images on`: send the image "
+            "of a new entry, too. `set all edits off`: change a setting for all subscriptions. `set all latest off`: "
+            "show no entries when you subscribe."
         ),
     ),
     "filter": HelpTopic(

@@ -11,8 +11,10 @@ from service.feeds.parsing.html_text import one_line
 from service.users.filters import FilterRule, format_condition
 from service.users.preferences import (
     DEFAULT_PROOF,
+    DEFAULT_TEXT_CHARS,
     FOR_ALL,
     MAX_INTERVAL_S,
+    MAX_TEXT_CHARS,
     MIN_INTERVAL_S,
     NO_PREFERENCES,
     Preferences,
@@ -30,6 +32,10 @@ _SWITCHES: Final = {
     "edits": (
         gettext_noop("What should `edits` be: `on`, `off` or `default`?"),
         gettext_noop("`edits` can only be `on`, `off` or `default`, not “{words}”."),
+    ),
+    "images": (
+        gettext_noop("What should `images` be: `on`, `off` or `default`?"),
+        gettext_noop("`images` can only be `on`, `off` or `default`, not “{words}”."),
     ),
 }
 """Maps each setting that can be on or off to a pair: the question which value it should have, and the reply to an
@@ -163,8 +169,8 @@ def _settings(preferences: Preferences, for_all: Preferences | None, translator:
         return default if for_all is None else translator.gettext("{value} (default)", value=default)
 
     own = [_values(preferences, translator), _values(for_all or NO_PREFERENCES, translator)]
-    builtin = (on, translator.gettext("right away"), translator.gettext("built-in"))
-    names = ("edits", "interval", "format")
+    builtin = (on, translator.gettext("right away"), translator.gettext("built-in"), str(DEFAULT_TEXT_CHARS), off)
+    names = ("edits", "interval", "format", "text", "images")
     rows += [
         f"{name}: {value(mine, general or standard)}"
         for name, mine, general, standard in zip(names, *own, builtin, strict=True)
@@ -172,17 +178,22 @@ def _settings(preferences: Preferences, for_all: Preferences | None, translator:
     return rows + [f"filter: {_rule(rule)}" for rule in preferences.rules]
 
 
-def _values(preferences: Preferences, translator: Translator) -> tuple[str | None, str | None, str | None]:
-    """Return the settings ``edits``, ``interval`` and ``format`` in words; None stands for an unset setting."""
-    edits = interval = template = None
-    if preferences.edits is not None:
-        edits = translator.gettext("on") if preferences.edits else translator.gettext("off")
+def _values(preferences: Preferences, translator: Translator) -> tuple[str | None, ...]:
+    """Return the settings ``edits``, ``interval``, ``format``, ``text`` and ``images`` in words.
+
+    None stands for an unset setting.
+    """
+    interval = template = text = None
+    on, off = translator.gettext("on"), translator.gettext("off")
+    edits, images = (None if each is None else on if each else off for each in (preferences.edits, preferences.images))
     if preferences.interval_s is not None:
         seconds = preferences.interval_s
         interval = translator.format_max_frequency(seconds) if seconds else translator.gettext("right away")
     if preferences.template is not None:
         template = one_line(preferences.template, MAX_CHARS) or translator.gettext("built-in")
-    return edits, interval, template
+    if preferences.text_chars is not None:
+        text = str(preferences.text_chars or off)
+    return edits, interval, template, text, images
 
 
 def changed_settings(preferences: Preferences, translator: Translator) -> list[str]:
@@ -202,7 +213,7 @@ def invalid_setting_text(key: str, value: str, translator: Translator, *, number
         question, refusal = _SWITCHES[key]
         return translator.gettext(refusal, words=value) if value else translator.gettext(question)
     explanation = _values_when_subscribing(key, translator) if number is None else _values_of(key, number, translator)
-    if value and key in ("proof", "interval"):
+    if value and key in ("proof", "interval", "text"):
         refusal = translator.gettext("“{words}” isn't a valid value.", words=value)
         return f"{refusal} {explanation}"
     return explanation
@@ -228,6 +239,12 @@ def _values_when_subscribing(key: str, translator: Translator) -> str:
                 chars=MAX_CHARS,
                 lines=MAX_LINES,
                 variables=_VARIABLES,
+            )
+        case "text":
+            return translator.gettext(
+                "Choose how many characters of an entry's text I show, from 0 to {most}, e.g. `subscribe URL with "
+                "text=500`.",
+                most=MAX_TEXT_CHARS,
             )
         case _:
             return _values_of(key, FOR_ALL, translator)
@@ -260,6 +277,13 @@ def _values_of(key: str, number: int, translator: Translator) -> str:
                 chars=MAX_CHARS,
                 lines=MAX_LINES,
                 variables=_VARIABLES,
+            )
+        case "text":
+            return translator.gettext(
+                "Choose how many characters of an entry's text I show, from 0 to {most}, e.g. `set #{number} text "
+                "500`. `off` shows none, `default` uses your setting for all subscriptions.",
+                number=str(number),
+                most=MAX_TEXT_CHARS,
             )
         case _:
             return translator.gettext(

@@ -42,6 +42,7 @@ _SETTINGS: Final = (
     ("interval", gettext_noop("Minimum interval (2h, daily, off)")), ("mute", gettext_noop("Mute (on, off)")),
     ("title", gettext_noop("Title")), ("edits", gettext_noop("Corrections (on, off)")),
     ("format", gettext_noop("Entry format ($title, $link, …)")),
+    ("text", gettext_noop("Length of texts (0 to 2000 characters)")), ("images", gettext_noop("Images (on, off)")),
 )  # fmt: skip
 
 _ON_OFF: Final = (("on", gettext_noop("on")), ("off", gettext_noop("off")))

@@ -25,6 +25,14 @@ def reply_id(user_id: UserId, entry_id: EntryId, index: int) -> MessageId:
     return f"{user_id}.{entry_id}.{index}"
 
 
+def image_id(batch_id: MessageId) -> MessageId:
+    """Return the id of the message with the image of an entry that is sent after the batch ``batch_id``.
+
+    The id is the same whenever the batch is sent, so that clients recognise a repeated image.
+    """
+    return f"{batch_id.replace('-', '.', 1)}.image"
+
+
 def is_message_to(user_id: UserId, message_id: MessageId) -> bool:
     """Return whether ``message_id`` is the id of a message to this user."""
     return message_id.startswith(user_id)

@@ -22,7 +22,7 @@ from service.discovery.text_search.searchable_text import SearchableText, TextFi
 from service.discovery.word_analysis import words
 from service.errors import BadQuery
 from service.feeds.canonical_urls import host_of, without_selector
-from service.model import Channel, Entry
+from service.model import EXCERPT_CHARS, Channel, Entry
 
 MAX_PAIRS: Final = 80
 ATTRIBUTE_WEIGHT: Final = 128
@@ -132,23 +132,24 @@ def channel_text(
 
 
 def entry_text(entry: Entry, declared_language: str) -> SearchableText:
-    """Return the searchable text of an entry: its title, topics, authors and summary.
+    """Return the searchable text of an entry: its title, topics, authors and the beginning of its summary.
 
     ``declared_language`` is the language tag that the channel's documents declare; "" if they declare none.
     """
+    summary = entry.summary[:EXCERPT_CHARS]
 
     def analyse() -> tuple[TextField, ...]:
         return (
             text_field(entry.title[:MAX_TITLE_CHARS], boost=3.0, mean_words=10, is_title=True),
             _list_field(entry.tags, MAX_TAGS),
             _list_field(entry.authors, MAX_AUTHORS),
-            text_field(entry.summary, boost=1.0, mean_words=60),
+            text_field(summary, boost=1.0, mean_words=60),
         )
 
     source = (
         entry.title[:MAX_TITLE_CHARS],
         *(value[:MAX_VALUE_CHARS] for value in (*entry.tags[:MAX_TAGS], *entry.authors[:MAX_AUTHORS])),
-        entry.summary,
+        summary,
     )
     return SearchableText(analyse, declared_language, source)
 

@@ -10,7 +10,7 @@ import zlib
 from collections import OrderedDict
 from collections.abc import KeysView, Sequence
 from hashlib import blake2b
-from itertools import chain
+from itertools import chain, islice
 
 import msgspec
 
@@ -76,7 +76,7 @@ def decode(data: memoryview) -> Content:
 
 
 def merge_latest(changes: Sequence[Change], before: Sequence[Entry]) -> tuple[Entry, ...]:
-    """Return a channel's latest entries after ``changes``, newest first. There are at most ``MAX_LATEST_ENTRIES``.
+    """Return excerpts of a channel's latest entries after ``changes``, newest first; at most ``MAX_LATEST_ENTRIES``.
 
     - ``changes``: the changes, oldest first.
     - ``before``: the channel's latest entries before these changes, newest first.
@@ -85,7 +85,7 @@ def merge_latest(changes: Sequence[Change], before: Sequence[Entry]) -> tuple[En
     changed = (change.entry for change in reversed(changes) if change.kind != "omission")
     for entry in chain(changed, before):
         found.setdefault(entry.key, entry)
-    return tuple(found.values())[:MAX_LATEST_ENTRIES]
+    return tuple(entry.excerpt() for entry in islice(found.values(), MAX_LATEST_ENTRIES))
 
 
 def pack_entries(latest: Sequence[Entry]) -> bytes:

@@ -1,12 +1,12 @@
-"""A user's preferences for notifications: mute, title, edits, template, filters, interval.
+"""A user's preferences for notifications: mute, title, edits, template, text, images, filters, interval.
 
 A user has preferences for each subscription, stored under its number, and preferences for all subscriptions, stored
 under ``FOR_ALL``. They are combined as follows:
 
 - Mutes and filters: a change is delivered only if both the preferences for the subscription and those for all
   subscriptions allow it.
-- Edits (whether edited entries are delivered), template and interval: the preference for the subscription overrides the
-  preference for all subscriptions.
+- Edits (whether edited entries are delivered), template, length of texts, images and interval: the preference for the
+  subscription overrides the preference for all subscriptions.
 """
 
 from collections.abc import Mapping
@@ -20,6 +20,8 @@ FOR_ALL: Final = 0
 """The number under which preferences for all subscriptions are stored."""
 MIN_INTERVAL_S: Final = 60
 MAX_INTERVAL_S: Final = 7 * 86_400
+MAX_TEXT_CHARS: Final = 2_000
+DEFAULT_TEXT_CHARS: Final = 300
 
 
 class Preferences(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -32,6 +34,8 @@ class Preferences(msgspec.Struct, frozen=True, omit_defaults=True):
     - ``proof``: how many of the latest entries are shown when a subscription begins.
     - ``interval_s``: the minimum time in seconds between two messages about the channel; 0 means no minimum.
     - ``rules``: the filter rules.
+    - ``text_chars``: the maximum length of an entry's text in messages, from 0 to ``MAX_TEXT_CHARS``.
+    - ``images``: whether the image of an entry is sent after a message with this entry alone.
     """
 
     muted: bool = False
@@ -41,6 +45,8 @@ class Preferences(msgspec.Struct, frozen=True, omit_defaults=True):
     proof: int | None = None
     interval_s: int | None = None
     rules: tuple[FilterRule, ...] = ()
+    text_chars: int | None = None
+    images: bool | None = None
 
 
 NO_PREFERENCES: Final = Preferences()
@@ -69,6 +75,19 @@ def effective_interval_s(preferences: PreferencesByNumber, number: int) -> int:
     """Return the minimum time in seconds between messages of the subscription with this number; 0 means no minimum."""
     own, general = _both(preferences, number)
     return (own.interval_s if own.interval_s is not None else general.interval_s) or 0
+
+
+def effective_text_chars(preferences: PreferencesByNumber, number: int) -> int:
+    """Return the maximum length of entries' texts in messages of the subscription with this number (default: 300)."""
+    own, general = _both(preferences, number)
+    chosen = own.text_chars if own.text_chars is not None else general.text_chars
+    return DEFAULT_TEXT_CHARS if chosen is None else chosen
+
+
+def are_images_enabled(preferences: PreferencesByNumber, number: int) -> bool:
+    """Return whether entries' images are sent for the subscription with this number (default: False)."""
+    own, general = _both(preferences, number)
+    return bool(own.images if own.images is not None else general.images)
 
 
 def has_filters(preferences: PreferencesByNumber) -> bool:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from service.feeds.entries.edit_suppression import MAX_EDITS_PER_POLL
 from service.feeds.entries.entry_change_detection import FeedState, detect_entry_changes
-from service.model import ParsedEntry, ParsedFeed
+from service.model import Enclosure, ParsedEntry, ParsedFeed
 from tests.support.feed_documents import item
 
 URL = "https://example.com/feed"
@@ -93,6 +93,18 @@ def test_an_edited_entry_is_not_new(names: list[str], field: str) -> None:
     before = [item(name) for name in names]
     after = [msgspec.structs.replace(entry, **{field: f"https://example.com/edited-{entry.id}"}) for entry in before]
     assert polls(before, after) == [[], []]
+
+
+@given(_NAMES)
+def test_a_change_of_files_and_images_is_no_edit(names: list[str]) -> None:
+    before = ParsedFeed(entries=tuple(item(name, enclosure="https://example.com/a") for name in names))
+    changed = {"image": "https://example.com/b.png", "enclosures": (Enclosure("https://example.com/b", "audio/mpeg"),)}
+    after = ParsedFeed(entries=tuple(
+        msgspec.structs.replace(entry, enclosure="https://example.com/b", **changed) for entry in before.entries
+    ))  # fmt: skip
+    state = detect_entry_changes(None, before, url=URL, now_s=NOW_S).state
+    detected = detect_entry_changes(state, after, url=URL, now_s=NOW_S)
+    assert (detected.new, detected.edited) == ((), ())
 
 
 @given(_SHAPES, st.lists(st.sampled_from("abc"), max_size=9))

@@ -54,10 +54,13 @@ OTHERS = (
     "dc:language", "media:content", "media:thumbnail", "media:keywords", "media:category", "media:credit",
     "itunes:author", "itunes:keywords", "itunes:category", "itunes:image", "itunes:explicit", "sy:updatePeriod",
     "sy:updateFrequency", "x:thing", "x:title", "thr:total", "managingEditor", "contributor", "generator",
-    "x:y", "georss:point", "width",
+    "x:y", "georss:point", "width", "itunes:duration",
 )  # fmt: skip
 WILD = ("textInput", "image", "links", "itunes:owner", "item", "entry", "body", "abstract", "tags", "svg")
 RELS = ("alternate", "self", "hub", "enclosure", "next", "prev-archive", "self hub", "Alternate", "edit")
+TYPES_OF_FILES = st.sampled_from(("audio/mpeg", "Video/MP4", "image/png", "text/html", "audio", "x" * 101))
+NUMBERS = st.sampled_from(("1", "0", "34215000", "1:02:03", "62:03", "61.5", "-1", "1e3", "9" * 13, "\u0661", "&amp;"))
+MEDIUMS = st.sampled_from(("audio", "video", "image"))
 TYPES = ("text/html", "html", "text", "HTML", "plain", "application/rss+xml", "text/plain", "image/png")
 
 
@@ -88,6 +91,25 @@ def as_xml(texts: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 XHTML = as_xml(PROSE).map(
     lambda text: f'<div xmlns="http://www.w3.org/1999/xhtml"> <p class="a&amp;b">{text}<br/></p>x</div>'
 )
+FILES = st.one_of(
+    leaves(("enclosure",), st.just(""), attributes(url=LINKS, href=LINKS, length=NUMBERS, type=TYPES_OF_FILES)),
+    leaves(
+        ("media:content", "media:thumbnail", "itunes:image", "atom:link"),
+        st.sampled_from(("", " ", "b.jpg")),
+        attributes(
+            url=LINKS,
+            href=LINKS,
+            rel=st.just("enclosure"),
+            type=TYPES_OF_FILES,
+            medium=MEDIUMS,
+            fileSize=NUMBERS,
+            duration=NUMBERS,
+            width=NUMBERS,
+            title=PROSE,
+        ),
+    ),
+    leaves(("itunes:duration",), as_xml(NUMBERS), st.just({})),
+)
 LEAVES = st.one_of(
     leaves(PROSES, as_xml(PROSE), attributes(type=st.sampled_from(TYPES), xml_lang=PROSE, xml_base=LINKS)),
     leaves(PROSES, as_xml(PROSE), st.just({})),
@@ -99,7 +121,7 @@ LEAVES = st.one_of(
         st.just(""),
         attributes(href=LINKS, rel=st.sampled_from(RELS), type=st.sampled_from(TYPES), title=PROSE),
     ),
-    leaves(("enclosure",), st.just(""), attributes(url=LINKS, href=LINKS, length=PROSE)),
+    FILES,
     leaves(TIMES, as_xml(DATES), st.just({})),
     leaves(OTHERS, as_xml(PROSE), st.just({})),
     leaves(OTHERS, as_xml(PROSE), attributes(term=PROSE, label=PROSE, domain=PROSE, text=PROSE, url=LINKS)),
@@ -144,6 +166,16 @@ DOCUMENTS = st.builds(
 )
 
 
+DOCUMENTS_WITH_FILES = st.builds(
+    lambda build, files, as_group: build(
+        ["<title>T</title>", element("media:group", {}, files) if as_group else files], {}
+    ),
+    st.sampled_from((rss, atom, rdf)),
+    st.lists(FILES, min_size=1, max_size=5).map("".join),
+    st.booleans(),
+)
+
+
 def by_feedparser(text: str, language: str) -> ParsedFeed | None:
     try:
         return feedparser_adapter.parse(text, url=URL, language=language)
@@ -156,3 +188,10 @@ def test_fast_parser_returns_the_result_of_feedparser_or_none(text: str, languag
     feed = fast_parser.parse(text, url=URL, language=language)
     if feed is not None:
         assert feed == by_feedparser(text, language)
+
+
+@for_any(text=DOCUMENTS_WITH_FILES)
+def test_both_parsers_read_the_same_files(text: str) -> None:
+    feed = fast_parser.parse(text, url=URL, language="")
+    if feed is not None:
+        assert feed == by_feedparser(text, "")

@@ -2,12 +2,13 @@
 
 import random
 
+import brotli  # type: ignore[import-untyped]  # it ships no types
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.location.content_cache import merge_latest, pack_entries
-from service.model import Change, Delta, Entry, Notice
+from service.model import Change, Delta, Enclosure, Entry, Notice
 from service.store.channels import version_log
 from service.store.channels.version_log import BlockInfo
 
@@ -15,7 +16,11 @@ CHANNEL = "c" * 40
 HOUR_S, DAY_S = 3600.0, 86_400.0
 text = st.text(max_size=20)
 texts = st.lists(text, max_size=2).map(tuple)
-entries = st.builds(Entry, text, text, text, text, texts, texts, st.none() | st.floats(0, 2e9))
+plain_entries = st.builds(Entry, text, text, text, text, texts, texts, st.none() | st.floats(0, 2e9))
+files = st.lists(st.builds(Enclosure, text, text, st.integers(0, 10**11)), max_size=2).map(tuple)
+entries = plain_entries | st.builds(
+    msgspec.structs.replace, plain_entries, image=text, enclosures=files, summary=st.just("word " * 400) | text
+)
 changes = st.builds(
     Change, st.sampled_from(["addition", "omission", "replacement"]), entries, st.integers(0, 2**31), text
 )
@@ -69,8 +74,27 @@ def test_a_log_returns_what_was_appended(versions: list[tuple[list[Change], bool
     assert log.read(log.version, log.version) == added[-1:]
 
 
+@given(st.lists(changes, max_size=3))
+def test_a_version_without_the_column_of_files_is_readable(changed: list[Change]) -> None:
+    """Records of the previous version lack the column, and one without files takes a byte more."""
+    without = [
+        msgspec.structs.replace(each, entry=msgspec.structs.replace(each.entry, image="", enclosures=()))
+        for each in changed
+    ]
+    delta = msgspec.structs.replace(delta_of(1e9, *without), base_version=1, version=2)
+    columns = brotli.decompress(version_log.encode(delta))
+    *old, files = msgspec.msgpack.decode(columns)
+    assert files == {}
+    record = msgspec.msgpack.encode(old)
+    assert len(columns) == len(record) + 1
+    assert version_log.decode_deltas(CHANNEL, {b"2": brotli.compress(record)}, [2]) == [delta]
+
+
 @settings(max_examples=25)
-@given(st.lists(entries, max_size=4, unique_by=lambda entry: entry.key), st.integers(1, 40))
+@given(
+    st.lists(entries.map(lambda entry: entry.excerpt()), max_size=4, unique_by=lambda entry: entry.key),
+    st.integers(1, 40),
+)
 def test_a_first_version_keeps_its_entries_when_the_latest_change(listed: list[Entry], later: int) -> None:
     first = Delta(CHANNEL, 0, 1, 1e9, tuple(Change("addition", entry) for entry in listed), initial=True)
     log = Log()

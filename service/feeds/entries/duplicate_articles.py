@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from service.feeds.entries.entry_hashes import normalize_link
 from service.feeds.entries.version_parts import ArticleHashes, VersionParts, is_edit
-from service.model import Change, ChannelId, Delta, Entry
+from service.model import EXCERPT_CHARS, Change, ChannelId, Delta, Entry
 
 ARTICLE_HASH_BYTES = 8
 
@@ -46,7 +46,7 @@ def article_hashes(entry: Entry) -> tuple[bytes, ...]:
     Each hash covers two fields: link and title, link and text, or title and text (if the text is long). A hash is
     omitted if one of its two fields is missing or not distinctive enough.
     """
-    link, title, text = _distinctive_link(entry.link), _words(entry.title), _words(entry.summary)
+    link, title, text = _distinctive_link(entry.link), _words(entry.title), _words(entry.summary[:EXCERPT_CHARS])
     pairs = (
         (b"link+title", link, title),
         (b"link+text", link, text),

@@ -14,7 +14,7 @@ If a feed has been empty so far and then lists many entries, most of these are n
 entries are reported: those dated after the first poll, and the first 3 entries without a date.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import compress, repeat
 
 import msgspec
@@ -36,10 +36,10 @@ from service.feeds.entries.known_entries import (
 )
 from service.feeds.entries.unchanged_entries import PreviousDocument
 from service.feeds.parsing.html_text import one_line, plain_text
-from service.model import Entry, ParsedEntry, ParsedFeed
+from service.model import Enclosure, Entry, ParsedEntry, ParsedFeed
 
 TITLE_CHARS = 200
-SUMMARY_CHARS = 600
+SUMMARY_CHARS = 2_000
 _NAME_CHARS = 60
 _NAME_COUNT = 8
 CLOCK_ERROR_S = 86400.0
@@ -109,7 +109,7 @@ class EntryChanges(msgspec.Struct, frozen=True):
 
     - ``state``: the feed's state after this document.
     - ``new``, ``edited``: the new and the edited entries, oldest first.
-    - ``latest``: at the first poll, up to 10 entries, newest first; otherwise empty.
+    - ``latest``: at the first poll, excerpts of up to 10 entries, newest first; otherwise empty.
     - ``gap``: whether the document lists new entries but none of the feed's known entries. Polls have then probably
       missed entries. An older document, such as the feed's archive (RFC 5005), may contain these entries.
     """
@@ -157,7 +157,8 @@ def detect_entry_changes(state: FeedState | None, feed: ParsedFeed, *, url: str,
         site=site_hash(url, feed.link),
     )
     if state is None:
-        return EntryChanges(after, latest=_to_entries(_newest_first(items, now_s=now_s)[:LATEST_COUNT], now_s=now_s))
+        latest = _to_entries(_newest_first(items, now_s=now_s)[:LATEST_COUNT], now_s=now_s)
+        return EntryChanges(after, latest=tuple(entry.excerpt() for entry in latest))
     new = _newest_first([item for item in items if item.row_offset is None], now_s=now_s)
     if not before.rows:
         new = _published_since(before.first_poll_s, new, now_s=now_s)
@@ -271,6 +272,15 @@ def _to_entries(items: Iterable[DocumentEntry], *, now_s: float) -> tuple[Entry,
             authors=tuple(one_line(name, _NAME_CHARS) for name in item.entry.authors[:_NAME_COUNT]),
             tags=tuple(one_line(name, _NAME_CHARS) for name in item.entry.tags[:_NAME_COUNT]),
             published=_published_s(item.entry, now_s=now_s),
+            image=web_link(item.entry.image),
+            enclosures=tuple(_valid_files(item.entry.enclosures)),
         )
         for item in items
     )
+
+
+def _valid_files(enclosures: Iterable[Enclosure]) -> Iterator[Enclosure]:
+    """Yield the enclosures that have a valid http or https URL, with the URL in canonical form."""
+    for each in enclosures:
+        if link := web_link(each.url):
+            yield msgspec.structs.replace(each, url=link)

@@ -17,7 +17,7 @@ or two.
 
 import contextlib
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from urllib.parse import urljoin
@@ -32,6 +32,7 @@ from service.feeds.entries.unchanged_entries import (
     FullParseRequired,
     PreviousDocument,
 )
+from service.feeds.parsing.enclosures import read_files
 from service.feeds.parsing.fast_parser_values import (
     FEEDPARSER_ELEMENTS,
     Element,
@@ -79,6 +80,7 @@ _HINT_ELEMENTS = {"ttl", "sy_updateperiod", "sy_updatefrequency"}
 class ParsedFields:
     """The values read so far for one entry, or for the feed itself if ``is_entry`` is false.
 
+    ``enclosures`` and ``media`` are the attributes of the attached files and of the ``media:content`` elements.
     ``depths`` maps the name of each field to the depth of the element from which its value was read.
     """
 
@@ -93,6 +95,11 @@ class ParsedFields:
     authors: list[str] = field(default_factory=list)
     tags: list[str | None] = field(default_factory=list)
     links: list[tuple[str, str | None]] = field(default_factory=list)
+    enclosures: list[dict[str, str | None]] = field(default_factory=list)
+    media: list[dict[str, str]] = field(default_factory=list)
+    thumbnails: list[str | None] = field(default_factory=list)
+    image: str | None = None
+    duration: str = ""
     hints: dict[str, str] = field(default_factory=dict)
     generator: tuple[str, str | None] = ("", None)
     published: float | None = None
@@ -264,6 +271,8 @@ def _on_link(walker: DocumentWalker, element: Element, _depth: int) -> None:
     if "href" in attributes:
         href = resolve_link(base, attributes["href"])
         fields.links.append((rel, href))
+        if rel == "enclosure":
+            fields.enclosures.append({**attributes, "href": href})
         kind = attributes.get("type", "application/atom+xml" if rel == "self" else "text/html")
         if rel == "alternate" and kind in ("html", "xhtml", *_HTML):
             fields.link = href
@@ -273,13 +282,41 @@ def _on_link(walker: DocumentWalker, element: Element, _depth: int) -> None:
         raise FeedparserRequired
     fields.link = repair_text(resolve_link(base, text)) if text else ""
     fields.links.append((rel, fields.link or None))
+    if rel == "enclosure":
+        fields.enclosures.append({**attributes, "href": fields.link or None})
 
 
 def _on_enclosure(walker: DocumentWalker, element: Element, _depth: int) -> None:
     attributes = read_attributes(element)
     if "uri" in attributes or len(element):
         raise FeedparserRequired
-    walker.fields.links.append(("enclosure", attributes.get("url") or attributes.get("href")))
+    walker.fields.enclosures.append({**attributes, "href": attributes.get("url") or attributes.get("href")})
+
+
+def _on_media_content(walker: DocumentWalker, element: Element, depth: int) -> None:
+    walker.fields.media.append(read_attributes(element))
+    _on_wrapper(walker, element, depth)
+
+
+def _on_thumbnail(walker: DocumentWalker, element: Element, _depth: int) -> None:
+    attributes = read_attributes(element)
+    if element_text(element) and "url" not in attributes:  # to feedparser, the text is the URL
+        raise FeedparserRequired
+    walker.fields.thumbnails.append(attributes.get("url"))
+
+
+def _on_itunes_image(walker: DocumentWalker, element: Element, depth: int) -> None:
+    _ignore(walker, element, depth)
+    attributes = read_attributes(element)
+    walker.fields.image = attributes.get("href") or attributes.get("url") or walker.fields.image
+
+
+def _on_duration(walker: DocumentWalker, element: Element, depth: int) -> None:
+    text = element_text(element)
+    if element.items():
+        walker.fields.duration = ""
+    elif walker.fields.accept("duration", depth):
+        walker.fields.duration = repair_text(text)
 
 
 def _on_published(walker: DocumentWalker, element: Element, _depth: int) -> None:
@@ -449,14 +486,18 @@ _ENTRY_HANDLERS: dict[str, ElementHandler] = {
     **dict.fromkeys(("category", "keywords", "dc_subject", "media_category"), _on_category),
     **dict.fromkeys(("author", "dc_author", "dc_creator", "itunes_author", "managingeditor"), _on_author),
     **dict.fromkeys(("language", "dc_language"), _on_language),
-    **dict.fromkeys(("media_group", "media_content"), _on_wrapper),
+    "media_group": _on_wrapper,
+    "media_content": _on_media_content,
+    "media_thumbnail": _on_thumbnail,
+    **dict.fromkeys(("itunes_image", "itunes_link"), _on_itunes_image),
+    "itunes_duration": _on_duration,
     **dict.fromkeys(
         (
             "subtitle", "tagline", "rights", "copyright", "info", "webmaster", "dc_publisher", "dc_rights",
             "created", "dcterms_created", "dcterms_valid", "expirationdate", "name", "email", "url", "uri", "homepage",
-            "width", "height", "cloud", "cc_license", "dc_contributor", "feedburner_browserfriendly", "itunes_image",
-            "itunes_link", "itunes_subtitle", "itunes_block", "itunes_explicit", "media_credit", "media_rating",
-            "media_license", "media_player", "media_restriction", "media_thumbnail", "georss_point", "georss_line",
+            "width", "height", "cloud", "cc_license", "dc_contributor", "feedburner_browserfriendly",
+            "itunes_subtitle", "itunes_block", "itunes_explicit", "media_credit", "media_rating",
+            "media_license", "media_player", "media_restriction", "georss_point", "georss_line",
             "georss_polygon", "georss_box",
         ),
         _ignore,
@@ -563,6 +604,8 @@ def _feed(root: Element, text: str, url: str, language: str, hasher: ElementHash
 
 def _entry(fields: ParsedFields, url: str) -> ParsedEntry:
     contents = [content[:TEXT_CHARS].strip() for content in fields.contents]
+    files: list[Mapping[str, object]] = [*fields.enclosures, *fields.media]
+    enclosures, image = read_files(files, (*fields.thumbnails, fields.image), url, duration=fields.duration)
     return ParsedEntry(
         id=fields.id[:FIELD_CHARS].strip(),
         link=absolute_link(fields.link, url),
@@ -573,7 +616,9 @@ def _entry(fields: ParsedFields, url: str) -> ParsedEntry:
         tags=unique_names(fields.tags),
         published=fields.published,
         updated=fields.updated,
-        enclosure=absolute_link(next((href for rel, href in fields.links if rel == "enclosure"), None), url),
+        enclosure=absolute_link(fields.enclosures[0]["href"], url) if fields.enclosures else "",
+        enclosures=enclosures,
+        image=image,
     )
 
 

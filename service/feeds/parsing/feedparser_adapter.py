@@ -13,6 +13,7 @@ from typing import Any
 import feedparser
 
 from service.errors import BrokenFeed
+from service.feeds.parsing.enclosures import read_files
 from service.feeds.parsing.feed_metadata import read_link_relations, read_metadata, read_polling_hints
 from service.feeds.parsing.field_limits import (
     FIELD_CHARS,
@@ -106,7 +107,17 @@ def _run_feedparser(text: str, url: str, language: str) -> Any:
 
 def _entry(raw: Any, url: str) -> ParsedEntry:
     contents = [limit_text(part.get("value"), TEXT_CHARS) for part in _list_field(raw, "content")]
-    enclosures = (link.get("href") for link in _list_field(raw, "links") if link.get("rel") == "enclosure")
+    files = [link for link in _list_field(raw, "links") if link.get("rel") == "enclosure"]
+    detail = raw.get("image")
+    enclosures, image = read_files(
+        [*files, *_list_field(raw, "media_content")],
+        [
+            *(thumbnail.get("url") for thumbnail in _list_field(raw, "media_thumbnail")),
+            detail.get("href") if isinstance(detail, dict) else None,
+        ],
+        url,
+        duration=raw.get("itunes_duration"),
+    )
     return ParsedEntry(
         id=limit_text(raw.get("id"), FIELD_CHARS),
         link=absolute_link(raw.get("link"), url),
@@ -117,7 +128,9 @@ def _entry(raw: Any, url: str) -> ParsedEntry:
         tags=unique_names(_tag_names(raw)),
         published=_time_s(raw, "published"),
         updated=_time_s(raw, "updated"),
-        enclosure=absolute_link(next(enclosures, ""), url),
+        enclosure=absolute_link(files[0].get("href"), url) if files else "",
+        enclosures=enclosures,
+        image=image,
     )
 
 

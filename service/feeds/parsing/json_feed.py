@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from service.errors import BrokenFeed, NotAFeed
+from service.feeds.parsing.enclosures import read_files
 from service.feeds.parsing.feed_metadata import read_link_relations
 from service.feeds.parsing.field_limits import (
     FIELD_CHARS,
@@ -57,6 +58,7 @@ def _entry(item: dict[str, Any], url: str) -> ParsedEntry:
     text = _string(item, "content_text", TEXT_CHARS)
     authors = _objects(item, "authors") or _objects({"author": [item.get("author")]}, "author")
     attachments = _objects(item, "attachments")
+    enclosures, image = read_files(attachments, (item.get("image"), item.get("banner_image")), url)
     return ParsedEntry(
         id=_string(item, "id", FIELD_CHARS),
         link=absolute_link(item.get("url"), url) or absolute_link(item.get("external_url"), url),
@@ -68,6 +70,8 @@ def _entry(item: dict[str, Any], url: str) -> ParsedEntry:
         published=_time_s(item, "date_published"),
         updated=_time_s(item, "date_modified"),
         enclosure=absolute_link(attachments[0].get("url"), url) if attachments else "",
+        enclosures=enclosures,
+        image=image,
     )
 
 

@@ -22,7 +22,7 @@ import brotli  # type: ignore[import-untyped]  # it ships no types
 import msgspec
 
 from service.location.content_cache import unpack_entries
-from service.model import Change, ChannelId, Delta, Entry, Notice
+from service.model import Change, ChannelId, Delta, Enclosure, Entry, Notice
 
 VERSIONS_PER_BLOCK: Final = 64
 VERSIONS_PER_MOVE: Final = 16
@@ -91,6 +91,7 @@ class _Deltas(msgspec.Struct, array_like=True):
     """Several versions and their changes, stored column by column.
 
     - ``heads``: the versions, without their changes.
+    - ``files``: the image and the enclosures of those entries that have any, under the position of the change.
     - The other fields are the columns. Each contains one attribute of every change, beginning with the changes of the
       first version.
     """
@@ -106,6 +107,7 @@ class _Deltas(msgspec.Struct, array_like=True):
     published: list[float | None]
     lines: list[int]
     before: list[str]
+    files: dict[int, tuple[str, tuple[Enclosure, ...]]] = {}
 
 
 class BlockInfo(msgspec.Struct, array_like=True, frozen=True):
@@ -253,6 +255,11 @@ def _encode(deltas: Collection[Delta], *, as_latest: bool = False) -> bytes:
         published=[entry.published for entry in entries],
         lines=[change.line for change in changes],
         before=[change.before for change in changes],
+        files={
+            position: (entry.image, entry.enclosures)
+            for position, entry in enumerate(entries)
+            if entry.image or entry.enclosures
+        },
     )
     packed = msgspec.msgpack.encode(columns)
     is_best = len(deltas) > 1 and len(packed) <= _MAX_BEST_BYTES
@@ -301,9 +308,10 @@ def _changes(columns: _Deltas, first: int, count: int) -> tuple[Change, ...]:
         *(columns.authors, columns.tags, columns.published),
         strict=True,
     )
-    rows = zip(columns.kinds, entries, columns.lines, columns.before, strict=True)
+    rows = enumerate(zip(columns.kinds, entries, columns.lines, columns.before, strict=True))
     return tuple(
-        Change(kind, Entry(*entry), line, before) for kind, entry, line, before in islice(rows, first, first + count)
+        Change(kind, Entry(*entry, *columns.files.get(position, ())), line, before)
+        for position, (kind, entry, line, before) in islice(rows, first, first + count)
     )
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from service.feeds.entries.entry_change_detection import FeedState, detect_entry_changes
 from service.feeds.entries.known_entries import ROW_BYTES
-from service.model import ParsedEntry, ParsedFeed
+from service.model import Enclosure, ParsedEntry, ParsedFeed
 from tests.support.feed_documents import item
 
 URL = "https://example.com/feed"
@@ -113,6 +113,20 @@ def test_entries_are_plain_text_with_safe_links() -> None:
     entry = item("a", summary="<p>Hi <script>x</script></p><b>you</b>", link="javascript:alert(1)", title="A\u202eB")
     (sent,) = detect_entry_changes(None, ParsedFeed(entries=(entry,)), url=URL, now_s=NOW_S).latest
     assert (sent.title, sent.summary, sent.link) == ("AB", "Hi\nyou", "")
+
+
+def test_new_entries_have_safe_files_and_long_texts_and_the_latest_are_excerpts() -> None:
+    files = (Enclosure("http://ho st/a.mp3", "audio/mpeg"), Enclosure("https://EXAMPLE.com/b.mp3", "audio/mpeg", 7, 9))
+    entry = msgspec.structs.replace(
+        item("a", summary="word " * 1_000), enclosures=files, image="https://example.com/a b.png"
+    )
+    feed = ParsedFeed(entries=(entry,))
+    first = detect_entry_changes(None, feed, url=URL, now_s=NOW_S)
+    assert [(len(each.summary) <= 600, each.enclosures) for each in first.latest] == [(True, ())]
+    begun = detect_entry_changes(None, ParsedFeed(entries=(item("z"),)), url=URL, now_s=NOW_S).state
+    (sent,) = detect_entry_changes(begun, feed, url=URL, now_s=NOW_S).new
+    assert 1_900 < len(sent.summary) <= 2_000
+    assert (sent.image, sent.enclosures) == ("", (Enclosure("https://example.com/b.mp3", "audio/mpeg", 7, 9),))
 
 
 def test_keys_are_stable_and_distinct() -> None:

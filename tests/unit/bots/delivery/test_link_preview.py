@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots.delivery.link_preview import MAX_PREVIEW_BYTES, link_preview
+from bots.delivery.link_preview import MAX_PREVIEW_BYTES, link_preview, single_entry
 from bots.delivery.notification_text import render_notification
 from bots.i18n.translator import get_translator
 from bots.replies.entry_templates import EntryTemplate
@@ -27,16 +27,25 @@ def entry(key: str = "a", title: str = "Rain & sun", summary: str = "It rains.",
     return Entry(key, title, link or f"https://example.org/{key}", summary)
 
 
-def preview(*deltas: Delta, template: str = "$link") -> str:
-    """The preview of a message whose entries are written by this template."""
+def preview(*deltas: Delta, template: str = "$link", text_chars: int = 300) -> str:
+    """The preview of a message whose entries are written by this template; "" also if it has several entries."""
     templates = dict.fromkeys((FEED.id, OTHER.id), EntryTemplate(template, "UTC")) if template else {}
-    text = render_notification([FEED, OTHER], deltas, {}, {}, get_translator("en"), templates=templates)
-    return link_preview(text, deltas, {FEED.id: FEED, OTHER.id: OTHER})
+    lengths = {FEED.id: text_chars}
+    text = render_notification(
+        [FEED, OTHER], deltas, {}, {}, get_translator("en"), templates=templates, text_chars=lengths
+    )
+    single = single_entry(deltas, {FEED.id: FEED, OTHER.id: OTHER})
+    return link_preview(single[0], single[1].entry, text, text_chars) if single else ""
 
 
 @pytest.mark.parametrize("template", ["", "$title\n$summary\n$link"])
 def test_a_text_with_title_and_summary_has_no_preview(template: str) -> None:
     assert preview(delta(entry()), template=template) == ""
+
+
+@pytest.mark.parametrize("text_chars", [0, 20, 1_500])
+def test_a_text_of_the_chosen_length_has_no_preview(text_chars: int) -> None:
+    assert preview(delta(entry(summary="It rains. " * 200)), template="", text_chars=text_chars) == ""
 
 
 def test_a_text_without_the_summary_has_a_preview() -> None:

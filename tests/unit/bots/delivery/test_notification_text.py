@@ -1,5 +1,6 @@
 """The text of notifications: edits, pages, notices, duplicates, saved searches."""
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +10,7 @@ from bots.delivery.notification_text import render_notification
 from bots.i18n.translator import get_translator
 from service.feeds.canonical_urls import channel_id, page_url
 from service.feeds.entries.version_parts import select_part
-from service.model import Change, Channel, Delta, Entry, Notice
+from service.model import Change, Channel, Delta, Enclosure, Entry, Notice
 from tests.unit.bots.text_safety import hostile, safe
 
 NOW_S = 1_700_000_000.0
@@ -52,6 +53,68 @@ def test_a_correction_keeps_the_order_of_entries_and_shows_their_last_states() -
     assert rendered(first, second, third) == (
         "*The News*\nEdited: Five dead\nhttps://example.org/a\n\nRain\nhttps://example.org/b"
     )
+
+
+EPISODE = Enclosure("https://example.org/1.mp3", "audio/mpeg", 34_215_000, 2_530)
+
+
+def with_files(entry: Entry, *enclosures: Enclosure) -> Change:
+    return Change("addition", msgspec.structs.replace(entry, enclosures=enclosures))
+
+
+@pytest.mark.parametrize(
+    ("enclosures", "line"),
+    [
+        ((EPISODE,), "▶ Audio · 34.2 MB · 42:10 · https://example.org/1.mp3"),
+        ((Enclosure("https://example.org/a.pdf", "application/pdf"), EPISODE),
+         "▶ Audio · 34.2 MB · 42:10 · https://example.org/1.mp3"),
+        ((Enclosure("https://example.org/1", "video", 1, 3_723),), "▶ Video · 1:02:03 · https://example.org/1"),
+        ((Enclosure("https://example.org/1", "video/mp4", 61_499, 0, "Part 1"),),
+         "▶ Part 1 · 61 kB · https://example.org/1"),
+        ((Enclosure("https://example.org/e", "audio/ogg"),), "▶ Audio"),
+    ],
+)  # fmt: skip
+def test_an_audio_or_video_file_is_shown_below_the_text(enclosures: tuple[Enclosure, ...], line: str) -> None:
+    change = with_files(Entry("e", "Episode", "https://example.org/e", "About rain."), *enclosures)
+    assert rendered(delta(FEED, change)) == f"*The News*\nEpisode\nhttps://example.org/e\nAbout rain.\n{line}"
+
+
+def test_other_files_and_those_of_brief_messages_are_not_shown() -> None:
+    other = with_files(Entry("e", "Report"), Enclosure("https://example.org/a.pdf", "application/pdf"))
+    assert rendered(delta(FEED, other)) == "*The News*\nReport"
+    long = Enclosure(f"https://example.org/{'x' * 900}", "audio/mpeg")
+    many = [with_files(Entry(str(number), f"Title {number}"), long) for number in range(5)]
+    assert "▶" not in rendered(delta(FEED, *many))
+
+
+@pytest.mark.parametrize(("text_chars", "shown"), [(0, 0), (9, 9), (300, 299), (2_000, 1_999)])
+def test_texts_have_the_chosen_length(text_chars: int, shown: int) -> None:
+    changed = [delta(FEED, added("a", "Rain", "rain " * 500))]
+    text = render_notification([FEED], changed, {}, {}, ENGLISH, text_chars={FEED.id: text_chars})
+    summary = text.removeprefix("*The News*\nRain\nhttps://example.org/a").strip()
+    assert shown - 5 <= len(summary) <= text_chars
+
+
+def test_a_text_that_fills_more_than_a_message_is_shortened() -> None:
+    changed = [delta(FEED, added("a", "Rain", "雨" * 2_000))]
+    text = render_notification([FEED], changed, {}, {}, ENGLISH, text_chars={FEED.id: 2_000})
+    assert text.count("雨") == 999
+    assert safe(text)
+
+
+def test_long_texts_of_several_entries_are_shortened_to_fit() -> None:
+    changed = [delta(FEED, *(added(str(number), "Rain", "rain " * 500) for number in range(5)))]
+    text = render_notification([FEED], changed, {}, {}, ENGLISH, text_chars={FEED.id: 2_000})
+    assert text.count("…") == 5
+    assert safe(text)
+
+
+@given(hostile, hostile, hostile, st.integers(0, 10**11), st.integers(0, 10**6))
+def test_a_message_with_files_of_any_values_is_safe(
+    url: str, kind: str, title: str, size_bytes: int, duration_s: int
+) -> None:
+    change = with_files(Entry("e", title), Enclosure(url, f"audio/{kind}", size_bytes, duration_s, title))
+    assert safe(rendered(delta(FEED, change)))
 
 
 def test_edits_beyond_the_limit_are_listed_by_title() -> None:

@@ -6,11 +6,15 @@ from hypothesis import strategies as st
 
 from bots.i18n.translator import get_translator
 from bots.replies.entry_templates import MAX_CHARS, EntryTemplate, is_short_enough, normalize, unknown_variables
-from service.model import Entry
+from service.model import Enclosure, Entry
 from tests.unit.bots.text_safety import hostile
 
 ENGLISH = get_translator("en")
-ENTRY = Entry("k", "A title", "https://example.org/1", "Some words.", ("Jane Doe", "Bob"), ("a", "b"), 1_700_000_000.0)
+ENTRY = Entry(
+    "k", "A title", "https://example.org/1", "Some words.", ("Jane Doe", "Bob"), ("a", "open source", "#a", "?!"),
+    1_700_000_000.0, "https://example.org/a.png",
+    (Enclosure("https://example.org/a.pdf"), Enclosure("https://example.org/a.mp3", "audio/mpeg")),
+)  # fmt: skip
 
 
 def filled(text: str, entry: Entry = ENTRY, zone: str = "UTC") -> str:
@@ -23,7 +27,8 @@ def filled(text: str, entry: Entry = ENTRY, zone: str = "UTC") -> str:
         ("$title", "A title"),
         ("${title}s of $channel: $$5", "A titles of The News: $5"),
         ("$TITLE by $author\\n$link", "A title by Jane Doe, Bob\nhttps://example.org/1"),
-        ("$tags | $summary", "a, b | Some words."),
+        ("$tags | $summary", "#a #open_source | Some words."),
+        ("$image\\n$enclosure", "https://example.org/a.png\nhttps://example.org/a.mp3"),
         ("$date", "14 Nov 2023, 22:13:20"),
     ],
 )
@@ -37,7 +42,7 @@ def test_dates_are_shown_in_the_users_time_zone() -> None:
 
 def test_missing_entry_fields_leave_no_empty_lines() -> None:
     assert filled("$title\n$author\n$date\n$link", Entry("k", "Bare")) == "Bare"
-    assert filled("$author", Entry("k", "Bare")) == ""
+    assert filled("$author$tags$image$enclosure", Entry("k", "Bare")) == ""
 
 
 def test_template_syntax_in_entry_fields_is_not_expanded() -> None:
