@@ -1,4 +1,4 @@
-"""A user's preferences for notifications: mute, title, edits, template, filters, interval.
+"""A user's preferences for notifications: mute, title, edits, template, filters, interval, numeric condition.
 
 A user has preferences for each subscription, stored under its number, and preferences for all subscriptions, stored
 under ``FOR_ALL``. They are combined as follows:
@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from service.users.filters import FilterRule
+from service.users.numeric_conditions import NumericCondition
 
 FOR_ALL: Final = 0
 """The number under which preferences for all subscriptions are stored."""
@@ -32,6 +33,7 @@ class Preferences(msgspec.Struct, frozen=True, omit_defaults=True):
     - ``proof``: how many of the latest entries are shown when a subscription begins.
     - ``interval_s``: the minimum time in seconds between two messages about the channel; 0 means no minimum.
     - ``rules``: the filter rules.
+    - ``when``: the condition on numbers that a change of a page has to meet. It is set for single subscriptions only.
     """
 
     muted: bool = False
@@ -41,6 +43,7 @@ class Preferences(msgspec.Struct, frozen=True, omit_defaults=True):
     proof: int | None = None
     interval_s: int | None = None
     rules: tuple[FilterRule, ...] = ()
+    when: NumericCondition | None = None
 
 
 NO_PREFERENCES: Final = Preferences()
@@ -72,8 +75,11 @@ def effective_interval_s(preferences: PreferencesByNumber, number: int) -> int:
 
 
 def has_filters(preferences: PreferencesByNumber) -> bool:
-    """Return whether any of these preferences can suppress changes: a mute, a filter rule or the exclusion of edits."""
-    return any(each.muted or each.rules or each.edits is False for each in preferences.values())
+    """Return whether any of these preferences can suppress changes.
+
+    These are mutes, filter rules, numeric conditions, and the exclusion of edits.
+    """
+    return any(each.muted or each.rules or each.when or each.edits is False for each in preferences.values())
 
 
 def has_intervals(preferences: PreferencesByNumber) -> bool:
