@@ -151,7 +151,7 @@ def _xpath_value(value: Any) -> list[str]:
     if isinstance(value, bool):
         return ["true" if value else "false"]
     if isinstance(value, float):
-        return [] if value != value else [str(int(value)) if value.is_integer() else repr(value)]  # noqa: PLR0124 - NaN
+        return [] if value != value else [str(int(value)) if value.is_integer() else f"{value:.15g}"]  # noqa: PLR0124 - NaN
     return str(value).splitlines()
 
 
