@@ -19,19 +19,20 @@ from service.feeds.pages.page_lines import Line, page_lines, plain_lines
 
 XPATH: Final = "xpath="
 JSON_PATH: Final = "json="
-_XPATH_OUT_OF_MEMORY = "Memory allocation failed"
 
 
 def select_css(root: html.HtmlElement, selector: str) -> list[Line]:
     """Return the lines of text in the elements that the CSS ``selector`` matches, in document order.
 
-    Raises :class:`EmptyBody` if the selector is invalid.
+    Raises :class:`EmptyBody` if the selector is invalid, and :class:`MemoryError` if it needs more memory than the
+    process may use.
     """
     # Some selectors take quadratic time: ``:nth-child`` among 20,000 siblings takes 5 s. The limits of the parser
     # process stop them.
     try:
         found = root.cssselect(selector, translator="html")
     except (cssselect.SelectorError, etree.XPathError, ValueError, RecursionError) as error:
+        _raise_if_out_of_memory(error)
         raise EmptyBody(
             "`{selector}` isn't a CSS selector, so it matches nothing on the page. Please check how it's written.",
             selector=selector,
@@ -54,9 +55,8 @@ def select_xpath(root: etree._Element, selector: str) -> list[Line]:
     try:
         expression = etree.XPath(selector.removeprefix(XPATH), namespaces=prefixes, regexp=False, smart_strings=False)
         found: Any = expression(root)
-    except (etree.XPathError, etree.LxmlError, ValueError) as error:
-        if _XPATH_OUT_OF_MEMORY in str(error):
-            raise MemoryError from error
+    except (etree.XPathError, ValueError) as error:
+        _raise_if_out_of_memory(error)
         raise EmptyBody(
             "`{selector}` isn't an XPath 1.0 expression. Write it like `{example}`.",
             selector=selector,
@@ -88,8 +88,7 @@ def parse_xml(text: str, selector: str) -> etree._Element:
         # Entities can expand to far more text than the document has, so documents that declare them are not parsed.
         root = etree.fromstring(b"" if "<!ENTITY" in text else text.encode("utf-8", "replace"), parser)
     except (etree.LxmlError, ValueError) as error:
-        if any(each.type == etree.ErrorTypes.ERR_NO_MEMORY for each in parser.error_log):
-            raise MemoryError from error
+        _raise_if_out_of_memory(error)
         raise EmptyBody(
             "The document isn't well-formed XML, so `{selector}` can't be applied to it.", selector=selector
         ) from error
@@ -139,6 +138,11 @@ def select_json(text: str, selector: str) -> list[Line]:
     except TooManyValues as error:
         raise EmptyBody("`{selector}` selects too much. Please narrow it down.", selector=selector) from error
     return plain_lines(line for value in values for line in _json_lines(value))
+
+
+def _raise_if_out_of_memory(error: Exception) -> None:
+    if isinstance(error, etree.LxmlError) and len(error.error_log.filter_types(etree.ErrorTypes.ERR_NO_MEMORY)):
+        raise MemoryError from error
 
 
 def _outermost(found: list[etree._Element]) -> Iterator[etree._Element]:
