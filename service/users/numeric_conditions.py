@@ -21,7 +21,7 @@ MAX_NUMBERS: Final = 100
 
 _NUMBER = re.compile(
     r"(?:(?<!\w)(?P<sign>[-−–])[$€£¥]?)?"  # noqa: RUF001 - signs that publishers use
-    r"(?:(?P<grouped>[1-9]\d{0,2}(?P<separator>[.,'’ ])\d{3}(?:(?P=separator)\d{3}){0,5})(?!\d)"  # noqa: RUF001
+    r"(?:(?P<grouped>[1-9]\d{0,2}(?P<separator>[.,'’ ])\d{3}(?:(?P=separator)\d{3}){0,5})(?!\d)"  # noqa: RUF001 - and an apostrophe
     r"(?:(?!(?P=separator))[.,](?P<decimals>\d{1,20}))?"
     r"|(?P<plain>\d{1,20}(?:[.,]\d{1,20})?(?:[eE][-+]?\d{1,2}(?!\w))?))",
     re.ASCII,

@@ -20,7 +20,7 @@ _CENTS = st.integers(0, 10**11)
 _OPERATORS = st.sampled_from(["<", "<=", ">", ">=", "=", "changes by"])
 
 
-@given(st.text() | st.text(st.sampled_from("0123456789.,'’ -−–eE$€%<>=±"), max_size=700))  # noqa: RUF001
+@given(st.text() | st.text(st.sampled_from("0123456789.,'’ -−–eE$€%<>=±"), max_size=700))  # noqa: RUF001 - signs that publishers use
 def test_any_text_is_read(text: str) -> None:
     numbers = find_numbers(text)
     assert len(numbers) <= MAX_NUMBERS
@@ -30,15 +30,19 @@ def test_any_text_is_read(text: str) -> None:
         assert isinstance(is_met(condition, Change("replacement", Entry("k", summary=text), 1, text[::-1])), bool)
 
 
-@given(_CENTS, st.sampled_from([(",", "."), (".", ","), (" ", ","), ("'", ".")]), st.booleans())
-def test_an_amount_is_read_with_any_separators(cents: int, separators: tuple[str, str], negative: bool) -> None:  # noqa: FBT001
+@given(
+    cents=_CENTS,
+    separators=st.sampled_from([(",", "."), (".", ","), (" ", ","), ("'", ".")]),
+    negative=st.booleans(),
+)
+def test_an_amount_is_read_with_any_separators(*, cents: int, separators: tuple[str, str], negative: bool) -> None:
     thousands, decimal = separators
     text = f"{cents / 100:,.2f}".replace(",", "T").replace(".", decimal).replace("T", thousands)
-    assert find_numbers(f"{'−' if negative else ''}{text} €") == [((-1 if negative else 1) * cents / 100,)]  # noqa: RUF001
+    assert find_numbers(f"{'−' if negative else ''}{text} €") == [((-1 if negative else 1) * cents / 100,)]  # noqa: RUF001 - a minus sign
 
 
-@given(_OPERATORS, _CENTS, st.booleans())
-def test_a_condition_survives_formatting(operator: str, cents: int, percent: bool) -> None:  # noqa: FBT001
+@given(operator=_OPERATORS, cents=_CENTS, percent=st.booleans())
+def test_a_condition_survives_formatting(*, operator: str, cents: int, percent: bool) -> None:
     condition = parse_numeric_condition(f"{operator} {cents / 100:.4f}{' %' if percent else ''}")
     assert condition is not None or (operator == "changes by" and not cents)
     if condition is not None:

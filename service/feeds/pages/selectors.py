@@ -141,7 +141,8 @@ def select_json(text: str, selector: str) -> list[Line]:
 
 
 def _raise_if_out_of_memory(error: Exception) -> None:
-    if isinstance(error, etree.LxmlError) and len(error.error_log.filter_types(etree.ErrorTypes.ERR_NO_MEMORY)):
+    log: Any = error.error_log if isinstance(error, etree.LxmlError) else ()  # the stubs of lxml declare no methods
+    if any(each.type == etree.ErrorTypes.ERR_NO_MEMORY for each in log):
         raise MemoryError from error
 
 

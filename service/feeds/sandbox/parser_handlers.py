@@ -102,7 +102,7 @@ def _decode_baseline(baseline: bytes, kind: type[_State]) -> _State | None:
 def parse_document(request: ParseDocument) -> ParsedDocument:
     """Parse the document in ``request``; return its feed, or its page and the feeds to which the page links.
 
-    If the request has a CSS selector, the document is always parsed as a page. Raises:
+    If the request has a selector, the document is always parsed as a page. Raises:
 
     - :class:`EmptyBody` if there is no text, if no text matches the selector, or if there is only a login form
     - :class:`BrokenFeed` for an unreadable feed
