@@ -34,8 +34,7 @@ class AddChannel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The URL of a feed, or of a page that links to one.
 
     If ``as_page`` is true, the page itself is watched. ``selector`` (CSS, ``xpath=…`` or ``json=…``) selects the part
-    of the page to watch; ""
-    means the whole page.
+    of the page to watch; "" means the whole page.
     """
 
     url: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_URL_CHARS)]
