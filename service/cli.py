@@ -178,7 +178,9 @@ def sample_publisher(
 @app.command(rich_help_panel=EXPLORE)
 def inspect(
     url: str,
-    selector: Annotated[str, typer.Argument(help="CSS selector of the part of a page to monitor.")] = "",
+    selector: Annotated[
+        str, typer.Argument(help="Selector of the part of a page to monitor (CSS, xpath=… or json=…).")
+    ] = "",
     *,
     as_json: Json = False,
     allow_private: AllowPrivate = False,

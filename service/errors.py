@@ -181,7 +181,7 @@ class FeedError(PublisherError, code="feed-error"):
 class EmptyBody(FeedError, code="empty-body"):
     """The document contains no text that can be monitored.
 
-    It is empty, consists only of a login form, or contains no text that matches the channel's CSS selector.
+    It is empty, consists only of a login form, or contains no text that matches the channel's selector.
     """
 
 

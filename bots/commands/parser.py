@@ -2,9 +2,9 @@
 
 Parsing never raises. Verbs are case-insensitive and have synonyms in every language of the bot.
 
-- After a verb and a URL, the remaining words are a CSS selector.
-- A URL without a verb means *subscribe*. The remaining words are ignored, except ``with key=value``, which sets a
-  setting.
+- After a verb and a URL, the remaining words are a selector, perhaps followed by ``when`` and a numeric condition.
+- A URL without a verb means *subscribe*. The remaining words are ignored, except a selector that begins with its kind,
+  such as ``xpath=``, and ``with key=value``, which sets a setting.
 - A number without a verb answers a numbered question.
 - Text that resembles a verb becomes an :class:`UnknownCommand` with a suggestion.
 """
@@ -27,7 +27,7 @@ from bots.commands.verb_synonyms import (
     VERBS,
 )
 from service.discovery.queries.query_tokens import is_field
-from service.feeds.canonical_urls import looks_like_url
+from service.feeds.canonical_urls import is_selector_with_kind, looks_like_url
 
 MAX_LIST_CHARS = 16_384
 """Maximum length of an OPML list in a message; a longer list can be imported from a URL."""
@@ -44,7 +44,7 @@ class SubscribeCommand(msgspec.Struct, frozen=True):
     """A command to subscribe to the feed at a URL, or to a page or a part of a page.
 
     - ``url``: the URL; "" if the user gave none.
-    - ``selector``: the CSS selector of the part of the page; "" if there is none.
+    - ``selector``: the selector of the part of the page; "" if there is none.
     - ``settings``: names and values of settings as the user typed them.
     - ``as_page``: whether the user has accepted the bot's offer to monitor the page itself instead of a feed.
     """
@@ -60,7 +60,7 @@ class SubscriptionTarget(msgspec.Struct, frozen=True):
 
     - ``number``: the number of the subscription, for example 3 for ``#3``; 0 if the user gave none.
     - ``url``: the URL of the feed or page; "" if the user gave none.
-    - ``selector``: the CSS selector of the part of the page; "" if there is none.
+    - ``selector``: the selector of the part of the page; "" if there is none.
     - ``everything``: whether the command applies to all subscriptions.
 
     If the command names no subscription, all fields keep their defaults.
@@ -107,6 +107,7 @@ DEFAULT_ENTRY_COUNT, MAX_ENTRY_COUNT = 3, 10
 
 _NUMBER = re.compile(r"#?([0-9]{1,6})[.)]?")
 _WITH = re.compile(r"\s(?:with|mit|avec|con)\s+(?=[^\W\d]\w{0,20}=)", re.IGNORECASE)
+_WHEN = re.compile(r"\s(?:when|wenn|quand|cuando)\s+(?=[<>=≤≥±]|(?:changes?|ändert|cambia)\b)", re.IGNORECASE)
 _NEXT_SETTING = re.compile(r"\s(?=[^\W\d]\w{0,20}=)")
 
 
@@ -189,7 +190,7 @@ def _target(words: str) -> SubscriptionTarget:
 
 
 def _selector(words: str) -> str:
-    """Return the CSS selector in ``words``: everything after the first word, which is the URL.
+    """Return the selector in ``words``: everything after the first word, which is the URL.
 
     If a comma follows the URL, the remaining words are assumed to be prose, and the result is "".
     """
@@ -201,12 +202,16 @@ def _subscribe(rest: str, *, bare: bool = False) -> Command:
     """Return the command to subscribe to the URL with which ``rest`` begins.
 
     Normally, ``rest`` is the text after the verb `subscribe`. If ``bare`` is true, the user has typed a URL
-    without a verb; the words after the URL are then not taken as a CSS selector. If the URL names an ``.opml``
-    file, return an import command instead.
+    without a verb; the words after the URL are then taken as a selector only if they begin with its kind, such as
+    ``xpath=``. If the URL names an ``.opml`` file, return an import command instead.
     """
     words, *settings = _WITH.split(rest, maxsplit=1)
-    url, selector = _url(words), "" if bare else _selector(words)
-    pairs = [setting.partition("=") for setting in _NEXT_SETTING.split(settings[0])] if settings else []
+    words, *condition = _WHEN.split(words, maxsplit=1)
+    url, selector = _url(words), _selector(words)
+    if bare and not is_selector_with_kind(selector):
+        selector = ""
+    pairs = [("when", "=", text) for text in condition]
+    pairs += [setting.partition("=") for setting in _NEXT_SETTING.split(settings[0])] if settings else []
     path = url.partition("#")[0].partition("?")[0]
     if path.lower().endswith(".opml") and not selector and not pairs:
         return VerbCommand("import", words=url)

@@ -1,4 +1,6 @@
-"""Mutes, filters and unwanted edits: decides which queued items, or which of their changes, are not sent to a user.
+"""Mutes, filters, numeric conditions and unwanted edits: decides which changes are not sent to a user.
+
+These are queued items, or single changes in them.
 
 Items whose notification interval has not passed are left for later (:mod:`bots.delivery.notification_intervals`).
 
@@ -23,6 +25,7 @@ from service.model import ChannelId, Delta, UserId
 from service.store import Store
 from service.store.delivery.outbox import ANNOUNCEMENTS, OutboxItem, QueuedItem
 from service.users.filters import build_subjects, is_allowed
+from service.users.numeric_conditions import is_met
 from service.users.preferences import (
     FOR_ALL,
     NO_PREFERENCES,
@@ -143,7 +146,7 @@ def suppressed_positions(
     """Return the positions of an item's changes that must not be delivered; None if no change may be delivered.
 
     The position of a change is its index among the changes of all ``versions``. Notices about the channel, for example
-    that it has moved, are suppressed by mutes but not by filters.
+    that it has moved, are suppressed by mutes but not by filters or conditions.
 
     - ``preferences``: the preferences of the user in whose outbox the item is.
     - ``number``: the number of the subscription that the item is for.
@@ -154,13 +157,13 @@ def suppressed_positions(
     both = (preferences.get(number, NO_PREFERENCES), preferences.get(FOR_ALL, NO_PREFERENCES))
     if any(each.muted for each in both) or (edits and not are_edits_enabled(preferences, number)):
         return None
-    suppressed, has_content, first = [], False, 0
+    suppressed, has_content, first, when = [], False, 0, both[0].when
     for delta, subjects in versions:
         has_content = has_content or delta.notice is not None
         for position, (change, subject) in enumerate(zip(delta.changes, subjects, strict=True), first):
             if is_edit(change) is not edits:
                 continue
-            if all(is_allowed(each.rules, subject) for each in both):
+            if (when is None or is_met(when, change)) and all(is_allowed(each.rules, subject) for each in both):
                 has_content = True
             else:
                 suppressed.append(position)

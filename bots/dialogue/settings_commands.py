@@ -51,10 +51,8 @@ async def change_preferences(requests: Requests, command: VerbCommand) -> Reply:
     if not key:
         return Reply(texts.preferences_text(subscription, before, for_all, translator))
     name = settings_parser.SETTING_OF_NAME.get(key.lower(), "")
-    if name == "proof" and subscription is not None:
-        return failure(
-            texts.invalid_setting_text("proof", "", translator, number=number)
-        )  # counts only when subscribing
+    if subscription is not None and (refusal := _refuse_setting(name, subscription, translator)):
+        return failure(refusal)
     changed = settings_parser.change_setting(before, key, value, translator, number)
     if not isinstance(changed, Preferences):
         return changed
@@ -73,6 +71,14 @@ async def change_preferences(requests: Requests, command: VerbCommand) -> Reply:
             interval_s = for_all.interval_s if changed.interval_s is None else changed.interval_s
             note = await _interval_note(requests, subscription, interval_s)
     return Reply(texts.changed_preference_text(name, subscription, changed, for_all, translator, note=note))
+
+
+def _refuse_setting(name: str, subscription: SubscribedChannel, translator: Translator) -> str:
+    """Return the reason why the setting ``name`` does not apply to a subscription; "" if it does."""
+    if name == "proof":  # counts only when subscribing
+        return texts.invalid_setting_text("proof", "", translator, number=subscription.number)
+    is_feed = subscription.channel.kind == "feed"
+    return translator.gettext(texts.NO_CONDITION_FOR_FEEDS) if name == "when" and is_feed else ""
 
 
 async def _interval_note(requests: Requests, subscription: SubscribedChannel, interval_s: int | None) -> str:

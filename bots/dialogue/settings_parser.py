@@ -18,6 +18,7 @@ from bots.replies.help_texts import help_text
 from bots.replies.settings_texts import invalid_setting_text, languages_text, unknown_variables_text
 from service.feeds.parsing.html_text import one_line
 from service.users.filters import MAX_RULES, FilterRule, parse_condition
+from service.users.numeric_conditions import parse_numeric_condition
 from service.users.preferences import FOR_ALL, MAX_INTERVAL_S, MAX_TEXT_CHARS, MIN_INTERVAL_S, Preferences
 from service.users.time_zones import find_time_zones
 from service.users.user_settings import UserSettings
@@ -41,6 +42,7 @@ SETTING_OF_NAME: Final = {
     **dict.fromkeys(("edits", "edit", "corrections", "änderungen", "modifications", "ediciones"), "edits"),
     **dict.fromkeys(("format", "template", "vorlage", "modèle", "plantilla", "formato"), "format"),
     **dict.fromkeys(("proof", "latest", "beweis", "neueste", "preuve", "derniers", "prueba", "últimos"), "proof"),
+    **dict.fromkeys(("when", "condition", "wenn", "bedingung", "quand", "cuando", "condición"), "when"),
     **dict.fromkeys(("interval", "every", "intervall", "intervalle", "intervalo"), "interval"),
     **dict.fromkeys(("text", "length", "länge", "texte", "longueur", "texto", "longitud"), "text"),
     **dict.fromkeys(("images", "image", "pictures", "bilder", "bild", "imágenes", "imagenes", "imagen"), "images"),
@@ -157,7 +159,7 @@ def change_setting(  # noqa: C901, PLR0911, PLR0912 - one arm per key
             return failure(
                 translator.gettext(
                     "I don't know the setting “{words}”. You can set mute, title, edits, interval, format, text, "
-                    "images and latest; `help set` explains them.",
+                    "images, latest and when; `help set` explains them.",
                     words=one_line(name, 40),
                 )
             )
@@ -183,6 +185,13 @@ def change_setting(  # noqa: C901, PLR0911, PLR0912 - one arm per key
                 return msgspec.structs.replace(before, proof=0 if is_off else None)
             if (count := _NUMBER.fullmatch(value)) is not None and int(count[1]) <= MAX_ENTRY_COUNT:
                 return msgspec.structs.replace(before, proof=int(count[1]))
+        case "when" if number == FOR_ALL:
+            return failure(translator.gettext("A condition belongs to one subscription, e.g. `set #3 when < 20`."))
+        case "when":
+            if is_off or is_default:
+                return msgspec.structs.replace(before, when=None)
+            if (condition := parse_numeric_condition(value)) is not None:
+                return msgspec.structs.replace(before, when=condition)
         case "title" if number == FOR_ALL:
             return failure(translator.gettext("A title belongs to one subscription, e.g. `set #3 title My news`."))
         case "title" if value:

@@ -21,6 +21,7 @@ from bots.i18n.translator import Translator
 from bots.replies import subscription_texts as texts
 from bots.replies.error_texts import error_text
 from bots.replies.formatting import SubscribedChannel
+from bots.replies.settings_texts import NO_CONDITION_FOR_FEEDS
 from service.corona.optimizer.poll_explanation import BindingConstraint
 from service.errors import BadUrl, CoronetError, ListOfFeeds
 from service.feeds.canonical_urls import channel_id, page_url
@@ -124,6 +125,8 @@ async def _begin(
     """
     translator, preferences = requests.translator, await requests.preferences()
     initial = apply_settings(NO_PREFERENCES, settings, translator)
+    if isinstance(initial, Preferences) and initial.when is not None and channel.kind == "feed":
+        return failure(translator.gettext(NO_CONDITION_FOR_FEEDS))
     proofs = [each.proof for each in (initial, preferences.get(FOR_ALL)) if isinstance(each, Preferences)]
     proof = next((proof for proof in proofs if proof is not None), DEFAULT_PROOF)
     if latest is None and proof:

@@ -54,7 +54,7 @@ def clip(text: str, max_bytes: int) -> str:
 def title(channel: Channel) -> str:
     """Return the title of a channel on one line, or its URL if it has no title.
 
-    If the channel monitors a part of a page, the CSS selector of the part is added.
+    If the channel monitors a part of a page, the selector of the part is added.
     """
     name = one_line(channel.title, 120) or one_line(without_selector(channel.url), 120)
     selector = one_line(selector_of(channel.url), 60)
@@ -62,7 +62,7 @@ def title(channel: Channel) -> str:
 
 
 def address(channel: Channel) -> str:
-    """Return a channel's URL, followed by its CSS selector if the channel monitors a part of a page.
+    """Return a channel's URL, followed by its selector if the channel monitors a part of a page.
 
     The commands `subscribe` and `unsubscribe` accept the result as an argument.
     """

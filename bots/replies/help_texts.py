@@ -25,8 +25,10 @@ HELP: Final = {
         gettext_noop(
             "The address of the site will usually do: I look for its feed, and if there is none, I can monitor the "
             "page itself. `subscribe URL SELECTOR` monitors only one part of a page, chosen by a CSS selector, e.g. "
-            "`subscribe example.org/prices #list` or `… main table`. `subscribe URL with mute=on title=My news` "
-            "subscribes with these settings (see `help set`). Also: sub, add, follow."
+            "`subscribe example.org/prices #list` or `… main table`, by an XPath, e.g. `… xpath=//table[2]`, or in a "
+            "JSON document by a JSONPath, e.g. `… json=$.items[*].price`. `subscribe URL css=.price when < 20` "
+            "tells you only when a number crosses a limit; also `>`, `=`, `changes by 5 %`. `subscribe URL with "
+            "mute=on title=My news` subscribes with these settings (see `help set`). Also: sub, add, follow."
         ),
     ),
     "unsubscribe": HelpTopic(
@@ -121,8 +123,9 @@ HELP: Final = {
             "every two hours, with everything new in it. `set #3 format $title: $link`: choose how entries look, using "
             "$channel, $title, $link, $date, $summary, $author, $tags, $image, $enclosure (an attached file). `set #3 "
             "text 500`: show up to 500 characters of an entry's text (0 to 2,000). `set #3 images on`: send the image "
-            "of a new entry, too. `set all edits off`: change a setting for all subscriptions. `set all latest off`: "
-            "show no entries when you subscribe."
+            "of a new entry, too. `set #3 when < 20`: for a page, send only changes by which a number falls below 20. "
+            "`set all edits off`: change a setting for all subscriptions. `set all latest off`: show no entries when "
+            "you subscribe."
         ),
     ),
     "filter": HelpTopic(

@@ -9,6 +9,7 @@ from bots.replies.entry_templates import MAX_CHARS, MAX_LINES, VARIABLES
 from bots.replies.formatting import SubscribedChannel, fit_rows
 from service.feeds.parsing.html_text import one_line
 from service.users.filters import FilterRule, format_condition
+from service.users.numeric_conditions import format_numeric_condition
 from service.users.preferences import (
     DEFAULT_PROOF,
     DEFAULT_TEXT_CHARS,
@@ -40,6 +41,10 @@ _SWITCHES: Final = {
 }
 """Maps each setting that can be on or off to a pair: the question which value it should have, and the reply to an
 invalid value."""
+NO_CONDITION_FOR_FEEDS: Final = gettext_noop(
+    "That's a feed; a condition works only for a page, or a part of it, e.g. `subscribe URL css=.price when < 20`. "
+    "For a feed, use a filter; `help filter` explains it."
+)
 _NAMES: Final = {"proof": "latest"}
 """The names under which settings are shown in lists; settings that are shown under their keys are absent."""
 
@@ -87,7 +92,8 @@ def changed_preference_text(
         head = translator.gettext("Saved for *{title}* (#{number}):", **target.placeholders)
         rows = _settings(preferences, for_all, translator)
     name = _NAMES.get(key, key)
-    return "\n".join([head, *(row for row in rows if row.startswith(f"{name}:")), *filter(None, [note])])
+    shown = [row for row in rows if row.startswith(f"{name}:")] or [f"{name}: {translator.gettext('off')}"]
+    return "\n".join([head, *shown, *filter(None, [note])])
 
 
 def muted_text(
@@ -175,6 +181,8 @@ def _settings(preferences: Preferences, for_all: Preferences | None, translator:
         f"{name}: {value(mine, general or standard)}"
         for name, mine, general, standard in zip(names, *own, builtin, strict=True)
     ]
+    if preferences.when is not None:
+        rows.append(f"when: {format_numeric_condition(preferences.when)}")
     return rows + [f"filter: {_rule(rule)}" for rule in preferences.rules]
 
 
@@ -213,7 +221,7 @@ def invalid_setting_text(key: str, value: str, translator: Translator, *, number
         question, refusal = _SWITCHES[key]
         return translator.gettext(refusal, words=value) if value else translator.gettext(question)
     explanation = _values_when_subscribing(key, translator) if number is None else _values_of(key, number, translator)
-    if value and key in ("proof", "interval", "text"):
+    if value and key in ("proof", "interval", "text", "when"):
         refusal = translator.gettext("“{words}” isn't a valid value.", words=value)
         return f"{refusal} {explanation}"
     return explanation
@@ -245,6 +253,11 @@ def _values_when_subscribing(key: str, translator: Translator) -> str:
                 "Choose how many characters of an entry's text I show, from 0 to {most}, e.g. `subscribe URL with "
                 "text=500`.",
                 most=MAX_TEXT_CHARS,
+            )
+        case "when":
+            return translator.gettext(
+                "Write a condition on a number in the part of the page, e.g. `subscribe URL css=.price when < 20`, "
+                "`… when >= 1,299.00` or `… when changes by 5 %`. I'll tell you when it becomes true."
             )
         case _:
             return _values_of(key, FOR_ALL, translator)
@@ -284,6 +297,13 @@ def _values_of(key: str, number: int, translator: Translator) -> str:
                 "500`. `off` shows none, `default` uses your setting for all subscriptions.",
                 number=str(number),
                 most=MAX_TEXT_CHARS,
+            )
+        case "when":
+            return translator.gettext(
+                "Write a condition on a number in the page, e.g. `set #{number} when < 20`, `set #{number} when >= "
+                "1,299.00` or `set #{number} when changes by 5 %`. I'll tell you when it becomes true; `off` removes "
+                "the condition.",
+                number=str(number),
             )
         case _:
             return translator.gettext(

@@ -41,6 +41,7 @@ _DIGEST_SCHEDULES: Final = (
 _SETTINGS: Final = (
     ("interval", gettext_noop("Minimum interval (2h, daily, off)")), ("mute", gettext_noop("Mute (on, off)")),
     ("title", gettext_noop("Title")), ("edits", gettext_noop("Corrections (on, off)")),
+    ("when", gettext_noop("Condition on a number (< 20, changes by 5 %, off)")),
     ("format", gettext_noop("Entry format ($title, $link, …)")),
     ("text", gettext_noop("Length of texts (0 to 2000 characters)")), ("images", gettext_noop("Images (on, off)")),
 )  # fmt: skip
@@ -52,7 +53,8 @@ _WORDS: Final = (Field("words", gettext_noop("What you would write after the com
 _FIELDS: Final[dict[str, tuple[Field, ...]]] = {
     "subscribe": (
             Field("url", gettext_noop("Address of a site, feed or page"), required=True),
-            Field("selector", gettext_noop("Only this part of the page (CSS selector)")),
+            Field("selector", gettext_noop("Only this part of the page (CSS selector, xpath=… or json=…)")),
+            Field("when", gettext_noop("Only when a number meets this (< 20, changes by 5 %)")),
         ),
     "unsubscribe": (_SUBSCRIPTIONS,),
     "list": (),
@@ -140,6 +142,8 @@ def form_to_commands(verb: str, values: Values) -> list[str]:
     each: list[str] = []
     for template in _FIELDS.get(verb, _WORDS):
         submitted = [one_line(value, 4096) for value in values.get(template.var, ()) if value.strip()]
+        if template.var == "when":
+            submitted = [f"when {value}" for value in submitted]
         if template is _SUBSCRIPTIONS:
             each = ["all"] if "all" in submitted else submitted
         else:

@@ -8,8 +8,9 @@ In a canonical URL:
 - The default port, the fragment, an empty query and tracking parameters are removed.
 - Non-ASCII characters in the path are percent-encoded; otherwise the path is unchanged.
 
-A channel can watch a part of a page. The URL of such a channel has a fragment: the part's CSS selector,
-percent-encoded. The fragment is removed before the page is fetched. :func:`canonical_url` removes it, too.
+A channel can watch a part of a page. The URL of such a channel has a fragment: the part's selector, percent-encoded.
+This is a CSS selector, an XPath after ``xpath=``, or a JSONPath after ``json=``. The fragment is removed before the
+page is fetched. :func:`canonical_url` removes it, too.
 
 URL parsers interpret some characters differently: user information, backslashes, control characters, and percent signs
 in hosts. A URL with any of these is therefore rejected before it is parsed.
@@ -48,6 +49,7 @@ _CANONICAL = re.compile(
     r"(/[A-Za-z0-9._~%/:@!$&'()*+,;=|^\[\]-]*)?"
 )
 _BARE_HOST = re.compile(r"(?:[^\W_][\w-]*\.)+[^\W\d_]{2,}\.?(?::\d{1,5})?(?:[/?#].*)?")
+_SELECTOR_KIND = re.compile(r"(css|xpath|json) ?= ?", re.IGNORECASE)
 _SAFE_IN_SELECTOR = ".:()*=,+~-_"
 _SAFE_IN_PATH = "%/:@!$&'()*+,;=-._~[]|^?"
 
@@ -99,10 +101,11 @@ def web_link(link: str) -> str:
 def page_url(url: str, selector: str) -> str:
     """Return the URL of the channel that watches a part of the page ``url``.
 
-    ``selector`` is the CSS selector of the part; "" means the whole page. The selector's syntax is not checked.
+    ``selector`` is the selector of the part; "" means the whole page. It is a CSS selector, perhaps after ``css=``, an
+    XPath after ``xpath=``, or a JSONPath after ``json=``. The selector's syntax is not checked.
     Raises :class:`BadUrl` if ``url`` is invalid, or if the selector is too long or contains an invisible character.
     """
-    selector = " ".join(selector.split())
+    selector = _normalize_selector(selector)
     if len(selector) > MAX_SELECTOR_CHARS:
         raise BadUrl("This selector is longer than {most} characters.", most=MAX_SELECTOR_CHARS)
     if any(unicodedata.category(character) in _INVISIBLE - {"Zs"} for character in selector):
@@ -111,8 +114,16 @@ def page_url(url: str, selector: str) -> str:
     return _check_length(canonical_url(url) + fragment)
 
 
+def is_selector_with_kind(text: str) -> bool:
+    """Return whether ``text`` begins with ``css=``, ``xpath=`` or ``json=``."""
+    return _SELECTOR_KIND.match(text) is not None
+
+
 def selector_of(channel_url: str) -> str:
-    """Return the CSS selector in a channel's URL; "" for a whole page or a feed."""
+    """Return the selector in a channel's URL; "" for a whole page or a feed.
+
+    It is a CSS selector, or begins with ``xpath=`` or ``json=``.
+    """
     return unquote(channel_url.partition("#")[2])
 
 
@@ -159,6 +170,17 @@ def looks_like_url(text: str) -> bool:
         return False
     lowered = text.lower()
     return lowered.startswith(("http:", "https:", "feed:", "localhost:")) or bool(_BARE_HOST.fullmatch(text))
+
+
+def _normalize_selector(selector: str) -> str:
+    """Collapse white space, write the kind of the selector in lower case, and remove the kind ``css=``."""
+    selector = " ".join(selector.split())
+    while (kind := _SELECTOR_KIND.match(selector)) is not None:
+        expression = selector[kind.end() :]
+        if kind[1].lower() != "css":
+            return f"{kind[1].lower()}={expression}"
+        selector = expression
+    return selector
 
 
 def _excerpt(text: str) -> str:

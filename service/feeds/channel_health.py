@@ -109,7 +109,7 @@ def symptom_of(url: str, result: PollResult, permanent_url: str = "") -> str:
     redirected to a new URL, the symptom is the text ``MOVED_PREFIX`` followed by this URL.
 
     ``permanent_url`` is the canonical URL that the poll reached by permanent redirects; "" if there were none.
-    Redirects after the first temporary one do not count. The new URL is ``permanent_url``, with the CSS selector of
+    Redirects after the first temporary one do not count. The new URL is ``permanent_url``, with the selector of
     ``url`` if there is one.
     """
     if is_success(result):

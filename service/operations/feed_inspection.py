@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from service.corona.fleet_policy import SECONDS_PER_HOUR
-from service.feeds.canonical_urls import canonical_url
+from service.feeds.canonical_urls import canonical_url, page_url, selector_of
 from service.feeds.publisher_polling_hints import find_earliest_poll
 from service.feeds.sandbox.parser_client import ParserClient
 from service.feeds.sandbox.protocol import Document, ParsedDocument
@@ -70,14 +70,13 @@ class Inspection(msgspec.Struct, frozen=True, rename={"kind": "type", "polling_h
 async def inspect(url: str, settings: Settings, selector: str = "") -> Inspection:
     """Fetch and parse the feed or page at ``url`` once.
 
-    If it is a page and ``selector`` is not empty, only the elements that match this CSS selector are read. Raises
+    If it is a page and ``selector`` is not empty, only what matches this selector is read. Raises
     :class:`CoronetError` if the URL cannot be fetched or parsed; a subscription to it would then fail too.
     """
     async with create_fetcher(settings) as fetcher, ParserClient() as parser:
         fetched = await fetcher.fetch(canonical_url(url))
-        reading = await parser.parse_document(
-            Document(fetched.body or b"", fetched.url, dict(fetched.headers)), selector
-        )
+        document = Document(fetched.body or b"", fetched.url, dict(fetched.headers))
+        reading = await parser.parse_document(document, selector_of(page_url(url, selector)))
     return _inspection(fetched, reading, settings)
 
 

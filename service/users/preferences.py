@@ -1,4 +1,4 @@
-"""A user's preferences for notifications: mute, title, edits, template, text, images, filters, interval.
+"""A user's preferences for notifications: mute, title, edits, template, text, images, filters, interval, condition.
 
 A user has preferences for each subscription, stored under its number, and preferences for all subscriptions, stored
 under ``FOR_ALL``. They are combined as follows:
@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from service.users.filters import FilterRule
+from service.users.numeric_conditions import NumericCondition
 
 FOR_ALL: Final = 0
 """The number under which preferences for all subscriptions are stored."""
@@ -36,6 +37,7 @@ class Preferences(msgspec.Struct, frozen=True, omit_defaults=True):
     - ``rules``: the filter rules.
     - ``text_chars``: the maximum length of an entry's text in messages, from 0 to ``MAX_TEXT_CHARS``.
     - ``images``: whether the image of an entry is sent after a message with this entry alone.
+    - ``when``: the condition on numbers that a change of a page has to meet. It is set for single subscriptions only.
     """
 
     muted: bool = False
@@ -47,6 +49,7 @@ class Preferences(msgspec.Struct, frozen=True, omit_defaults=True):
     rules: tuple[FilterRule, ...] = ()
     text_chars: int | None = None
     images: bool | None = None
+    when: NumericCondition | None = None
 
 
 NO_PREFERENCES: Final = Preferences()
@@ -91,8 +94,11 @@ def are_images_enabled(preferences: PreferencesByNumber, number: int) -> bool:
 
 
 def has_filters(preferences: PreferencesByNumber) -> bool:
-    """Return whether any of these preferences can suppress changes: a mute, a filter rule or the exclusion of edits."""
-    return any(each.muted or each.rules or each.edits is False for each in preferences.values())
+    """Return whether any of these preferences can suppress changes.
+
+    These are mutes, filter rules, numeric conditions, and the exclusion of edits.
+    """
+    return any(each.muted or each.rules or each.when or each.edits is False for each in preferences.values())
 
 
 def has_intervals(preferences: PreferencesByNumber) -> bool:

@@ -90,7 +90,7 @@ async def test_a_page_without_a_feed_is_added_with_a_selector(store: Store, brow
         await page.goto(f"{url}/channels/add")
         await page.get_by_label("URL").fill("example.org/prices")
         await page.get_by_role("button", name="Preview").click()
-        await page.get_by_label("CSS selector").fill("main  table")
+        await page.get_by_label("Selector").fill("main  table")
         await page.get_by_role("button", name="Preview").click()
         await expect(page.get_by_text("Apples 1.20")).to_be_visible()
         assert await violations(page) == []
@@ -114,7 +114,7 @@ async def test_a_selector_is_changed_after_a_preview(store: Store, browser: Brow
         page = await browser.new_page()
         await enter_as(ada, page)
         await page.goto(f"{console_url}/channels/{whole.id}")
-        await page.get_by_label("CSS selector").fill("main table")
+        await page.get_by_label("Selector").fill("main table")
         await page.get_by_role("button", name="Preview").click()
         await expect(page.get_by_text("This is a preview; nothing has been changed yet.")).to_be_visible()
         assert await violations(page) == []

@@ -41,7 +41,7 @@ _UNPOLLED: Final[Mapping[State, str]] = {
 class ChannelView(msgspec.Struct, frozen=True):
     """A channel and its state. Times are Unix seconds.
 
-    - ``selector`` is the CSS selector for the watched part of a page; ``url`` includes it.
+    - ``selector`` is the selector of the watched part of a page; ``url`` includes it.
     - ``condition`` is the last problem that subscribers were notified of; "" means that there is none.
     - ``moved_to`` is the id of the channel that replaces this one; "" means that there is none.
     - ``paused_until_s`` is the end of a pause set by an admin; 0 means that there is none.

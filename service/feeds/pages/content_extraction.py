@@ -15,21 +15,11 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-import cssselect
-from lxml import etree, html
+from lxml import html
 
 from service.errors import EmptyBody, NotAFeed
-from service.feeds.pages.page_lines import (
-    LINE_CHARS,
-    MAX_LINES,
-    MAX_TEXT_BYTES,
-    NO_LANDMARK,
-    Landmark,
-    Line,
-    decode_html,
-    page_lines,
-    parse_html,
-)
+from service.feeds.pages.page_lines import Landmark, Line, decode_html, page_lines, parse_html, plain_lines
+from service.feeds.pages.selectors import JSON_PATH, XPATH, parse_xml, select_css, select_json, select_xpath
 from service.feeds.parsing.html_text import one_line
 from service.model import ParsedPage
 
@@ -45,27 +35,35 @@ _BOILERPLATE = frozenset({"nav", "header", "footer", "aside", "form"})
 def parse_page(body: bytes, *, headers: Mapping[str, str], selector: str = "") -> ParsedPage:
     """Return the main content of the page in ``body``, which was fetched with the response headers ``headers``.
 
-    - If a CSS ``selector`` is given, the text of all elements of an HTML page that match it is returned instead. These
-      elements may be boilerplate, such as navigation.
+    - If a ``selector`` is given, the text that it matches is returned instead. This may be boilerplate, such as
+      navigation. A CSS selector applies to HTML pages, an XPath (``xpath=…``) to HTML and XML, and a JSONPath
+      (``json=…``) to JSON.
     - Plain text and JSON are returned line by line.
 
-    Raises :class:`EmptyBody` if there is no visible text, if ``selector`` is invalid or matches no text, or if the page
-    is only a login form. Raises :class:`NotAFeed` if the document is not text.
+    Raises :class:`EmptyBody` if there is no visible text, if ``selector`` is invalid, does not suit the document or
+    matches no text, or if the page is only a login form. Raises :class:`NotAFeed` if the document is not text.
     """
     lowered = {name.lower(): value for name, value in headers.items()}
     content_type = lowered.get("content-type", "")
     text = decode_html(body, content_type)
     if _is_binary(text):
         raise NotAFeed("This is no page of text; it cannot be watched.")
+    if selector.startswith(JSON_PATH):
+        return _page("", _matching(select_json(text, selector), selector))
+    if selector.startswith(XPATH) and _is_xml(content_type, text):
+        return _page("", _matching(select_xpath(parse_xml(text, selector), selector), selector))
     if _is_plain(content_type):
-        return _page("", _plain_lines(text))
+        return _page("", _plain_text(text, selector))
     root = parse_html(text)
     if root is None:
         raise EmptyBody("The page is empty. Please check the address, or try again later.")
-    lines = _select_lines(root, selector) if selector else _main_content(page_lines(root))
+    if selector:
+        lines = _matching((select_xpath if selector.startswith(XPATH) else select_css)(root, selector), selector)
+    else:
+        lines = _main_content(page_lines(root))
     is_short = sum(len(line.text) for line in lines) <= _LOGIN_CHARS
     if not lines or (is_short and not selector and _asks_for_password(root)):
-        raise _empty_page_error(root, selector)
+        raise _empty_page_error(root)
     title = next((element.text_content() for element in root.iter("title")), "")
     return _page(one_line(title, _TITLE_CHARS), lines)
 
@@ -85,46 +83,35 @@ def _is_plain(content_type: str) -> bool:
     return (kind.startswith("text/") and kind not in {"text/html", "text/xml"}) or kind.endswith("json")
 
 
-def _plain_lines(text: str) -> list[Line]:
-    lines: list[Line] = []
-    left_bytes = MAX_TEXT_BYTES
-    for raw in text.splitlines():
-        line = one_line(" ".join(raw.split()), LINE_CHARS)
-        left_bytes -= len(line.encode())
-        if left_bytes < 0 or len(lines) == MAX_LINES:
-            break
-        if line:
-            lines.append(Line(line, NO_LANDMARK, is_heading=False))
+def _is_xml(content_type: str, text: str) -> bool:
+    kind = content_type.partition(";")[0].lower()
+    return "html" not in kind and ("xml" in kind or text.lstrip().startswith("<?xml"))
+
+
+def _plain_text(text: str, selector: str) -> list[Line]:
+    if selector.startswith(XPATH):
+        raise EmptyBody(
+            "The document is neither HTML nor XML, so `{selector}` matches nothing. For JSON, write e.g. `{example}`.",
+            selector=selector,
+            example="json=$.items[*].price",
+        )
+    lines = plain_lines(text.splitlines())
     if not lines:
         raise EmptyBody("The document is empty. Please check the address, or try again later.")
     return lines
 
 
-def _select_lines(root: html.HtmlElement, selector: str) -> list[Line]:
-    """Return the lines of text in the elements that the CSS ``selector`` matches, in document order.
-
-    Raises :class:`EmptyBody` if the selector is invalid.
-    """
-    # Some selectors take quadratic time: ``:nth-child`` among 20,000 siblings takes 5 s. The limits of the parser
-    # process stop them.
-    try:
-        found = root.cssselect(selector, translator="html")
-    except (cssselect.SelectorError, etree.XPathError, ValueError, RecursionError) as error:
-        raise EmptyBody(
-            "`{selector}` isn't a CSS selector, so it matches nothing on the page. Please check how it's written.",
-            selector=selector,
-        ) from error
-    matches = set(found)
-    return page_lines(*(match for match in found if matches.isdisjoint(match.iterancestors())))
+def _matching(lines: list[Line], selector: str) -> list[Line]:
+    if not lines:
+        raise EmptyBody("Nothing on the page matches `{selector}`. Please check the selector.", selector=selector)
+    return lines
 
 
 def _asks_for_password(root: html.HtmlElement) -> bool:
     return any(field.get("type", "").lower() == "password" for field in root.iter("input"))
 
 
-def _empty_page_error(root: html.HtmlElement, selector: str) -> EmptyBody:
-    if selector:
-        return EmptyBody("Nothing on the page matches `{selector}`. Please check the selector.", selector=selector)
+def _empty_page_error(root: html.HtmlElement) -> EmptyBody:
     if _asks_for_password(root):
         return EmptyBody("The page asks for a login, and I don't have one. I can only read what anyone can open.")
     if next(root.iter("script"), None) is not None:

@@ -90,20 +90,28 @@ class PageChanges(msgspec.Struct, frozen=True):
     latest: tuple[Entry, ...]
 
 
-def detect_page_changes(state: PageState | None, page: ParsedPage, *, url: str, now_s: float) -> PageChanges:
+def detect_page_changes(
+    state: PageState | None, page: ParsedPage, *, url: str, now_s: float, is_selected: bool = False
+) -> PageChanges:
     """Compare ``page``, the current content of the page ``url``, with ``state``; return the changes and the new state.
 
     - ``state`` is the state that the previous call returned; None at the first poll.
     - ``now_s`` is the current Unix time.
+    - ``is_selected`` states whether ``page`` is only what a selector matches. If this is a single line, such as a
+      price, nothing in it becomes volatile: otherwise no change would ever be reported.
 
     No changes are reported at the first poll, nor at a second poll within two minutes of the first.
     """
     if state is None:
         return PageChanges(PageState(_compress(page.lines), now_s + LEARNING_S, seen_s=now_s), (), _preview(page, url))
     old = PageVersion(_decompress(state.lines))
+    changes: tuple[Change, ...] = ()
     if now_s <= state.learning_until_s:
-        return PageChanges(_learn_volatile_regions(old, PageVersion(page.lines), now_s), (), _preview(page, url))
-    state, changes = _compare(state, old, page, url, now_s)
+        state = _learn_volatile_regions(old, PageVersion(page.lines), now_s)
+    else:
+        state, changes = _compare(state, old, page, url, now_s)
+    if is_selected and len(page.lines) == 1 and (state.volatile or state.recurring):
+        state = msgspec.structs.replace(state, volatile={}, recurring={})
     return PageChanges(state, changes, _preview(page, url))
 
 

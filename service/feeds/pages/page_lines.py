@@ -10,6 +10,7 @@
 """
 
 import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from lxml import etree, html
@@ -135,6 +136,20 @@ def page_lines(*roots: etree._Element) -> list[Line]:
     for root in roots:
         extractor.extract(root)
     return extractor.lines
+
+
+def plain_lines(texts: Iterable[str]) -> list[Line]:
+    """Return ``texts``, none of which contains a line break, as lines, without empty ones; the limits are the same."""
+    lines: list[Line] = []
+    left_bytes = MAX_TEXT_BYTES
+    for text in texts:
+        line = one_line(" ".join(text.split()), LINE_CHARS)
+        left_bytes -= len(line.encode())
+        if left_bytes < 0 or len(lines) == MAX_LINES:
+            break
+        if line:
+            lines.append(Line(line, NO_LANDMARK, is_heading=False))
+    return lines
 
 
 class _LineExtractor:

@@ -84,7 +84,7 @@ class ParserClient:
     async def parse_document(self, document: Document, selector: str = "") -> ParsedDocument:
         """Parse a document of unknown type, after waiting for earlier requests to finish.
 
-        ``selector`` (CSS) limits a page to the matching elements. Raises:
+        ``selector`` limits a page to what matches it (:func:`service.feeds.canonical_urls.selector_of`). Raises:
 
         - the errors of :func:`~service.feeds.sandbox.parser_handlers.parse_document`
         - :class:`ParseKilled` if the document took too much time or memory

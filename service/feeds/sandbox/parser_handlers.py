@@ -71,12 +71,12 @@ def _detect_in_feed(request: DetectChanges) -> DetectionResult:
 
 def _detect_in_page(request: DetectChanges) -> DetectionResult:
     state = _decode_baseline(request.baseline, PageState)
-    url, title = without_selector(request.url), ""
+    url, selector, title = without_selector(request.url), selector_of(request.url), ""
     changes: tuple[Change, ...] = ()
     latest: tuple[Entry, ...] = ()
     for document in request.documents:
-        page = parse_page(document.body, headers=document.headers, selector=selector_of(request.url))
-        detected = detect_page_changes(state, page, url=url, now_s=request.now_s)
+        page = parse_page(document.body, headers=document.headers, selector=selector)
+        detected = detect_page_changes(state, page, url=url, now_s=request.now_s, is_selected=bool(selector))
         state, title, latest = detected.state, page.title, latest or detected.latest
         changes += detected.changes
     baseline = msgspec.msgpack.encode(state) if state else b""
@@ -102,7 +102,7 @@ def _decode_baseline(baseline: bytes, kind: type[_State]) -> _State | None:
 def parse_document(request: ParseDocument) -> ParsedDocument:
     """Parse the document in ``request``; return its feed, or its page and the feeds to which the page links.
 
-    If the request has a CSS selector, the document is always parsed as a page. Raises:
+    If the request has a selector, the document is always parsed as a page. Raises:
 
     - :class:`EmptyBody` if there is no text, if no text matches the selector, or if there is only a login form
     - :class:`BrokenFeed` for an unreadable feed

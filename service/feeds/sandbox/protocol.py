@@ -74,7 +74,7 @@ class DetectionResult(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ParseDocument(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """A request to parse a document of unknown type. ``selector`` (CSS) limits a page to the matching elements."""
+    """A request to parse a document of unknown type. ``selector`` limits a page to what matches it."""
 
     document: Document
     selector: str = ""

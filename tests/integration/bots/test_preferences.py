@@ -4,10 +4,13 @@ Erasure and invitations.
 """
 
 import asyncio
+import itertools
+from functools import partial
 
 import pytest
 
 from bots.bot import Bot
+from service.feeds.canonical_urls import page_url
 from service.feeds.entries.duplicate_articles import hash_version
 from service.model import Change, Channel, Entry
 from service.settings import Settings
@@ -16,7 +19,7 @@ from service.store.client.keys import user_id
 from tests.contract.test_erasure import traces
 from tests.support.bot_in_process import JumpingClock, Person, serving, tell
 from tests.support.channels import change, make_channel
-from tests.support.chat import ChatClient
+from tests.support.chat import ChatClient, Received
 from tests.support.waiting import until, until_so
 
 pytestmark = pytest.mark.parametrize("login", ["component"])
@@ -85,6 +88,34 @@ async def test_a_filter_applies_at_once_and_only_to_its_subscription(person: Per
     delta = await change(store, one, Change("addition", Entry("e", "More crypto", "https://example.org/e")), base=2)
     await tell_delta(store, alice, one, delta.version)
     await alice.wait_for(lambda message: "More crypto" in message.body)
+
+
+@pytest.mark.usefixtures("bot")
+async def test_a_condition_is_told_each_time_it_becomes_true(person: Person, store: Store) -> None:
+    alice, bob = await asyncio.gather(person(), person())
+    channel = await make_channel(store, page_url("https://example.org/prices", "css=.price"), kind="page")
+    for who in (alice, bob):
+        await store.subscriptions.subscribe(who.jid, channel.id)
+    assert "when: < 20" in await alice.say("set #1 when < 20")
+    for base, (old, new) in enumerate(itertools.pairwise(["25 €", "19 €", "18 €", "22 €", "19.50 €", "30 €"]), 1):
+        entry = Entry(f"k{base}", summary=new, link="https://example.org/prices")
+        delta = await change(store, channel, Change("replacement", entry, 1, old), base=base)
+        for who in (alice, bob):
+            await tell_delta(store, who, channel, delta.version)
+        await bob.wait_for(partial(says, new))
+    await alice.wait_for(lambda message: "19.50 €" in message.body)
+    told = "\n".join(message.body for message in alice.notifications)
+    assert len(alice.notifications) == 2
+    assert "25 €" in told
+    assert not any(price in told for price in ("18 €", "30 €"))
+    assert "when: off" in await alice.say("set #1 when off")
+    delta = await change(store, channel, Change("replacement", Entry("z", summary="31 €"), 1, "30 €"), base=6)
+    await tell_delta(store, alice, channel, delta.version)
+    await alice.wait_for(lambda message: "31 €" in message.body)
+
+
+def says(text: str, message: Received) -> bool:
+    return text in message.body
 
 
 async def tell_delta(store: Store, who: ChatClient, channel: Channel, version: int) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import sys
+import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
@@ -122,6 +123,48 @@ async def parse_endless(body: bytes) -> str:
 async def test_documents_after_endless_ones_are_parsed() -> None:
     titles = await asyncio.gather(*map(parse_endless, ENDLESS.values()))  # at once, because each takes seconds
     assert set(titles) == {"Title a"}
+
+
+LARGE_TEXT = b"<p><b>x</b>" + b"x" * 4_000_000, URL, {"content-type": "text/html"}
+EVIL_SELECTORS = {
+    "XPath of quartic time": ("xpath=count(//a[count(//a[count(//a[count(//a) > 1]) > 1]) > 1])", b"<a>x</a>" * 2_000),
+    "XPath of all pairs": ("xpath=//a/following::a/preceding::a/following::a/@id", b"<a id=x>x</a>" * 20_000),
+    "deeply nested XPath": ("xpath=" + "(" * 190, b"<p>x"),
+    "XPath of many predicates": ("xpath=//a" + "[1]" * 60, b"<a>x</a>" * 50_000),
+    "CSS of quadratic time": ("a:nth-last-child(2n+1) ~ a:nth-child(odd) ~ a", b"<a>x</a>" * 30_000),
+    "JSONPath of all values": ("json=$" + "..*" * 60, b"[" * 500 + b"0," * 100_000 + b"0" + b"]" * 500),
+    "JSONPath of many slices": ("json=$" + "[::-1]" * 30 + "[*]" * 10, b"[" + b"0," * 1_000_000 + b"0]"),
+}
+
+
+async def parse_with(selector: str, body: bytes) -> tuple[str, float]:
+    """Let a parser apply a selector; return the next title it reads, and the seconds that passed."""
+    async with ParserClient() as parser:
+        began_s = time.monotonic()
+        with suppress(FeedError):
+            found = await parser.parse_document(Document(body, URL, {"content-type": "text/html"}), selector)
+            assert found.page is not None
+            assert len(found.page.lines) <= 20_000
+        return await read_title(parser), time.monotonic() - began_s
+
+
+async def test_documents_after_hostile_selectors_are_parsed() -> None:
+    results = await asyncio.gather(*(parse_with(*evil) for evil in EVIL_SELECTORS.values()))
+    assert {title for title, _ in results} == {"Title a"}
+    assert max(seconds for _, seconds in results) < parser_client.PARSE_TIMEOUT_S + 8
+
+
+async def test_a_selector_that_needs_too_much_memory_is_not_called_invalid(parser: ParserClient) -> None:
+    with pytest.raises(ParseKilled, match="memory"):
+        await parser.parse_document(Document(*LARGE_TEXT), "xpath=concat(" + ",".join(["/"] * 80) + ")")
+
+
+@pytest.mark.parametrize(
+    "selector", ["xpath=document('/etc/passwd')", "xpath=//x:include", "xpath=unparsed-text('/x')"]
+)
+async def test_a_selector_cannot_read_files(parser: ParserClient, selector: str) -> None:
+    with pytest.raises(EmptyBody, match="XPath"):
+        await parser.parse_document(Document(page(), URL, {"content-type": "text/html"}), selector)
 
 
 async def test_a_process_is_reused_although_its_parent_is_large(parser: ParserClient) -> None:

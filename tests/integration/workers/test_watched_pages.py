@@ -2,6 +2,8 @@
 
 import asyncio
 import itertools
+import re
+import time
 
 import pytest
 
@@ -9,6 +11,7 @@ from service.errors import BadUrl
 from service.feeds.canonical_urls import page_url
 from service.model import Change, ChannelId
 from service.store import Store
+from service.users.numeric_conditions import NumericCondition, is_met
 from tests.integration.workers.conftest import StartWorker
 from tests.support.channels import count_channels
 from tests.support.raw_http import ok, raw_publisher
@@ -75,13 +78,51 @@ async def test_a_changed_line_is_detected_and_a_clock_is_ignored(
         assert change.line == (2 if selector else 4)
 
 
-@pytest.mark.parametrize("selector", ["#nowhere", "li::["])
+@pytest.mark.parametrize("selector", ["#nowhere", "li::[", "xpath=//h7", "json=$.a"])
 async def test_a_selector_without_a_match_is_an_error_and_creates_nothing(
     store: Store, start_worker: StartWorker, selector: str
 ) -> None:
     """The user chose the selector, so it is not an error of the publisher."""
     await one_worker(store, start_worker)
     async with raw_publisher(Shop().answer) as publisher:
-        with pytest.raises(BadUrl, match=selector.replace("[", r"\[")):
+        with pytest.raises(BadUrl, match=re.escape(selector)):
             await store.worker_requests.probe(page_url(publisher.url("/"), selector), as_page=True)
     assert await count_channels(store) == 0
+
+
+class Api:
+    """A web API that serves a list of prices as JSON and as XML."""
+
+    def __init__(self) -> None:
+        self.price = "25.00"
+
+    async def answer(self, head: str, writer: asyncio.StreamWriter) -> None:
+        if " /json" in head:
+            body = f'{{"served": {time.time()}, "items": [{{"name": "Pears", "price": "{self.price}"}}]}}'
+            writer.write(ok(body.encode(), "Content-Type: application/json"))
+        else:
+            body = f'<list xmlns="urn:x" at="{time.time()}"><item><price>{self.price}</price></item></list>'
+            writer.write(ok(body.encode(), "Content-Type: application/xml"))
+        await writer.drain()
+
+
+@pytest.mark.parametrize(
+    ("path", "selector"),
+    [("/json", "json=$.items[*].price"), ("/json", "json=$..price"), ("/xml", "xpath=//item/price/text()")],
+)
+async def test_a_value_in_json_or_xml_is_watched_and_the_rest_is_ignored(
+    store: Store, start_worker: StartWorker, path: str, selector: str
+) -> None:
+    await one_worker(store, start_worker)
+    api = Api()
+    async with raw_publisher(api.answer) as publisher:
+        probed = await store.worker_requests.probe(page_url(publisher.url(path), selector), as_page=True)
+        assert probed.channel is not None
+        assert probed.channel.kind == "page"
+        assert [entry.summary for entry in probed.latest] == ["25.00"]
+        await store.subscriptions.subscribe("alice@example.org", probed.channel.id)
+        api.price = "19.00"
+        (change,) = await changes(store, probed.channel.id, 2)
+        assert (change.kind, change.before, change.entry.summary) == ("replacement", "25.00", "19.00")
+        assert is_met(NumericCondition("<", 20.0), change)
+        assert not is_met(NumericCondition(">", 20.0), change)

@@ -17,6 +17,10 @@ NEWS, BLOG = "https://news.example/feed", "https://blog.example/atom"
 HOURLY, POPULAR = "https://hourly.example/feed", "https://popular.example/feed"
 DOWN, PAUSED = "https://down.example/feed", "https://paused.example/feed"
 LIST = page_url("https://shop.example/prices", "#list")
+PRICE = page_url("https://shop.example/prices", "css=.price")
+TABLE = page_url("https://shop.example/prices", "xpath=//table[2]")
+API = page_url("https://shop.example/api", "json=$.items[*].price")
+FILTERED = page_url("https://shop.example/api", "json=$.items[?@.price<5]")
 
 TROUBLES: dict[str, ProbeReply | errors.CoronetError] = {
     "https://gone.example/": errors.BadStatus("gone.example answered 410 (Gone).", status=410),
@@ -117,6 +121,15 @@ def visitor() -> Person:
             "https://shop.example/prices": ProbeReply(page=True),
             "page https://shop.example/prices": ProbeReply(page("https://shop.example/prices", "Prices"), (seen,)),
             f"page {LIST}": ProbeReply(page(LIST, "Prices")),
+            f"page {PRICE}": ProbeReply(page(PRICE, "Prices"), (structs.replace(seen, summary="24,90 €"),)),
+            f"page {TABLE}": ProbeReply(page(TABLE, "Prices")),
+            f"page {API}": ProbeReply(page(API, ""), (structs.replace(seen, title="", summary="1.99 3.00"),)),
+            f"page {FILTERED}": errors.BadUrl(
+                "Filters (`?…`) and functions can't be used in `{selector}`. Select all items instead, e.g. "
+                "`{example}`.",
+                selector="json=$.items[?@.price<5]",
+                example="json=$.items[*].price",
+            ),
             **TROUBLES,
         },
         directory=DIRECTORY,

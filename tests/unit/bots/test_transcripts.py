@@ -16,7 +16,7 @@ from tests.unit.bots.sample_web import visitor
 
 FOLDER = Path(__file__).parent / "transcripts"
 TRANSCRIPTS = sorted(FOLDER.rglob("*.txt"))
-PATIENT = {"errors", "why_rarely"}
+PATIENT = {"errors", "parts", "why_rarely"}
 """Conversations in which more new URLs are looked at than one person may have looked at."""
 
 

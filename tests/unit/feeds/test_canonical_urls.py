@@ -162,6 +162,23 @@ def test_an_invalid_selector_is_refused_with_a_reason(selector: str, reason: str
 
 
 @pytest.mark.parametrize(
+    ("written", "selector"),
+    [
+        ("css=.price", ".price"),
+        ("CSS = css=.price", ".price"),
+        ('XPath= //a[@b="c d"]', 'xpath=//a[@b="c d"]'),
+        ("json=$.items[*]['a b']", "json=$.items[*]['a b']"),
+        ("css=", ""),
+    ],
+)
+def test_a_selector_has_one_form_of_its_kind(written: str, selector: str) -> None:
+    part = page_url("example.com/shop", written)
+    assert selector_of(part) == selector
+    assert page_url(without_selector(part), selector_of(part)) == part
+    assert canonical_url(part) == "https://example.com/shop"
+
+
+@pytest.mark.parametrize(
     ("url", "twin"),
     [
         ("http://example.org/feed?http=1", "https://example.org/feed?http=1"),

@@ -264,3 +264,14 @@ def test_only_the_edited_paragraph_of_an_article_is_reported() -> None:
     reader = Reader(article("3", "Cats"))
     assert reader.sees(article("3", "Dogs")) == []
     assert reader.sees(article("4", "Birds")) == [("replacement", "It grew by 4 percent.", "It grew by 3 percent.")]
+
+
+def test_a_selected_line_that_changes_at_each_poll_is_reported_each_time() -> None:
+    prices = [f"{20 + number * 1.01:.2f} €" for number in range(30)]
+    state, now_s, reported = None, START_S, []
+    for number, price in enumerate(prices):
+        page = ParsedPage("Shop", (price,))
+        detected = detect_page_changes(state, page, url=URL, now_s=now_s, is_selected=True)
+        state, now_s = detected.state, now_s + (5 if number == 0 else HOUR_S / 4)
+        reported += [(change.before, change.entry.summary) for change in detected.changes]
+    assert reported == list(itertools.pairwise(prices))[1:]

@@ -73,7 +73,12 @@ def test_the_table_fits_a_terminal(comparison: Comparison) -> None:
 
 
 def test_the_page_has_every_reader_and_the_verdicts(comparison: Comparison) -> None:
-    groups = {"poisson": [comparison] * 2, "rhythmic": [comparison], "longer": [comparison], "other goals": [comparison]}
+    groups = {
+        "poisson": [comparison] * 2,
+        "rhythmic": [comparison],
+        "longer": [comparison],
+        "other goals": [comparison],
+    }
     text = page(groups)
     for name in READERS:
         assert text.count(f"| {name} |") == 7

@@ -33,8 +33,8 @@ operation = OPERATIONS = Operations()
 class AddChannel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The URL of a feed, or of a page that links to one.
 
-    If ``as_page`` is true, the page itself is watched. ``selector`` (CSS) selects the part of the page to watch; ""
-    means the whole page.
+    If ``as_page`` is true, the page itself is watched. ``selector`` (CSS, ``xpath=…`` or ``json=…``) selects the part
+    of the page to watch; "" means the whole page.
     """
 
     url: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_URL_CHARS)]
@@ -93,7 +93,7 @@ async def preview_channel(request: web.Request, body: AddChannel) -> web.Respons
 async def add_form(request: web.Request, status: int = 200, *, error: str = "") -> web.Response:
     """Show the form for adding a channel.
 
-    The form asks for a URL. If the request has the field ``as_page``, the form asks which part (CSS selector) of the
+    The form asks for a URL. If the request has the field ``as_page``, the form asks which part (selector) of the
     page at the URL to watch. ``error`` is the message to show if an attempt failed.
     """
     body = await _read_body(request)

@@ -28,7 +28,7 @@ operation = OPERATIONS = Operations()
 
 
 class SetSelector(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The CSS ``selector`` of the part of the page to watch; "" for the whole page."""
+    """The ``selector`` of the part of the page to watch: CSS, ``xpath=…`` or ``json=…``; "" for the whole page."""
 
     selector: Selector
 
@@ -69,7 +69,7 @@ async def change_selector(request: web.Request) -> web.Response:
 
 
 async def _move_to_part(request: web.Request, channel: Channel, selector: str) -> Channel:
-    """Create the channel for the part of the page that ``selector`` (CSS) matches; return this new channel.
+    """Create the channel for the part of the page that ``selector`` matches; return this new channel.
 
     All subscribers of ``channel`` move to the new channel. If a crash interrupts the move, call the function again.
     """

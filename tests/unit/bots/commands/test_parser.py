@@ -28,6 +28,18 @@ from bots.commands.parser import (
         ("subscribe example.org/prices #list", SubscribeCommand("example.org/prices", "#list")),
         ("sub <https://example.org/>  main  >  table", SubscribeCommand("https://example.org/", "main > table")),
         ("https://example.org/ is worth reading", SubscribeCommand("https://example.org/")),
+        ("subscribe example.org css=.price", SubscribeCommand("example.org", "css=.price")),
+        ('sub example.org xpath=//a[@id = "x"]', SubscribeCommand("example.org", 'xpath=//a[@id = "x"]')),
+        ("example.org/api json=$.items[*].price", SubscribeCommand("example.org/api", "json=$.items[*].price")),
+        ("subscribe example.org .price when < 20", SubscribeCommand("example.org", ".price", (("when", "< 20"),))),
+        (
+            "subscribe example.org css=.price when changes by 5 % with mute=on title=My price",
+            SubscribeCommand(
+                "example.org", "css=.price", (("when", "changes by 5 %"), ("mute", "on"), ("title", "My price"))
+            ),
+        ),
+        ("abo example.org wenn >= 1.299,00 €", SubscribeCommand("example.org", "", (("when", ">= 1.299,00 €"),))),
+        ("subscribe example.org when it rains", SubscribeCommand("example.org", "when it rains")),
         ("ftp://example.org/", SubscribeCommand("ftp://example.org/")),
         ("add", SubscribeCommand("")),
         ("unsubscribe #3", VerbCommand("unsubscribe", SubscriptionTarget(number=3))),

@@ -1,11 +1,14 @@
 """Mutes, filters and edit preferences: which changes of a subscription are suppressed."""
 
+import itertools
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bots.delivery.mutes_and_filters import suppressed_positions
 from service.model import Change, Delta, Entry, Notice
 from service.users.filters import FilterRule, build_subjects, parse_condition
+from service.users.numeric_conditions import NumericCondition
 from service.users.preferences import (
     FOR_ALL,
     NO_PREFERENCES,
@@ -61,6 +64,21 @@ def test_filters_for_all_and_for_one_subscription_must_both_allow() -> None:
     delta = version(added("python"), added("python crypto"), added("rust"))
     assert suppressed(mine, delta) == (1, 2)
     assert suppressed_positions(mine, 4, [(delta, build_subjects(delta.changes))], edits=False) == (1,)
+
+
+def test_changes_of_a_page_that_do_not_meet_the_condition_are_suppressed() -> None:
+    mine = {3: Preferences(when=NumericCondition("<", 20.0), rules=(deny("sold"),))}
+    prices = ["25 €", "19 €", "18 €", "22 €", "17 € sold"]
+    delta = version(
+        *(
+            Change("replacement", Entry(new, "Price", summary=new), 1, old)
+            for old, new in itertools.pairwise(["30 €", *prices])
+        )
+    )
+    assert has_filters(mine)
+    assert suppressed(mine, delta) == (0, 2, 3, 4)
+    assert suppressed(mine, version(delta.changes[0])) is None
+    assert suppressed(mine, version(notice=Notice("dead", "It is gone."))) == ()
 
 
 def test_disabled_edits_do_not_suppress_new_entries_of_the_same_version() -> None:

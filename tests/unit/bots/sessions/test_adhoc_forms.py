@@ -35,6 +35,11 @@ def opened(verb: str) -> Form:
     ("verb", "values", "lines"),
     [
         ("subscribe", {"url": ("example.org",), "selector": ("main table",)}, ["subscribe example.org main table"]),
+        (
+            "subscribe",
+            {"url": ("example.org",), "selector": ("css=.price",), "when": ("< 20",)},
+            ["subscribe example.org css=.price when < 20"],
+        ),
         ("unsubscribe", {"channel": ("#1", "#3")}, ["unsubscribe #1", "unsubscribe #3"]),
         ("unsubscribe", {"channel": ("#1", "all")}, ["unsubscribe all"]),
         ("show", {"channel": ("#3",), "count": ("5",)}, ["show #3 5"]),
