@@ -228,8 +228,11 @@ async def test_a_page_can_be_watched_with_another_selector_and_back(store: Store
             shows["is"] = word
             result = await store.worker_requests.poll_now(channel_id(new))
             assert result.outcome == "new"
-            assert await until(told, "there is news") == ["moved"]
-            (changed,) = await until(told, "there is more news")
+            news = [*await until(told, "there is news")]
+            if len(news) == 1:  # one claim may have both
+                news += await until(told, "there is more news")
+            moved, changed = news
+            assert moved == "moved"
             assert changed.endswith(word.decode())
         with pytest.raises(NotSubscribed):
             await store.worker_requests.move("f" * 40, first)
