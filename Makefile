@@ -187,7 +187,7 @@ words: errors := BadUrl BadQuery HostBlocked PortRefused LimitReached HostNotFou
 words: $(venv)/dev.stamp
 	@$(bin)/pybabel --quiet extract --no-default-keywords --keywords "gettext ngettext:1,2 gettext_noop $(errors)" --no-wrap \
 		--add-location file --project Coronet --copyright-holder "" --output $(venv)/coronet.pot bots service
-	@for language in de fr es; do \
+	@for language in de fr es it pt nl pl; do \
 		$(bin)/pybabel --quiet update --domain coronet --input-file $(venv)/coronet.pot --output-dir bots/catalogs \
 			--locale $$language --no-wrap --no-fuzzy-matching --ignore-obsolete --ignore-pot-creation-date \
 			--init-missing || exit 1; \

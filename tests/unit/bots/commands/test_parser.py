@@ -15,6 +15,8 @@ from bots.commands.parser import (
     parse,
     parse_entry_count,
 )
+from bots.commands.verb_synonyms import _SYNONYMS, VERB_OF
+from bots.dialogue.settings_parser import OFF_WORDS, ON_WORDS
 
 
 @pytest.mark.parametrize(
@@ -88,3 +90,8 @@ def test_any_text_after_a_verb_is_parsed_to_a_command(verb: str, rest: str) -> N
 )
 def test_the_entry_count_is_parsed_and_limited(words: str, shown: int) -> None:
     assert parse_entry_count(words) == shown
+
+
+def test_no_word_means_two_things() -> None:
+    assert sum(1 + len(synonyms) for synonyms in _SYNONYMS.values()) == len(VERB_OF)
+    assert not ON_WORDS & OFF_WORDS
