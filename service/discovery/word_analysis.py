@@ -7,7 +7,7 @@ Documents and queries are analysed in the same steps:
    scripts without spaces between words, each pair of neighbouring characters counts as a word.
 3. *Common words* (function words such as "the") are left out.
 4. Each word is reduced to its *stem* by the Snowball stemmer for the document's language. The language of a query is
-   unknown, so its words get the stems of all product languages.
+   unknown, so its words get the stems of all stemmed languages (``LANGUAGES``).
 
 Folding comes before stemming, so that a query without accents has the same stems as a document with them. At most
 ``MAX_TEXT_CHARS`` characters of a text are examined, and words are cut to ``MAX_WORD_CHARS`` characters.
@@ -23,7 +23,7 @@ from typing import Final
 import Stemmer
 
 LANGUAGES: Final = ("en", "de", "fr", "es")
-"""The product's languages (ISO 639-1), in which words are stemmed."""
+"""The stemmed languages (ISO 639-1). Words in other languages, also in some of the bot's, are indexed as they are."""
 
 MAX_TEXT_CHARS: Final = 10_000
 MAX_WORD_CHARS: Final = 40
@@ -71,8 +71,8 @@ _FUNCTION_WORDS: Final = {
     "o este esta estos estas fue ser sobre entre cuando muy sin desde hasta nos le les si tambien",
 }
 _FUNCTION_WORD_SETS: Final = {language: frozenset(listed.split()) for language, listed in _FUNCTION_WORDS.items()}
-# Words in so many texts that a search for them would be meaningless. Words that carry meaning in another language of
-# the product ("war", "man", "fait") are not among them.
+# Words in so many texts that a search for them would be meaningless. Words that carry meaning in another of these
+# languages ("war", "man", "fait") are not among them.
 _COMMON_WORDS_LIST: Final = (
     "the of and to in is for on with at by an it as from that this are be or how what why your you we our us "
     "these those was were been who when where which they their he she his her not but if can will has have had its "
@@ -88,7 +88,7 @@ _MIN_EVIDENCE = 2
 _DECISIVE_INTERVAL = 4
 """At least one word in this many must be a function word. Otherwise the language tag decides.
 
-This applies only to tags of languages other than the product's.
+This applies only to tags of languages that are not stemmed.
 """
 
 
@@ -180,7 +180,7 @@ def without_umlauts(folded: str) -> str:
 def query_stems(word: str) -> tuple[str, ...]:
     """Return the stems under which a folded word of a query is looked up, without duplicates.
 
-    These are the word itself and its stems in all product languages.
+    These are the word itself and its stems in all stemmed languages.
     """
     # The word itself finds documents in other languages, whose words are not stemmed.
     return tuple(dict.fromkeys([word, *(_stem(word, language) for language in LANGUAGES)]))
@@ -199,7 +199,7 @@ def text_language(text_words: Sequence[str], declared: str) -> str:
     best = [language for language, count in counts.items() if count == most]
     if most < _MIN_EVIDENCE or primary in best:
         return primary
-    # A text in another language than the product's (such as Dutch) also contains some of these words.
+    # A text in a language that is not stemmed (such as Dutch) also contains some of these words.
     return best[0] if not primary or primary in LANGUAGES or most * _DECISIVE_INTERVAL >= len(text_words) else primary
 
 
