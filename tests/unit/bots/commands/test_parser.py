@@ -32,6 +32,15 @@ from bots.dialogue.settings_parser import OFF_WORDS, ON_WORDS
         ("https://example.org/ is worth reading", SubscribeCommand("https://example.org/")),
         ("ftp://example.org/", SubscribeCommand("ftp://example.org/")),
         ("add", SubscribeCommand("")),
+        ("śledź example.org z mute=on", SubscribeCommand("example.org", settings=(("mute", "on"),))),
+        ("volg example.org met mute=aan", SubscribeCommand("example.org", settings=(("mute", "aan"),))),
+        ("assinar example.org com mute=sim", SubscribeCommand("example.org", settings=(("mute", "sim"),))),
+        *(
+            (words, VerbCommand("forget", words=words.split(maxsplit=1)[1]))
+            for words in ("vergeet mij", "zapomnij o mnie")
+        ),
+        ("esqueça-me", VerbCommand("forget")),
+        ("dimentica la lista", VerbCommand("help", words="forget")),
         ("unsubscribe #3", VerbCommand("unsubscribe", SubscriptionTarget(number=3))),
         ("rm 3", VerbCommand("unsubscribe", SubscriptionTarget(number=3))),
         ("Remove https://example.org/", VerbCommand("unsubscribe", SubscriptionTarget(url="https://example.org/"))),
