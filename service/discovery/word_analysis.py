@@ -22,7 +22,7 @@ from typing import Final
 
 import Stemmer
 
-LANGUAGES: Final = ("en", "de", "fr", "es")
+LANGUAGES: Final = ("en", "de", "fr", "es", "it", "pt")
 """The stemmed languages (ISO 639-1). Words in other languages, also in some of the bot's, are indexed as they are."""
 
 MAX_TEXT_CHARS: Final = 10_000
@@ -69,6 +69,11 @@ _FUNCTION_WORDS: Final = {
     "elle ils nous vous je on plus avec sont a ont ou mais comme tout leur leurs etre fait sans d l s c n qu",
     "es": "el los las la y una un uno por con del al para se lo su sus no es mas como de que en a ha han son pero ya "
     "o este esta estos estas fue ser sobre entre cuando muy sin desde hasta nos le les si tambien",
+    "it": "il lo la i gli le un uno una di del dello della dei degli delle a al alla ai alle da dal dalla in nel nella "
+    "con su sul sulla per tra fra e che non si come piu ma anche sono ha ho questo questa questi essere chi cosa "
+    "quando perche ci",
+    "pt": "o a os as um uma de do da dos das em no na nos nas por para com que nao se como mais mas e ou ao aos sao "
+    "foi ser seu sua este esta isso quando muito ja tem",
 }
 _FUNCTION_WORD_SETS: Final = {language: frozenset(listed.split()) for language, listed in _FUNCTION_WORDS.items()}
 # Words in so many texts that a search for them would be meaningless. Words that carry meaning in another of these
