@@ -32,7 +32,7 @@ check: $(venv)/dev.stamp
 	@$(bin)/ruff format --quiet --check
 	@$(bin)/mypy --no-error-summary
 	@$(bin)/mypy --no-error-summary compose/bootstrap.py compose/trim.py
-	@$(bin)/codespell --skip '*/vendor/*,*/fuzz/corpus/*,*/search_quality/*,*/catalogs/*,*/transcripts/*,*/commands/verb_synonyms.py,*/commands/days_and_times.py,settings_parser.py,query_tokens.py,query_parser.py,word_analysis.py,test_word_analysis.py,test_query_expansion.py,test_query_parser.py,*/dialogue/search_commands.py,*/replies/search_texts.py,test_languages.py' --ignore-words-list tage,nd,vor,hace,tabel,ist,caf,fro,titel,intervall,alle,pyhton service bots workers tests compose docs scripts Makefile *.md
+	@$(bin)/codespell --skip '*/vendor/*,*/fuzz/corpus/*,*/search_quality/*,*/catalogs/*,*/transcripts/*,*/commands/verb_synonyms.py,*/commands/days_and_times.py,settings_parser.py,query_tokens.py,query_parser.py,word_analysis.py,test_word_analysis.py,test_query_expansion.py,test_query_parser.py,*/dialogue/search_commands.py,*/replies/search_texts.py,test_languages.py' --ignore-words-list tage,nd,vor,hace,tabel,ist,caf,fro,titel,intervall,alle,ore,pyhton service bots workers tests compose docs scripts Makefile *.md
 	@$(bin)/djlint --quiet --lint service/console/templates
 	@$(bin)/yamllint --strict compose
 	@$(bin)/check-jsonschema --quiet --builtin-schema vendor.compose-spec compose/compose*.yaml
@@ -187,7 +187,7 @@ words: errors := BadUrl BadQuery HostBlocked PortRefused LimitReached HostNotFou
 words: $(venv)/dev.stamp
 	@$(bin)/pybabel --quiet extract --no-default-keywords --keywords "gettext ngettext:1,2 gettext_noop $(errors)" --no-wrap \
 		--add-location file --project Coronet --copyright-holder "" --output $(venv)/coronet.pot bots service
-	@for language in de fr es; do \
+	@for language in de fr es it pt nl pl; do \
 		$(bin)/pybabel --quiet update --domain coronet --input-file $(venv)/coronet.pot --output-dir bots/catalogs \
 			--locale $$language --no-wrap --no-fuzzy-matching --ignore-obsolete --ignore-pot-creation-date \
 			--init-missing || exit 1; \

@@ -14,7 +14,7 @@ import sysconfig
 from pathlib import Path
 
 PROGRAMS = ("service", "bots", "workers")
-LANGUAGES = ("de", "en", "es", "fr")
+LANGUAGES = ("de", "en", "es", "fr", "it", "nl", "pl", "pt")
 """The languages of the bot; Babel's data for other languages is removed."""
 UNUSED_FOLDERS = (
     "**/__pycache__",

@@ -1,8 +1,9 @@
 """Parser for days, times of day and intervals: `22:00-07:00 mon-fri`, `weekly fri 17:00`, `every 2 hours`.
 
 The functions return None for text that they cannot parse. Names of days may be in any language of the bot, with or
-without accents, and may be shortened to their first three letters. German names may also be shortened to two letters.
-The abbreviations are unambiguous: none of them means different days in two languages.
+without accents, and may be shortened to their first three letters. German, Dutch and Polish names may also be shortened
+to two letters, except that "so" is only Sunday (German), not Saturday (Polish). The abbreviations are unambiguous: none
+of them means different days in two languages.
 """
 
 import re
@@ -14,50 +15,73 @@ from service.users.quiet_hours_and_digests import DAYS, EVERY_DAY, DigestSchedul
 _WEEKDAYS: Final = EVERY_DAY[:5]
 _WEEKEND: Final = EVERY_DAY[5:]
 
-_DAYS: Final = (
-    ("monday", "montag", "lundi", "lunes"),
-    ("tuesday", "dienstag", "mardi", "martes"),
-    ("wednesday", "mittwoch", "mercredi", "miercoles"),
-    ("thursday", "donnerstag", "jeudi", "jueves"),
-    ("friday", "freitag", "vendredi", "viernes"),
-    ("saturday", "samstag", "samedi", "sabado"),
-    ("sunday", "sonntag", "dimanche", "domingo"),
+_DAYS: Final = tuple(
+    names.split()
+    for names in (
+        "monday montag lundi lunes lunedi segunda-feira maandag poniedzialek poniedzialku",
+        "tuesday dienstag mardi martes martedi terca-feira dinsdag wtorek wtorku",
+        "wednesday mittwoch mercredi miercoles mercoledi quarta-feira woensdag sroda srode srody",
+        "thursday donnerstag jeudi jueves giovedi quinta-feira donderdag czwartek czwartku",
+        "friday freitag vendredi viernes venerdi sexta-feira vrijdag piatek piatku",
+        "saturday samstag samedi sabado sabato zaterdag sobota sobote soboty",
+        "sunday sonntag dimanche domingo domenica zondag niedziela niedziele niedzieli",
+    )
 )
-_TWO_LETTER_DAYS: Final = ("mo", "di", "mi", "do", "fr", "sa", "so")
+_TWO_LETTER_DAYS: Final = tuple(
+    names.split() for names in ("mo ma pn", "di wt", "mi wo sr", "do cz", "fr vr pt", "sa za sb", "so zo nd")
+)
 _MIN_DAY_CHARS: Final = 3
 
 DAY_GROUPS: Final = {
-    **dict.fromkeys(("weekdays", "werktags", "wochentags", "laborables"), _WEEKDAYS),
+    **dict.fromkeys(("weekdays", "werktags", "wochentags", "laborables", "giorni lavorativi", "lavorativi"), _WEEKDAYS),
+    **dict.fromkeys(("dias uteis", "werkdagen", "doordeweeks", "dni robocze", "w dni robocze"), _WEEKDAYS),
     **dict.fromkeys(("weekend", "weekends", "wochenende", "wochenenden", "week-end", "week-ends", "finde"), _WEEKEND),
-    **dict.fromkeys(("daily", "always", "taglich", "immer", "toujours", "diario", "siempre"), EVERY_DAY),
+    **dict.fromkeys(("fine settimana", "fim de semana", "fins de semana", "weekendy", "w weekendy"), _WEEKEND),
+    **dict.fromkeys(("daily", "always", "taglich", "immer", "toujours", "diario", "siempre", "sempre"), EVERY_DAY),
+    **dict.fromkeys(("ogni giorno", "todos os dias", "elke dag", "dagelijks", "altijd", "codziennie"), EVERY_DAY),
+    "zawsze": EVERY_DAY,
 }
 
 SCHEDULES: Final = {
-    **dict.fromkeys(("hourly", "stundlich", "horaire", "toutes les heures", "cada hora"), "hour"),
+    **dict.fromkeys(("hourly", "stundlich", "horaire", "toutes les heures", "cada hora", "ogni ora"), "hour"),
+    **dict.fromkeys(("a cada hora", "de hora em hora", "elk uur", "ieder uur", "co godzine"), "hour"),
     **dict.fromkeys(("daily", "taglich", "jeden tag", "quotidien", "tous les jours"), "day"),
-    **dict.fromkeys(("chaque jour", "diario", "diariamente", "cada dia"), "day"),
+    **dict.fromkeys(("chaque jour", "diario", "diariamente", "cada dia", "ogni giorno", "giornaliero"), "day"),
+    **dict.fromkeys(("quotidiano", "todos os dias", "dagelijks", "elke dag", "iedere dag", "codziennie"), "day"),
     **dict.fromkeys(("weekly", "wochentlich", "jede woche", "hebdomadaire", "toutes les semaines"), "week"),
-    **dict.fromkeys(("chaque semaine", "semanal", "semanalmente", "cada semana"), "week"),
+    **dict.fromkeys(("chaque semaine", "semanal", "semanalmente", "cada semana", "ogni settimana"), "week"),
+    **dict.fromkeys(("settimanale", "toda semana", "todas as semanas", "wekelijks", "elke week"), "week"),
+    **dict.fromkeys(("iedere week", "co tydzien", "tygodniowo"), "week"),
 }
 
 EVERY_WORDS: Final = re.compile(
-    r"^(?:at most (?:once )?|every |alle |jede[nrs]? |tou(?:te)?s les |chaque |cada |tod[ao]s l[ao]s )+"
+    r"^(?:at most (?:once )?|every |alle |jede[nrs]? |tou(?:te)?s les |chaque |(?:a )?cada |tod[ao]s l?[ao]s |toda "
+    r"|ogni |elke? |om de |iedere? |co )+"
 )
 UNITS_S: Final = {
     **dict.fromkeys(("s", "sec", "second", "seconds", "sek", "sekunde", "sekunden"), 1),
-    **dict.fromkeys(("seconde", "secondes", "seg", "segundo", "segundos"), 1),
-    **dict.fromkeys(("m", "min", "mins", "minute", "minutes", "minuten", "minuto", "minutos"), 60),
+    **dict.fromkeys(("seconde", "secondes", "seg", "segundo", "segundos", "secondo", "secondi"), 1),
+    **dict.fromkeys(("seconden", "sekunda", "sekundy", "sekund"), 1),
+    **dict.fromkeys(("m", "min", "mins", "minute", "minutes", "minuten", "minuto", "minutos", "minuti"), 60),
+    **dict.fromkeys(("minuut", "minuta", "minuty", "minut"), 60),
     **dict.fromkeys(("h", "hr", "hrs", "hour", "hours", "std", "stunde", "stunden"), 3_600),
-    **dict.fromkeys(("heure", "heures", "hora", "horas"), 3_600),
+    **dict.fromkeys(("heure", "heures", "hora", "horas", "ora", "ore", "u", "uur", "uren"), 3_600),
+    **dict.fromkeys(("godz", "godzina", "godzine", "godziny", "godzin"), 3_600),
     **dict.fromkeys(("d", "day", "days", "tag", "tage", "tagen", "j", "jour", "jours", "dia", "dias"), 86_400),
+    **dict.fromkeys(("giorno", "giorni", "dag", "dagen", "dzien", "dni"), 86_400),
     **dict.fromkeys(("w", "week", "weeks", "woche", "wochen", "semaine", "semaines", "semana", "semanas"), 604_800),
+    **dict.fromkeys(("settimana", "settimane", "weken", "tydzien", "tygodnie", "tygodni"), 604_800),
 }
 
-FROM_WORDS: Final = re.compile(r"^(?:from|von|de)\s+")
-TO_WORDS: Final = re.compile(r"\s*(?:-|–|\b(?:to|bis|hasta|a)\b)\s*")  # noqa: RUF001 - people type it
-AT_WORDS: Final = re.compile(r"\s(?:at|um|a las|a)\s")
+FROM_WORDS: Final = re.compile(r"^(?:from|von|de|da|dal|dalle|das|van|od)\s+")
+# The Polish "do" is Thursday in German and Dutch, unless the end of a range follows.
+TO_WORDS: Final = re.compile(
+    r"\s*(?:-|–|\b(?:to|bis|hasta|a|al|alle|as|ate|tot|t/m)\b"  # noqa: RUF001 - people type it
+    r"|\bdo\b(?= (?:\d|wtorku|srody|czwartku|piatku|soboty|niedzieli)))\s*"
+)
+AT_WORDS: Final = re.compile(r"\s(?:at|um|a las|a|alle|as|om|o)\s")
 
-_TIME = re.compile(r"(\d{1,2})(?:h|[:.h](\d{2}))?")
+_TIME = re.compile(r"(\d{1,2})(?:[hu]|[:.hu](\d{2}))?")
 _DURATION = re.compile(r"\s*([0-9]{1,6})\s*([a-z]+)\.?(?![a-z])")
 _SCHEDULE_INTERVALS_S: Final = {"hour": 3_600, "day": 86_400, "week": 604_800}
 _HOURS_PER_DAY: Final = 24
@@ -66,10 +90,8 @@ _MINUTES_PER_HOUR: Final = 60
 
 def _parse_day(name: str) -> int | None:
     """Return the index of a day of the week (0 is Monday), or None if ``name`` is not the name of a day."""
-    if name in _TWO_LETTER_DAYS:
-        return _TWO_LETTER_DAYS.index(name)
     if len(name) < _MIN_DAY_CHARS:
-        return None
+        return next((number for number, names in enumerate(_TWO_LETTER_DAYS) if name in names), None)
     return next((number for number, names in enumerate(_DAYS) if any(full.startswith(name) for full in names)), None)
 
 
@@ -143,7 +165,8 @@ def _parse_days(words: str) -> tuple[int, ...] | None:
     if (named := DAY_GROUPS.get(words.strip())) is not None:
         return named
     found: set[int] = set()
-    for part in re.split(r"[,\s]+", words.strip()):
+    # In a Portuguese name, such as "segunda-feira", the hyphen is not a range.
+    for part in re.split(r"[,\s]+", FROM_WORDS.sub("", words.strip()).replace("-feira", "")):
         first, dash, last = part.partition("-")
         begin, end = _parse_day(first), _parse_day(last) if dash else _parse_day(first)
         if begin is None or end is None:

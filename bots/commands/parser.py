@@ -106,8 +106,12 @@ Command = SubscribeCommand | VerbCommand | AnswerCommand | UnknownCommand
 DEFAULT_ENTRY_COUNT, MAX_ENTRY_COUNT = 3, 10
 
 _NUMBER = re.compile(r"#?([0-9]{1,6})[.)]?")
-_WITH = re.compile(r"\s(?:with|mit|avec|con)\s+(?=[^\W\d]\w{0,20}=)", re.IGNORECASE)
-_WHEN = re.compile(r"\s(?:when|wenn|quand|cuando)\s+(?=[<>=≤≥±]|(?:changes?|ändert|cambia)\b)", re.IGNORECASE)
+_WITH = re.compile(r"\s(?:with|mit|avec|con|com|met|z)\s+(?=[^\W\d]\w{0,20}=)", re.IGNORECASE)
+_WHEN = re.compile(
+    r"\s(?:when|wenn|quand|cuando|quando|wanneer|kiedy|gdy)\s+"
+    r"(?=[<>=≤≥±]|(?:changes?|ändert|cambia|muda|verandert|zmienia)\b)",
+    re.IGNORECASE,
+)
 _NEXT_SETTING = re.compile(r"\s(?=[^\W\d]\w{0,20}=)")
 
 

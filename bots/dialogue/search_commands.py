@@ -36,9 +36,21 @@ MANY_MATCHES_PER_DAY: Final = 30
 """If a search has more matches per day than this, the user is asked to confirm it before it is saved."""
 PREVIEW_EXAMPLES: Final = 3
 
-_NEW_WORDS: Final = frozenset(("new", "newest", "latest", "neu", "neue", "nouveau", "nouveaux", "nuevo", "nuevos"))
-_POPULAR_WORDS: Final = frozenset(("popular", "top", "beliebt", "beliebte", "populaire", "populaires", "populares"))
-_EVERY_LANGUAGE: Final = frozenset(("all", "any", "alle", "tous", "tout", "todos", "todo"))
+_NEW_WORDS: Final = frozenset(
+    (
+        *("new", "newest", "latest", "neu", "neue", "nouveau", "nouveaux", "nuevo", "nuevos", "nuovo", "nuovi", "novo"),
+        *("novos", "nieuw", "nieuwe", "nowy", "nowe"),
+    )
+)
+_POPULAR_WORDS: Final = frozenset(
+    (
+        *("popular", "top", "beliebt", "beliebte", "populaire", "populaires", "populares", "popolare", "popolari"),
+        *("populair", "popularny", "popularne"),
+    )
+)
+_EVERY_LANGUAGE: Final = frozenset(
+    ("all", "any", "alle", "tous", "tout", "todos", "todo", "tutti", "tutte", "tutto", "wszystkie")
+)
 _TOPIC_FIELDS: Final = frozenset(("tag", "topic", *(each for each, name in FIELD_SYNONYMS.items() if name == "tag")))
 _LANGUAGE_FIELDS: Final = frozenset(("lang", *(each for each, name in FIELD_SYNONYMS.items() if name == "lang")))
 

@@ -23,36 +23,69 @@ from service.users.preferences import FOR_ALL, MAX_INTERVAL_S, MAX_TEXT_CHARS, M
 from service.users.time_zones import find_time_zones
 from service.users.user_settings import UserSettings
 
-ON_WORDS: Final = frozenset(("on", "yes", "true", "an", "ein", "ja", "oui", "activer", "activé", "sí", "si", "activar"))
+ON_WORDS: Final = frozenset(
+    (
+        *("on", "yes", "true", "an", "ein", "ja", "oui", "activer", "activé", "sí", "si", "activar", "sì", "attiva"),
+        *("sim", "ativar", "aan", "tak", "włącz", "wlacz"),
+    )
+)
 OFF_WORDS: Final = frozenset(
-    ("off", "none", "no", "never", "stop", "aus", "nein", "nie", "non", "jamais", "arrêt", "nunca", "desactivar")
+    (
+        *("off", "none", "no", "never", "stop", "aus", "nein", "nie", "non", "jamais", "arrêt", "nunca", "desactivar"),
+        *("mai", "disattiva", "não", "nao", "desativar", "uit", "nee", "nooit", "nigdy", "wyłącz", "wylacz"),
+    )
 )
 
 AT_ONCE_WORDS: Final = frozenset(
-    ("right away", "at once", "sofort", "tout de suite", "aussitot", "immediatement", "de inmediato", "enseguida")
+    (
+        *("right away", "at once", "sofort", "tout de suite", "aussitot", "immediatement", "de inmediato", "enseguida"),
+        *("subito", "immediatamente", "imediatamente", "de imediato", "meteen", "direct", "od razu", "natychmiast"),
+    )
 )
 
 _MAX_TITLE_CHARS: Final = 120
 _EXAMPLE_NUMBER: Final = 3
 """The subscription number used in examples, unless the command names a subscription."""
-_DEFAULT: Final = frozenset(("default", "usual", "standard", "défaut", "predeterminado"))
+_DEFAULT: Final = frozenset(
+    (
+        *("default", "usual", "standard", "défaut", "predeterminado", "predefinito", "padrão", "padrao", "predefinido"),
+        *("standaard", "domyślne", "domyslne"),
+    )
+)
 SETTING_OF_NAME: Final = {
-    **dict.fromkeys(("mute", "muted", "stumm", "muet", "silenciar"), "mute"),
+    **dict.fromkeys(("mute", "muted", "stumm", "muet", "silenciar", "silenzia", "dempen", "wycisz"), "mute"),
     **dict.fromkeys(("title", "name", "titel", "titre", "título", "titulo", "nombre", "nom"), "title"),
+    **dict.fromkeys(("titolo", "nome", "naam", "tytuł", "tytul", "nazwa"), "title"),
     **dict.fromkeys(("edits", "edit", "corrections", "änderungen", "modifications", "ediciones"), "edits"),
+    **dict.fromkeys(("correzioni", "modifiche", "correções", "edições", "wijzigingen", "poprawki", "zmiany"), "edits"),
     **dict.fromkeys(("format", "template", "vorlage", "modèle", "plantilla", "formato"), "format"),
+    **dict.fromkeys(("modello", "modelo", "opmaak", "sjabloon", "szablon"), "format"),
     **dict.fromkeys(("proof", "latest", "beweis", "neueste", "preuve", "derniers", "prueba", "últimos"), "proof"),
+    **dict.fromkeys(("ultimi", "ultime", "últimas", "laatste", "nieuwste", "ostatnie", "najnowsze"), "proof"),
     **dict.fromkeys(("when", "condition", "wenn", "bedingung", "quand", "cuando", "condición"), "when"),
+    **dict.fromkeys(("quando", "condizione", "condição", "wanneer", "voorwaarde", "kiedy", "gdy", "warunek"), "when"),
     **dict.fromkeys(("interval", "every", "intervall", "intervalle", "intervalo"), "interval"),
+    **dict.fromkeys(("intervallo", "interwał", "interwal"), "interval"),
     **dict.fromkeys(("text", "length", "länge", "texte", "longueur", "texto", "longitud"), "text"),
+    **dict.fromkeys(("testo", "lunghezza", "comprimento", "tekst", "lengte", "długość", "dlugosc"), "text"),
     **dict.fromkeys(("images", "image", "pictures", "bilder", "bild", "imágenes", "imagenes", "imagen"), "images"),
+    **dict.fromkeys(("immagini", "immagine", "imagens", "imagem", "afbeeldingen", "afbeelding", "obrazy"), "images"),
 }
 _IS_ALLOW: Final = {
     **dict.fromkeys(("allow", "only", "nur", "erlauben", "seulement", "autoriser", "solo", "sólo", "permitir"), True),
+    **dict.fromkeys(("consenti", "só", "apenas", "somente", "alleen", "toestaan", "tylko"), True),
     **dict.fromkeys(("deny", "not", "without", "block", "hide", "ohne", "sans", "refuser", "sin", "denegar"), False),
+    **dict.fromkeys(("senza", "escludi", "sem", "excluir", "zonder", "niet", "bez", "ukryj"), False),
 }
-_PRESENCE: Final = frozenset(("presence", "away", "präsenz", "anwesenheit", "présence", "presencia"))
-_AUTOMATIC: Final = frozenset(("auto", "automatic", "automatisch", "automatique", "automático", "automatico"))
+_PRESENCE: Final = frozenset(
+    (
+        *("presence", "away", "präsenz", "anwesenheit", "présence", "presencia", "presenza", "presença"),
+        *("aanwezigheid", "obecność", "obecnosc"),
+    )
+)
+_AUTOMATIC: Final = frozenset(
+    ("auto", "automatic", "automatisch", "automatique", "automático", "automatico", "automatyczny", "automatycznie")
+)
 _LENGTH = re.compile(r"[0-9]{1,4}")
 _NUMBER = re.compile(r"#?([0-9]{1,3})")
 

@@ -9,18 +9,19 @@ be translated separately. Sentences are worded so that any value fits into a pla
 grammatical gender and case. Dates, numbers and lists are formatted as the Unicode CLDR defines for the language.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from functools import cache
 from gettext import GNUTranslations, NullTranslations
 from importlib.resources import files
 from io import BytesIO
-from typing import Final
+from math import inf
+from typing import Final, Literal
 from unicodedata import combining, normalize
 from zoneinfo import ZoneInfo
 
 from babel import Locale
-from babel.dates import TIMEDELTA_UNITS, format_datetime, get_day_names
+from babel.dates import format_datetime, format_timedelta, get_day_names
 from babel.lists import format_list
 from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po
@@ -29,9 +30,19 @@ from babel.units import format_unit
 
 SOURCE_LANGUAGE: Final = "en"
 """The language of the sentences in the code, and the default for people whose language is unknown."""
-LANGUAGES: Final = (SOURCE_LANGUAGE, "de", "fr", "es")
+LANGUAGES: Final = (SOURCE_LANGUAGE, "de", "fr", "es", "it", "pt", "nl", "pl")
 _BYTES_PER_MB: Final = 1_000_000
-_UNITS_S: Final = (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
+_TimeUnit = Literal["year", "month", "week", "day", "hour", "minute", "second"]
+_UNITS_S: Final[dict[_TimeUnit, int]] = {
+    "year": 31_536_000,
+    "month": 2_592_000,
+    "week": 604_800,
+    "day": 86_400,
+    "hour": 3_600,
+    "minute": 60,
+    "second": 1,
+}
+_EXACT_UNITS: Final[tuple[_TimeUnit, ...]] = ("day", "hour", "minute", "second")
 _THRESHOLD: Final = 1.5
 """A duration is stated in the largest unit of which it has at least this many: 85 minutes (1.4 hours) are stated in
 minutes, and 95 minutes (1.6 hours) in hours."""
@@ -83,12 +94,12 @@ class Translator:
         A duration of less than a second is rounded up to one second.
         """
         count, unit = _rounded_duration(max(1.0, duration_s))
-        return format_unit(count, unit, locale=self._locale)
+        return self._format_units(count, unit)
 
     def format_exact_duration(self, duration_s: int) -> str:
         """Return a duration in words without rounding: ``90 minutes`` for 5,400 seconds, ``2 hours`` for 7,200."""
         count, unit = _exact_duration(duration_s)
-        return format_unit(count, unit, locale=self._locale)
+        return self._format_units(count, unit)
 
     def format_size(self, size_bytes: int) -> str:
         """Return the size of a file, for example ``34.2 MB``; less than a megabyte is stated in kilobytes."""
@@ -112,6 +123,11 @@ class Translator:
                 return self.gettext("at most once a day")
             case count, unit:
                 return self.gettext("at most once {frequency}", frequency=self._frequency(count, unit))
+
+    def _format_units(self, count: int, unit: _TimeUnit) -> str:
+        # Not format_unit: it knows only those long names that differ from the short ones, and Dutch "dagen" does not.
+        words = format_timedelta(count * _UNITS_S[unit], unit, threshold=inf, locale=self._locale)
+        return words.replace(str(count), format_decimal(count, locale=self._locale))
 
     def _frequency(self, count: int, unit: str) -> str:
         frequencies = {
@@ -144,19 +160,19 @@ class Translator:
         }
 
 
-def _exact_duration(duration_s: int) -> tuple[int, str]:
+def _exact_duration(duration_s: int) -> tuple[int, _TimeUnit]:
     """Return a duration as (count, unit), where ``unit`` is the largest unit (up to days) that gives a whole count."""
-    return next((duration_s // unit_s, unit) for unit, unit_s in _UNITS_S if duration_s % unit_s == 0)
+    return next((duration_s // _UNITS_S[unit], unit) for unit in _EXACT_UNITS if duration_s % _UNITS_S[unit] == 0)
 
 
-def _rounded_duration(duration_s: float) -> tuple[int, str]:
+def _rounded_duration(duration_s: float) -> tuple[int, _TimeUnit]:
     """Return a duration as (count, unit), rounded for :meth:`Translator.format_duration`.
 
     A duration that is close to one unit is rounded to one unit: 61 minutes become one hour.
     """
-    units = (
+    units: Iterator[tuple[int, _TimeUnit]] = (
         (max(1, round(duration_s / unit_s)), unit)
-        for unit, unit_s in TIMEDELTA_UNITS
+        for unit, unit_s in _UNITS_S.items()
         if duration_s >= _THRESHOLD * unit_s or abs(duration_s / unit_s - 1) < _SINGLE_UNIT_TOLERANCE
     )
     return next(units, (1, "second"))
@@ -216,7 +232,7 @@ def normalize_words(words: str) -> str:
     Because the result contains no long runs of white space, regular expressions take only linear time to search it.
     """
     plain = "".join(each for each in normalize("NFKD", words.casefold()) if not combining(each))
-    return " ".join(plain.split())
+    return " ".join(plain.replace("ł", "l").split())  # Unicode does not decompose "ł"
 
 
 def gettext_noop(sentence: str) -> str:

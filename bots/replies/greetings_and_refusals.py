@@ -9,7 +9,8 @@ from service.feeds.parsing.html_text import one_line
 WELCOME: Final = gettext_noop(
     "Hello! I'm Coronet. I keep an eye on feeds and web pages and message you when something new appears.\n"
     "Send me the address of a site or feed to subscribe to it, e.g. `subscribe example.org`.\n"
-    "`help` shows what else I can do. Deutsch: `language de`, français: `language fr`, español: `language es`."
+    "`help` shows what else I can do. Deutsch: `language de`, français: `language fr`, español: `language es`,\n"
+    "italiano: `language it`, português: `language pt`, Nederlands: `language nl`, polski: `language pl`."
 )
 """The greeting that each user gets once, before the first reply."""
 ROOM_WELCOME: Final = gettext_noop(

@@ -95,9 +95,9 @@ HELP: Final = {
         ),
     ),
     "language": HelpTopic(
-        gettext_noop("`language en`, `language de`, `language fr` or `language es`: choose the language I write in"),
+        gettext_noop("`language fr`: choose the language I write in; `language` lists all of them"),
         gettext_noop(
-            "`language auto`: use your client's language, if it tells me. I always understand commands in all four "
+            "`language auto`: use your client's language, if it tells me. I always understand commands in all of these "
             "languages."
         ),
     ),

@@ -24,7 +24,7 @@ NO_LIST: Final = gettext_noop(
 _MAX_TOPICS: Final = 8
 _MAX_ADDRESS_CHARS: Final = 60
 _INDENT: Final = "\n    "
-_LOWERCASE_OR = re.compile(r"\s(or|oder|ou|o)\s", re.IGNORECASE)
+_LOWERCASE_OR = re.compile(r"\s(or|oder|ou|o|oppure|lub)\s", re.IGNORECASE)
 
 
 def search_results(

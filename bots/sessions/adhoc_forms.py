@@ -85,7 +85,14 @@ _FIELDS: Final[dict[str, tuple[Field, ...]]] = {
             Field("at", gettext_noop("Time of a daily or weekly summary, e.g. 08:00")),
         ),
     "timezone": (Field("words", gettext_noop("A large city in it, or its name")),),
-    "language": (Field("words", gettext_noop("English, Deutsch, français, español, or auto")),),
+    "language": (
+            Field(
+                "words",
+                gettext_noop(
+                    "English, Deutsch, français, español, italiano, português, Nederlands, polski, or auto"
+                ),
+            ),
+        ),
     "pause": (_SUBSCRIPTIONS,),
     "resume": (_SUBSCRIPTIONS,),
     "set": (

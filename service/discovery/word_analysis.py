@@ -7,7 +7,7 @@ Documents and queries are analysed in the same steps:
    scripts without spaces between words, each pair of neighbouring characters counts as a word.
 3. *Common words* (function words such as "the") are left out.
 4. Each word is reduced to its *stem* by the Snowball stemmer for the document's language. The language of a query is
-   unknown, so its words get the stems of all product languages.
+   unknown, so its words get the stems of all stemmed languages (``LANGUAGES``).
 
 Folding comes before stemming, so that a query without accents has the same stems as a document with them. At most
 ``MAX_TEXT_CHARS`` characters of a text are examined, and words are cut to ``MAX_WORD_CHARS`` characters.
@@ -22,8 +22,8 @@ from typing import Final
 
 import Stemmer
 
-LANGUAGES: Final = ("en", "de", "fr", "es")
-"""The product's languages (ISO 639-1), in which words are stemmed."""
+LANGUAGES: Final = ("en", "de", "fr", "es", "it", "pt")
+"""The stemmed languages (ISO 639-1). Words in other languages, also in some of the bot's, are indexed as they are."""
 
 MAX_TEXT_CHARS: Final = 10_000
 MAX_WORD_CHARS: Final = 40
@@ -69,10 +69,15 @@ _FUNCTION_WORDS: Final = {
     "elle ils nous vous je on plus avec sont a ont ou mais comme tout leur leurs etre fait sans d l s c n qu",
     "es": "el los las la y una un uno por con del al para se lo su sus no es mas como de que en a ha han son pero ya "
     "o este esta estos estas fue ser sobre entre cuando muy sin desde hasta nos le les si tambien",
+    "it": "il lo la i gli le un uno una di del dello della dei degli delle a al alla ai alle da dal dalla in nel nella "
+    "con su sul sulla per tra fra e che non si come piu ma anche sono ha ho questo questa questi essere chi cosa "
+    "quando perche ci",
+    "pt": "o a os as um uma de do da dos das em no na nos nas por para com que nao se como mais mas e ou ao aos sao "
+    "foi ser seu sua este esta isso quando muito ja tem",
 }
 _FUNCTION_WORD_SETS: Final = {language: frozenset(listed.split()) for language, listed in _FUNCTION_WORDS.items()}
-# Words in so many texts that a search for them would be meaningless. Words that carry meaning in another language of
-# the product ("war", "man", "fait") are not among them.
+# Words in so many texts that a search for them would be meaningless. Words that carry meaning in another of these
+# languages ("war", "man", "fait") are not among them.
 _COMMON_WORDS_LIST: Final = (
     "the of and to in is for on with at by an it as from that this are be or how what why your you we our us "
     "these those was were been who when where which they their he she his her not but if can will has have had its "
@@ -88,7 +93,7 @@ _MIN_EVIDENCE = 2
 _DECISIVE_INTERVAL = 4
 """At least one word in this many must be a function word. Otherwise the language tag decides.
 
-This applies only to tags of languages other than the product's.
+This applies only to tags of languages that are not stemmed.
 """
 
 
@@ -180,7 +185,7 @@ def without_umlauts(folded: str) -> str:
 def query_stems(word: str) -> tuple[str, ...]:
     """Return the stems under which a folded word of a query is looked up, without duplicates.
 
-    These are the word itself and its stems in all product languages.
+    These are the word itself and its stems in all stemmed languages.
     """
     # The word itself finds documents in other languages, whose words are not stemmed.
     return tuple(dict.fromkeys([word, *(_stem(word, language) for language in LANGUAGES)]))
@@ -199,7 +204,7 @@ def text_language(text_words: Sequence[str], declared: str) -> str:
     best = [language for language, count in counts.items() if count == most]
     if most < _MIN_EVIDENCE or primary in best:
         return primary
-    # A text in another language than the product's (such as Dutch) also contains some of these words.
+    # A text in a language that is not stemmed (such as Dutch) also contains some of these words.
     return best[0] if not primary or primary in LANGUAGES or most * _DECISIVE_INTERVAL >= len(text_words) else primary
 
 

@@ -28,7 +28,9 @@ _NUMBER = re.compile(
 )
 _COMPARISON = re.compile(r"(<=|>=|=<|=>|[<>=≤≥])(.*)", re.DOTALL)
 _CHANGE = re.compile(
-    r"(?:changes(?: by)?|ändert sich(?: um)?|change(?: de)?|cambia(?: en| un)?|±)\s*(.*)", re.IGNORECASE | re.DOTALL
+    r"(?:changes(?: by)?|ändert sich(?: um)?|change(?: de)?|cambia(?: en| un| di| del)?|muda(?: em)?|verandert(?: met)?"
+    r"|zmienia się(?: o)?|±)\s*(.*)",
+    re.IGNORECASE | re.DOTALL,
 )
 _OPERATORS: Final[dict[str, Operator]] = {
     "<": "<", "<=": "<=", "=<": "<=", "≤": "<=", ">": ">", ">=": ">=", "=>": ">=", "≥": ">=", "=": "=",

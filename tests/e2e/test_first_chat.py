@@ -155,7 +155,8 @@ async def test_a_first_chat_in_profanity_is_readable(
             "Hello! I'm Coronet. I keep an eye on feeds and web pages and message you when something new appears.\n"
             "Send me the address of a site or feed to subscribe to it, e.g. `subscribe example.org`.\n"
             "`help` shows what else I can do. Deutsch: `language de`, français: `language fr`, "
-            "español: `language es`.\n\n"
+            "español: `language es`,\n"
+            "italiano: `language it`, português: `language pt`, Nederlands: `language nl`, polski: `language pl`.\n\n"
             f"Subscribed to *Sample feed 4* (#1).\nLatest entry:\nBefore\n{publisher.url}/entries/4/1"
         ),
         f"1 subscription:\n#1 Sample feed 4\n{feed}",

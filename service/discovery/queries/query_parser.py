@@ -20,7 +20,7 @@
 ========================================  =============================================================================
 
 - An equals sign may be used instead of the colon.
-- The names of fields, ``OR`` and the names of days may also be written in German, French and Spanish.
+- The names of fields, ``OR`` and the names of days may also be written in the other languages of the bot.
 - Common words ("the") are left out unless they are part of a phrase.
 - A word that contains punctuation (``e-mail``, ``10:30``, ``std::vector``) is a phrase, except for words such as
   ``C++``, ``C#``, ``.net`` and ``node.js``.
@@ -67,22 +67,32 @@ MAX_CONDITIONS: Final = 16
 MIN_PREFIX_CHARS: Final = 3
 
 _ENTRY_KINDS: Final = frozenset(
-    ("entry", "entries", "article", "articles", "post", "posts", "eintrag", "artikel", "entree", "entrada", "articulo")
+    (
+        *("entry", "entries", "article", "articles", "post", "posts", "eintrag", "artikel", "entree", "entrada"),
+        *("articulo", "articolo", "artigo", "bericht", "wpis"),
+    )
 )
-_CHANNEL_KINDS: Final = frozenset(("channel", "channels", "kanal", "chaine", "canal"))
+_CHANNEL_KINDS: Final = frozenset(("channel", "channels", "kanal", "chaine", "canal", "canale", "kanaal"))
 _LANGUAGE_CODES: Final = {
     name: code
     for code, names in {
-        "en": "english englisch anglais ingles",
-        "de": "german deutsch allemand aleman",
-        "fr": "french franzosisch francais frances",
-        "es": "spanish spanisch espagnol espanol",
+        "en": "english englisch anglais ingles inglese engels angielski",
+        "de": "german deutsch allemand aleman tedesco alemao duits niemiecki",
+        "fr": "french franzosisch francais frances francese frans francuski",
+        "es": "spanish spanisch espagnol espanol spagnolo espanhol spaans hiszpanski",
+        "it": "italian italienisch italien italiano italiaans wloski",
+        "pt": "portuguese portugiesisch portugais portugues portoghese portugees portugalski",
+        "nl": "dutch niederlandisch neerlandais neerlandes olandese holandes nederlands niderlandzki",
+        "pl": "polish polnisch polonais polaco polacco polones pools polski",
     }.items()
     for name in names.split()
 }
 _DAYS_AGO: Final = {
     name: days
-    for days, names in {0: "today heute hoy aujourd'hui", 1: "yesterday gestern hier ayer"}.items()
+    for days, names in {
+        0: "today heute hoy aujourd'hui oggi hoje vandaag dzis dzisiaj",
+        1: "yesterday gestern hier ayer ieri ontem gisteren wczoraj",
+    }.items()
     for name in names.split()
 }
 _SPAN = re.compile(r"(\d{1,4})([dwmy])")

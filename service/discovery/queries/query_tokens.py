@@ -22,13 +22,13 @@ MAX_QUERY_CHARS: Final = 3000
 FIELD_SYNONYMS: Final = {
     synonym: name
     for name, synonyms in {
-        "title": "titel titre titulo",
-        "tag": "category schlagwort etiquette etiqueta",
-        "lang": "language sprache langue idioma",
-        "author": "autor autorin auteur autora",
-        "site": "sitio",
-        "type": "kind typ tipo",
-        "after": "since seit nach depuis apres desde despues",
+        "title": "titel titre titulo titolo tytul",
+        "tag": "category schlagwort etiquette etiqueta etichetta trefwoord etykieta",
+        "lang": "language sprache langue idioma lingua taal jezyk",
+        "author": "autor autorin auteur autora autore autrice autorka",
+        "site": "sitio sito witryna",
+        "type": "kind typ tipo soort",
+        "after": "since seit nach depuis apres desde despues dopo depois sinds",
     }.items()
     for synonym in synonyms.split()
 }
@@ -42,11 +42,11 @@ _FOREIGN_FIELDS: Final = {
     "newer": "after", "date": "after", "keyword": "tag", "hashtag": "tag", "topic": "tag", "label": "tag",
     "filetype": "", "ext": "",
 }  # fmt: skip
-_BEFORE: Final = ("before", "until", "older", "vor", "bis", "avant", "antes", "hasta")
+_BEFORE: Final = ("before", "until", "older", "vor", "bis", "avant", "antes", "hasta", "prima", "voor", "przed")
 
-_OR: Final = ("OR", "ODER", "OU")
+_OR: Final = ("OR", "ODER", "OU", "OPPURE", "LUB")
 _AND: Final = ("AND", "UND", "ET", "&&")
-_LOWERCASE_OR: Final = ("or", "oder", "ou")
+_LOWERCASE_OR: Final = ("or", "oder", "ou", "oppure", "lub")
 
 _QUOTES: Final = str.maketrans(dict.fromkeys("“”„‟«»", '"'))
 _WHITE: Final = str.maketrans("\t\r\n", "   ")
@@ -344,7 +344,7 @@ def _no_field_error(_word: str) -> BadQuery:
 
 
 _UNSUPPORTED: Final[tuple[tuple[re.Pattern[str], Callable[[str], BadQuery]], ...]] = (
-    (re.compile(r"^(?:NOT|ANDNOT|NICHT|NON|SAUF)$|^![^\W\d]"), _not_error),
+    (re.compile(r"^(?:NOT|ANDNOT|NICHT|NON|SAUF|NÃO|NIET|NIE)$|^![^\W\d]"), _not_error),
     (re.compile(r"^(?:NEAR(?:[/(].*)?|AROUND\(.*)$"), _proximity_error),
     (re.compile(r"^\+[^\W\d]"), _plus_error),
     (re.compile(r"^~[^\W\d]|\w~[\d.]*$"), _fuzzy_error),

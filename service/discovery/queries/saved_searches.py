@@ -7,7 +7,7 @@ The index maps *keys*, which are strings, to searches. For each new entry, these
 - ``text=`` and ``title-text=`` with each word as written and each pair of consecutive words, for phrases
 - ``begins=`` and ``title-begins=`` with a prefix of a word, only for prefixes that some search contains
 
-The conditions of a search have keys, too. For example, the keys of a word are its stems in all product languages. An
+The conditions of a search have keys, too. For example, the keys of a word are its stems in all stemmed languages. An
 entry satisfies a condition if the entry has one of the condition's keys. A phrase of more than two words must also
 occur in the text.
 

@@ -3,7 +3,7 @@
 A document (channel or entry) is registered with the stems of its words in its own language, as attribute-value pairs. A
 word of a query is expanded to several stems:
 
-- Each word gets its stems in all product languages, because the language of a query is unknown.
+- Each word gets its stems in all stemmed languages, because the language of a query is unknown.
 - A prefix gets the stems of registered words that begin with it.
 - A word that no document contains may be misspelt. It gets the stems of similar words, with less weight.
 
@@ -61,7 +61,7 @@ With two wrong letters, the factor is 0.5².
 class QueryWords(msgspec.Struct, frozen=True, dict=True):
     """The words of a query, for finding them in a text.
 
-    - ``stems``: the stems of the words, and of similar words, in all product languages.
+    - ``stems``: the stems of the words, and of similar words, in all stemmed languages.
     - ``prefixes``: the prefixes that the query contains.
     """
 

@@ -100,7 +100,7 @@ class SearchableText:
     def satisfies(self, condition: WordCondition | PhraseCondition) -> bool:
         """Return whether the text contains the word or phrase of ``condition``.
 
-        A word may be inflected, in any of the product's languages. A phrase must occur as written, except for case and
+        A word may be inflected, in any of the stemmed languages. A phrase must occur as written, except for case and
         accents.
         """
         if isinstance(condition, PhraseCondition) or condition.is_prefix:

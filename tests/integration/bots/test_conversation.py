@@ -24,7 +24,7 @@ async def test_a_new_user_is_welcomed_once_and_gets_a_reply(person: Person) -> N
     alice = await person()
     first = await alice.say("help subscribe")
     assert first.startswith("Hello! I'm Coronet")
-    assert first.count("\n") == 4, "three lines, an empty one, then the answer"
+    assert first.count("\n") == 5, "four lines, an empty one, then the answer"
     assert "Hello" not in await alice.say("help subscribe")
 
 

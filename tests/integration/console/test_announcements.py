@@ -6,7 +6,10 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest_asyncio
 from aiohttp import web
+from msgspec import convert
 
+from bots.i18n.translator import LANGUAGES, SOURCE_LANGUAGE
+from service.console.resources.delivery import announcements
 from service.store import Store
 from service.store.console.accounts import Role
 from service.users.user_settings import UserSettings
@@ -54,6 +57,11 @@ async def test_wrong_values_are_refused_with_the_form_filled_in(store: Store, ad
     status, text = await ada.post("/announcements/preview", text="Hello", minutes="0")
     assert status == 422
     assert ">Hello</textarea>" in text
+    assert "<details>" in text
+    status, text = await ada.post("/announcements/preview", text="Hello", text_pl="Witaj", text_nl="Hallo", minutes="0")
+    assert status == 422
+    assert "<details open>" in text
+    assert ">Witaj</textarea>" in text
     status, text = await ada.post("/announcements/preview", text="Hello", channel="https://example.org/feed")
     assert status == 422
     assert "There is no channel" in text
@@ -93,3 +101,12 @@ async def test_only_admins_announce(store: Store, served: tuple[str, web.Applica
     async with logged_in(served[0], store, "otto", Role.OPERATOR) as otto:
         assert (await otto.get("/announcements"))[0] == 403
         assert (await otto.post("/announcements/preview", text="Hello"))[0] == 403
+
+
+def test_a_text_can_be_given_in_each_language_of_the_bot() -> None:
+    assert tuple(announcements.LANGUAGES) == LANGUAGES
+    translations = {code: f"In {code}" for code in LANGUAGES if code != SOURCE_LANGUAGE}
+    texts = {f"text_{code}": text for code, text in translations.items()}
+    for code in LANGUAGES:
+        draft = convert({"text": "Hello", "language": code, **texts}, announcements.AnnouncementDraft)
+        assert draft.translations() == translations

@@ -1,6 +1,7 @@
 """Polling plans of an owner when the fleet, its ring and its objective change. ``ME`` owns ``CHANNEL``; τ is 60 s."""
 
 from collections import Counter
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
 import msgspec
@@ -27,7 +28,7 @@ from service.corona.optimizer.poll_explanation import BindingConstraint
 from service.corona.polling_schedule import PollingSchedule
 from service.corona.update_rates import UpdateHistory, initial_estimate
 from service.corona.weekly_rhythm import learn_rhythm
-from service.model import NodeId
+from service.model import ChannelId, NodeId
 from tests.support.corona_node import Node
 from tests.support.ring_strategies import ring
 
@@ -390,38 +391,50 @@ def test_channels_that_are_being_taken_over_have_a_share_of_the_budget_at_once()
     assert sum(each.size for each in explained if each) == pytest.approx(4.0, rel=0.01)
 
 
-def test_a_start_of_all_nodes_causes_no_spike_above_the_budget() -> None:
-    """The nodes own different numbers of channels, and each begins to poll before it knows the others' channels."""
-    objective = msgspec.structs.replace(LITE, demand_factor=100.0, budget_polls_per_minute=120.0)
-    policy = msgspec.structs.replace(POLICY, objective=objective, most_polls_per_node=10.0)
-    nodes = {node_id: NodeProtocol(node_id, policy) for node_id in (ME, FAR)}
-    counts = {ME: 30, FAR: 90}
-    schedules: dict[str, list[tuple[float, PollingSchedule]]] = {}
+class _Fleet:
+    """Nodes that own different numbers of channels; records the schedules by which they poll."""
 
-    def handle(node_id: NodeId, event: Event, now_s: float) -> list[Effect]:
-        effects = nodes[node_id].handle([event], now_s, now_s)
+    def __init__(self, policy: FleetPolicy, channels: Mapping[NodeId, int]) -> None:
+        self._nodes = {node_id: NodeProtocol(node_id, policy) for node_id in channels}
+        self.schedules: dict[ChannelId, list[tuple[float, PollingSchedule]]] = {}
+        for node_id, count in channels.items():
+            # The ids spread the first polls evenly.
+            ids = [f"{node_id[:6]}{number * 2**136 // count:034x}" for number in range(count)]
+            self._handle(node_id, RingChanged(ring(channels)), 0)
+            self._handle(node_id, ChannelsListed(0, tuple(ListedChannel(channel, 1) for channel in ids)), 0)
+            for channel in ids:
+                self._handle(node_id, OwnershipTaken(channel, 1, 1), 0)
+
+    def tick(self, now_s: float) -> None:
+        """Let all nodes tick, and deliver the messages that they send."""
+        sent = [(node_id, send) for node_id in self._nodes for send in self._handle(node_id, Tick(), now_s)]
+        for sender, send in sent:
+            if send.node != sender:
+                self._handle(send.node, MessageReceived(sender, send.message), now_s)
+
+    def polls_s(self, until_s: float) -> Iterator[float]:
+        """Yield the times of all polls before ``until_s``."""
+        for changes in self.schedules.values():
+            for (now_s, schedule), (end_s, _) in pairwise([*changes, (until_s, changes[-1][1])]):
+                poll_s = now_s
+                while (poll_s := schedule.next_channel_poll_s(poll_s)) < end_s:
+                    yield poll_s
+
+    def _handle(self, node_id: NodeId, event: Event, now_s: float) -> list[Send]:
+        effects = self._nodes[node_id].handle([event], now_s, now_s)
         for effect in effects:
             if isinstance(effect, StartPolling):
-                schedules.setdefault(effect.channel, []).append((now_s, effect.schedule))
-        return effects
+                self.schedules.setdefault(effect.channel, []).append((now_s, effect.schedule))
+        return [effect for effect in effects if isinstance(effect, Send)]
 
-    for node_id, count in counts.items():
-        # The ids spread the first polls evenly.
-        channels = [f"{node_id[:6]}{number * 2**136 // count:034x}" for number in range(count)]
-        handle(node_id, RingChanged(ring([ME, FAR])), 0)
-        handle(node_id, ChannelsListed(0, tuple(ListedChannel(channel, 1) for channel in channels)), 0)
-        for channel in channels:
-            handle(node_id, OwnershipTaken(channel, 1, 1), 0)
+
+def test_a_start_of_all_nodes_causes_no_spike_above_the_budget() -> None:
+    """Each node begins before it knows how many channels the others have."""
+    objective = msgspec.structs.replace(LITE, demand_factor=100.0, budget_polls_per_minute=120.0)
+    policy = msgspec.structs.replace(POLICY, objective=objective, most_polls_per_node=10.0)
+    fleet = _Fleet(policy, {ME: 30, FAR: 90})
     for now_s in range(1, 20):
-        sent = [(node_id, effect) for node_id in nodes for effect in handle(node_id, Tick(), now_s)]
-        for sender, effect in sent:
-            if isinstance(effect, Send) and effect.node != sender:
-                handle(effect.node, MessageReceived(sender, effect.message), now_s)
-    polls_s = list[float]()
-    for changes in schedules.values():
-        for (begin_s, schedule), (end_s, _) in pairwise([*changes, (200.0, changes[-1][1])]):
-            while (begin_s := schedule.next_channel_poll_s(begin_s)) < end_s:
-                polls_s.append(begin_s)
-    counted = Counter(int(poll_s / 10) for poll_s in polls_s)
-    assert len(schedules) == 120
+        fleet.tick(now_s)
+    counted = Counter(int(poll_s / 10) for poll_s in fleet.polls_s(200.0))
+    assert len(fleet.schedules) == 120
     assert max(counted.values()) <= 1.2 * 20

@@ -57,6 +57,8 @@ def test_parts_of_words_with_dots_are_words_too() -> None:
         ("de", "Häuser", "Haus"),
         ("fr", "étudiantes", "étudiant"),
         ("es", "canciones", "canción"),
+        ("it", "canzoni", "canzone"),
+        ("pt", "eleições", "eleição"),
     ],
 )
 def test_inflected_words_share_a_stem(language: str, written: str, other: str) -> None:
@@ -77,6 +79,9 @@ def test_words_of_unsupported_languages_are_not_stemmed() -> None:
         ("Wie man in der Stadt einen Garten baut", "en-US", "de"),
         ("Pourquoi les chats dorment dans la journée", "", "fr"),
         ("Por qué los gatos duermen en el sofá", "", "es"),
+        ("La nuova legge è stata approvata dal Senato con molti voti contrari", "", "it"),
+        ("A nova lei foi aprovada pelo Senado com muitos votos contra", "", "pt"),
+        ("La nueva ley fue aprobada por el Senado con muchos votos en contra", "", "es"),
         ("Kubernetes 1.30 Changelog", "de_AT", "de"),
         ("Kubernetes 1.30 Changelog", "", ""),
         ("Waarom katten op de bank slapen in mijn huis met een kussen", "nl", "nl"),
@@ -114,7 +119,10 @@ def test_a_text_of_a_megabyte_is_cut_before_it_is_analysed(text: str, monkeypatc
     assert sum(map(len, found)) <= 2 * MAX_TEXT_CHARS
 
 
-_ENDINGS = ("", "s", "y", "ies", "ying", "tion", "ence", "logie", "euse", "eux", "ment", "ques", "heit", "ue", "ness")
+_ENDINGS = (
+    *("", "s", "y", "ies", "ying", "tion", "ence", "logie", "euse", "eux", "ment", "ques", "heit", "ue", "ness"),
+    *("zioni", "enza", "logia", "andogli", "issimo", "encias", "oes", "amos", "ivel", "arlo"),
+)
 
 
 @given(st.text("abcdegiklmnoqrstuwxyz", min_size=1, max_size=7), st.sampled_from(_ENDINGS))

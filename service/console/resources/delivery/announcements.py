@@ -27,7 +27,17 @@ _MAX_TEXT_CHARS: Final = 3_000
 _MAX_ADDRESSES: Final = 1_000
 _MAX_MINUTES: Final = 1_440
 _ID_CHARS: Final = 40
-LANGUAGES: Final = {"en": "English", "de": "German", "fr": "French", "es": "Spanish"}
+LANGUAGES: Final = {
+    "en": "English",
+    "de": "German",
+    "fr": "French",
+    "es": "Spanish",
+    "it": "Italian",
+    "pt": "Portuguese",
+    "nl": "Dutch",
+    "pl": "Polish",
+}
+_TRANSLATED_TEXTS: Final = {code: f"text_{code}" for code in LANGUAGES if code != "en"}
 KINDS: Final = {"all": "people and rooms", "people": "people", "rooms": "rooms"}
 
 _Text = Annotated[str, msgspec.Meta(max_length=_MAX_TEXT_CHARS)]
@@ -38,12 +48,12 @@ operation = OPERATIONS = Operations()
 class AnnouncementDraft(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An announcement: its texts, the conditions that recipients must meet, and the minutes over which it is sent.
 
-    The texts are ``text_de``, ``text_fr``, ``text_es``, and ``text`` for all other languages. ``text`` is also sent if
-    the text in a recipient's language is empty. Each recipient must meet all of these conditions; an empty one is met
-    by everybody:
+    The texts are ``text_de``, ``text_fr`` and so on for the languages of the bot, and ``text`` for all other languages.
+    ``text`` is also sent if the text in a recipient's language is empty. Each recipient must meet all of these
+    conditions; an empty one is met by everybody:
 
     - ``to``: all people and rooms, only people, or only rooms.
-    - ``language``: only recipients with this language (``en``, ``de``, ``fr``, ``es``).
+    - ``language``: only recipients with this language (``en``, ``de``, ``fr``, ``es``, ``it``, ``pt``, ``nl``, ``pl``).
     - ``addresses``: only recipients with one of these addresses.
     - ``host``: only subscribers of channels of this site.
     - ``channel``: only subscribers of the channel with this URL or id.
@@ -53,8 +63,12 @@ class AnnouncementDraft(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     text_de: _Text = ""
     text_fr: _Text = ""
     text_es: _Text = ""
+    text_it: _Text = ""
+    text_pt: _Text = ""
+    text_nl: _Text = ""
+    text_pl: _Text = ""
     to: RecipientKind = "all"
-    language: Annotated[str, msgspec.Meta(pattern="^(|en|de|fr|es)$")] = ""
+    language: Annotated[str, msgspec.Meta(pattern="^(|en|de|fr|es|it|pt|nl|pl)$")] = ""
     addresses: Annotated[tuple[str, ...], msgspec.Meta(max_length=_MAX_ADDRESSES)] = ()
     host: Annotated[str, msgspec.Meta(max_length=253)] = ""
     channel: Annotated[str, msgspec.Meta(max_length=2_000)] = ""
@@ -62,7 +76,7 @@ class AnnouncementDraft(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
 
     def translations(self) -> dict[str, str]:
         """Map the codes of languages other than English to the texts in these languages."""
-        return {name: text for name in LANGUAGES if name != "en" and (text := getattr(self, f"text_{name}"))}
+        return {code: text for code, name in _TRANSLATED_TEXTS.items() if (text := getattr(self, name))}
 
     def describe_recipients(self) -> str:
         """Return a description of the recipients, to be shown to admins."""
@@ -268,7 +282,7 @@ def _parse(form: Mapping[str, str]) -> AnnouncementDraft:
     """Return the draft that a form's fields describe. Raises :class:`UserError` for an invalid value."""
     values: dict[str, object] = {
         name: form.get(name, "").strip().replace("\r\n", "\n")
-        for name in ("text", "text_de", "text_fr", "text_es", "language", "host", "channel")
+        for name in ("text", *_TRANSLATED_TEXTS.values(), "language", "host", "channel")
     }
     values |= {"to": form.get("to", "all"), "addresses": form.get("addresses", "").split()}
     values |= {"minutes": form.get("minutes", "") or "10"}

@@ -1,7 +1,9 @@
 """Parsing of quiet hours, digests and intervals."""
 
+import ast
 from collections.abc import Callable
 from itertools import combinations, product
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -37,6 +39,20 @@ NIGHT = (22 * 60, 7 * 60)
         ("de 22h00 à 7h lun-ven", QuietHours(*NIGHT, (0, 1, 2, 3, 4))),
         ("22:00-07:00 week-end", QuietHours(*NIGHT, (5, 6))),
         ("de 22:00 a 7:00 miércoles, sáb", QuietHours(*NIGHT, (2, 5))),
+        ("22:00-07:00 de lunes a viernes", QuietHours(*NIGHT, (0, 1, 2, 3, 4))),
+        ("dalle 22 alle 7 dal lunedì al venerdì", QuietHours(*NIGHT, (0, 1, 2, 3, 4))),
+        ("22:00-07:00 fine settimana", QuietHours(*NIGHT, (5, 6))),
+        ("das 22 às 7 de segunda a sexta", QuietHours(*NIGHT, (0, 1, 2, 3, 4))),
+        ("22h-7h terça-feira, dom", QuietHours(*NIGHT, (1, 6))),
+        ("22:00-07:00 segunda-feira-sexta-feira", QuietHours(*NIGHT, (0, 1, 2, 3, 4))),
+        ("van 22u tot 7u30 ma-vr", QuietHours(22 * 60, 7 * 60 + 30, (0, 1, 2, 3, 4))),
+        ("22:00-07:00 zaterdag, zo", QuietHours(*NIGHT, (5, 6))),
+        ("22:00-07:00 donderdag t/m zaterdag", QuietHours(*NIGHT, (3, 4, 5))),
+        ("22:00-07:00 do", QuietHours(*NIGHT, (3,))),
+        ("od 22 do 7 pn-pt", QuietHours(*NIGHT, (0, 1, 2, 3, 4))),
+        ("od 22 do 7 od poniedziałku do środy", QuietHours(*NIGHT, (0, 1, 2))),
+        ("22:00-07:00 niedziela, śr", QuietHours(*NIGHT, (2, 6))),
+        ("22:00-07:00 so", QuietHours(*NIGHT, (6,))),
     ],
 )
 def test_quiet_hours_are_parsed_in_common_notations(words: str, meant: QuietHours | None) -> None:
@@ -59,6 +75,15 @@ def test_quiet_hours_are_parsed_in_common_notations(words: str, meant: QuietHour
         ("hebdomadaire dim", DigestSchedule("week", day=6)),
         ("cada semana viernes a las 17:00", DigestSchedule("week", 17 * 60, 4)),
         ("diario", DigestSchedule("day")),
+        ("ogni giorno alle 18:30", DigestSchedule("day", 18 * 60 + 30)),
+        ("settimanale venerdì alle 17", DigestSchedule("week", 17 * 60, 4)),
+        ("todos os dias às 8", DigestSchedule("day", 8 * 60)),
+        ("semanal sexta-feira às 17:00", DigestSchedule("week", 17 * 60, 4)),
+        ("elk uur", DigestSchedule("hour")),
+        ("elke week vr om 17.00", DigestSchedule("week", 17 * 60, 4)),
+        ("codziennie o 8:15", DigestSchedule("day", 8 * 60 + 15)),
+        ("co tydzień w piątek", None),
+        ("co tydzień piątek o 17", DigestSchedule("week", 17 * 60, 4)),
         ("", None),
         ("hourly 8", None),
         ("daily fri 8:00", None),
@@ -79,6 +104,10 @@ def test_digest_schedules_are_parsed_in_common_notations(words: str, meant: Dige
         ("alle 10 Minuten", 600), ("jeden Tag", 86_400), ("stündlich", 3_600), ("toutes les 2 heures", 7_200),
         ("chaque jour", 86_400), ("1 j", 86_400), ("cada 2 días", 172_800), ("todas las horas", 3_600),
         ("cada semana", 604_800), ("0m", 0),
+        ("ogni 2 ore", 7_200), ("ogni giorno", 86_400), ("1 giorno 2 ore", 93_600), ("2 settimane", 1_209_600),
+        ("a cada 2 horas", 7_200), ("todas as semanas", 604_800), ("de hora em hora", 3_600),
+        ("om de 2 uur", 7_200), ("elke dag", 86_400), ("3 weken", 1_814_400), ("2u", 7_200),
+        ("co 2 godziny", 7_200), ("co godzinę", 3_600), ("1 tydzień", 604_800), ("5 dni", 432_000),
         ("", None), ("10", None), ("m10", None), ("10 apples", None), ("10 m or so", None), ("daily 08:00", None),
     ],
 )  # fmt: skip
@@ -102,6 +131,23 @@ def test_day_names_are_unambiguous_across_languages() -> None:
     for first, second in combinations(range(7), 2):
         for name, other in product(days_and_times._DAYS[first], days_and_times._DAYS[second]):
             assert name[:3] != other[:3]
+        assert not set(days_and_times._TWO_LETTER_DAYS[first]) & set(days_and_times._TWO_LETTER_DAYS[second])
+
+
+def test_words_that_are_no_days_are_unambiguous_across_languages() -> None:
+    """A word in two groups would be kept only in the last one."""
+    tree = ast.parse(Path(days_and_times.__file__).read_text(encoding="utf-8"))
+    for table in ("DAY_GROUPS", "SCHEDULES", "UNITS_S"):
+        listed = [
+            literal.value
+            for node in tree.body
+            if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == table
+            for literal in ast.walk(node)
+            if isinstance(literal, ast.Constant) and isinstance(literal.value, str)
+        ]
+        meanings = getattr(days_and_times, table)
+        repeated = {word for word in listed if word in meanings and listed.count(word) > 1}
+        assert not repeated
 
 
 @pytest.mark.timeout(20)

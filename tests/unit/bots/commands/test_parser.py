@@ -15,6 +15,8 @@ from bots.commands.parser import (
     parse,
     parse_entry_count,
 )
+from bots.commands.verb_synonyms import _SYNONYMS, VERB_OF
+from bots.dialogue.settings_parser import OFF_WORDS, ON_WORDS
 
 
 @pytest.mark.parametrize(
@@ -42,6 +44,15 @@ from bots.commands.parser import (
         ("subscribe example.org when it rains", SubscribeCommand("example.org", "when it rains")),
         ("ftp://example.org/", SubscribeCommand("ftp://example.org/")),
         ("add", SubscribeCommand("")),
+        ("śledź example.org z mute=on", SubscribeCommand("example.org", settings=(("mute", "on"),))),
+        ("volg example.org met mute=aan", SubscribeCommand("example.org", settings=(("mute", "aan"),))),
+        ("assinar example.org com mute=sim", SubscribeCommand("example.org", settings=(("mute", "sim"),))),
+        *(
+            (words, VerbCommand("forget", words=words.split(maxsplit=1)[1]))
+            for words in ("vergeet mij", "zapomnij o mnie")
+        ),
+        ("esqueça-me", VerbCommand("forget")),
+        ("dimentica la lista", VerbCommand("help", words="forget")),
         ("unsubscribe #3", VerbCommand("unsubscribe", SubscriptionTarget(number=3))),
         ("rm 3", VerbCommand("unsubscribe", SubscriptionTarget(number=3))),
         ("Remove https://example.org/", VerbCommand("unsubscribe", SubscriptionTarget(url="https://example.org/"))),
@@ -100,3 +111,8 @@ def test_any_text_after_a_verb_is_parsed_to_a_command(verb: str, rest: str) -> N
 )
 def test_the_entry_count_is_parsed_and_limited(words: str, shown: int) -> None:
     assert parse_entry_count(words) == shown
+
+
+def test_no_word_means_two_things() -> None:
+    assert sum(1 + len(synonyms) for synonyms in _SYNONYMS.values()) == len(VERB_OF)
+    assert not ON_WORDS & OFF_WORDS
