@@ -16,6 +16,7 @@ from lxml import etree, html
 from service.errors import EmptyBody
 from service.feeds.pages.json_path import InvalidPath, TooManyValues, parse_path, select_values
 from service.feeds.pages.page_lines import Line, page_lines, plain_lines
+from service.feeds.parsing.xml_parser import new_xml_parser
 
 XPATH: Final = "xpath="
 JSON_PATH: Final = "json="
@@ -75,18 +76,9 @@ def parse_xml(text: str, selector: str) -> etree._Element:
     The elements in the root's default namespace lose their namespace. Raises :class:`EmptyBody`, which mentions
     ``selector``, if the document is not well-formed or declares entities.
     """
-    parser = etree.XMLParser(
-        encoding="utf-8",  # whatever the document declares
-        resolve_entities=False,
-        load_dtd=False,
-        no_network=True,
-        huge_tree=False,
-        remove_comments=True,
-        remove_pis=True,
-    )
     try:
         # Entities can expand to far more text than the document has, so documents that declare them are not parsed.
-        root = etree.fromstring(b"" if "<!ENTITY" in text else text.encode("utf-8", "replace"), parser)
+        root = etree.fromstring(b"" if "<!ENTITY" in text else text.encode("utf-8", "replace"), new_xml_parser())
     except (etree.LxmlError, ValueError) as error:
         _raise_if_out_of_memory(error)
         raise EmptyBody(

@@ -58,6 +58,7 @@ from service.feeds.parsing.field_limits import (
     title_line,
     unique_names,
 )
+from service.feeds.parsing.xml_parser import new_xml_parser
 from service.model import ParsedEntry, ParsedFeed
 
 _DAMAGED = "\ufffd"  # stands for undecodable bytes, and is not allowed in XML by some editions
@@ -551,18 +552,8 @@ def parse(text: str, *, url: str, language: str, previous: PreviousDocument | No
         return None
     is_hashed = entry_count <= MAX_HASHED_ENTRIES and body.count(b"xmlns") <= MAX_NAMESPACES
     hasher = ElementHasher(previous, len(body)) if previous and is_hashed else None
-    parser = etree.XMLParser(
-        encoding="utf-8",  # whatever the document declares
-        resolve_entities=False,
-        load_dtd=False,
-        no_network=True,
-        huge_tree=False,
-        remove_comments=True,
-        remove_pis=True,
-        strip_cdata=False,  # the text is the same, and is serialized as in the document
-    )
     try:
-        root = etree.fromstring(body, parser)
+        root = etree.fromstring(body, new_xml_parser())
         with contextlib.suppress(FullParseRequired):
             return _feed(root, text, url, language, hasher)
         return _feed(root, text, url, language, None)
