@@ -57,7 +57,7 @@ from service.corona.update_rates import UpdateHistory, history_after_delta
 from service.model import ChannelId, Delta, NodeId
 from service.overlay.ring import RingView
 
-LONGEST_WAIT_FOR_SCALE_S = 30.0
+_LONGEST_WAIT_FOR_SCALE_S = 30.0
 """How long a node that does not know the scale yet puts off the first polls of channels without a schedule.
 
 The wait ends earlier when the scale is known, or when soft state expires.
@@ -354,7 +354,7 @@ class PollingPlans:
                     begin_s = fleet_s
                     if self.scale is None:
                         self._provisional.add(channel)
-                        begin_s += min(self._policy.soft_state_ttl_s, LONGEST_WAIT_FOR_SCALE_S)
+                        begin_s += min(self._policy.soft_state_ttl_s, _LONGEST_WAIT_FOR_SCALE_S)
                     plan.schedule = new_schedule(channel, rate, set_size, interval_s, begin_s, speeds=speeds)
                 else:
                     plan.schedule = self._fit_schedule(before, rate, set_size, speeds, fleet_s)
@@ -362,6 +362,8 @@ class PollingPlans:
                 if before is None or before.speeds != speeds:
                     self._stale.add(channel)  # its present speed has changed
                 self._outdated.discard(channel)
+                if self.scale is not None:
+                    self._provisional.discard(channel)
             assert plan.schedule is not None  # noqa: S101 - a channel without a schedule is outdated
             yield before, plan.schedule
 
@@ -739,10 +741,8 @@ class PollingPlans:
         # Without the scale, a node assumes that its channels get an equal part of the budget. The nodes' parts differ,
         # and so do the times within which they would poll all their channels. If these schedules were continued, the
         # second polls of some channels would coincide with the first polls of others, and exceed the budget.
-        if self.scale is None or channel not in self._provisional:
-            return False
-        self._provisional.discard(channel)
-        return schedule.first_s - fleet_s > HANDOVER_S
+        is_provisional = self.scale is not None and channel in self._provisional
+        return is_provisional and schedule.first_s - fleet_s > HANDOVER_S
 
     def _fit_schedule(
         self, schedule: PollingSchedule, rate: float, set_size: int, speeds: bytes, fleet_s: float
