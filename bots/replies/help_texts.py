@@ -115,7 +115,7 @@ HELP: Final = {
     "set": HelpTopic(
         gettext_noop(
             "`set #3`: show or change the settings of a subscription: mute, title, edits, interval, format, text, "
-            "images"
+            "images, when"
         ),
         gettext_noop(
             "`set #3 mute on`: send nothing from it. `set #3 title My news`: give it your own title. `set #3 edits "

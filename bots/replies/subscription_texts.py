@@ -79,7 +79,9 @@ def subscribed_text(
         head = translator.gettext("I found a feed on that page. Subscribed to *{title}* (#{number}).", **named)
     else:
         head = translator.gettext("Subscribed to *{title}* (#{number}).", **named)
-    if channel.kind == "page" and not preferences.muted:
+    if preferences.when is not None and not preferences.muted:
+        head = translator.gettext("{subscribed} I'll let you know when a change meets the condition.", subscribed=head)
+    elif channel.kind == "page" and not preferences.muted:
         head = translator.gettext("{subscribed} I'll let you know when it changes.", subscribed=head)
     lines = [head, *changed_settings(preferences, translator)]
     if latest is None:
