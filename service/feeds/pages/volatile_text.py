@@ -27,12 +27,14 @@ _DISTINCTIVE_WORDS = 2
 _BLANK = "#"
 _AGE = re.compile(
     r"\b(?:an?|one|\d+) ?(?:s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?|weeks?|months?|y|yrs?|years?) ago\b"
-    r"|\b(?:vor|il y a|hace) (?:une?[rm]?|eine[rmn]?|\d+) (?:Sekunde|Minute|Stunde|Tag|Woche|Monat|Jahr"
-    r"|seconde|minute|heure|jour|semaine|mois|an|segundo|minuto|hora|día|mes|año)\w{0,2}\b"
+    r"|\b(?:vor|il y a|hace|há) (?:un[ae]?|uma?|eine[rmn]?|\d+) (?:Sekunde|Minute|Stunde|Tag|Woche|Monat|Jahr"
+    r"|seconde|minute|heure|jour|semaine|mois|an|segundo|minuto|hora|día|dia|semana|mes|mês|año|ano)\w{0,2}\b"
+    r"|\b(?:\d+ |een |uma? |una? |un['\u2019])\w{2,9} (?:atrás|fa|geleden|temu)\b"
+    r"|\b(?:sekundę|minutę|godzinę|tydzień|miesiąc|rok) temu\b"
     r"|\bjust now\b",
     re.IGNORECASE,
 )
-_AGE_MARKERS = ("ago", "now", "vor ", "il y a ", "hace ")
+_AGE_MARKERS = ("ago", "now", "vor ", "il y a ", "hace ", "há ", " atrás", " fa", " geleden", " temu")
 _WORD_WITH_DIGIT = re.compile(r"(?<![^ ])[^ \d]*+\d[^ ]*+")
 _TIME_OF_DAY = re.compile(r"\b[0-2]?\d:[0-5]\d\b")
 _DATE_WORD = re.compile(

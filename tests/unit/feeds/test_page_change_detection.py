@@ -107,6 +107,24 @@ def test_at_most_500_volatile_regions_are_stored() -> None:
     assert len(reader.state.volatile) == MAX_REGIONS
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("vor einer Stunde", "vor 2 Stunden"),
+        ("il y a une heure", "il y a 2 heures"),
+        ("hace una hora", "hace 2 horas"),
+        ("un'ora fa", "2 ore fa"),
+        ("há uma hora", "há 2 horas"),
+        ("uma hora atrás", "2 horas atrás"),
+        ("een uur geleden", "2 uur geleden"),
+        ("godzinę temu", "2 godziny temu"),
+    ],
+)
+def test_ages_in_the_languages_of_the_bot_are_ignored(before: str, after: str) -> None:
+    reader = Reader(f"<p>Hello, reply {before}")
+    assert reader.sees(f"<p>Hello, reply {after}") == []
+
+
 def test_relative_ages_are_never_reported() -> None:
     def page(*threads: str) -> str:
         return "".join(f"<li>{thread}" for thread in threads)
