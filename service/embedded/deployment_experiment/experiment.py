@@ -58,6 +58,11 @@ version (set of new or changed entries) of a channel was queued."""
 
 _CONCURRENT_CHANNELS = 64
 _USER_COUNT = 1_500
+_DEMAND_FACTOR = 0.995
+"""Budget of the fleet as a share of the requests that all subscribers would send if each polled on its own.
+
+The polls of a run are up to 0.3 % more than the budget, and the load must not exceed 5,000 polls per minute.
+"""
 
 
 class DeploymentSetup(msgspec.Struct, frozen=True):
@@ -209,7 +214,7 @@ async def _workers(setup: DeploymentSetup, redis_url: str, folder: Path, store: 
         overrides |= _shipped_limits()
         argv = (*_hosts_file_prefix(folder), *argv)
     else:
-        overrides["CORONET_DEMAND_FACTOR"] = "1"
+        overrides["CORONET_DEMAND_FACTOR"] = str(_DEMAND_FACTOR)
     node_count = setup.nodes // setup.workers * setup.workers
 
     async def is_complete() -> bool:
