@@ -11,11 +11,11 @@ from packaging.utils import canonicalize_name
 
 from tests.architecture.sources import ROOT
 
-# Licences without copyleft, and two (MPL, PSF) whose conditions apply to their own files only.
+# Licences without copyleft, and those (MPL, PSF) whose conditions apply to their own files only.
 COMPATIBLE = frozenset(
     {
         *("0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "CC0-1.0", "CNRI-Python", "ISC", "MIT", "MIT-0"),
-        *("MIT-CMU", "MPL-2.0", "PSF-2.0", "Unlicense", "Zlib"),
+        *("MIT-CMU", "MPL-1.1", "MPL-2.0", "PSF-2.0", "Unlicense", "Zlib"),
     }
 )
 
@@ -32,6 +32,7 @@ FORMER_NAMES = {
     "mit license": "MIT",
     "mozilla public license 2.0 (mpl 2.0)": "MPL-2.0",
     "python software foundation license": "PSF-2.0",
+    "the bsd 2-clause license": "BSD-2-Clause",
 }
 
 VENDORED = (
