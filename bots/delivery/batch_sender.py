@@ -194,10 +194,10 @@ class BatchSender:
 
         Users without a due item are left out. Users whose quiet hours, digests or presence do not allow messages now
         are also left out; their deliveries are deferred. ``selections`` states which items may be sent now, for each
-        user with mutes, filters or notification intervals.
+        user with mutes, filters, notification intervals or digests of folders.
         """
         user_settings = {
-            user_id: each.user_settings for user_id, each in ready.items() if each.user_settings.has_delivery_delays
+            user_id: own for user_id, each in ready.items() if (own := each.common_settings).has_delivery_delays
         }
         since_s = {user_id: selection.since_s for user_id, selection in selections.items()}
         remaining_s = await self.availability.remaining_s(user_settings, since_s)

@@ -7,7 +7,7 @@ import msgspec
 
 from service.model import UserId
 from service.store import Store
-from service.users.preferences import PreferencesByNumber
+from service.users.preferences import PreferencesByNumber, has_digests
 from service.users.user_settings import UserSettings
 
 
@@ -20,6 +20,18 @@ class Recipient(msgspec.Struct, frozen=True):
 
     user_settings: UserSettings
     preferences: PreferencesByNumber
+
+    @property
+    def has_digest_per_item(self) -> bool:
+        """Whether the digest that an item waits for depends on the item, because folders have digests of their own."""
+        return has_digests(self.preferences)
+
+    @property
+    def common_settings(self) -> UserSettings:
+        """The settings that delay all items alike: ``user_settings``, without a digest that depends on the item."""
+        if self.user_settings.digest is None or not self.has_digest_per_item:
+            return self.user_settings
+        return msgspec.structs.replace(self.user_settings, digest=None)
 
 
 class RecipientCache:
