@@ -62,7 +62,7 @@ class SubscriptionTarget(msgspec.Struct, frozen=True):
     - ``url``: the URL of the feed or page; "" if the user gave none.
     - ``selector``: the selector of the part of the page; "" if there is none.
     - ``everything``: whether the command applies to all subscriptions.
-    - ``folder``: the text of the target if it may be the name of a folder instead of a URL; "" otherwise.
+    - ``folder``: the text of the target, which may be the name of a folder; "" for verbs without such a target.
 
     If the command names no subscription, all fields keep their defaults.
     """
@@ -195,12 +195,6 @@ def _target(words: str) -> SubscriptionTarget:
     return SubscriptionTarget(number=int(number[1])) if number else SubscriptionTarget(url=_url(first))
 
 
-def _target_or_folder(words: str) -> SubscriptionTarget:
-    """Return the target that ``words`` name. A URL without a slash may also be the name of a folder."""
-    target = _target(words)
-    return msgspec.structs.replace(target, folder=words) if target.url and "/" not in target.url else target
-
-
 def _selector(words: str) -> str:
     """Return the selector in ``words``: everything after the first word, which is the URL.
 
@@ -234,7 +228,7 @@ def _target_or_all(words: str) -> SubscriptionTarget:
     """Return the target that ``words`` name, or all subscriptions if ``words`` is empty."""
     if not words or words.lower() in ALL_WORDS:
         return SubscriptionTarget(everything=True)
-    return _target_or_folder(words)
+    return msgspec.structs.replace(_target(words), folder=words)
 
 
 def _target_and_words(rest: str) -> tuple[SubscriptionTarget, str]:
@@ -247,7 +241,7 @@ def _target_and_words(rest: str) -> tuple[SubscriptionTarget, str]:
     if first.lower() in ALL_WORDS:
         return SubscriptionTarget(everything=True), other
     named = _NUMBER.fullmatch(first) is not None or looks_like_url(_url(first))
-    return (_target_or_folder(first), other) if named else (SubscriptionTarget(everything=True), rest)
+    return (_target(first), other) if named else (SubscriptionTarget(everything=True), rest)
 
 
 def _parse_verb(name: str, rest: str) -> Command:  # noqa: PLR0911 - one arm per form
@@ -256,10 +250,10 @@ def _parse_verb(name: str, rest: str) -> Command:  # noqa: PLR0911 - one arm per
         case "subscribe":
             return _subscribe(rest)
         case "unsubscribe":
-            target = SubscriptionTarget(everything=True) if rest.lower() in ALL_WORDS else _target_or_folder(rest)
-            if target.url:
-                target = msgspec.structs.replace(target, selector=_selector(rest))
-            return VerbCommand(name, target)
+            target = SubscriptionTarget(everything=True) if rest.lower() in ALL_WORDS else _target(rest)
+            return VerbCommand(
+                name, SubscriptionTarget(url=target.url, selector=_selector(rest)) if target.url else target
+            )
         case "show" | "why" | "unwatch":
             return VerbCommand(name, _target(rest), " ".join(rest.split()[1:2]))
         case "pause" | "resume":

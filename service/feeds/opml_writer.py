@@ -43,10 +43,13 @@ def write(title: str, feeds: Iterable[OpmlSubscription]) -> bytes:
     """Return the subscriptions ``feeds`` as an OPML 2.0 document with the given ``title``.
 
     Subscriptions without a folder come first, followed by the folders as outlines that contain their subscriptions.
+    Folders whose names differ only in case are one.
     """
     folders: dict[str, list[OpmlSubscription]] = {}
+    names: dict[str, str] = {}
     for feed in feeds:
-        folders.setdefault(one_line(feed.folder, NAME_CHARS), []).append(feed)
+        name = one_line(feed.folder, NAME_CHARS)
+        folders.setdefault(names.setdefault(name.casefold(), name), []).append(feed)
     lines = [
         "<?xml version='1.0' encoding='utf-8'?>",
         '<opml version="2.0">',

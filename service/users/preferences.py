@@ -6,9 +6,9 @@ subscriptions that are in it at the time. They are combined as follows:
 
 - Mutes and filters: a change is delivered only if the preferences for the subscription, those for its folder and those
   for all subscriptions allow it.
-- Edits (whether edited entries are delivered), template, length of texts, images and interval: the preference for the
-  subscription overrides the one for its folder, which overrides the one for all subscriptions.
-- Digest: the preference for the folder overrides the user's setting.
+- Edits (whether edited entries are delivered), template, length of texts, images, interval and digest: the preference
+  for the subscription overrides the one for its folder, which overrides the one for all subscriptions. For digests, the
+  last one is the user's setting.
 
 The names of folders are compared without regard to case.
 """
@@ -50,7 +50,7 @@ class Preferences(msgspec.Struct, frozen=True, omit_defaults=True):
     - ``when``: the condition on numbers that a change of a page has to meet. It is set for single subscriptions only.
     - ``folder``: the name of the folder that the subscription is in; "" if it is in none. In the preferences for a
       folder, it is the name of this folder.
-    - ``digest``: when entries are sent as a digest; "off" if they are sent right away. It is set for folders only.
+    - ``digest``: when entries are sent as a digest; "off" if they are sent right away. It is not set for all.
     """
 
     muted: bool = False
@@ -68,6 +68,7 @@ class Preferences(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 NO_PREFERENCES: Final = Preferences()
+_OVERRIDABLE: Final = ("edits", "template", "interval_s", "text_chars", "images", "digest")
 DEFAULT_PROOF: Final = 1
 
 PreferencesByNumber = Mapping[int, Preferences]
@@ -89,13 +90,19 @@ def folders_of(preferences: PreferencesByNumber) -> dict[str, str]:
     return found
 
 
-def preference_levels(
-    preferences: PreferencesByNumber, number: int
-) -> tuple[Preferences, Preferences, Preferences]:
-    """Return the preferences that apply to a subscription: (its own, those for its folder, those for all)."""
+def preference_levels(preferences: PreferencesByNumber, number: int) -> tuple[Preferences, Preferences, Preferences]:
+    """Return the preferences that apply to a subscription or folder: (its own, those for its folder, those for all)."""
     own = preferences.get(number, NO_PREFERENCES)
-    folder = preferences.get(folder_number(own.folder), NO_PREFERENCES) if own.folder else NO_PREFERENCES
+    is_in_folder = number > FOR_ALL and own.folder
+    folder = preferences.get(folder_number(own.folder), NO_PREFERENCES) if is_in_folder else NO_PREFERENCES
     return own, folder, preferences.get(FOR_ALL, NO_PREFERENCES)
+
+
+def inherited_preferences(preferences: PreferencesByNumber, number: int) -> Preferences:
+    """Return what applies to a subscription where its own preferences are not set: those for its folder, or for all."""
+    _, folder, general = preference_levels(preferences, number)
+    values = {name: getattr(folder, name) for name in _OVERRIDABLE if getattr(folder, name) is not None}
+    return msgspec.structs.replace(general, **values)
 
 
 def is_muted(preferences: PreferencesByNumber, number: int) -> bool:
@@ -108,10 +115,10 @@ def effective_digest(
 ) -> DigestSchedule | None:
     """Return the digest schedule for the subscription with this number; None if its entries are sent right away.
 
-    ``default`` is the user's setting, which applies unless there is one for the subscription's folder.
+    ``default`` is the user's setting, which applies unless there is one for the subscription or for its folder.
     """
-    digest = preference_levels(preferences, number)[1].digest
-    return default if digest is None else None if digest == "off" else digest
+    digest = _effective(preferences, number, lambda each: each.digest, default=default)
+    return None if digest == "off" else digest
 
 
 def are_edits_enabled(preferences: PreferencesByNumber, number: int) -> bool:
@@ -153,7 +160,7 @@ def has_intervals(preferences: PreferencesByNumber) -> bool:
 
 
 def has_digests(preferences: PreferencesByNumber) -> bool:
-    """Return whether any folder has a digest preference, so that digests do not apply to all messages alike."""
+    """Return whether any digest is set here, so that digests do not apply to all messages alike."""
     return any(each.digest is not None for each in preferences.values())
 
 

@@ -2,7 +2,7 @@
 
 A query such as "(rust or go) and async and not ads" consists of *groups* and of excluded conditions. A group is a set
 of alternative conditions. A result must satisfy at least one condition of each group. A condition is a word, a phrase,
-an attribute-value pair, or, in filters only, a part of a field.
+or an attribute-value pair.
 
 :func:`service.discovery.queries.query_parser.parse_query` parses a text into a query. Words and phrases are kept as the
 user wrote them, except that they are folded (case and accents are removed). They are not stemmed.
@@ -46,24 +46,14 @@ class PhraseCondition(msgspec.Struct, frozen=True, tag="phrase"):
 class PairCondition(msgspec.Struct, frozen=True, tag="pair"):
     """The condition that a result has a certain attribute-value pair, such as ``tag=python``.
 
-    For words, use :class:`WordCondition` instead.
+    For words, use :class:`WordCondition` instead. Filters of subscriptions also have the pairs ``link=value`` and
+    ``text=value``, which an entry has if its link or its text, without the title, contains the value.
     """
 
     pair: Pair
 
 
-class FieldCondition(msgspec.Struct, frozen=True, tag="field"):
-    """The condition that the link or the text of an entry contains a value. Only filters of subscriptions have it.
-
-    - ``field``: "link" or "text"; the text is that below the title.
-    - ``value``: a part of a link, or the words of a text, with a space before and after each word. Both are folded.
-    """
-
-    field: str
-    value: str
-
-
-Condition = WordCondition | PhraseCondition | PairCondition | FieldCondition
+Condition = WordCondition | PhraseCondition | PairCondition
 
 
 class Query(msgspec.Struct, frozen=True):

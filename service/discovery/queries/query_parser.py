@@ -12,14 +12,12 @@
 ``lang:en``, ``lang:german``              the language; ``lang:en-GB`` with a region
 ``site:example.org``, ``site:.org``       the publisher's domain or host name, or a top-level domain
 ``author:jane``, ``tag:"machine learning"``  and the other attributes (``service.discovery.av_pairs.ATTRIBUTES``)
-``link:example.org/ads``, ``text:"a word"``  a part of the link, and words of the text below the title; only with
-                                          ``filter``
+``link:example.org/ads``, ``text:"a word"``  a part of the link, words of the text; only with ``filter``
 ``after:2026-11-01``, ``after:3d``        entries published on that day or later; days (d), weeks (w), months (m),
                                           years (y) ago; ``today``, ``yesterday``
 ``type:entry``, ``type:feed``             entries instead of channels; feeds only, or pages only (``type:page``)
 ``limit 5``                               at most 5 results at once, at the end of the query
-``/expression/``                          a regular expression (RE2), only with ``watch`` and ``filter``, as the whole
-                                          query
+``/expression/``                          a regular expression (RE2), only with ``watch`` and ``filter``, on its own
 ========================================  =============================================================================
 
 - An equals sign may be used instead of the colon.
@@ -50,13 +48,12 @@ from service.discovery.queries.query import (
     DEFAULT_LIMIT,
     MAX_LIMIT,
     Condition,
-    FieldCondition,
     PairCondition,
     PhraseCondition,
     Query,
     WordCondition,
 )
-from service.discovery.queries.query_tokens import TEXT_FIELDS, Token, pattern_error, tokenize
+from service.discovery.queries.query_tokens import FILTER_FIELDS, Token, pattern_error, tokenize
 from service.discovery.queries.saved_searches import (
     MAX_PHRASE_WORDS,
     PatternCondition,
@@ -69,7 +66,6 @@ from service.errors import BadQuery
 
 MAX_CONDITIONS: Final = 16
 MIN_PREFIX_CHARS: Final = 3
-FILTER_FIELDS: Final = ("title", "author", "link", "tag", "text")
 
 _ENTRY_KINDS: Final = frozenset(
     (
@@ -151,23 +147,19 @@ def parse_watch(text: str) -> SearchCondition:
 
 
 def parse_filter(text: str) -> SearchCondition:
-    """Parse the condition of a filter: a query with the fields ``FILTER_FIELDS``, or a regular expression.
+    """Parse the condition of a filter: a query with ``FILTER_FIELDS``, or a regular expression between slashes.
 
-    A query that only excludes conditions is allowed. Otherwise as :func:`parse_watch`.
+    The query may consist of excluded conditions only. Raises :class:`BadQuery` for invalid syntax.
     """
-    expression = _expression(text)
-    if expression:
+    if expression := _expression(text):
         return validate_pattern(PatternCondition(expression))
     if not words(text, include_common=True):
         raise BadQuery('I can\'t find any words in that. Use words, "a phrase" or /a regular expression/.')
-    tokens = tokenize(text)
+    tokens, known = tokenize(text), ", ".join(FILTER_FIELDS)
     for token in tokens:
         if token.kind == "field" and token.name not in FILTER_FIELDS:
-            raise BadQuery(
-                "“{name}:” doesn't work with `filter`. You can use {known}.",
-                name=token.name, known=", ".join(FILTER_FIELDS),
-            )  # fmt: skip
-    return _query_condition(*_conditions(tokens, "entry", is_filter=True))
+            raise BadQuery("“{name}:” doesn't work with `filter`. You can use {known}.", name=token.name, known=known)
+    return _query_condition(*_conditions(tokens, "entry", can_be_excluding=True))
 
 
 def _query_condition(all_of: Iterable[tuple[Condition, ...]], none_of: Iterable[Condition]) -> QueryCondition:
@@ -180,7 +172,7 @@ def _tokenize_search(text: str) -> list[Token]:
     """Split a search into tokens; raise :class:`BadQuery` for a field that only filters have."""
     tokens = tokenize(text)
     for token in tokens:
-        if token.name in TEXT_FIELDS:
+        if token.name in ("link", "text"):
             raise BadQuery("“{name}:” only works with `filter`.", name=token.name)
     return tokens
 
@@ -302,12 +294,12 @@ def _date(value: str) -> date | None:
 
 
 def _conditions(
-    tokens: list[Token], about: ContentKind, *, is_filter: bool = False
+    tokens: list[Token], about: ContentKind, *, can_be_excluding: bool = False
 ) -> tuple[tuple[tuple[Condition, ...], ...], tuple[Condition, ...]]:
     """Convert tokens to conditions: return (groups of alternative conditions, excluded conditions).
 
     A result must satisfy at least one condition in each group, and must not satisfy any excluded condition. ``about``
-    is the kind of content to search. ``is_filter`` allows conditions that only exclude something.
+    is the kind of content to search. ``can_be_excluding`` allows tokens that only exclude something.
     """
     meant = [token for token in tokens if token.kind != "word" or words(token.value, include_common=True)]
     count = sum(token.kind != "or" and (token.kind != "word" or bool(words(token.value))) for token in meant)
@@ -335,7 +327,7 @@ def _conditions(
             name = group[0].name
             if len(group) == 1 and _is_single(name) and values.setdefault(name, distinct) != distinct:
                 raise _several_values_error(name)
-    if not all_of and not (is_filter and none_of):
+    if not all_of and not (can_be_excluding and none_of):
         raise _empty_error(meant, none_of)
     for alternatives in all_of:
         if set(alternatives) <= set(none_of):
@@ -426,8 +418,6 @@ def _alternatives(token: Token, about: ContentKind, parents: dict[str, Pair]) ->
     match token.kind, token.name:
         case "field", "title" | "word":
             return _title_word(token)
-        case "field", "link" | "text":
-            return (_field_part(token),)
         case "field", name:
             return tuple(PairCondition(pair) for pair in _field_pairs(name, token.value, about, parents))
         case "phrase", _:
@@ -457,13 +447,6 @@ def _title_word(token: Token) -> tuple[Condition, ...]:
             "“{text}” is in too many texts to search for. Please use a more specific word.", text=printable(token.value)
         )
     return found
-
-
-def _field_part(token: Token) -> FieldCondition:
-    found = words(token.value, include_common=True)
-    if not found:
-        raise BadQuery("“{name}” needs a value: {name}:…", name=token.name)
-    return FieldCondition(token.name, fold(token.value) if token.name == "link" else f" {' '.join(found)} ")
 
 
 def _phrase(text: str, *, in_title: bool = False) -> PhraseCondition:
@@ -525,6 +508,11 @@ def _field_pairs(name: str, value: str, about: ContentKind, parents: dict[str, P
     """
     if name == "site":
         return _site_pairs(value)
+    if name in ("link", "text"):
+        found = f" {' '.join(words(value, include_common=True))} " if name == "text" else fold(value)
+        if not found.strip():
+            raise BadQuery("“{name}” needs a value: {name}:…", name=name)
+        return [f"{name}={found}"]
     attribute = ATTRIBUTES[name]
     if about not in attribute.kinds:
         if about == "channel":
@@ -559,5 +547,3 @@ def _label(condition: Condition) -> str:
             return printable(" ".join(found))
         case PairCondition(pair):
             return printable(pair)
-        case FieldCondition(field, value):
-            return printable(f"{field}:{value.strip()}")

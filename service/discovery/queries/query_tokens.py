@@ -35,9 +35,9 @@ FIELD_SYNONYMS: Final = {
     for synonym in synonyms.split()
 }
 """Names of fields by their synonyms in all languages of the bot, folded: ``schlagwort`` stands for ``tag``."""
-TEXT_FIELDS: Final = frozenset(("link", "text"))
-"""Fields that only filters of subscriptions have, because there is no index for them."""
-_FIELDS: Final = frozenset(("title", "site", "after", "limit", *TEXT_FIELDS, *ATTRIBUTES))
+FILTER_FIELDS: Final = ("title", "author", "link", "tag", "text")
+"""The fields of filters. Searches have no `link` and `text`, because there is no index for them."""
+_FIELDS: Final = frozenset(("site", "after", "limit", *FILTER_FIELDS, *ATTRIBUTES))
 _SUGGESTED_FIELDS: Final = "title, tag, author, lang, site, after"
 # Fields of other search engines, with the field that comes nearest; "" if there is none.
 _FOREIGN_FIELDS: Final = {

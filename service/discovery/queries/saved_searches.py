@@ -32,7 +32,7 @@ import msgspec
 import re2
 
 from service.discovery.av_pairs import Pair, attribute_of, printable, refuse_invisible
-from service.discovery.queries.query import Condition, FieldCondition, PairCondition, PhraseCondition, WordCondition
+from service.discovery.queries.query import Condition, PairCondition, PhraseCondition, WordCondition
 from service.discovery.word_analysis import fold, query_stems, stem, text_language, word_parts, words
 from service.errors import BadQuery
 from service.model import Entry
@@ -121,7 +121,7 @@ class SearchableEntry:
 
     @cached_property
     def contents(self) -> dict[str, str]:
-        """The contents of the fields in which a :class:`FieldCondition` looks, in the form in which its value is."""
+        """The link of the entry, folded, and the words of its text, each with a space before and after it."""
         return {"link": fold(self._link), "text": f" {' '.join(self._other_fields[0])} "}
 
     @cached_property
@@ -184,8 +184,8 @@ def matches(condition: SearchCondition | Condition, subject: SearchableEntry) ->
             )
         case PhraseCondition(found, in_title):
             return _is_in_sequence(found, subject, in_title=in_title)
-        case FieldCondition(field, value):
-            return value in subject.contents[field]
+        case PairCondition(pair) if (field := attribute_of(pair)) in subject.contents:
+            return pair.removeprefix(f"{field}=") in subject.contents[field]
         case WordCondition(word, is_prefix=True, in_title=in_title):
             return any(each.startswith(word) for each in (subject.title_words if in_title else subject.words))
         case _:
@@ -206,8 +206,6 @@ def _keys_of(condition: Condition) -> tuple[str, ...]:
     match condition:
         case PairCondition(pair):
             return (pair,)
-        case FieldCondition():
-            return ()  # only filters have it, which are in no index
         case PhraseCondition(found, in_title):
             return (f"{'title-text' if in_title else 'text'}={_rarest_part(found)}",)
         case WordCondition(word, is_prefix=True, in_title=in_title):

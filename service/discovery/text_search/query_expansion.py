@@ -26,15 +26,7 @@ from typing import Final
 import msgspec
 
 from service.discovery.av_pairs import Pair
-from service.discovery.queries.query import (
-    Condition,
-    Correction,
-    FieldCondition,
-    PairCondition,
-    PhraseCondition,
-    Query,
-    WordCondition,
-)
+from service.discovery.queries.query import Condition, Correction, PairCondition, PhraseCondition, Query, WordCondition
 from service.discovery.search_candidates import Clause, WeightedPair
 from service.discovery.text_search.searchable_text import SearchableText
 from service.discovery.text_search.vocabulary import SimilarWord, Vocabulary
@@ -276,8 +268,6 @@ def word_pair(stem: str) -> Pair:
 def _holds_as_written(condition: Condition, text: SearchableText, pairs: AbstractSet[Pair]) -> bool:
     if isinstance(condition, PairCondition):
         return condition.pair in pairs
-    if isinstance(condition, FieldCondition):
-        return False  # a search has none
     if isinstance(condition, PhraseCondition) or condition.in_title:
         return text.satisfies(condition)
     # A channel's pairs include words of its latest entries, which its text lacks, and they need no analysis.
