@@ -123,15 +123,14 @@ HELP: Final = {
         ),
         gettext_noop(
             "`set #3 mute on`: send nothing from it. `set #3 title My news`: give it your own title. `set #3 folder "
-            "News`: put it into a folder. `set News mute on`: change a setting for a folder, even for subscriptions that "
-            "come into it later. `set #3 edits "
-            "off`: send no corrections to entries you already have. `set #3 interval 2h`: send at most one message "
-            "every two hours, with everything new in it. `set #3 format $title: $link`: choose how entries look, using "
-            "$channel, $title, $link, $date, $summary, $author, $tags, $image, $enclosure (an attached file). `set #3 "
-            "text 500`: show up to 500 characters of an entry's text (0 to 2,000). `set #3 images on`: send the image "
-            "of a new entry, too. `set #3 when < 20`: for a page, send only changes by which a number falls below 20. "
-            "`set all edits off`: change a setting for all subscriptions. `set all latest off`: show no entries when "
-            "you subscribe."
+            "News`: put it into a folder. `set News mute on`: change a setting for a folder, also for subscriptions "
+            "that come into it later. `set #3 edits off`: send no corrections to entries you already have. `set #3 "
+            "interval 2h`: send at most one message every two hours, with everything new in it. `set #3 format $title: "
+            "$link`: choose how entries look, using $channel, $title, $link, $date, $summary, $author, $tags, $image, "
+            "$enclosure (an attached file). `set #3 text 500`: show up to 500 characters of an entry's text (0 to "
+            "2,000). `set #3 images on`: send the image of a new entry, too. `set #3 when < 20`: for a page, send only "
+            "changes by which a number falls below 20. `set all edits off`: change a setting for all subscriptions. "
+            "`set all latest off`: show no entries when you subscribe."
         ),
     ),
     "filter": HelpTopic(
@@ -140,8 +139,8 @@ HELP: Final = {
             'Write it like a search: a space means “and”, `-word` means “not”; use `OR`, `"a phrase"`, `title:`, '
             "`author:`, `link:`, `tag:` and `text:`, or `/regular expression/`. I'll show you which of the latest "
             "entries the filter would have hidden. `filter #3 allow python`: show only entries containing this word. "
-            "`filter News deny …`: filter a folder; `filter all deny …`: filter all subscriptions. `filter #3` shows its "
-            "filters, and `filter #3 off` removes them."
+            "`filter News deny …`: filter a folder. `filter all deny …`: filter all subscriptions. `filter #3` shows "
+            "its filters, and `filter #3 off` removes them."
         ),
     ),
     "announcements": HelpTopic(

@@ -176,6 +176,11 @@ def test_the_writer_produces_opml_2() -> None:
     assert [each.get("xmlUrl") for each in root.findall("body/outline[@text='Pets & <co>']/outline")] == [CATS]
 
 
+def test_folders_whose_names_differ_only_in_case_are_written_as_one() -> None:
+    feeds = [OpmlSubscription(f"https://x.example/{n}", folder=name) for n, name in enumerate(("News", "b", "NEWS"))]
+    assert [feed.folder for feed in parse(write("Mine", feeds)).feeds] == ["News", "News", "b"]
+
+
 def test_the_length_of_folders_is_limited() -> None:
     folders = "".join(f"<outline text='{letter * 1_000}'>" for letter in "abcdefghijklmnopqrs")
     path = "p" * 1_000
