@@ -103,7 +103,7 @@ class BatchSender:
             self._scheduler.set_next_item(user_id, now_s + selection.next_due_s - wall_s)
         ready = await self._select_available(ready, selections)
         rules = {
-            user_id: ClaimRules(selection.suppressions, frozenset(selection.interval_channels))
+            user_id: ClaimRules(selection.suppressions, frozenset(selection.interval_channels), selection.after)
             for user_id, selection in selections.items()
         }
         claimed = await self._store.outbox.claim(list(ready), MAX_ITEMS, self._clock.wall_s(), rules)
@@ -112,7 +112,7 @@ class BatchSender:
         messages, empty = await self._render(batches, recipients)
         accepted = await self._write(messages)
         await self._record(accepted, empty)
-        unexamined = (user_id for user_id, selection in selections.items() if selection.is_full)
+        unexamined = (user_id for user_id, selection in selections.items() if selection.is_full or selection.is_partial)
         return {*resends, *unexamined, *(user_id for user_id, batch in claimed.items() if batch.has_more)}
 
     def on_response(self, message_id: MessageId) -> None:

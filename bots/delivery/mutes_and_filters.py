@@ -37,9 +37,8 @@ from service.users.preferences import (
     preference_levels,
 )
 
-MAX_PAGES: Final = 50
-"""Maximum number of pages, of ``MAX_DUE_ITEMS`` items each, that are read from an outbox to find due items. Items on
-later pages wait until those before them are sent."""
+MAX_PAGES: Final = 10
+"""Maximum number of pages, of ``MAX_DUE_ITEMS`` items each, that are read from an outbox at once to find due items."""
 MAX_CACHED_ITEMS: Final = 256
 """Maximum number of items whose changes are cached, in the form in which filters are applied to them."""
 
@@ -72,7 +71,11 @@ class ItemSelector:
             user_id: Selection(recipients[user_id], own_s)
             for user_id, own_s in zip(recipients, last_sent_s, strict=True)
         }
-        cursors = dict.fromkeys(recipients, "")
+        for selection in selections.values():
+            held = selection.recipient.held
+            if now_s < held.until_s:
+                selection.after, selection.next_due_s = held.after, held.until_s
+        cursors = {user_id: selection.after for user_id, selection in selections.items()}
         for _ in range(MAX_PAGES):
             if not cursors:
                 break
@@ -85,6 +88,10 @@ class ItemSelector:
                 else:
                     cursors[user_id] = queue[-1].id
                 await asyncio.sleep(0)  # filters of many users do not block the event loop
+        for user_id, selection in selections.items():
+            selection.is_partial = user_id in cursors
+            held = selection.recipient.held
+            held.after, held.until_s = selection.after, selection.next_due_s
         return selections
 
     async def _load_numbers(self, queues: Mapping[UserId, tuple[Selection, Sequence[QueuedItem]]]) -> None:

@@ -51,6 +51,8 @@ class Selection(msgspec.Struct):
     - ``next_due_s``: when the first of the items that must wait becomes due; infinity if no item must wait.
     - ``due_count``: how many items are due.
     - ``numbers``: the user's subscription number for each channel.
+    - ``after``: the id of the last of the oldest items, none of which is due; "" if the oldest item is due.
+    - ``is_partial``: whether further items were not examined, because too many before them are not due.
     """
 
     recipient: Recipient
@@ -61,6 +63,8 @@ class Selection(msgspec.Struct):
     next_due_s: float = inf
     due_count: int = 0
     numbers: dict[ChannelId, int] = {}
+    after: str = ""
+    is_partial: bool = False
 
     @property
     def is_full(self) -> bool:
@@ -90,6 +94,8 @@ class Selection(msgspec.Struct):
             self.interval_channels.add(channel_id)
         if due_s > max(now_s, queued.queued_s):
             self.next_due_s = min(self.next_due_s, due_s)
+            if not self.due_count:
+                self.after = queued.id
             return False
         self.since_s = due_s if self.since_s is None else min(self.since_s, due_s)
         self.due_count += 1

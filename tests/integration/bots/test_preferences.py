@@ -10,8 +10,11 @@ from functools import partial
 import pytest
 
 from bots.bot import Bot
+from bots.delivery.mutes_and_filters import MAX_PAGES
+from bots.delivery.notification_intervals import MAX_DUE_ITEMS
 from service.feeds.canonical_urls import page_url
 from service.feeds.entries.duplicate_articles import hash_version
+from service.feeds.entries.version_parts import VersionParts
 from service.model import Change, Channel, Entry
 from service.settings import Settings
 from service.store import Store
@@ -310,3 +313,24 @@ async def test_filters_and_pauses_of_a_folder_apply_to_its_subscriptions(person:
     await tell(store, [alice], news, "missed", base=2)
     assert "1 update" in await alice.say("resume News")
     await alice.wait_for(lambda message: "Entry missed" in message.body)
+
+
+async def test_many_entries_that_wait_for_a_digest_do_not_delay_others(
+    person: Person, store: Store, settings: Settings
+) -> None:
+    alice = await person()
+    news, other = await subscribed(store, [alice], "news"), await subscribed(store, [alice], "other")
+    clock = JumpingClock()
+    async with serving(settings, store, clock):
+        await alice.say("set #1 folder News")
+        await alice.say("digest News weekly")
+        for version in range(2, 3 + MAX_PAGES * MAX_DUE_ITEMS):
+            await store.outbox.enqueue([user_id(alice.jid)], news.id, version, 2_000.0, VersionParts())
+        for base, key in enumerate(("one", "two", "three"), 1):
+            await tell(store, [alice], other, key, base=base)
+            await alice.wait_for(partial(says, f"Entry {key}"))
+        waiting = await store.outbox.queued_items({user_id(alice.jid): ""}, 2_000)
+        assert len(waiting[0]) == 1 + MAX_PAGES * MAX_DUE_ITEMS
+    async with serving(settings, store, clock):
+        await tell(store, [alice], other, "four", base=4)
+        await alice.wait_for(partial(says, "Entry four"))
