@@ -228,7 +228,8 @@ def _target_or_all(words: str) -> SubscriptionTarget:
     """Return the target that ``words`` name, or all subscriptions if ``words`` is empty."""
     if not words or words.lower() in ALL_WORDS:
         return SubscriptionTarget(everything=True)
-    return msgspec.structs.replace(_target(words), folder=words)
+    target = _target(words)
+    return msgspec.structs.replace(target, folder=words) if target.url else target
 
 
 def _target_and_words(rest: str) -> tuple[SubscriptionTarget, str]:

@@ -105,10 +105,9 @@ async def _save(requests: Requests, number: int, preferences: Preferences) -> No
 
 def _refuse_setting(name: str, target: SubscribedChannel | Folder, translator: Translator) -> str:
     """Return the reason why the setting ``name`` does not apply to a subscription or a folder; "" if it does."""
-    is_subscription = isinstance(target, SubscribedChannel)
     if name == "proof":  # counts only when subscribing
-        return texts.invalid_setting_text("proof", "", translator, number=target.number if is_subscription else FOR_ALL)
-    is_feed = is_subscription and target.channel.kind == "feed"
+        return texts.invalid_setting_text("proof", "", translator, number=FOR_ALL)
+    is_feed = isinstance(target, SubscribedChannel) and target.channel.kind == "feed"
     return translator.gettext(texts.NO_CONDITION_FOR_FEEDS) if name == "when" and is_feed else ""
 
 

@@ -14,8 +14,8 @@ The names of folders are compared without regard to case.
 """
 
 import hashlib
-from collections.abc import Callable, Mapping
-from typing import Final, Literal, TypeVar
+from collections.abc import Mapping
+from typing import Final, Literal
 
 import msgspec
 
@@ -31,8 +31,6 @@ MAX_TEXT_CHARS: Final = 2_000
 DEFAULT_TEXT_CHARS: Final = 300
 MAX_FOLDERS: Final = 100
 """Maximum number of folders of one user that have preferences."""
-
-_T = TypeVar("_T")
 
 
 class Preferences(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -102,7 +100,7 @@ def inherited_preferences(preferences: PreferencesByNumber, number: int) -> Pref
     """Return what applies to a subscription where its own preferences are not set: those for its folder, or for all."""
     _, folder, general = preference_levels(preferences, number)
     values = {name: getattr(folder, name) for name in _OVERRIDABLE if getattr(folder, name) is not None}
-    return msgspec.structs.replace(general, **values)
+    return msgspec.structs.replace(general, **values) if values else general
 
 
 def is_muted(preferences: PreferencesByNumber, number: int) -> bool:
@@ -117,33 +115,42 @@ def effective_digest(
 
     ``default`` is the user's setting, which applies unless there is one for the subscription or for its folder.
     """
-    digest = _effective(preferences, number, lambda each: each.digest, default=default)
+    own, general = _both(preferences, number)
+    digest = own.digest or general.digest or default
     return None if digest == "off" else digest
 
 
 def are_edits_enabled(preferences: PreferencesByNumber, number: int) -> bool:
     """Return whether edited entries are delivered for the subscription with this number (default: True)."""
-    return _effective(preferences, number, lambda each: each.edits, default=True)
+    own, general = _both(preferences, number)
+    if own.edits is not None:
+        return own.edits
+    return True if general.edits is None else general.edits
 
 
 def effective_template(preferences: PreferencesByNumber, number: int) -> str:
     """Return the text template for entries of the subscription with this number; "" means the default format."""
-    return _effective(preferences, number, lambda each: each.template, default="")
+    own, general = _both(preferences, number)
+    return (own.template if own.template is not None else general.template) or ""
 
 
 def effective_interval_s(preferences: PreferencesByNumber, number: int) -> int:
     """Return the minimum time in seconds between messages of the subscription with this number; 0 means no minimum."""
-    return _effective(preferences, number, lambda each: each.interval_s, default=0)
+    own, general = _both(preferences, number)
+    return (own.interval_s if own.interval_s is not None else general.interval_s) or 0
 
 
 def effective_text_chars(preferences: PreferencesByNumber, number: int) -> int:
     """Return the maximum length of entries' texts in messages of the subscription with this number (default: 300)."""
-    return _effective(preferences, number, lambda each: each.text_chars, default=DEFAULT_TEXT_CHARS)
+    own, general = _both(preferences, number)
+    chosen = own.text_chars if own.text_chars is not None else general.text_chars
+    return DEFAULT_TEXT_CHARS if chosen is None else chosen
 
 
 def are_images_enabled(preferences: PreferencesByNumber, number: int) -> bool:
     """Return whether entries' images are sent for the subscription with this number (default: False)."""
-    return _effective(preferences, number, lambda each: each.images, default=False)
+    own, general = _both(preferences, number)
+    return bool(own.images if own.images is not None else general.images)
 
 
 def has_filters(preferences: PreferencesByNumber) -> bool:
@@ -164,9 +171,5 @@ def has_digests(preferences: PreferencesByNumber) -> bool:
     return any(each.digest is not None for each in preferences.values())
 
 
-def _effective(
-    preferences: PreferencesByNumber, number: int, read: Callable[[Preferences], _T | None], *, default: _T
-) -> _T:
-    """Return the preference that ``read`` returns, from the first level at which it is set."""
-    levels = preference_levels(preferences, number)
-    return next((value for each in levels if (value := read(each)) is not None), default)
+def _both(preferences: PreferencesByNumber, number: int) -> tuple[Preferences, Preferences]:
+    return preferences.get(number, NO_PREFERENCES), inherited_preferences(preferences, number)

@@ -138,7 +138,7 @@ def test_the_filters_of_a_folder_are_edited_and_mentioned(person: Person) -> Non
     assert "still apply" not in person.say("filter #3")
     assert "Removed all filters for the folder *World news*" in person.say("filter World news off")
     assert "has no filters" in person.say("filter World news")
-    assert "don't understand “World”" in person.say("filter World news maybe")
+    assert "don't understand “world”" in person.say("filter World news maybe")
 
 
 def entries(count: int, first: str = "") -> tuple[Entry, ...]:
