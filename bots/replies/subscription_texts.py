@@ -435,15 +435,18 @@ def resumed_text(
     ``missed_matches`` is how many entries matched saved searches during the pause; these are not sent. ``is_resumed``
     states whether anything was paused before the command.
     """
-    name = title(target.channel) if isinstance(target, SubscribedChannel) else target.name if target else ""
     if target is None:
         if not is_resumed:
             return translator.gettext("Nothing is paused.")
         head = translator.gettext("Everything is active again.")
+    elif isinstance(target, Folder):
+        if not is_resumed:
+            return translator.gettext("Nothing in *{folder}* is paused.", folder=target.name)
+        head = translator.gettext("Everything in *{folder}* is active again.", folder=target.name)
     elif is_resumed:
-        head = translator.gettext("*{title}* is active again.", title=name)
+        head = translator.gettext("*{title}* is active again.", title=title(target.channel))
     else:
-        return translator.gettext("*{title}* isn't paused.", title=name)
+        return translator.gettext("*{title}* isn't paused.", title=title(target.channel))
     if missed_updates:
         recap = translator.ngettext(
             "You missed {count} update; here it comes.",

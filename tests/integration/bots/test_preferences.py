@@ -301,7 +301,7 @@ async def test_filters_and_pauses_of_a_folder_apply_to_its_subscriptions(person:
     preview = await alice.say("filter News deny title:sell OR (link:x.example")
     assert "Parentheses aren't supported" in preview
     preview = await alice.say("filter News deny tag:sponsored link:ads.example -author:john")
-    assert "It would have hidden the latest entry:\n• Buy" in preview
+    assert "It would have hidden 1 of the latest 3 entries:\n• Buy" in preview
     for channel in (news, other):
         base = 2 if channel is other else 1
         garden = Change("addition", Entry("d", f"Garden {channel.id[:4]}", "https://example.org/d"))

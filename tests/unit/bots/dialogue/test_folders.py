@@ -102,9 +102,9 @@ def test_a_muted_folder_mutes_its_subscriptions(person: Person) -> None:
 def test_a_folder_is_paused_and_resumed(person: Person) -> None:
     assert "*World news* (2) is paused" in person.say("pause world news")
     assert set(person.paused) == {person.follows[1].id, person.follows[2].id}
-    assert "*World news* is active again" in person.say("resume World news")
+    assert "Everything in *World news* is active again" in person.say("resume World news")
     assert not person.paused
-    assert "isn't paused" in person.say("resume World news")
+    assert "Nothing in *World news* is paused" in person.say("resume World news")
     assert "can't find that subscription" in person.say("pause nonsense")
 
 
