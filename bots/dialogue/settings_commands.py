@@ -194,7 +194,8 @@ async def _find_preferences(
     every = await requests.preferences()
     if folder is not None:
         number = folder_number(folder.name)
-        return number, folder, every.get(number, Preferences(folder=folder.name)), words
+        before = msgspec.structs.replace(every.get(number, NO_PREFERENCES), folder=folder.name)
+        return number, folder, before, words
     if target.everything:
         return FOR_ALL, None, every.get(FOR_ALL, NO_PREFERENCES), words
     found = await find_targets(requests, target)

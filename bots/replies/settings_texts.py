@@ -435,12 +435,14 @@ def _preview_lines(preview: FilterPreview, translator: Translator) -> list[str]:
             preview.count,
         )
         return [none_hidden]
-    head = translator.ngettext(
-        "It would have hidden the latest entry:",
-        "It would have hidden {hidden} of the latest {count} entries:",
-        preview.count,
-        hidden=len(preview.hidden),
-    )
+    head = translator.gettext("It would have hidden the latest entry:")
+    if preview.count > 1:
+        head = translator.ngettext(
+            "It would have hidden {count} of the latest {total} entries:",
+            "It would have hidden {count} of the latest {total} entries:",
+            len(preview.hidden),
+            total=preview.count,
+        )
     rows = [f"• {one_line(each.title or each.link, 200)}" for each in preview.hidden[:_PREVIEW_EXAMPLES]]
     left = len(preview.hidden) - len(rows)
     return [head, *rows, *([more_line(left, translator)] if left else [])]
