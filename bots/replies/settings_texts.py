@@ -12,7 +12,7 @@ from bots.replies.formatting import Folder, SubscribedChannel, Target, fit_rows,
 from service.feeds.parsing.field_limits import NAME_CHARS
 from service.feeds.parsing.html_text import one_line
 from service.model import Entry
-from service.users.filters import FilterRule
+from service.users.filters import FilterRule, format_condition
 from service.users.numeric_conditions import format_numeric_condition
 from service.users.preferences import (
     DEFAULT_PROOF,
@@ -461,7 +461,7 @@ def _filter_change(added: int, translator: Translator) -> str:
 
 def _rule(rule: FilterRule) -> str:
     """Return a filter rule in the form in which a user would type it."""
-    return f"{'allow' if rule.allow else 'deny'} {one_line(rule.text, 200)}"
+    return f"{'allow' if rule.allow else 'deny'} {one_line(format_condition(rule), 200)}"
 
 
 def quiet_hours_text(

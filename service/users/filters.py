@@ -14,8 +14,9 @@ from typing import Final
 import msgspec
 
 from service.discovery.av_pairs import Pair, make_pair
+from service.discovery.queries.query import PhraseCondition
 from service.discovery.queries.query_parser import parse_filter
-from service.discovery.queries.saved_searches import SearchableEntry, SearchCondition, matches
+from service.discovery.queries.saved_searches import PatternCondition, QueryCondition, SearchableEntry, matches
 from service.discovery.word_analysis import words
 from service.errors import BadQuery
 from service.model import Change, Entry
@@ -24,24 +25,34 @@ MAX_RULES: Final = 50
 """Maximum number of rules for one subscription, for one folder, and for all subscriptions."""
 
 
+class AnyWord(msgspec.Struct, frozen=True, tag="words"):
+    """A condition that a text fulfils if it contains at least one of ``words``, as written."""
+
+    words: tuple[str, ...]
+
+
+Condition = QueryCondition | PatternCondition | AnyWord | PhraseCondition
+"""The condition of a rule. New rules contain one of the first two; the others were stored before filters had fields."""
+
+
 class FilterRule(msgspec.Struct, frozen=True):
     """A filter rule, which allows or denies the changes that fulfil the condition ``test``.
 
     A change is delivered if it matches no deny rule and, if there are any allow rules, matches at least one of them.
-    ``text`` is the condition as the user wrote it.
+    ``text`` is the condition as the user wrote it; "" in rules that were stored before filters had fields.
     """
 
     allow: bool
-    test: SearchCondition
+    test: Condition
     text: str = ""
 
 
 def is_allowed(rules: Sequence[FilterRule], subject: SearchableEntry) -> bool:
     """Return whether ``rules`` allow a change to be delivered; ``subject`` is the text of the change."""
-    if any(matches(rule.test, subject) for rule in rules if not rule.allow):
+    if any(_matches(subject, rule.test) for rule in rules if not rule.allow):
         return False
     allowing = [rule.test for rule in rules if rule.allow]
-    return not allowing or any(matches(test, subject) for test in allowing)
+    return not allowing or any(_matches(subject, test) for test in allowing)
 
 
 def build_subjects(changes: Iterable[Change]) -> tuple[SearchableEntry, ...]:
@@ -77,3 +88,20 @@ def parse_rule(text: str, *, allow: bool) -> FilterRule:
     """
     text = text.strip()
     return FilterRule(allow, parse_filter(text), text)
+
+
+def format_condition(rule: FilterRule) -> str:
+    """Return the condition of a rule in the syntax that :func:`parse_rule` reads."""
+    match rule.test:
+        case AnyWord(found):
+            return " OR ".join(found)
+        case PhraseCondition(found):
+            return f'"{" ".join(found)}"'
+        case PatternCondition(expression):
+            return f"/{expression}/"
+        case QueryCondition():
+            return rule.text
+
+
+def _matches(subject: SearchableEntry, test: Condition) -> bool:
+    return not subject.words.isdisjoint(test.words) if isinstance(test, AnyWord) else matches(test, subject)

@@ -1,12 +1,13 @@
 """Filters: conditions, and rules that allow and deny."""
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from service.errors import BadQuery
 from service.model import Change, Entry
-from service.users.filters import FilterRule, build_subjects, is_allowed, parse_rule
+from service.users.filters import FilterRule, build_subjects, format_condition, is_allowed, parse_rule
 
 ADS = Entry(
     "a",
@@ -132,6 +133,21 @@ def test_an_unknown_operator_or_field_is_refused_by_name(text: str, named: str) 
     with pytest.raises(BadQuery) as refusal:
         parse_rule(text, allow=False)
     assert named in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("stored", "shown"),
+    [
+        ({"type": "words", "words": ["crypto", "nft"]}, "crypto OR nft"),
+        ({"type": "phrase", "words": ["open", "source"]}, '"open source"'),
+        ({"type": "pattern", "expression": "crypto|nft"}, "/crypto|nft/"),
+    ],
+)
+def test_a_rule_without_its_text_keeps_its_meaning(stored: dict[str, object], shown: str) -> None:
+    rule = msgspec.convert({"allow": False, "test": stored}, FilterRule)
+    assert format_condition(rule) == shown
+    for subject in build_subjects(map(added, ("Crypto crashes", "An NFT", "Open source", "Fees"))):
+        assert is_allowed([rule], subject) == is_allowed([deny(shown)], subject)
 
 
 @given(st.text(max_size=80))
