@@ -56,12 +56,13 @@ class SubscribeCommand(msgspec.Struct, frozen=True):
 
 
 class SubscriptionTarget(msgspec.Struct, frozen=True):
-    """The subscription that a command applies to, or all of the user's subscriptions.
+    """The subscription that a command applies to, a folder of them, or all of the user's subscriptions.
 
     - ``number``: the number of the subscription, for example 3 for ``#3``; 0 if the user gave none.
     - ``url``: the URL of the feed or page; "" if the user gave none.
     - ``selector``: the selector of the part of the page; "" if there is none.
     - ``everything``: whether the command applies to all subscriptions.
+    - ``folder``: the text of the target, which may be the name of a folder; "" for verbs without such a target.
 
     If the command names no subscription, all fields keep their defaults.
     """
@@ -70,6 +71,7 @@ class SubscriptionTarget(msgspec.Struct, frozen=True):
     url: str = ""
     selector: str = ""
     everything: bool = False
+    folder: str = ""
 
 
 class VerbCommand(msgspec.Struct, frozen=True):
@@ -224,13 +226,17 @@ def _subscribe(rest: str, *, bare: bool = False) -> Command:
 
 def _target_or_all(words: str) -> SubscriptionTarget:
     """Return the target that ``words`` name, or all subscriptions if ``words`` is empty."""
-    return SubscriptionTarget(everything=True) if not words or words.lower() in ALL_WORDS else _target(words)
+    if not words or words.lower() in ALL_WORDS:
+        return SubscriptionTarget(everything=True)
+    target = _target(words)
+    return msgspec.structs.replace(target, folder=words) if target.url else target
 
 
 def _target_and_words(rest: str) -> tuple[SubscriptionTarget, str]:
     """Split ``rest`` into the target that its first word names, and the remaining words.
 
-    If the first word names no subscription, the target is all subscriptions, and no word is removed.
+    If the first word names no subscription, the target is all subscriptions, and no word is removed. The remaining
+    words may then begin with the name of a folder.
     """
     first, other = (*rest.split(maxsplit=1), "", "")[:2]
     if first.lower() in ALL_WORDS:

@@ -103,7 +103,7 @@ class BatchSender:
             self._scheduler.set_next_item(user_id, now_s + selection.next_due_s - wall_s)
         ready = await self._select_available(ready, selections)
         rules = {
-            user_id: ClaimRules(selection.suppressions, frozenset(selection.interval_channels))
+            user_id: ClaimRules(selection.suppressions, frozenset(selection.interval_channels), selection.after)
             for user_id, selection in selections.items()
         }
         claimed = await self._store.outbox.claim(list(ready), MAX_ITEMS, self._clock.wall_s(), rules)
@@ -112,7 +112,7 @@ class BatchSender:
         messages, empty = await self._render(batches, recipients)
         accepted = await self._write(messages)
         await self._record(accepted, empty)
-        unexamined = (user_id for user_id, selection in selections.items() if selection.is_full)
+        unexamined = (user_id for user_id, selection in selections.items() if selection.is_full or selection.is_partial)
         return {*resends, *unexamined, *(user_id for user_id, batch in claimed.items() if batch.has_more)}
 
     def on_response(self, message_id: MessageId) -> None:
@@ -194,10 +194,10 @@ class BatchSender:
 
         Users without a due item are left out. Users whose quiet hours, digests or presence do not allow messages now
         are also left out; their deliveries are deferred. ``selections`` states which items may be sent now, for each
-        user with mutes, filters or notification intervals.
+        user with mutes, filters, notification intervals or digests of folders.
         """
         user_settings = {
-            user_id: each.user_settings for user_id, each in ready.items() if each.user_settings.has_delivery_delays
+            user_id: own for user_id, each in ready.items() if (own := each.common_settings).has_delivery_delays
         }
         since_s = {user_id: selection.since_s for user_id, selection in selections.items()}
         remaining_s = await self.availability.remaining_s(user_settings, since_s)

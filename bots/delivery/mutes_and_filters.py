@@ -2,7 +2,8 @@
 
 These are queued items, or single changes in them.
 
-Items whose notification interval has not passed are left for later (:mod:`bots.delivery.notification_intervals`).
+Items whose notification interval has not passed, or that wait for the digest of a folder, are left for later
+(:mod:`bots.delivery.notification_intervals`).
 
 The decision is made just before a batch is claimed, that is, before items are moved from the outbox into a message.
 Therefore a change of settings takes effect at once. The decision is stored with the claimed batch, so that a suppressed
@@ -28,16 +29,16 @@ from service.users.filters import build_subjects, is_allowed
 from service.users.numeric_conditions import is_met
 from service.users.preferences import (
     FOR_ALL,
-    NO_PREFERENCES,
     PreferencesByNumber,
     are_edits_enabled,
+    has_digests,
     has_filters,
     has_intervals,
+    preference_levels,
 )
 
 MAX_PAGES: Final = 10
-"""Maximum number of pages, of ``MAX_DUE_ITEMS`` items each, that are read from an outbox to find due items. Items on
-later pages wait until those before them are sent."""
+"""Maximum number of pages, of ``MAX_DUE_ITEMS`` items each, that are read from an outbox at once to find due items."""
 MAX_CACHED_ITEMS: Final = 256
 """Maximum number of items whose changes are cached, in the form in which filters are applied to them."""
 
@@ -53,7 +54,7 @@ class ItemSelector:
         self._changes: FIFOCache[tuple[ChannelId, int, int | None], _Changes] = FIFOCache(MAX_CACHED_ITEMS)
 
     async def select(self, recipients: Mapping[UserId, Recipient], now_s: float) -> dict[UserId, Selection]:
-        """Decide, for each user with mutes, filters or notification intervals, which items may be sent now.
+        """Decide, for each user with mutes, filters, intervals or digests of folders, which items may be sent now.
 
         Users without any of these are absent from the result, because all their items may be sent. ``now_s`` is in Unix
         seconds. Raises StoreUnavailable if the store does not respond.
@@ -61,7 +62,7 @@ class ItemSelector:
         recipients = {
             user_id: own
             for user_id, own in recipients.items()
-            if has_filters(own.preferences) or has_intervals(own.preferences)
+            if has_filters(own.preferences) or has_intervals(own.preferences) or has_digests(own.preferences)
         }
         if not recipients:
             return {}
@@ -70,7 +71,11 @@ class ItemSelector:
             user_id: Selection(recipients[user_id], own_s)
             for user_id, own_s in zip(recipients, last_sent_s, strict=True)
         }
-        cursors = dict.fromkeys(recipients, "")
+        for selection in selections.values():
+            held = selection.recipient.held
+            if now_s < held.until_s:
+                selection.after, selection.next_due_s = held.after, held.until_s
+        cursors = {user_id: selection.after for user_id, selection in selections.items()}
         for _ in range(MAX_PAGES):
             if not cursors:
                 break
@@ -83,6 +88,10 @@ class ItemSelector:
                 else:
                     cursors[user_id] = queue[-1].id
                 await asyncio.sleep(0)  # filters of many users do not block the event loop
+        for user_id, selection in selections.items():
+            selection.is_partial = user_id in cursors
+            held = selection.recipient.held
+            held.after, held.until_s = selection.after, selection.next_due_s
         return selections
 
     async def _load_numbers(self, queues: Mapping[UserId, tuple[Selection, Sequence[QueuedItem]]]) -> None:
@@ -154,16 +163,16 @@ def suppressed_positions(
       texts that :func:`build_subjects` returns for the delta's changes.
     - ``edits``: True if the item refers only to the edits among these changes; False if only to the other changes.
     """
-    both = (preferences.get(number, NO_PREFERENCES), preferences.get(FOR_ALL, NO_PREFERENCES))
-    if any(each.muted for each in both) or (edits and not are_edits_enabled(preferences, number)):
+    levels = preference_levels(preferences, number)
+    if any(each.muted for each in levels) or (edits and not are_edits_enabled(preferences, number)):
         return None
-    suppressed, has_content, first, when = [], False, 0, both[0].when
+    suppressed, has_content, first, when = [], False, 0, levels[0].when
     for delta, subjects in versions:
         has_content = has_content or delta.notice is not None
         for position, (change, subject) in enumerate(zip(delta.changes, subjects, strict=True), first):
             if is_edit(change) is not edits:
                 continue
-            if (when is None or is_met(when, change)) and all(is_allowed(each.rules, subject) for each in both):
+            if (when is None or is_met(when, change)) and all(is_allowed(each.rules, subject) for each in levels):
                 has_content = True
             else:
                 suppressed.append(position)

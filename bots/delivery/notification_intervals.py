@@ -1,7 +1,9 @@
-"""Notification intervals: the minimum time between two messages to a user about the same channel.
+"""Notification intervals, the minimum time between two messages to a user about the same channel, and folders' digests.
 
-An item that is queued too early waits until the interval has passed since the last message about its channel. In
-contrast, quiet hours and digests apply to all channels of a user; see :mod:`bots.delivery.recipient_availability`.
+An item that is queued too early waits until the interval has passed since the last message about its channel. If a
+folder has a digest setting of its own, each item then waits for the first digest, of its folder or of the user, that is
+due after this time. In contrast, quiet hours, and the user's digests without such folders, apply to all channels of a
+user; see :mod:`bots.delivery.recipient_availability`.
 """
 
 from collections.abc import Mapping
@@ -13,7 +15,8 @@ import msgspec
 from bots.delivery.recipient_cache import Recipient
 from service.model import ChannelId
 from service.store.delivery.outbox import ANNOUNCEMENTS, QueuedItem, Suppressions
-from service.users.preferences import effective_interval_s
+from service.users.preferences import FOR_ALL, effective_digest, effective_interval_s
+from service.users.quiet_hours_and_digests import next_digest_s
 
 DIGEST_TOLERANCE_S: Final = 600
 """Time subtracted from the notification interval of a user who receives digests. Without this tolerance, items with an
@@ -48,6 +51,8 @@ class Selection(msgspec.Struct):
     - ``next_due_s``: when the first of the items that must wait becomes due; infinity if no item must wait.
     - ``due_count``: how many items are due.
     - ``numbers``: the user's subscription number for each channel.
+    - ``after``: the id of the last of the oldest items, none of which is due; "" if the oldest item is due.
+    - ``is_partial``: whether further items were not examined, because too many before them are not due.
     """
 
     recipient: Recipient
@@ -58,6 +63,8 @@ class Selection(msgspec.Struct):
     next_due_s: float = inf
     due_count: int = 0
     numbers: dict[ChannelId, int] = {}
+    after: str = ""
+    is_partial: bool = False
 
     @property
     def is_full(self) -> bool:
@@ -65,23 +72,30 @@ class Selection(msgspec.Struct):
         return self.due_count == MAX_DUE_ITEMS
 
     def count_if_due(self, queued: QueuedItem, now_s: float) -> bool:
-        """Return whether an item is due, that is, whether the notification interval of its channel has passed.
+        """Return whether an item is due: its notification interval has passed, and its own digest, if any, is due.
 
         If the item is due, count it in ``due_count``. If not, reduce ``next_due_s`` to the time when it becomes due,
         unless another item becomes due earlier.
         """
         channel_id = queued.item.channel
-        can_have_interval = not queued.item.matches and channel_id != ANNOUNCEMENTS
+        preferences, user_settings = self.recipient.preferences, self.recipient.user_settings
+        is_subscribed = not queued.item.matches and channel_id != ANNOUNCEMENTS
+        number = self.numbers[channel_id] if is_subscribed else FOR_ALL
+        digest = effective_digest(preferences, number, user_settings.digest)
         interval_s = 0.0
-        if can_have_interval:
-            interval_s = effective_interval_s(self.recipient.preferences, self.numbers[channel_id])
-            if self.recipient.user_settings.digest is not None:
+        if is_subscribed:
+            interval_s = effective_interval_s(preferences, number)
+            if digest is not None:
                 interval_s = max(0.0, interval_s - DIGEST_TOLERANCE_S)
         due_s = earliest_send_s(queued.queued_s, self.last_sent_s.get(channel_id), interval_s)
+        if digest is not None and self.recipient.has_digest_per_item:
+            due_s = next_digest_s(digest, user_settings.zone, due_s)
         if interval_s > 0:
             self.interval_channels.add(channel_id)
         if due_s > max(now_s, queued.queued_s):
             self.next_due_s = min(self.next_due_s, due_s)
+            if not self.due_count:
+                self.after = queued.id
             return False
         self.since_s = due_s if self.since_s is None else min(self.since_s, due_s)
         self.due_count += 1

@@ -2,24 +2,49 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import cached_property
 
 import msgspec
 
 from service.model import UserId
 from service.store import Store
-from service.users.preferences import PreferencesByNumber
+from service.users.preferences import PreferencesByNumber, has_digests
 from service.users.user_settings import UserSettings
 
 
-class Recipient(msgspec.Struct, frozen=True):
+class HeldItems(msgspec.Struct):
+    """The oldest items in a user's outbox, none of which is due yet.
+
+    ``after`` is the id of the last of them, or "". The first of them is due at ``until_s`` (Unix s).
+    """
+
+    after: str = ""
+    until_s: float = 0.0
+
+
+class Recipient(msgspec.Struct, frozen=True, dict=True):
     """The settings of one user.
 
     ``user_settings`` are the user's general settings, such as quiet hours, digests and language. ``preferences`` maps
-    subscription numbers to the user's settings for these subscriptions.
+    subscription numbers to the user's settings for these subscriptions. ``held`` are items that need not be examined
+    again while these settings hold.
     """
 
     user_settings: UserSettings
     preferences: PreferencesByNumber
+    held: HeldItems = msgspec.field(default_factory=HeldItems)
+
+    @cached_property
+    def has_digest_per_item(self) -> bool:
+        """Whether the digest that an item waits for depends on the item, because folders have digests of their own."""
+        return has_digests(self.preferences)
+
+    @property
+    def common_settings(self) -> UserSettings:
+        """The settings that delay all items alike: ``user_settings``, without a digest that depends on the item."""
+        if self.user_settings.digest is None or not self.has_digest_per_item:
+            return self.user_settings
+        return msgspec.structs.replace(self.user_settings, digest=None)
 
 
 class RecipientCache:

@@ -46,9 +46,8 @@ _DIALOGUES: Final[Mapping[str, Callable[[Requests, VerbCommand], Awaitable[Reply
     "resume": subscription_commands.resume,
     "set": settings_commands.change_preferences,
     "filter": settings_commands.edit_filters,
-    **dict.fromkeys(
-        ("quiet", "digest", "timezone", "language", "announcements"), settings_commands.change_user_settings
-    ),
+    "digest": settings_commands.change_digest,
+    **dict.fromkeys(("quiet", "timezone", "language", "announcements"), settings_commands.change_user_settings),
     "find": search_commands.find,
     "discover": search_commands.discover,
     "watch": search_commands.watch,

@@ -13,7 +13,7 @@ from service.feeds.opml_writer import OpmlSubscription
 from service.model import Channel, ChannelId, Entry
 from service.store.coordination.worker_requests import ProbeReply
 from service.store.subscriptions.subscription_pauses import ResumeResult
-from service.users.preferences import Preferences
+from service.users.preferences import FOR_ALL, Preferences
 from service.users.user_settings import UserSettings
 
 
@@ -97,8 +97,9 @@ class DryRun(ReadRequests):
         self.effects.append("Change the user's settings.")
 
     async def set_preferences(self, number: int, _preferences: Preferences) -> None:
-        """Record in ``effects`` that the preferences for subscription ``number`` would change."""
-        self.effects.append(f"Change the preferences for {f'#{number}' if number else 'all subscriptions'}.")
+        """Record in ``effects`` that the preferences for subscription or folder ``number`` would change."""
+        target = f"#{number}" if number > FOR_ALL else "all subscriptions" if number == FOR_ALL else "a folder"
+        self.effects.append(f"Change the preferences for {target}.")
 
     async def watch(self, condition: SearchCondition, text: str) -> SavedSearch:
         """Return the user's saved search with this condition; if there is none, return the one that would be created.

@@ -29,7 +29,9 @@ async def export(requests: Requests, _command: VerbCommand) -> Reply:
     """
     translator, subscribed = requests.translator, await requests.subscriptions()
     feeds = [
-        opml_writer.OpmlSubscription(each.channel.url, each.channel.title[:100], page=each.channel.kind == "page")
+        opml_writer.OpmlSubscription(
+            each.channel.url, each.channel.title[:100], page=each.channel.kind == "page", folder=each.folder
+        )
         for each in subscribed
     ]
     first, *further = split_into_documents(feeds, MAX_MESSAGE_BYTES) or [

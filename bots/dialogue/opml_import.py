@@ -148,11 +148,11 @@ class OpmlImporter:
             raise
         except CoronetError as error:
             return error
-        if new and feed.title:  # keep the title of the list if it differs from the publisher's
+        if new and (feed.title or feed.folder):  # keep the title of the list if it differs from the publisher's
             channel = await self._store.channels.get(subscription.channel)
-            if channel is not None and channel.title != feed.title:
-                own = Preferences(title=feed.title)
-                await self._store.preferences.put(jid, subscription.number, own)
+            is_own_title = channel is not None and channel.title != feed.title
+            own = Preferences(title=feed.title if is_own_title else "", folder=feed.folder)
+            await self._store.preferences.put(jid, subscription.number, own)
         return new
 
     async def _find_or_create_channel(self, jid: str, feed: OpmlSubscription) -> ChannelId:

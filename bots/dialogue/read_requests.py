@@ -21,7 +21,7 @@ from service.feeds.opml_writer import OpmlDocument
 from service.model import Channel, ChannelId, Subscription
 from service.store.client.keys import user_id
 from service.store.delivery.outbox import Batch, MessageId, SentMessage
-from service.users.preferences import FOR_ALL, NO_PREFERENCES, PreferencesByNumber
+from service.users.preferences import NO_PREFERENCES, PreferencesByNumber, is_muted
 from service.users.user_settings import UserSettings
 
 
@@ -199,9 +199,9 @@ def subscribed_channel(
     """Combine a subscription with its channel.
 
     If the user has set a title for the channel, it replaces the channel's own title. The channel counts as muted if
-    ``preferences`` mute either this subscription or all subscriptions.
+    ``preferences`` mute this subscription, its folder, or all subscriptions.
     """
     own = preferences.get(subscription.number, NO_PREFERENCES)
     channel = msgspec.structs.replace(channel, title=own.title or channel.title)
-    muted = own.muted or preferences.get(FOR_ALL, NO_PREFERENCES).muted
-    return SubscribedChannel(subscription.number, channel, paused=subscription.paused_version is not None, muted=muted)
+    muted, paused = is_muted(preferences, subscription.number), subscription.paused_version is not None
+    return SubscribedChannel(subscription.number, channel, paused=paused, muted=muted, folder=own.folder)

@@ -94,7 +94,7 @@ class RequestHandler(ReadRequests):
             self._services.delivery.request_presence(self._jid)
 
     async def set_preferences(self, number: int, preferences: Preferences) -> None:
-        """Store the preferences for subscription ``number``, or for all subscriptions if ``number`` is ``FOR_ALL``."""
+        """Store the preferences for subscription ``number``, for a folder if it is negative, or for ``FOR_ALL``."""
         async with self._services.delivery.pause_user(self._jid):
             await self._store.preferences.put(self._jid, number, preferences)
             self._services.delivery.on_settings_changed(self._jid)

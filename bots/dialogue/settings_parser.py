@@ -11,13 +11,15 @@ import msgspec
 
 from bots.commands.days_and_times import parse_digest, parse_interval_s, parse_quiet_hours
 from bots.commands.parser import MAX_ENTRY_COUNT, InitialSettings
+from bots.commands.verb_synonyms import ALL_WORDS, VERB_OF
 from bots.dialogue.reply import Reply, failure, misunderstanding
 from bots.i18n.translator import LANGUAGES, Translator, find_language, normalize_words
 from bots.replies import entry_templates
 from bots.replies.help_texts import help_text
 from bots.replies.settings_texts import invalid_setting_text, languages_text, unknown_variables_text
+from service.feeds.parsing.field_limits import NAME_CHARS
 from service.feeds.parsing.html_text import one_line
-from service.users.filters import MAX_RULES, FilterRule, parse_condition
+from service.users.filters import MAX_RULES, FilterRule, parse_rule
 from service.users.numeric_conditions import parse_numeric_condition
 from service.users.preferences import FOR_ALL, MAX_INTERVAL_S, MAX_TEXT_CHARS, MIN_INTERVAL_S, Preferences
 from service.users.time_zones import find_time_zones
@@ -69,6 +71,8 @@ SETTING_OF_NAME: Final = {
     **dict.fromkeys(("text", "length", "länge", "texte", "longueur", "texto", "longitud"), "text"),
     **dict.fromkeys(("testo", "lunghezza", "comprimento", "tekst", "lengte", "długość", "dlugosc"), "text"),
     **dict.fromkeys(("images", "image", "pictures", "bilder", "bild", "imágenes", "imagenes", "imagen"), "images"),
+    **dict.fromkeys(("folder", "ordner", "dossier", "carpeta", "cartella", "pasta", "map", "katalog"), "folder"),
+    **{word: verb for word, verb in VERB_OF.items() if verb == "digest"},
     **dict.fromkeys(("immagini", "immagine", "imagens", "imagem", "afbeeldingen", "afbeelding", "obrazy"), "images"),
 }
 _IS_ALLOW: Final = {
@@ -77,6 +81,7 @@ _IS_ALLOW: Final = {
     **dict.fromkeys(("deny", "not", "without", "block", "hide", "ohne", "sans", "refuser", "sin", "denegar"), False),
     **dict.fromkeys(("senza", "escludi", "sem", "excluir", "zonder", "niet", "bez", "ukryj"), False),
 }
+_REMOVE_WORDS: Final = frozenset(("remove", "delete"))
 _PRESENCE: Final = frozenset(
     (
         *("presence", "away", "präsenz", "anwesenheit", "présence", "presencia", "presenza", "presença"),
@@ -181,18 +186,20 @@ def change_setting(  # noqa: C901, PLR0911, PLR0912 - one arm per key
     """Return a copy of ``before`` with one setting changed, or a reply that explains the error.
 
     ``name`` and ``value`` are as the user typed them. ``number`` is the number of the subscription that the setting is
-    for. It is ``FOR_ALL`` if the setting is for all subscriptions, and None if the user is just subscribing.
+    for. It is ``FOR_ALL`` if the setting is for all subscriptions, negative if it is for a folder, and None if the user
+    is just subscribing.
     """
     key, value = SETTING_OF_NAME.get(name.lower(), ""), value.strip()
     is_default = value.lower() in _DEFAULT
     is_off = value.lower() in OFF_WORDS
     is_on = None if is_default else value.lower() in ON_WORDS
+    is_for_several = number is not None and number <= FOR_ALL
     match key:
         case "":
             return failure(
                 translator.gettext(
-                    "I don't know the setting “{words}”. You can set mute, title, edits, interval, format, text, "
-                    "images, latest and when; `help set` explains them.",
+                    "I don't know the setting “{words}”. You can set mute, title, folder, edits, interval, digest, "
+                    "format, text, images, latest and when; `help set` explains them.",
                     words=one_line(name, 40),
                 )
             )
@@ -218,14 +225,24 @@ def change_setting(  # noqa: C901, PLR0911, PLR0912 - one arm per key
                 return msgspec.structs.replace(before, proof=0 if is_off else None)
             if (count := _NUMBER.fullmatch(value)) is not None and int(count[1]) <= MAX_ENTRY_COUNT:
                 return msgspec.structs.replace(before, proof=int(count[1]))
-        case "when" if number == FOR_ALL:
+        case "when" if is_for_several:
             return failure(translator.gettext("A condition belongs to one subscription, e.g. `set #3 when < 20`."))
         case "when":
             if is_off or is_default:
                 return msgspec.structs.replace(before, when=None)
             if (condition := parse_numeric_condition(value)) is not None:
                 return msgspec.structs.replace(before, when=condition)
-        case "title" if number == FOR_ALL:
+        case "folder" if is_for_several:
+            return failure(translator.gettext("A folder contains single subscriptions, e.g. `set #3 folder News`."))
+        case "folder" if is_off or is_default:
+            return msgspec.structs.replace(before, folder="")
+        case "folder" if (folder := one_line(value, NAME_CHARS)) and not _is_target(folder):
+            return msgspec.structs.replace(before, folder=folder)
+        case "digest" if number == FOR_ALL:
+            return failure(translator.gettext("For all subscriptions, send e.g. `digest daily 08:00`."))
+        case "digest" if is_off or (value and is_digest(value)):
+            return msgspec.structs.replace(before, digest="off" if is_off else parse_digest(value))
+        case "title" if is_for_several:
             return failure(translator.gettext("A title belongs to one subscription, e.g. `set #3 title My news`."))
         case "title" if value:
             title = "" if is_off or is_default else one_line(value, _MAX_TITLE_CHARS)
@@ -239,21 +256,40 @@ def change_setting(  # noqa: C901, PLR0911, PLR0912 - one arm per key
                 return failure(unknown_variables_text(unknown, translator))
             if is_valid:
                 return msgspec.structs.replace(before, template=template)
-    example = _EXAMPLE_NUMBER if number == FOR_ALL else number
+    example = _EXAMPLE_NUMBER if is_for_several else number
     return failure(invalid_setting_text(key, value, translator, number=example))
 
 
+def _is_target(name: str) -> bool:
+    """Return whether ``name`` can't name a folder, because it means a subscription or all of them in commands."""
+    return _NUMBER.fullmatch(name) is not None or name.lower() in ALL_WORDS
+
+
+def is_digest(words: str) -> bool:
+    """Return whether ``words`` are a digest schedule, a word for "off" or "default", or empty."""
+    return not words or words.lower() in OFF_WORDS | _DEFAULT or parse_digest(words) is not None
+
+
+def is_setting(words: str) -> bool:
+    """Return whether ``words`` begin with the name of a setting, or are empty."""
+    return not words or words.split(maxsplit=1)[0].lower() in SETTING_OF_NAME
+
+
+def is_filter_change(words: str) -> bool:
+    """Return whether ``words`` begin like a change of filters, such as `deny`, or are empty."""
+    return not words or words.split(maxsplit=1)[0].lower() in _IS_ALLOW.keys() | OFF_WORDS | _REMOVE_WORDS
+
+
 def change_filters(  # noqa: PLR0911 - one for each error
-    rules: tuple[FilterRule, ...], word: str, rest: str, translator: Translator, number: int = FOR_ALL
+    rules: tuple[FilterRule, ...], word: str, rest: str, translator: Translator, which: str = "all"
 ) -> tuple[FilterRule, ...] | Reply:
     """Return the filter rules after one change, or a reply that explains the error.
 
     To add a rule, ``word`` is ``deny`` or ``allow``, and ``rest`` contains the words of the rule. To remove a rule,
-    ``word`` is ``off``, and ``rest`` is the number of the rule, or "" for all rules. ``number`` is the number of the
-    subscription whose rules are changed, or ``FOR_ALL``.
+    ``word`` is ``off``, and ``rest`` is the number of the rule, or "" for all rules. ``which`` is what a command
+    names to change these rules: `#3`, the name of a folder, or `all`.
     """
-    which = "all" if number == FOR_ALL else f"#{number}"
-    if word in OFF_WORDS or word in ("remove", "delete"):
+    if word in OFF_WORDS | _REMOVE_WORDS:
         removed = _NUMBER.fullmatch(rest)
         if not rest:
             return ()
@@ -268,7 +304,7 @@ def change_filters(  # noqa: PLR0911 - one for each error
     is_allow = _IS_ALLOW.get(word)
     if is_allow is None:
         explanation = help_text("filter", translator)
-        if number != FOR_ALL:
+        if which != "all":
             explanation = explanation.replace("#3", which)
         return misunderstanding(_not_understood(word, explanation, translator))
     if not rest:
@@ -276,8 +312,8 @@ def change_filters(  # noqa: PLR0911 - one for each error
         return misunderstanding(
             translator.gettext("Which words should I filter? For example: `{command}`.", command=command)
         )
-    rule = FilterRule(allow=is_allow, test=parse_condition(rest))
-    if rule in rules:
+    rule = parse_rule(rest, allow=is_allow)
+    if any((each.allow, each.test) == (rule.allow, rule.test) for each in rules):
         return rules
     if len(rules) < MAX_RULES:
         return (*rules, rule)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Final
 
 import msgspec
 
@@ -12,6 +13,7 @@ from bots.commands.parser import (
     VerbCommand,
     parse_entry_count,
 )
+from bots.dialogue.folders import all_folders, find_folder
 from bots.dialogue.opml_commands import start_import
 from bots.dialogue.reply import Option, Reply, failure, missing_argument
 from bots.dialogue.request_handler import Requests
@@ -20,7 +22,7 @@ from bots.dialogue.subscription_limits import refuse_further_subscription, refus
 from bots.i18n.translator import Translator
 from bots.replies import subscription_texts as texts
 from bots.replies.error_texts import error_text
-from bots.replies.formatting import SubscribedChannel
+from bots.replies.formatting import SubscribedChannel, Target
 from bots.replies.settings_texts import NO_CONDITION_FOR_FEEDS
 from service.corona.optimizer.poll_explanation import BindingConstraint
 from service.errors import BadUrl, CoronetError, ListOfFeeds
@@ -28,6 +30,10 @@ from service.feeds.canonical_urls import channel_id, page_url
 from service.feeds.parsing.html_text import one_line
 from service.model import Channel, Entry, FeedLink
 from service.users.preferences import DEFAULT_PROOF, FOR_ALL, NO_PREFERENCES, Preferences
+
+_FOLDERS_WORDS: Final = frozenset(
+    ("folders", "ordner", "dossiers", "carpetas", "cartelle", "pastas", "mappen", "foldery", "katalogi")
+)
 
 
 async def subscribe(requests: Requests, command: SubscribeCommand) -> Reply:
@@ -150,6 +156,17 @@ async def _begin(
     return Reply(text)
 
 
+async def _find_targets_or_folder(
+    requests: Requests, command: VerbCommand
+) -> tuple[tuple[SubscribedChannel, ...], Target]:
+    """Return the subscriptions that a command names, and what its reply names; ((), None) if there are none."""
+    folder = await find_folder(requests, command.target.folder)
+    if folder is not None:
+        return folder.subscriptions, folder
+    targets = await find_targets(requests, command.target)
+    return targets, targets[0] if targets and not command.target.everything else None
+
+
 async def find_targets(requests: Requests, target: SubscriptionTarget) -> tuple[SubscribedChannel, ...]:
     """Return the user's subscriptions that match the target; empty if none matches.
 
@@ -215,8 +232,16 @@ async def _unsubscribe_all(requests: Requests) -> Reply:
 
 
 async def list_all(requests: Requests, command: VerbCommand) -> Reply:
-    """List the user's subscriptions whose title or URL contains the words of the command; without words, list all."""
+    """List the user's subscriptions, or those that the words of the command name; or the folders, after `folders`.
+
+    The words are the name of a folder, or a part of titles or URLs.
+    """
     subscribed = await requests.subscriptions()
+    folder = await find_folder(requests, command.words)
+    if folder is not None:
+        return Reply(texts.folder_text(folder, len(subscribed), requests.translator))
+    if command.words.casefold() in _FOLDERS_WORDS:
+        return Reply(texts.folder_list(await all_folders(requests), requests.translator))
     needle = command.words.casefold()
     matches = [
         each for each in subscribed if needle in each.channel.title.casefold() or needle in each.channel.url.casefold()
@@ -267,7 +292,7 @@ async def status(requests: Requests, _command: VerbCommand) -> Reply:
 async def pause(requests: Requests, command: VerbCommand) -> Reply:
     """Pause delivery of the subscriptions that the command names. If it names all of them, pause saved searches too."""
     everything = command.target.everything
-    targets = await find_targets(requests, command.target)
+    targets, target = await _find_targets_or_folder(requests, command)
     if not targets and not everything:
         return no_such_subscription(requests.translator)
     newly_paused = await requests.pause(tuple(each.channel.id for each in targets), watches=everything)
@@ -277,20 +302,19 @@ async def pause(requests: Requests, command: VerbCommand) -> Reply:
                 "You have no subscriptions to pause. Saved searches are paused until you send `resume`."
             )
         )
-    target = None if everything else targets[0]
     return Reply(texts.paused_text(target, requests.translator, is_new=bool(newly_paused)))
 
 
 async def resume(requests: Requests, command: VerbCommand) -> Reply:
     """Resume delivery of the subscriptions that the command names. If it names all, resume saved searches too."""
     everything = command.target.everything
-    targets = await find_targets(requests, command.target)
+    targets, target = await _find_targets_or_folder(requests, command)
     if not targets and not everything:
         return no_such_subscription(requests.translator)
     result = await requests.resume(tuple(each.channel.id for each in targets), watches=everything)
     return Reply(
         texts.resumed_text(
-            None if everything else targets[0],
+            target,
             sum(result.withheld.values()),
             result.missed_matches,
             requests.translator,

@@ -25,18 +25,31 @@ _NOT_IN_HASHTAG = re.compile(r"\W+")
 class SubscribedChannel(msgspec.Struct, frozen=True):
     """A subscription of the user together with its channel.
 
-    If the user has chosen a title for the channel, it replaces the title in ``channel``.
+    If the user has chosen a title for the channel, it replaces the title in ``channel``. ``folder`` is the name of the
+    folder that the subscription is in, or "".
     """
 
     number: int
     channel: Channel
     paused: bool = False
     muted: bool = False
+    folder: str = ""
 
     @property
     def placeholders(self) -> dict[str, str]:
         """The values for the placeholders ``{title}`` and ``{number}`` in sentences about the subscription."""
         return {"title": title(self.channel), "number": str(self.number)}
+
+
+class Folder(msgspec.Struct, frozen=True):
+    """A folder of the user with its subscriptions."""
+
+    name: str
+    subscriptions: tuple[SubscribedChannel, ...]
+
+
+Target = SubscribedChannel | Folder | None
+"""What a setting or filter applies to: a subscription, a folder, or all subscriptions (None)."""
 
 
 def clip(text: str, max_bytes: int) -> str:

@@ -37,7 +37,10 @@ HELP: Final = {
     ),
     "list": HelpTopic(
         gettext_noop("`list`: show your subscriptions and their numbers"),
-        gettext_noop("`list news`: only those with “news” in the title or URL. Also: ls."),
+        gettext_noop(
+            "`list news`: only those in the folder “news” or, if there is none, with “news” in the title or URL. `list "
+            "folders`: your folders. Also: ls."
+        ),
     ),
     "find": HelpTopic(
         gettext_noop("`find rust async`: search for channels, or for entries from the last three days"),
@@ -85,7 +88,8 @@ HELP: Final = {
         gettext_noop("`digest daily 08:00`: get one daily summary instead of separate messages"),
         gettext_noop(
             "`digest hourly` or `digest weekly fri 17:00`: get one every hour or every week. `digest off`: go back to "
-            "getting each entry right away. Times are in your `timezone`."
+            "getting each entry right away. `digest News daily 08:00`: only for the folder “News”. Times are in your "
+            "`timezone`."
         ),
     ),
     "timezone": HelpTopic(
@@ -104,36 +108,39 @@ HELP: Final = {
     "pause": HelpTopic(
         gettext_noop("`pause #3`: pause a subscription; when you resume it, you get a short recap"),
         gettext_noop(
-            "`pause` alone pauses everything, including your saved searches. To start again, send `resume #3` or "
-            "`resume`."
+            "`pause` alone pauses everything, including your saved searches. `pause News` pauses what is in the folder "
+            "“News”. To start again, send `resume #3`, `resume News` or `resume`."
         ),
     ),
     "resume": HelpTopic(
         gettext_noop("`resume #3`: resume a paused subscription"),
-        gettext_noop("`resume` alone resumes everything that is paused."),
+        gettext_noop("`resume News` resumes what is in the folder “News”, `resume` alone everything that is paused."),
     ),
     "set": HelpTopic(
         gettext_noop(
-            "`set #3`: show or change the settings of a subscription: mute, title, edits, interval, format, text, "
-            "images, when"
+            "`set #3`: show or change the settings of a subscription: mute, title, folder, edits, interval, digest, "
+            "format, text, images, when"
         ),
         gettext_noop(
-            "`set #3 mute on`: send nothing from it. `set #3 title My news`: give it your own title. `set #3 edits "
-            "off`: send no corrections to entries you already have. `set #3 interval 2h`: send at most one message "
-            "every two hours, with everything new in it. `set #3 format $title: $link`: choose how entries look, using "
-            "$channel, $title, $link, $date, $summary, $author, $tags, $image, $enclosure (an attached file). `set #3 "
-            "text 500`: show up to 500 characters of an entry's text (0 to 2,000). `set #3 images on`: send the image "
-            "of a new entry, too. `set #3 when < 20`: for a page, send only changes by which a number falls below 20. "
-            "`set all edits off`: change a setting for all subscriptions. `set all latest off`: show no entries when "
-            "you subscribe."
+            "`set #3 mute on`: send nothing from it. `set #3 title My news`: give it your own title. `set #3 folder "
+            "News`: put it into a folder. `set News mute on`: change a setting for a folder, also for subscriptions "
+            "that come into it later. `set #3 edits off`: send no corrections to entries you already have. `set #3 "
+            "interval 2h`: send at most one message every two hours, with everything new in it. `set #3 format $title: "
+            "$link`: choose how entries look, using $channel, $title, $link, $date, $summary, $author, $tags, $image, "
+            "$enclosure (an attached file). `set #3 text 500`: show up to 500 characters of an entry's text (0 to "
+            "2,000). `set #3 images on`: send the image of a new entry, too. `set #3 when < 20`: for a page, send only "
+            "changes by which a number falls below 20. `set all edits off`: change a setting for all subscriptions. "
+            "`set all latest off`: show no entries when you subscribe."
         ),
     ),
     "filter": HelpTopic(
-        gettext_noop("`filter #3 deny crypto nft`: hide entries containing any of these words"),
+        gettext_noop("`filter #3 deny crypto OR nft`: hide entries containing one of these words"),
         gettext_noop(
-            'You can also use `"a phrase"` or `/regular expression/`. `filter #3 allow python`: show only entries '
-            "containing this word. `filter all deny …`: filter all subscriptions. `filter #3` shows its filters, "
-            "and `filter #3 off` removes them."
+            'Write it like a search: a space means “and”, `-word` means “not”; use `OR`, `"a phrase"`, `title:`, '
+            "`author:`, `link:`, `tag:` and `text:`, or `/regular expression/`. I'll show you which of the latest "
+            "entries the filter would have hidden. `filter #3 allow python`: show only entries containing this word. "
+            "`filter News deny …`: filter a folder. `filter all deny …`: filter all subscriptions. `filter #3` shows "
+            "its filters, and `filter #3 off` removes them."
         ),
     ),
     "announcements": HelpTopic(

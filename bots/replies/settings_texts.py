@@ -3,11 +3,15 @@
 from collections.abc import Sequence
 from typing import Final
 
+import msgspec
+
 from bots.commands.parser import MAX_ENTRY_COUNT
 from bots.i18n.translator import LANGUAGES, Translator, get_translator, gettext_noop
 from bots.replies.entry_templates import MAX_CHARS, MAX_LINES, VARIABLES
-from bots.replies.formatting import SubscribedChannel, fit_rows
+from bots.replies.formatting import Folder, SubscribedChannel, Target, fit_rows, more_line
+from service.feeds.parsing.field_limits import NAME_CHARS
 from service.feeds.parsing.html_text import one_line
+from service.model import Entry
 from service.users.filters import FilterRule, format_condition
 from service.users.numeric_conditions import format_numeric_condition
 from service.users.preferences import (
@@ -45,70 +49,85 @@ NO_CONDITION_FOR_FEEDS: Final = gettext_noop(
     "That's a feed; a condition works only for a page, or a part of it, e.g. `subscribe URL css=.price when < 20`. "
     "For a feed, use a filter; `help filter` explains it."
 )
+_PREVIEW_EXAMPLES: Final = 3
+_EXAMPLE_NUMBER: Final = 3
 _NAMES: Final = {"proof": "latest"}
 """The names under which settings are shown in lists; settings that are shown under their keys are absent."""
 
 
-def preferences_text(
-    target: SubscribedChannel | None, preferences: Preferences, for_all: Preferences, translator: Translator
-) -> str:
-    """Return a text that shows the settings for one subscription, or for all subscriptions if ``target`` is None.
+class FilterPreview(msgspec.Struct, frozen=True):
+    """What a filter would have hidden: ``hidden`` of the latest ``count`` entries."""
 
-    ``preferences`` are the settings to show. Settings that are unset there are taken from ``for_all``, the settings for
-    all subscriptions.
+    count: int
+    hidden: Sequence[Entry]
+
+
+def name_in_commands(target: Target) -> str:
+    """Return what a command names to apply to ``target``: `#3`, the name of a folder, or `all`."""
+    if isinstance(target, SubscribedChannel):
+        return f"#{target.number}"
+    return "all" if target is None else target.name
+
+
+def preferences_text(target: Target, preferences: Preferences, inherited: Preferences, translator: Translator) -> str:
+    """Return a text that shows the settings for one subscription, a folder, or all subscriptions.
+
+    ``preferences`` are the settings to show. Settings that are unset there are taken from ``inherited``, the settings
+    for the folder of the subscription and for all subscriptions.
     """
+    rows = _settings_for(target, preferences, inherited, translator)
     if target is None:
-        rows = _settings(preferences, None, translator)
-        which, head = "all", translator.gettext("Settings for all subscriptions:")
+        head = translator.gettext("Settings for all subscriptions:")
+    elif isinstance(target, Folder):
+        head = translator.gettext("Settings for the folder *{folder}*:", folder=target.name)
     else:
-        rows = _settings(preferences, for_all, translator)
-        which = f"#{target.number}"
         head = translator.gettext("Settings for *{title}* (#{number}):", **target.placeholders)
     tail = translator.gettext(
-        "To change one, send e.g. `set {which} edits off`; `help set` explains them.", which=which
+        "To change one, send e.g. `set {which} edits off`; `help set` explains them.", which=name_in_commands(target)
     )
     return fit_rows(head, rows, translator, tail)
 
 
 def changed_preference_text(
     key: str,
-    target: SubscribedChannel | None,
+    target: Target,
     preferences: Preferences,
-    for_all: Preferences,
+    inherited: Preferences,
     translator: Translator,
     *,
     note: str = "",
 ) -> str:
     """Return the text that says that the setting ``key`` was changed, and shows its new value.
 
-    The setting was changed for the subscription ``target``, or for all subscriptions if ``target`` is None.
-    ``preferences`` are the settings after the change. Settings that are unset there are taken from ``for_all``, the
-    settings for all subscriptions. ``note`` is a line to add, or "".
+    The setting was changed for ``target``. ``preferences`` are the settings after the change. ``inherited`` is as for
+    :func:`preferences_text`. ``note`` is a line to add, or "".
     """
     if target is None:
         head = translator.gettext("Saved for all subscriptions:")
-        rows = _settings(preferences, None, translator)
+    elif isinstance(target, Folder):
+        head = translator.gettext("Saved for the folder *{folder}*:", folder=target.name)
     else:
         head = translator.gettext("Saved for *{title}* (#{number}):", **target.placeholders)
-        rows = _settings(preferences, for_all, translator)
+    rows = _settings_for(target, preferences, inherited, translator)
     name = _NAMES.get(key, key)
     shown = [row for row in rows if row.startswith(f"{name}:")] or [f"{name}: {translator.gettext('off')}"]
     return "\n".join([head, *shown, *filter(None, [note])])
 
 
-def muted_text(
+def muted_text(  # noqa: PLR0911 - one sentence per case
     target: SubscribedChannel | None,
     preferences: Preferences,
     translator: Translator,
     *,
     all_muted: bool,
     others_muted: bool,
+    folder_muted: bool,
 ) -> str:
     """Return the text that tells the user that a subscription was muted or unmuted.
 
     If ``target`` is None, all subscriptions were muted or unmuted at once. ``preferences`` are the settings after the
     change. ``all_muted`` states whether the user has muted all subscriptions at once, and ``others_muted`` whether the
-    user has muted individual subscriptions.
+    user has muted individual subscriptions. ``folder_muted`` states whether the subscription's folder is muted.
     """
     if target is None:
         if preferences.muted:
@@ -129,6 +148,12 @@ def muted_text(
     if all_muted:
         return translator.gettext(
             "*{title}* (#{number}) stays muted, because you've muted all subscriptions. `unmute` ends that.", **named
+        )
+    if folder_muted:
+        return translator.gettext(
+            "*{title}* (#{number}) stays muted, because its folder is muted. `unmute {folder}` ends that.",
+            folder=target.folder,
+            **named,
         )
     return translator.gettext("You'll hear from *{title}* (#{number}) again.", **named)
 
@@ -154,10 +179,18 @@ def interval_note(interval_s: int | None, poll_interval_s: float, number: int, t
     )
 
 
+def _settings_for(
+    target: Target, preferences: Preferences, inherited: Preferences, translator: Translator
+) -> list[str]:
+    """Return one line for each setting that ``target`` has; the other arguments are as for :func:`preferences_text`."""
+    rows = _settings(preferences, inherited if target is not None else None, translator)
+    return [row for row in rows if not row.startswith(("title:", "folder:"))] if isinstance(target, Folder) else rows
+
+
 def _settings(preferences: Preferences, for_all: Preferences | None, translator: Translator) -> list[str]:
     """Return one line for each setting, with its name and value.
 
-    Settings that are unset in ``preferences`` are taken from ``for_all``, the settings for all subscriptions.
+    Settings that are unset in ``preferences`` are taken from ``for_all``, the settings for a folder or for all.
     ``for_all`` is None if ``preferences`` are the settings for all subscriptions.
     """
     on, off = translator.gettext("on"), translator.gettext("off")
@@ -181,6 +214,11 @@ def _settings(preferences: Preferences, for_all: Preferences | None, translator:
         f"{name}: {value(mine, general or standard)}"
         for name, mine, general, standard in zip(names, *own, builtin, strict=True)
     ]
+    if preferences.folder:
+        rows.append(f"folder: {one_line(preferences.folder, NAME_CHARS)}")
+    if digest := for_all and (preferences.digest or for_all.digest):
+        shown = translator.gettext("right away") if digest == "off" else _digest(digest, translator)
+        rows.append(f"digest: {shown if preferences.digest else translator.gettext('{value} (default)', value=shown)}")
     if preferences.when is not None:
         rows.append(f"when: {format_numeric_condition(preferences.when)}")
     return rows + [f"filter: {_rule(rule)}" for rule in preferences.rules]
@@ -260,15 +298,27 @@ def _values_when_subscribing(key: str, translator: Translator) -> str:
                 "`… when >= 1,299.00` or `… when changes by 5 %`. I'll tell you when it becomes true."
             )
         case _:
-            return _values_of(key, FOR_ALL, translator)
+            return _values_of(key, _EXAMPLE_NUMBER if key in ("folder", "digest") else FOR_ALL, translator)
 
 
-def _values_of(key: str, number: int, translator: Translator) -> str:
+def _values_of(key: str, number: int, translator: Translator) -> str:  # noqa: PLR0911 - one per setting
     match key:
         case "title":
             return translator.gettext(
                 "What would you like to call it? For example: `set #{number} title My news`; `off` restores the "
                 "publisher's title.",
+                number=str(number),
+            )
+        case "folder":
+            return translator.gettext(
+                "What should its folder be called? A number can't be a name. For example: `set #{number} folder News`; "
+                "`off` takes it out of its folder.",
+                number=str(number),
+            )
+        case "digest":
+            return translator.gettext(
+                "Choose when to send summaries, e.g. `set #{number} digest daily 08:00`. `off` sends entries right "
+                "away, `default` uses your setting for the folder or for all subscriptions.",
                 number=str(number),
             )
         case "interval":
@@ -324,22 +374,25 @@ def unknown_variables_text(names: Sequence[str], translator: Translator) -> str:
 
 
 def filter_list(
-    target: SubscribedChannel | None,
+    target: Target,
     rules: Sequence[FilterRule],
     translator: Translator,
     *,
     before: Sequence[FilterRule] | None = None,
     other_filters: bool = False,
+    preview: FilterPreview | None = None,
 ) -> str:
-    """Return the text that lists the filters for one subscription, or for all subscriptions if ``target`` is None.
+    """Return the text that lists the filters for one subscription, for a folder, or for all subscriptions.
 
     - ``rules``: the filters to list.
     - ``before``: the filters before the command; None if the command does not change filters.
-    - ``other_filters``: whether the user has other filters, which are not listed. If ``target`` is a subscription,
-      these are the filters for all subscriptions. If it is None, they are the filters for single subscriptions.
+    - ``other_filters``: whether the user has other filters, which are not listed. If ``target`` is None, these are the
+      filters for single subscriptions and folders. Otherwise, they are the filters that also apply to ``target``.
+    - ``preview``: what a new filter would have hidden; None if the command adds none.
     """
+    which = name_in_commands(target)
     if target is None:
-        which, head = "all", translator.gettext("Filters for all subscriptions:")
+        head = translator.gettext("Filters for all subscriptions:")
         removed = translator.gettext("Removed the filters that applied to all subscriptions.")
         missing = (
             translator.gettext("You have no filters that apply to all subscriptions.")
@@ -347,26 +400,52 @@ def filter_list(
             else translator.gettext("You have no filters yet.")
         )
         others = translator.gettext("Your filters for individual subscriptions still apply.")
+    elif isinstance(target, Folder):
+        head = translator.gettext("Filters for the folder *{folder}*:", folder=target.name)
+        removed = translator.gettext("Removed all filters for the folder *{folder}*.", folder=target.name)
+        missing = translator.gettext("The folder *{folder}* has no filters.", folder=target.name)
+        others = translator.gettext("Your filters for all subscriptions still apply.")
     else:
-        which, head = (
-            f"#{target.number}",
-            translator.gettext("Filters for *{title}* (#{number}):", **target.placeholders),
-        )
+        head = translator.gettext("Filters for *{title}* (#{number}):", **target.placeholders)
         removed = translator.gettext("Removed all filters for *{title}* (#{number}).", **target.placeholders)
         missing = translator.gettext("*{title}* (#{number}) has no filters.", **target.placeholders)
-        others = translator.gettext("Your filters for all subscriptions still apply.")
+        others = translator.gettext("Your filters for its folder or for all subscriptions still apply.")
+        if not target.folder:
+            others = translator.gettext("Your filters for all subscriptions still apply.")
     if not rules:
         explanation = translator.gettext(
-            "To add one, send e.g. `filter {which} deny crypto nft`; `help filter` tells you more.", which=which
+            "To add one, send e.g. `filter {which} deny crypto OR nft`; `help filter` tells you more.", which=which
         )
         sentences = [removed if before else missing, others if other_filters else "", "" if before else explanation]
         return " ".join(filter(None, sentences))
     if before is not None:
         head = f"{_filter_change(len(rules) - len(before), translator)} {head}"
     rows = [f"{number}. {_rule(rule)}" for number, rule in enumerate(rules, 1)]
-    return fit_rows(
-        head, rows, translator, translator.gettext("`filter {which} off 1` removes the first one.", which=which)
-    )
+    tail = [translator.gettext("`filter {which} off 1` removes the first one.", which=which)]
+    tail += _preview_lines(preview, translator) if preview is not None and preview.count else []
+    return fit_rows(head, rows, translator, "\n".join(tail))
+
+
+def _preview_lines(preview: FilterPreview, translator: Translator) -> list[str]:
+    """Return lines that say how many of the latest entries a filter would have hidden, and show some of them."""
+    if not preview.hidden:
+        none_hidden = translator.ngettext(
+            "It would not have hidden the latest entry.",
+            "It would have hidden none of the latest {count} entries.",
+            preview.count,
+        )
+        return [none_hidden]
+    head = translator.gettext("It would have hidden the latest entry:")
+    if preview.count > 1:
+        head = translator.ngettext(
+            "It would have hidden {count} of the latest {total} entries:",
+            "It would have hidden {count} of the latest {total} entries:",
+            len(preview.hidden),
+            total=preview.count,
+        )
+    rows = [f"• {one_line(each.title or each.link, 200)}" for each in preview.hidden[:_PREVIEW_EXAMPLES]]
+    left = len(preview.hidden) - len(rows)
+    return [head, *rows, *([more_line(left, translator)] if left else [])]
 
 
 def _filter_change(added: int, translator: Translator) -> str:
@@ -382,7 +461,7 @@ def _filter_change(added: int, translator: Translator) -> str:
 
 def _rule(rule: FilterRule) -> str:
     """Return a filter rule in the form in which a user would type it."""
-    return f"{'allow' if rule.allow else 'deny'} {one_line(format_condition(rule.test), 200)}"
+    return f"{'allow' if rule.allow else 'deny'} {one_line(format_condition(rule), 200)}"
 
 
 def quiet_hours_text(

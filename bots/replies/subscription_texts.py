@@ -7,7 +7,9 @@ from bots.i18n.translator import Translator, gettext_noop
 from bots.replies.error_texts import error_text, outcome_text
 from bots.replies.formatting import (
     MAX_MESSAGE_BYTES,
+    Folder,
     SubscribedChannel,
+    Target,
     address,
     entry_lines,
     fit_rows,
@@ -117,6 +119,25 @@ def unsubscribed_text(ended: Sequence[SubscribedChannel], translator: Translator
     )
 
 
+def folder_list(folders: Sequence[Folder], translator: Translator) -> str:
+    """Return the text that lists a user's folders with their numbers of subscriptions."""
+    if not folders:
+        return translator.gettext(
+            "You have no folders yet. To put a subscription into one, send e.g. `set #3 folder News`."
+        )
+    rows = [f"*{folder.name}*: {len(folder.subscriptions)}" for folder in folders]
+    tail = translator.gettext("`list {folder}` shows what is in it.", folder=folders[0].name)
+    return fit_rows(translator.gettext("Your folders:"), rows, translator, tail)
+
+
+def folder_text(folder: Folder, total: int, translator: Translator) -> str:
+    """Return the text that lists the subscriptions in a folder; the user has ``total`` subscriptions in all."""
+    head = translator.gettext(
+        "Folder *{folder}* ({found} of {count}):", folder=folder.name, found=len(folder.subscriptions), count=total
+    )
+    return _rows_with_urls(head, folder.subscriptions, translator)
+
+
 def subscription_list(matches: Sequence[SubscribedChannel], total: int, needle: str, translator: Translator) -> str:
     """Return the text that lists a user's subscriptions.
 
@@ -125,7 +146,7 @@ def subscription_list(matches: Sequence[SubscribedChannel], total: int, needle: 
     - ``needle``: the words for which the user has searched, which each match contains in its title or URL; "" if all
       subscriptions are listed.
 
-    If the list is long, the URLs are left out.
+    Subscriptions in a folder come after the others, below its name. If the list is long, the URLs are left out.
     """
     if not total:
         return translator.gettext(NO_SUBSCRIPTIONS)
@@ -143,8 +164,21 @@ def subscription_list(matches: Sequence[SubscribedChannel], total: int, needle: 
         )
     else:
         head = translator.ngettext("{count} subscription:", "{count} subscriptions:", total)
-    rows = [_row(subscription, translator) for subscription in matches]
-    urls = [one_line(address(subscription.channel), 200) for subscription in matches]
+    return _rows_with_urls(head, sorted(matches, key=lambda each: each.folder.casefold()), translator, by_folder=True)
+
+
+def _rows_with_urls(
+    head: str, subscriptions: Sequence[SubscribedChannel], translator: Translator, *, by_folder: bool = False
+) -> str:
+    """Return ``head`` and one row for each subscription, with its URL if the list is short enough.
+
+    If ``by_folder`` is true, the name of the folder is written above the first of consecutive subscriptions in it.
+    """
+    rows, folder = [], ""
+    for each in subscriptions:
+        is_first, folder = by_folder and each.folder.casefold() != folder.casefold(), each.folder
+        rows.append(f"*{folder}*\n{_row(each, translator)}" if is_first else _row(each, translator))
+    urls = [one_line(address(subscription.channel), 200) for subscription in subscriptions]
     full = "\n".join([head, *(f"{row}\n    {url}" for row, url in zip(rows, urls, strict=True))])
     if len(full.encode()) <= MAX_MESSAGE_BYTES:
         return full
@@ -359,8 +393,8 @@ def import_result_text(
     return fit_rows(f"{head} {count}", rows, translator)
 
 
-def paused_text(target: SubscribedChannel | None, translator: Translator, *, is_new: bool) -> str:
-    """Return the text that says that a subscription, or everything if ``target`` is None, is paused.
+def paused_text(target: Target, translator: Translator, *, is_new: bool) -> str:
+    """Return the text that says that a subscription, a folder, or everything if ``target`` is None, is paused.
 
     ``is_new`` states whether anything was still active before the command.
     """
@@ -370,6 +404,12 @@ def paused_text(target: SubscribedChannel | None, translator: Translator, *, is_
         return translator.gettext(
             "Everything is paused, including your saved searches. Send `resume` when you're ready; I'll start with "
             "a short recap of your subscriptions."
+        )
+    if isinstance(target, Folder):
+        return translator.gettext(
+            "*{folder}* ({count}) is paused. `resume {folder}` starts it again, with a short recap of what you missed.",
+            folder=target.name,
+            count=len(target.subscriptions),
         )
     if not is_new:
         return translator.gettext(
@@ -382,14 +422,14 @@ def paused_text(target: SubscribedChannel | None, translator: Translator, *, is_
 
 
 def resumed_text(
-    target: SubscribedChannel | None,
+    target: Target,
     missed_updates: int,
     missed_matches: int,
     translator: Translator,
     *,
     is_resumed: bool,
 ) -> str:
-    """Return the text that says that a subscription, or everything if ``target`` is None, is active again.
+    """Return the text that says that a subscription, a folder, or everything if ``target`` is None, is active again.
 
     ``missed_updates`` is how many updates there were during the pause; a recap of them is sent after this text.
     ``missed_matches`` is how many entries matched saved searches during the pause; these are not sent. ``is_resumed``
@@ -399,6 +439,10 @@ def resumed_text(
         if not is_resumed:
             return translator.gettext("Nothing is paused.")
         head = translator.gettext("Everything is active again.")
+    elif isinstance(target, Folder):
+        if not is_resumed:
+            return translator.gettext("Nothing in *{folder}* is paused.", folder=target.name)
+        head = translator.gettext("Everything in *{folder}* is active again.", folder=target.name)
     elif is_resumed:
         head = translator.gettext("*{title}* is active again.", title=title(target.channel))
     else:

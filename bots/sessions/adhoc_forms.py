@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from bots.dialogue.folders import all_folders
 from bots.dialogue.read_requests import ReadRequests
 from bots.dialogue.reply import Reply
 from bots.i18n.translator import Translator, gettext_noop
@@ -28,6 +29,7 @@ _SUBSCRIPTION: Final = Field(
 )
 _SUBSCRIPTION_OR_ALL: Final = msgspec.structs.replace(_SUBSCRIPTION, choice="subscription or all")
 _SUBSCRIPTIONS: Final = msgspec.structs.replace(_SUBSCRIPTION_OR_ALL, kind="list-multi")
+_FOLDER: Final = Field("folder", gettext_noop("Folder (none: everything)"), "list-single", choice="folder")
 _SAVED_SEARCH: Final = Field("watch", gettext_noop("Saved search"), "list-single", required=True, choice="watch")
 _DAYS: Final = (
     ("mon", gettext_noop("Monday")), ("tue", gettext_noop("Tuesday")),
@@ -40,6 +42,7 @@ _DIGEST_SCHEDULES: Final = (
 )  # fmt: skip
 _SETTINGS: Final = (
     ("interval", gettext_noop("Minimum interval (2h, daily, off)")), ("mute", gettext_noop("Mute (on, off)")),
+    ("folder", gettext_noop("Folder")), ("digest", gettext_noop("Summaries (daily 08:00, hourly, off)")),
     ("title", gettext_noop("Title")), ("edits", gettext_noop("Corrections (on, off)")),
     ("when", gettext_noop("Condition on a number (< 20, changes by 5 %, off)")),
     ("format", gettext_noop("Entry format ($title, $link, …)")),
@@ -49,6 +52,7 @@ _SETTINGS: Final = (
 _ON_OFF: Final = (("on", gettext_noop("on")), ("off", gettext_noop("off")))
 _ORDERS: Final = (("popular", gettext_noop("popular ones")), ("new", gettext_noop("new ones")))
 
+_VERBS_FOR_FOLDERS: Final = ("pause", "resume", "set")
 _WORDS: Final = (Field("words", gettext_noop("What you would write after the command in chat")),)
 _FIELDS: Final[dict[str, tuple[Field, ...]]] = {
     "subscribe": (
@@ -77,6 +81,7 @@ _FIELDS: Final[dict[str, tuple[Field, ...]]] = {
             Field("days", gettext_noop("Days (none: every day)"), "list-multi", options=_DAYS),
         ),
     "digest": (
+            _FOLDER,
             Field(
                 "every", gettext_noop("How to send new entries"), "list-single",
                 options=_DIGEST_SCHEDULES, values=("off",),
@@ -128,6 +133,10 @@ async def command_form(verb: str, translator: Translator, requests: ReadRequests
         if template.choice == "watch":
             watches = await requests.watches()
             options = tuple((f"#{watch.number}", _label(watch.text)) for watch in watches)
+        elif template.choice == "folder":
+            options = tuple((folder.name, _label(folder.name)) for folder in await all_folders(requests))
+            if not options:
+                continue
         elif template.choice:
             subscriptions = await requests.subscriptions()
             options = tuple(
@@ -136,6 +145,8 @@ async def command_form(verb: str, translator: Translator, requests: ReadRequests
             )
             if template.choice == "subscription or all" and subscriptions:
                 options += (("all", translator.gettext("All of them")),)
+            if verb in _VERBS_FOR_FOLDERS:
+                options += tuple((folder.name, _label(folder.name)) for folder in await all_folders(requests))
         fields.append(msgspec.structs.replace(template, label=translator.gettext(template.label), options=options))
     return Form(command_title(verb, translator), "", tuple(fields))
 

@@ -36,7 +36,7 @@ class Field(msgspec.Struct, frozen=True):
     required: bool = False
     options: Options = ()
     values: tuple[str, ...] = ()
-    choice: Literal["", "subscription", "subscription or all", "watch"] = ""
+    choice: Literal["", "subscription", "subscription or all", "folder", "watch"] = ""
 
 
 class Form(msgspec.Struct, frozen=True):

@@ -13,7 +13,7 @@ from service.model import Channel, ChannelId
 from service.settings import Settings
 from service.store import Store, open_store
 from service.store.client import keys
-from service.store.delivery.outbox import Batch
+from service.store.delivery.outbox import Batch, ClaimRules
 from tests.support.channels import make_channel
 
 ALICE = "alice@localhost"
@@ -143,6 +143,20 @@ async def test_edits_are_delivered_by_the_channel_that_delivered_the_entry(store
     assert await claim(store) is None
     edit = VersionParts(None, ((0, (b"a:x".ljust(8), b"new-----")),))
     assert shown(await tell(store, one, 3, edit)) == [(one.id, 3, True, ())]
+
+
+async def test_a_claim_begins_after_the_oldest_items_if_they_are_kept_for_later(store: Store) -> None:
+    one, two = await followed(store, "a", "b")
+    for version in (2, 3):
+        await give(store, one, version, VersionParts())
+    await give(store, two, 2, VersionParts())
+    (held,) = await store.outbox.queued_items({UID: ""}, 10)
+    rules = ClaimRules({held[2].id: ()}, after=held[1].id)
+    batch = (await store.outbox.claim([UID], 20, 6.0, {UID: rules}))[UID]
+    assert shown(batch) == [(two.id, 2, False, ())]
+    assert await store.outbox.claim([UID], 20, 6.0, {UID: ClaimRules({}, after=held[1].id)}) == {}
+    assert await store.outbox.waiting_users() == [UID]
+    assert shown(await claim(store)) == [(one.id, 2, False, ()), (one.id, 3, False, ())], "they stay in order"
 
 
 async def test_an_edited_article_is_recognised_by_its_new_text(store: Store) -> None:

@@ -46,7 +46,8 @@ class PhraseCondition(msgspec.Struct, frozen=True, tag="phrase"):
 class PairCondition(msgspec.Struct, frozen=True, tag="pair"):
     """The condition that a result has a certain attribute-value pair, such as ``tag=python``.
 
-    For words, use :class:`WordCondition` instead.
+    For words, use :class:`WordCondition` instead. Filters of subscriptions also have the pairs ``link=value`` and
+    ``text=value``, which an entry has if its link or its text, without the title, contains the value.
     """
 
     pair: Pair

@@ -1,4 +1,4 @@
-"""The parser for the search queries that people write with the commands ``find`` and ``watch``.
+"""The parser for the queries that people write with the commands ``find``, ``watch`` and ``filter``.
 
 ========================================  =============================================================================
 ``rust async``                            both words, in any form (stem), in the title or the text
@@ -12,11 +12,12 @@
 ``lang:en``, ``lang:german``              the language; ``lang:en-GB`` with a region
 ``site:example.org``, ``site:.org``       the publisher's domain or host name, or a top-level domain
 ``author:jane``, ``tag:"machine learning"``  and the other attributes (``service.discovery.av_pairs.ATTRIBUTES``)
+``link:example.org/ads``, ``text:"a word"``  a part of the link, words of the text; only with ``filter``
 ``after:2026-11-01``, ``after:3d``        entries published on that day or later; days (d), weeks (w), months (m),
                                           years (y) ago; ``today``, ``yesterday``
 ``type:entry``, ``type:feed``             entries instead of channels; feeds only, or pages only (``type:page``)
 ``limit 5``                               at most 5 results at once, at the end of the query
-``/expression/``                          a regular expression (RE2), only with ``watch``, and as the whole query
+``/expression/``                          a regular expression (RE2), only with ``watch`` and ``filter``, on its own
 ========================================  =============================================================================
 
 - An equals sign may be used instead of the colon.
@@ -52,7 +53,7 @@ from service.discovery.queries.query import (
     Query,
     WordCondition,
 )
-from service.discovery.queries.query_tokens import Token, pattern_error, tokenize
+from service.discovery.queries.query_tokens import FILTER_FIELDS, Token, pattern_error, tokenize
 from service.discovery.queries.saved_searches import (
     MAX_PHRASE_WORDS,
     PatternCondition,
@@ -115,7 +116,7 @@ def parse_query(text: str, today: date, limit: int = DEFAULT_LIMIT) -> Query:
     """
     if _expression(text):
         raise pattern_error()
-    tokens, own_limit = _take_limit(tokenize(text))
+    tokens, own_limit = _take_limit(_tokenize_search(text))
     tokens, kind = _take_kind(tokens)
     tokens, after = _take_after(tokens, today)
     if after is not None and kind == "channel":
@@ -134,7 +135,7 @@ def parse_watch(text: str) -> SearchCondition:
     expression = _expression(text)
     if expression:
         return validate_pattern(PatternCondition(expression))
-    tokens = tokenize(text)
+    tokens = _tokenize_search(text)
     if len(_take_limit(tokens)[0]) < len(tokens):
         raise BadQuery("“limit” only works with `find`: a saved search sends every match.")
     if any(token.name == "after" for token in tokens):
@@ -142,9 +143,38 @@ def parse_watch(text: str) -> SearchCondition:
     tokens, kind = _take_kind(tokens)
     if kind == "channel":
         raise BadQuery("A saved search finds entries, not channels.")
-    all_of, none_of = _conditions(tokens, "entry")
-    return QueryCondition(tuple(sorted((tuple(sorted(each, key=repr)) for each in all_of), key=repr)),
-                          tuple(sorted(none_of, key=repr)))  # fmt: skip
+    return _query_condition(*_conditions(tokens, "entry"))
+
+
+def parse_filter(text: str) -> SearchCondition:
+    """Parse the condition of a filter: a query with ``FILTER_FIELDS``, or a regular expression between slashes.
+
+    The query may consist of excluded conditions only. Raises :class:`BadQuery` for invalid syntax.
+    """
+    if expression := _expression(text):
+        return validate_pattern(PatternCondition(expression))
+    if not words(text, include_common=True):
+        raise BadQuery('I can\'t find any words in that. Use words, "a phrase" or /a regular expression/.')
+    tokens, known = tokenize(text), ", ".join(FILTER_FIELDS)
+    for token in tokens:
+        if token.kind == "field" and token.name not in FILTER_FIELDS:
+            raise BadQuery("“{name}:” doesn't work with `filter`. You can use {known}.", name=token.name, known=known)
+    return _query_condition(*_conditions(tokens, "entry", can_be_excluding=True))
+
+
+def _query_condition(all_of: Iterable[tuple[Condition, ...]], none_of: Iterable[Condition]) -> QueryCondition:
+    """Return the condition in a form that does not depend on the order in which its parts were written."""
+    groups = sorted((tuple(sorted(each, key=repr)) for each in all_of), key=repr)
+    return QueryCondition(tuple(groups), tuple(sorted(none_of, key=repr)))
+
+
+def _tokenize_search(text: str) -> list[Token]:
+    """Split a search into tokens; raise :class:`BadQuery` for a field that only filters have."""
+    tokens = tokenize(text)
+    for token in tokens:
+        if token.name in ("link", "text"):
+            raise BadQuery("“{name}:” only works with `filter`.", name=token.name)
+    return tokens
 
 
 def saved_search_text(text: str) -> str:
@@ -264,12 +294,12 @@ def _date(value: str) -> date | None:
 
 
 def _conditions(
-    tokens: list[Token], about: ContentKind
+    tokens: list[Token], about: ContentKind, *, can_be_excluding: bool = False
 ) -> tuple[tuple[tuple[Condition, ...], ...], tuple[Condition, ...]]:
     """Convert tokens to conditions: return (groups of alternative conditions, excluded conditions).
 
     A result must satisfy at least one condition in each group, and must not satisfy any excluded condition. ``about``
-    is the kind of content to search.
+    is the kind of content to search. ``can_be_excluding`` allows tokens that only exclude something.
     """
     meant = [token for token in tokens if token.kind != "word" or words(token.value, include_common=True)]
     count = sum(token.kind != "or" and (token.kind != "word" or bool(words(token.value))) for token in meant)
@@ -297,7 +327,7 @@ def _conditions(
             name = group[0].name
             if len(group) == 1 and _is_single(name) and values.setdefault(name, distinct) != distinct:
                 raise _several_values_error(name)
-    if not all_of:
+    if not all_of and not (can_be_excluding and none_of):
         raise _empty_error(meant, none_of)
     for alternatives in all_of:
         if set(alternatives) <= set(none_of):
@@ -478,6 +508,11 @@ def _field_pairs(name: str, value: str, about: ContentKind, parents: dict[str, P
     """
     if name == "site":
         return _site_pairs(value)
+    if name in ("link", "text"):
+        found = f" {' '.join(words(value, include_common=True))} " if name == "text" else fold(value)
+        if not found.strip():
+            raise BadQuery("“{name}” needs a value: {name}:…", name=name)
+        return [f"{name}={found}"]
     attribute = ATTRIBUTES[name]
     if about not in attribute.kinds:
         if about == "channel":

@@ -26,6 +26,8 @@ FIELD_SYNONYMS: Final = {
         "tag": "category schlagwort etiquette etiqueta etichetta trefwoord etykieta",
         "lang": "language sprache langue idioma lingua taal jezyk",
         "author": "autor autorin auteur autora autore autrice autorka",
+        "link": "lien enlace collegamento odnosnik",
+        "text": "texte texto testo tekst",
         "site": "sitio sito witryna",
         "type": "kind typ tipo soort",
         "after": "since seit nach depuis apres desde despues dopo depois sinds",
@@ -33,7 +35,9 @@ FIELD_SYNONYMS: Final = {
     for synonym in synonyms.split()
 }
 """Names of fields by their synonyms in all languages of the bot, folded: ``schlagwort`` stands for ``tag``."""
-_FIELDS: Final = frozenset(("title", "site", "after", "limit", *ATTRIBUTES))
+FILTER_FIELDS: Final = ("title", "author", "link", "tag", "text")
+"""The fields of filters. Searches have no `link` and `text`, because there is no index for them."""
+_FIELDS: Final = frozenset(("site", "after", "limit", *FILTER_FIELDS, *ATTRIBUTES))
 _SUGGESTED_FIELDS: Final = "title, tag, author, lang, site, after"
 # Fields of other search engines, with the field that comes nearest; "" if there is none.
 _FOREIGN_FIELDS: Final = {

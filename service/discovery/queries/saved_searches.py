@@ -33,7 +33,7 @@ import re2
 
 from service.discovery.av_pairs import Pair, attribute_of, printable, refuse_invisible
 from service.discovery.queries.query import Condition, PairCondition, PhraseCondition, WordCondition
-from service.discovery.word_analysis import query_stems, stem, text_language, word_parts, words
+from service.discovery.word_analysis import fold, query_stems, stem, text_language, word_parts, words
 from service.errors import BadQuery
 from service.model import Entry
 
@@ -99,6 +99,7 @@ class SearchableEntry:
         self.text = f"{entry.title}\n{entry.summary}"
         self._pairs = [pair for pair in pairs if attribute_of(pair) != "word"]
         self._declared_language = language
+        self._link = entry.link
         self.title_words = words(entry.title, include_common=True)
         self._other_fields = [words(text, include_common=True) for text in (entry.summary, *entry.tags, *entry.authors)]
 
@@ -117,6 +118,11 @@ class SearchableEntry:
         # A phrase does not extend from one field into the next.
         title, *others = (f" {' '.join(field)} " for field in (self.title_words, *self._other_fields))
         return title, "\n".join((title, *others))
+
+    @cached_property
+    def contents(self) -> dict[str, str]:
+        """The link of the entry, folded, and the words of its text, each with a space before and after it."""
+        return {"link": fold(self._link), "text": f" {' '.join(self._other_fields[0])} "}
 
     @cached_property
     def pairs(self) -> frozenset[Pair]:
@@ -178,6 +184,8 @@ def matches(condition: SearchCondition | Condition, subject: SearchableEntry) ->
             )
         case PhraseCondition(found, in_title):
             return _is_in_sequence(found, subject, in_title=in_title)
+        case PairCondition(pair) if (field := attribute_of(pair)) in subject.contents:
+            return pair.removeprefix(f"{field}=") in subject.contents[field]
         case WordCondition(word, is_prefix=True, in_title=in_title):
             return any(each.startswith(word) for each in (subject.title_words if in_title else subject.words))
         case _:

@@ -141,7 +141,7 @@ key                          type    contents
                                      paused: see ``scripts/user_index.lua``
 ``cn:{u:UID}:intents``       hash    channel id → ``add SEQ``, ``move SEQ`` or ``del SEQ``: a change of the user index
                                      that the channel index may lack
-``cn:{u:UID}:preferences``   hash    number of a subscription, or 0 for all → Preferences (msgpack)
+``cn:{u:UID}:preferences``   hash    number of a subscription, 0 for all, or < 0 for a folder → Preferences (msgpack)
 ``cn:{u:UID}:imports``       list    feeds of OPML lists that are still to be subscribed: OpmlSubscription (msgpack)
 ``cn:{u:UID}:searches``      hash    number of a saved search → SavedSearch (msgpack)
 ``cn:{u:UID}:hits``          set     ``CID VERSION`` that a saved search has matched; expires

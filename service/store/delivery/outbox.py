@@ -103,10 +103,12 @@ class ClaimRules(msgspec.Struct, frozen=True):
       for later, or it is dropped. Items in the outbox after the last one in this mapping are not sent yet.
     - ``interval_channels``: channels with a minimum time between deliveries to this user. The time of each delivery
       is recorded for them.
+    - ``after``: the id of the last of the oldest items, which are all kept for later; "" if there are none.
     """
 
     suppressions: Suppressions
     interval_channels: frozenset[ChannelId] = frozenset()
+    after: str = ""
 
 
 _NO_RULES: Final[Mapping[UserId, ClaimRules]] = {}
@@ -468,7 +470,7 @@ def _claim_arguments(rules: ClaimRules | None) -> tuple[Value, ...]:
     if rules is None:
         return ()
     last = next(reversed(rules.suppressions), "0-1")
-    return last, " ".join(rules.interval_channels), MAX_INTERVAL_S, msgspec.json.encode(rules.suppressions)
+    return last, " ".join(rules.interval_channels), MAX_INTERVAL_S, msgspec.json.encode(rules.suppressions), rules.after
 
 
 def _age_key(batch: Batch) -> tuple[int, int]:

@@ -214,7 +214,8 @@ class PreferenceStore(RedisRepository):
     async def of_users(self, uids: Sequence[UserId]) -> list[PreferencesByNumber]:
         """Return the preferences of each user, in order.
 
-        A user's preferences are a mapping whose keys are the numbers of subscriptions; 0 stands for all subscriptions.
+        A user's preferences are a mapping whose keys are the numbers of subscriptions; 0 stands for all subscriptions,
+        and negative numbers stand for folders.
         """
         found = await self._redis.call_many([("HGETALL", keys.preferences(uid)) for uid in uids])
         return [
@@ -225,7 +226,10 @@ class PreferenceStore(RedisRepository):
         ]
 
     async def put(self, jid: str, number: int, preferences: Preferences) -> None:
-        """Store a user's preferences for the subscription with this number; 0 stands for all subscriptions."""
+        """Store a user's preferences for the subscription or folder with this number; 0 stands for all subscriptions.
+
+        Preferences without any value are deleted.
+        """
         key = keys.preferences(keys.user_id(jid))
         if preferences == NO_PREFERENCES:
             await self._redis.call("HDEL", key, number)

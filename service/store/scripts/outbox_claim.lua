@@ -6,7 +6,7 @@
 -- KEYS: 1 outbox, 2 in flight, 3 article marks, 4 older article marks, 5 restrictions, 6 last sent times
 -- ARGV: 1 user id, 2 maximum number of items, 3 now (Unix s), and optionally: 4 last item to consider, 5 channels with
 --   a delivery interval (separated by spaces), 6 how long their times are kept in s, 7 suppressions by item id (JSON):
---   positions of changes, null for the item, 'later' to keep it
+--   positions of changes, null for the item, 'later' to keep it, 8 item after which to begin, or ''
 -- Reply: {batch as JSON, number of items left}; without items the number of batches in flight, or -1 if items are left
 if redis.call('HGET', KEYS[5], 'suspended') then
   redis.call('DEL', KEYS[1])
@@ -57,7 +57,7 @@ end
 
 -- Return the oldest items that may be delivered now.
 local function free_items()
-  local free, from = {}, '-'
+  local free, from = {}, (ARGV[8] or '') == '' and '-' or '(' .. ARGV[8]
   repeat
     local found = redis.call('XRANGE', KEYS[1], from, ARGV[4] or '+', 'COUNT', ARGV[2])
     for _, item in ipairs(found) do

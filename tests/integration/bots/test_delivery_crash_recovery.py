@@ -21,7 +21,7 @@ from service.settings import Settings
 from service.store import Store
 from service.store.client.keys import user_id
 from service.store.client.redis_client import RedisClient
-from service.users.filters import FilterRule, parse_condition
+from service.users.filters import parse_rule
 from service.users.preferences import FOR_ALL, Preferences
 from tests.support.channels import change, make_channel
 from tests.support.waiting import until
@@ -150,9 +150,7 @@ async def queue(store: Store) -> None:
         await store.subscriptions.subscribe(jid, channel.id)
         await store.users.mark_welcomed(jid)
     await store.users.mark_receipts([user_id(ANN)])
-    await store.preferences.put(
-        BEN, FOR_ALL, Preferences(rules=(FilterRule(allow=False, test=parse_condition("crypto")),))
-    )
+    await store.preferences.put(BEN, FOR_ALL, Preferences(rules=(parse_rule("crypto", allow=False),)))
     await store.preferences.put(ANN, FOR_ALL, Preferences(images=True))
     added = ("addition", "Entry one"), ("addition", "Entry crypto"), ("replacement", "Better one")
     more = ("addition", "Entry two"), ("addition", "Entry three")

@@ -21,6 +21,7 @@ FEED, OTHER = "https://example.org/feed", "https://example.net/feed"
 COMMANDS = (
     *("list", "help", "show #1", "why #1", "status", f"subscribe {OTHER}", "pause #1", "resume", "set #1 title Other"),
     *("filter #1 deny tea", "quiet 22:00-07:00", "digest daily 08:00", "timezone Europe/Berlin", "language de"),
+    *("list folders", "mute News", "digest News daily 08:00", "filter News deny tea", "pause News"),
     *("watch tag=python", "unwatch #1", "find tag=python", "export", "unsubscribe #1", "enter abc", "nonsense"),
 )
 
@@ -64,6 +65,7 @@ async def test_a_dry_run_returns_the_bots_replies_and_changes_nothing(person: Pe
     await make_channel(store, OTHER)
     async with scripted_worker(store, {FEED: None}):
         await alice.say(FEED)
+        await alice.say("set #1 folder News")
 
         async def settled() -> bool:
             ((_, sends_receipts),) = await store.users.recipients([keys.user_id(alice.jid)])
@@ -73,13 +75,15 @@ async def test_a_dry_run_returns_the_bots_replies_and_changes_nothing(person: Pe
         before = await _held(store)
         rehearsed = {command: await _answered(store, alice.jid, command) for command in COMMANDS}
         assert await _held(store) == before
-        for command in ("list", "show #1", "status", "help", "export", "filter #1 deny tea", f"subscribe {OTHER}"):
+        for command in ("list", "show #1", "status", "help", "export", "filter News deny tea", f"subscribe {OTHER}"):
             assert rehearsed[command][0][0] == await alice.say(command), command
     assert rehearsed["list"][1] == []
     assert rehearsed[f"subscribe {OTHER}"][1] == ["Subscribe the user to A feed."]
     assert rehearsed["unsubscribe #1"][1] == ["Unsubscribe the user from A feed."]
     assert rehearsed["pause #1"][1] == ["Pause 1 subscriptions."]
     assert rehearsed["watch tag=python"][1] == ["Save this search."]
+    assert rehearsed["pause News"][1] == ["Pause 1 subscriptions."]
+    assert rehearsed["digest News daily 08:00"][1] == ["Change the preferences for a folder."]
     assert rehearsed["set #1 title Other"][1] == ["Change the preferences for #1."]
 
 

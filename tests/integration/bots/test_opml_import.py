@@ -39,7 +39,10 @@ async def publisher() -> AsyncIterator[RawPublisher]:
     async def answer(head: str, writer: asyncio.StreamWriter) -> None:
         path = head.split()[1]
         if path in (LIST, UNNAMED):
-            feeds = [OpmlSubscription(running.url(f"/{name}"), f"My {name}") for name in ("a", "b", "c", "gone")]
+            feeds = [
+                OpmlSubscription(running.url(f"/{name}"), f"My {name}", folder="Pets" if name == "b" else "")
+                for name in ("a", "b", "c", "gone")
+            ]
             writer.write(ok(opml_writer.write("Mine", feeds), "Content-Type: text/x-opml"))
         elif path == "/gone":
             writer.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
@@ -71,6 +74,9 @@ async def test_a_list_at_a_url_is_imported_and_the_user_is_notified(person: Pers
     assert "1 couldn't be added:" in told
     assert "404" in told
     assert "#1 My " in await alice.say("list"), "it is called what the list calls it"
+    assert "Folder *Pets* (1 of 3):" in await alice.say("list pets")
+    exported = await alice.say("export")
+    assert '<outline text="Pets">' in exported
     assert "3 new" not in await alice.say(f"import {publisher.url(LIST)}")
     again = await alice.wait_for(lambda message: "You were already subscribed to 3." in message.body)
     assert "0 new subscriptions" in again.body

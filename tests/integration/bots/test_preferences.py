@@ -10,8 +10,11 @@ from functools import partial
 import pytest
 
 from bots.bot import Bot
+from bots.delivery.mutes_and_filters import MAX_PAGES
+from bots.delivery.notification_intervals import MAX_DUE_ITEMS
 from service.feeds.canonical_urls import page_url
 from service.feeds.entries.duplicate_articles import hash_version
+from service.feeds.entries.version_parts import VersionParts
 from service.model import Change, Channel, Entry
 from service.settings import Settings
 from service.store import Store
@@ -240,3 +243,94 @@ async def test_an_interval_delays_only_messages_after_the_first(
         assert not [message for message in alice.notifications if "Entry last" in message.body]
         assert "interval: right away" in await alice.say("set #1 interval off")
         await alice.wait_for(lambda message: "Entry last" in message.body)
+
+
+async def test_the_digest_of_a_folder_holds_back_only_its_entries(
+    person: Person, store: Store, settings: Settings
+) -> None:
+    alice = await person()
+    news, other = await subscribed(store, [alice], "news"), await subscribed(store, [alice], "other")
+    clock = JumpingClock()
+    async with serving(settings, store, clock):
+        await alice.say("set #1 folder News")
+        assert "digest: every Monday at 08:00" in await alice.say("digest News weekly")
+        for version in range(1, 4):
+            await tell(store, [alice], news, f"held{version}", base=version)
+        await tell(store, [alice], other, "free")
+        await alice.wait_for(lambda message: "Entry free" in message.body)
+        assert not [message for message in alice.notifications if "held" in message.body]
+    clock.ahead_s = 7 * 86_400.0  # and by then another bot serves her
+    async with serving(settings, store, clock):
+        message = await alice.wait_for(lambda message: "Entry held1" in message.body)
+        assert message.body.index("held1") < message.body.index("held2") < message.body.index("held3")
+    clock.ahead_s = 0.0
+    async with serving(settings, store, clock):
+        await tell(store, [alice], news, "last", base=4)
+        await tell(store, [alice], other, "more", base=2)
+        await alice.wait_for(lambda message: "Entry more" in message.body)
+        assert not [message for message in alice.notifications if "Entry last" in message.body]
+        await alice.say("set #1 folder off")
+        await alice.wait_for(lambda message: "Entry last" in message.body)
+
+
+async def test_a_folder_can_be_sent_at_once_although_the_user_has_a_digest(
+    person: Person, store: Store, settings: Settings
+) -> None:
+    alice = await person()
+    news, other = await subscribed(store, [alice], "news"), await subscribed(store, [alice], "other")
+    async with serving(settings, store):
+        await alice.say("digest weekly")
+        await alice.say("set #1 folder News")
+        assert "digest: right away" in await alice.say("digest News off")
+        await tell(store, [alice], other, "held")
+        await tell(store, [alice], news, "urgent")
+        await alice.wait_for(lambda message: "Entry urgent" in message.body)
+        assert not [message for message in alice.notifications if "held" in message.body]
+        await alice.say("digest off")
+        await alice.wait_for(lambda message: "Entry held" in message.body)
+
+
+@pytest.mark.usefixtures("bot")
+async def test_filters_and_pauses_of_a_folder_apply_to_its_subscriptions(person: Person, store: Store) -> None:
+    alice = await person()
+    news, other = await subscribed(store, [alice], "news"), await subscribed(store, [alice], "other")
+    ad = Change("addition", Entry("c", "Buy", "https://ads.example/c", "A summary", ("Ann",), ("sponsored",)))
+    await change(store, other, ad)
+    await alice.say("set #1 folder News")
+    await alice.say("set #2 folder News")
+    preview = await alice.say("filter News deny title:sell OR (link:x.example")
+    assert "Parentheses aren't supported" in preview
+    preview = await alice.say("filter News deny tag:sponsored link:ads.example -author:john")
+    assert "It would have hidden 1 of the latest 3 entries:\n• Buy" in preview
+    for channel in (news, other):
+        base = 2 if channel is other else 1
+        garden = Change("addition", Entry("d", f"Garden {channel.id[:4]}", "https://example.org/d"))
+        delta = await change(store, channel, ad, garden, base=base)
+        await tell_delta(store, alice, channel, delta.version)
+        await alice.wait_for(partial(says, f"Garden {channel.id[:4]}"))
+    assert not [message for message in alice.notifications if "Buy" in message.body]
+    assert "*News* (2) is paused" in await alice.say("pause News")
+    await tell(store, [alice], news, "missed", base=2)
+    assert "1 update" in await alice.say("resume News")
+    await alice.wait_for(lambda message: "Entry missed" in message.body)
+
+
+async def test_many_entries_that_wait_for_a_digest_do_not_delay_others(
+    person: Person, store: Store, settings: Settings
+) -> None:
+    alice = await person()
+    news, other = await subscribed(store, [alice], "news"), await subscribed(store, [alice], "other")
+    clock = JumpingClock()
+    async with serving(settings, store, clock):
+        await alice.say("set #1 folder News")
+        await alice.say("digest News weekly")
+        for version in range(2, 3 + MAX_PAGES * MAX_DUE_ITEMS):
+            await store.outbox.enqueue([user_id(alice.jid)], news.id, version, 2_000.0, VersionParts())
+        for base, key in enumerate(("one", "two", "three"), 1):
+            await tell(store, [alice], other, key, base=base)
+            await alice.wait_for(partial(says, f"Entry {key}"))
+        waiting = await store.outbox.queued_items({user_id(alice.jid): ""}, 2_000)
+        assert len(waiting[0]) == 1 + MAX_PAGES * MAX_DUE_ITEMS
+    async with serving(settings, store, clock):
+        await tell(store, [alice], other, "four", base=4)
+        await alice.wait_for(partial(says, "Entry four"))

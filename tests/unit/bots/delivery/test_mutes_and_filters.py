@@ -7,12 +7,13 @@ from hypothesis import strategies as st
 
 from bots.delivery.mutes_and_filters import suppressed_positions
 from service.model import Change, Delta, Entry, Notice
-from service.users.filters import FilterRule, build_subjects, parse_condition
+from service.users.filters import FilterRule, build_subjects, parse_rule
 from service.users.numeric_conditions import NumericCondition
 from service.users.preferences import (
     FOR_ALL,
     NO_PREFERENCES,
     Preferences,
+    folder_number,
     has_filters,
 )
 
@@ -24,11 +25,11 @@ def added(title: str, summary: str = "", tags: tuple[str, ...] = ()) -> Change:
 
 
 def deny(text: str) -> FilterRule:
-    return FilterRule(allow=False, test=parse_condition(text))
+    return parse_rule(text, allow=False)
 
 
 def allow(text: str) -> FilterRule:
-    return FilterRule(allow=True, test=parse_condition(text))
+    return parse_rule(text, allow=True)
 
 
 def suppressed(preferences: dict[int, Preferences], *versions: Delta, edits: bool = False) -> tuple[int, ...] | None:
@@ -64,6 +65,15 @@ def test_filters_for_all_and_for_one_subscription_must_both_allow() -> None:
     delta = version(added("python"), added("python crypto"), added("rust"))
     assert suppressed(mine, delta) == (1, 2)
     assert suppressed_positions(mine, 4, [(delta, build_subjects(delta.changes))], edits=False) == (1,)
+
+
+def test_mutes_and_filters_of_a_folder_apply_to_its_subscriptions() -> None:
+    delta = version(added("python"), added("crypto"))
+    news = folder_number("News")
+    mine = {3: Preferences(folder="news"), news: Preferences(folder="News", rules=(deny("crypto"),))}
+    assert suppressed(mine, delta) == (1,)
+    assert suppressed({**mine, 3: Preferences(folder="Other")}, delta) == ()
+    assert suppressed({**mine, news: Preferences(folder="News", muted=True)}, delta) is None
 
 
 def test_changes_of_a_page_that_do_not_meet_the_condition_are_suppressed() -> None:

@@ -13,6 +13,7 @@ from service.errors import BadStatus, LimitReached, ListOfFeeds, UploadRefused
 from service.feeds import opml_parser
 from service.feeds.canonical_urls import canonical_url
 from service.feeds.opml_writer import OpmlDocument, OpmlSubscription
+from service.users.preferences import Preferences
 from tests.unit.bots.fake_requests import Person, feed, page
 
 FEEDS = st.lists(
@@ -44,6 +45,14 @@ def test_a_feed_too_long_for_a_message_is_omitted_from_the_export() -> None:
         for each in opml_parser.parse(part.encode()).feeds
     ]
     assert read == ["https://example.org/1", "https://example.org/2"]
+
+
+def test_an_export_contains_folders() -> None:
+    alice, bob = Person(), Person()
+    alice.follows = {n: feed(f"https://example.org/{n}", f"Feed {n}") for n in range(1, 4)}
+    alice.preferences = {2: Preferences(folder="News"), 3: Preferences(folder="NEWS")}
+    bob.say(f"import {alice.say('export')}")
+    assert [each.folder for each in bob.importing] == ["", "News", "News"]
 
 
 def test_an_export_can_be_imported_by_another_user() -> None:

@@ -15,6 +15,7 @@ from bots.sessions import adhoc_forms
 from bots.xmpp import adhoc_stanzas
 from bots.xmpp.adhoc_stanzas import Form
 from bots.xmpp.service_discovery import NS_COMMANDS
+from service.users.preferences import Preferences
 from tests.unit.bots.fake_requests import FakeRequests, Person, at_once, feed
 from tests.unit.bots.sample_web import BLOG, NEWS, visitor
 
@@ -45,6 +46,8 @@ def opened(verb: str) -> Form:
         ("show", {"channel": ("#3",), "count": ("5",)}, ["show #3 5"]),
         ("quiet", {"hours": ("22:00-07:00",), "days": ("mon", "tue")}, ["quiet 22:00-07:00 mon tue"]),
         ("digest", {"every": ("weekly",), "day": ("fri",), "at": ("17:00",)}, ["digest weekly fri 17:00"]),
+        ("digest", {"folder": ("My news",), "every": ("daily",), "at": ("08:00",)}, ["digest My news daily 08:00"]),
+        ("pause", {"channel": ("#1", "My news")}, ["pause #1", "pause My news"]),
         ("set", {"channel": ("#3",), "setting": ("interval",), "value": ("2 hours",)}, ["set #3 interval 2 hours"]),
         ("set", {"channel": ("all",)}, ["set all"]),
         ("list", {}, ["list"]),
@@ -77,6 +80,19 @@ def test_every_form_is_well_formed_xml_with_all_its_fields(verb: str) -> None:
 def test_subscription_options_show_number_and_title() -> None:
     (channel,) = opened("unsubscribe").fields
     assert channel.options == (("#1", "#1 The <News>"), ("#3", "#3 https://b.example/"), ("all", "All of them"))
+
+
+def test_forms_offer_the_folders_of_the_user() -> None:
+    person = Person(follows={one.number: one.channel for one in MINE}, preferences={3: Preferences(folder="My news")})
+
+    def first_options(verb: str) -> list[str]:
+        form = at_once(adhoc_forms.command_form(verb, SPEAKER, cast("ReadRequests", FakeRequests(person))))
+        return [value for value, _ in form.fields[0].options]
+
+    assert first_options("digest") == ["My news"]
+    assert first_options("pause") == first_options("set") == ["#1", "#3", "all", "My news"]
+    assert first_options("unsubscribe") == ["#1", "#3", "all"]
+    assert opened("digest").fields[0].var == "every", "without folders, there is no field for them"
 
 
 def test_form_answers_are_converted_to_chat_answers() -> None:
