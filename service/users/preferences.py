@@ -22,6 +22,8 @@ FOR_ALL: Final = 0
 MIN_INTERVAL_S: Final = 60
 MAX_INTERVAL_S: Final = 7 * 86_400
 MAX_TEXT_CHARS: Final = 2_000
+FULL_TEXT_CHARS: Final = MAX_TEXT_CHARS + 1
+"""The length of texts that stands for the article to which an entry links; the entry's own text if it is not read."""
 DEFAULT_TEXT_CHARS: Final = 300
 
 
@@ -35,7 +37,8 @@ class Preferences(msgspec.Struct, frozen=True, omit_defaults=True):
     - ``proof``: how many of the latest entries are shown when a subscription begins.
     - ``interval_s``: the minimum time in seconds between two messages about the channel; 0 means no minimum.
     - ``rules``: the filter rules.
-    - ``text_chars``: the maximum length of an entry's text in messages, from 0 to ``MAX_TEXT_CHARS``.
+    - ``text_chars``: the maximum length of an entry's text in messages, from 0 to ``MAX_TEXT_CHARS``, or
+      ``FULL_TEXT_CHARS``.
     - ``images``: whether the image of an entry is sent after a message with this entry alone.
     - ``when``: the condition on numbers that a change of a page has to meet. It is set for single subscriptions only.
     """

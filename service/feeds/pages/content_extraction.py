@@ -22,6 +22,7 @@ from service.feeds.pages.page_lines import Landmark, Line, decode_html, page_lin
 from service.feeds.pages.selectors import JSON_PATH, XPATH, parse_xml, select_css, select_json, select_xpath
 from service.feeds.parsing.html_text import one_line
 from service.model import ParsedPage
+from service.users.preferences import MAX_TEXT_CHARS
 
 _TITLE_CHARS = 200
 _LOGIN_CHARS = 500
@@ -66,6 +67,20 @@ def parse_page(body: bytes, *, headers: Mapping[str, str], selector: str = "") -
         raise _empty_page_error(root)
     title = next((element.text_content() for element in root.iter("title")), "")
     return _page(one_line(title, _TITLE_CHARS), lines)
+
+
+def extract_article(body: bytes, *, headers: Mapping[str, str]) -> str:
+    """Return the beginning of the article in an HTML page, in one line of at most 2,000 characters; "" without one.
+
+    The process must have loaded trafilatura, of which other processes need no copy.
+    """
+    from trafilatura import extract  # noqa: PLC0415 - see above
+
+    content_type = headers.get("content-type", "")
+    page = parse_html(decode_html(body, content_type)) if "html" in content_type.lower() else None
+    # Other extractors are not compared, because they would read lists of words from files.
+    text = None if page is None else extract(page, fast=True, include_comments=False, include_tables=False)
+    return one_line(text or "", MAX_TEXT_CHARS)
 
 
 def _page(title: str, lines: Sequence[Line]) -> ParsedPage:
