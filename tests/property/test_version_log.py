@@ -19,7 +19,12 @@ texts = st.lists(text, max_size=2).map(tuple)
 plain_entries = st.builds(Entry, text, text, text, text, texts, texts, st.none() | st.floats(0, 2e9))
 files = st.lists(st.builds(Enclosure, text, text, st.integers(0, 10**11)), max_size=2).map(tuple)
 entries = plain_entries | st.builds(
-    msgspec.structs.replace, plain_entries, image=text, enclosures=files, summary=st.just("word " * 400) | text
+    msgspec.structs.replace,
+    plain_entries,
+    image=text,
+    enclosures=files,
+    summary=st.just("word " * 400) | text,
+    full_text=text,
 )
 changes = st.builds(
     Change, st.sampled_from(["addition", "omission", "replacement"]), entries, st.integers(0, 2**31), text

@@ -107,14 +107,14 @@ def looks_like_feed(url: str) -> bool:
 def probable_feeds(links: Iterable[str], url: str) -> tuple[str, ...]:
     """Return up to two of ``links``, which look like feeds, in the page at ``url``.
 
-    Links within the site come first, and feeds of comments last.
+    Links within the site come first, and feeds of comments last. The result is empty if there are rules for such pages.
     """
 
     def rank(link: str) -> tuple[bool, bool]:
         is_elsewhere = host_of(link).split(".")[-2:] != host_of(url).split(".")[-2:]
         return is_elsewhere, "comment" in link.lower()
 
-    return tuple(sorted(dict.fromkeys(links), key=rank)[:_MAX_LINKED])
+    return () if _rules_for(url) else tuple(sorted(dict.fromkeys(links), key=rank)[:_MAX_LINKED])
 
 
 def likely_feeds(url: str) -> tuple[str, ...]:
