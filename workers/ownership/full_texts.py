@@ -42,7 +42,11 @@ async def add_full_texts(delta: Delta, read_article: ArticleReader, *, is_privat
 
 
 def _with_text(change: Change, text: str) -> Change:
-    """Return ``change`` with the full text of its entry, unless the entry's own text is longer."""
+    """Return ``change`` with the full text of its entry, unless the entry's own text is longer.
+
+    The title of the entry is removed from the beginning of ``text``.
+    """
+    text = text.removeprefix(change.entry.title).lstrip()
     if len(text) <= len(change.entry.summary):
         return change
     return msgspec.structs.replace(change, entry=msgspec.structs.replace(change.entry, full_text=text))

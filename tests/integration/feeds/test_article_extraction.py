@@ -11,10 +11,11 @@ from service.feeds.sandbox.parser_client import ParserClient
 from service.feeds.sandbox.protocol import DetectChanges, Document
 
 URL = "https://example.org/article"
-SENTENCE = "Größere Wörter stehen in diesem Absatz, damit er lang genug für einen Artikel ist. "
+SENTENCE = "Größere Wörter stehen in Absatz 7, damit er lang genug für einen Artikel ist."
+PARAGRAPHS = "".join(f"<p>{SENTENCE.replace('7', str(number))}</p>" for number in range(50))
 ARTICLE = (
     "<html><head><title>Title</title></head><body><nav><a href='/'>Home</a> <a href='/all'>All articles</a></nav>"
-    f"<main><article><h1>A heading</h1>{f'<p>{SENTENCE * 3}</p>' * 20}</article></main>"
+    f"<main><article><h1>A heading</h1>{PARAGRAPHS}</article></main>"
     "<aside>Read also: another article</aside><div id='comments'><p>First!</p></div><footer>Imprint</footer>"
     "</body></html>"
 )
@@ -37,7 +38,7 @@ async def test_the_beginning_of_an_article_is_extracted_without_the_rest_of_its_
 ) -> None:
     text = await article(parser, ARTICLE.encode(encoding), f"text/html; charset={encoding}")
     assert parser.confinement == "seccomp"
-    assert SENTENCE * 3 in f"{text} "
+    assert SENTENCE in text
     assert 1_900 < len(text) <= 2_000
     assert text.endswith("…")
     assert not any(other in text for other in ("Home", "First!", "Imprint", "another article", "\n"))

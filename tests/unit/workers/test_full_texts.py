@@ -53,6 +53,14 @@ async def test_an_article_that_is_missing_or_shorter_than_the_own_text_is_left_o
     assert await full_texts(Web(url(1)), added(1), added(2), added(3, long)) == ["", url(2), ""]
 
 
+async def test_the_title_of_the_entry_is_not_repeated() -> None:
+    async def article(_page: Channel) -> str:
+        return f"Title {ARTICLE}"
+
+    found = await add_full_texts(delta(added(1)), article, is_private=False)
+    assert found.changes[0].entry.full_text == ARTICLE
+
+
 async def test_the_article_of_an_entry_with_a_long_text_is_not_read() -> None:
     web = Web()
     assert await full_texts(web, added(1, "x" * 2_000)) == [""]
