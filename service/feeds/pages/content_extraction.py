@@ -18,11 +18,10 @@ from collections.abc import Mapping, Sequence
 from lxml import html
 
 from service.errors import EmptyBody, NotAFeed
-from service.feeds.pages.page_lines import Landmark, Line, decode_html, page_lines, parse_html, plain_lines
+from service.feeds.pages.page_lines import LINE_CHARS, Landmark, Line, decode_html, page_lines, parse_html, plain_lines
 from service.feeds.pages.selectors import JSON_PATH, XPATH, parse_xml, select_css, select_json, select_xpath
 from service.feeds.parsing.html_text import one_line
 from service.model import ParsedPage
-from service.users.preferences import MAX_TEXT_CHARS
 
 _TITLE_CHARS = 200
 _LOGIN_CHARS = 500
@@ -80,7 +79,7 @@ def extract_article(body: bytes, *, headers: Mapping[str, str]) -> str:
     page = parse_html(decode_html(body, content_type)) if "html" in content_type.lower() else None
     # Other extractors are not compared, because they would read lists of words from files.
     text = None if page is None else extract(page, fast=True, include_comments=False, include_tables=False)
-    return one_line(text or "", MAX_TEXT_CHARS)
+    return one_line(text or "", LINE_CHARS)
 
 
 def _page(title: str, lines: Sequence[Line]) -> ParsedPage:
