@@ -77,7 +77,7 @@ class WorkerProgram(HostedProgram):
             ParserClient(_SLOW_NICENESS) as slow_poll_parser,
             ParserClient() as probe_parser,
             ParserClient(_SLOW_NICENESS) as slow_probe_parser,
-            ParserClient(_SLOW_NICENESS, _ARTICLE_MODULE) as article_parser,
+            ParserClient(0, _ARTICLE_MODULE) as article_parser,
             ParserClient(_SLOW_NICENESS, _ARTICLE_MODULE) as slow_article_parser,
         ):
             politeness = Politeness(store.request_budgets, settings)

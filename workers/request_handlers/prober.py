@@ -33,6 +33,7 @@ class Prober:
         self._politeness = politeness
         self._lanes = lanes
         self._clock = clock
+        self._reading: set[asyncio.Task[str]] = set()
 
     @contextlib.asynccontextmanager
     async def hold_slot(self, channel: Channel) -> AsyncIterator[None]:
@@ -75,15 +76,22 @@ class Prober:
 
         The prober must have parsers for articles.
         """
+        # It is not cancelled: a parser that is killed while it starts would never be ready on a slow machine.
+        reading = asyncio.create_task(self._read_article(page, within_s))
+        self._reading.add(reading)
+        reading.add_done_callback(self._reading.discard)
+        await asyncio.wait({reading}, timeout=within_s)
+        return reading.result() if reading.done() else ""
+
+    async def _read_article(self, page: Channel, within_s: float) -> str:
         try:
-            async with asyncio.timeout(within_s):
-                async with self.hold_slot(page):
-                    fetched = await self.fetch(page, within_s)
+            async with self.hold_slot(page):
+                fetched = await self.fetch(page, within_s)
                 job = DetectChanges((document_of(fetched),), b"", page.url, "article", self._clock.wall_s())
                 state = PollState(page, Validators(), 0, address_group=public_address_group(fetched.address))
                 return (await self._lanes.detect_changes(job, state)).article
-        except (CoronetError, TimeoutError) as error:
-            _log.info("article not read", host=host_of(page.url), error=str(error) or "timeout")
+        except CoronetError as error:
+            _log.info("article not read", host=host_of(page.url), error=str(error))
             return ""
 
     async def detect_changes(

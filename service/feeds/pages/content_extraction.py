@@ -76,10 +76,14 @@ def extract_article(body: bytes, *, headers: Mapping[str, str]) -> str:
     from trafilatura import extract  # noqa: PLC0415 - see above
 
     content_type = headers.get("content-type", "")
-    page = parse_html(decode_html(body, content_type)) if "html" in content_type.lower() else None
-    # Other extractors are not compared, because they would read lists of words from files.
-    text = None if page is None else extract(page, fast=True, include_comments=False, include_tables=False)
-    return one_line(text or "", LINE_CHARS)
+    text = decode_html(body, content_type)
+    page = None if _is_binary(text) or "html" not in content_type.lower() else parse_html(text)
+    if page is None:
+        return ""
+    # fast: without other extractors, which would read lists of words from files.
+    found = extract(page, fast=True, favor_precision=True, include_comments=False, include_tables=False)
+    article = one_line(found or "", LINE_CHARS)
+    return "" if len(article) <= _LOGIN_CHARS and _asks_for_password(page) else article
 
 
 def _page(title: str, lines: Sequence[Line]) -> ParsedPage:

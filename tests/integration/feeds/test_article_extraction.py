@@ -50,6 +50,11 @@ async def test_the_beginning_of_an_article_is_extracted_without_the_rest_of_its_
         (b"", "text/html"),
         (b"<html><body></body></html>", "text/html"),
         (b"\x00\xff" * 1_000, "text/html"),
+        (b"<html><body><noscript>You need to enable JavaScript to run this app.</noscript></body></html>", "text/html"),
+        (
+            b"<html><body><h1>Log in</h1><p>To read on.</p><form><input type='password'></form></body></html>",
+            "text/html",
+        ),
         (ARTICLE.encode(), "application/pdf"),
         (b'{"article": "text"}', "application/json"),
     ],
