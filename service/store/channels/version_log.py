@@ -315,7 +315,7 @@ def _changes(columns: _Deltas, first: int, count: int) -> tuple[Change, ...]:
     return tuple(
         Change(
             kind,
-            Entry(*entry, *columns.files.get(position, ("", ())), columns.full_texts.get(position, "")),
+            Entry(*entry, *columns.files.get(position, ()), full_text=columns.full_texts.get(position, "")),
             line,
             before,
         )

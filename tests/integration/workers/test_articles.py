@@ -70,6 +70,7 @@ async def next_changes(store: Store, channel: Channel, site: Site, *names: str) 
     assert before is not None
     site.entries = [*names, *site.entries]
     delta = await until(lambda: store.channels.delta(channel.id, before.version + 1), "the version is stored")
+    assert delta is not None
     return {change.entry.title: change for change in delta.changes}
 
 
