@@ -16,7 +16,7 @@ such versions is removed only if the log exceeds 4 MB.
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain, islice
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import brotli  # type: ignore[import-untyped]  # it ships no types
 import msgspec
@@ -312,13 +312,11 @@ def _changes(columns: _Deltas, first: int, count: int) -> tuple[Change, ...]:
         strict=True,
     )
     rows = enumerate(zip(columns.kinds, entries, columns.lines, columns.before, strict=True))
+    rest: dict[int, tuple[Any, ...]] = dict(columns.files)
+    for position, text in columns.full_texts.items():
+        rest[position] = (*rest.get(position, ("", ())), text)
     return tuple(
-        Change(
-            kind,
-            Entry(*entry, *columns.files.get(position, ()), full_text=columns.full_texts.get(position, "")),
-            line,
-            before,
-        )
+        Change(kind, Entry(*entry, *rest.get(position, ())), line, before)
         for position, (kind, entry, line, before) in islice(rows, first, first + count)
     )
 
