@@ -18,7 +18,7 @@ from bots.replies.entry_templates import EntryTemplate
 from bots.xmpp import stanzas
 from service.feeds.entries.duplicate_articles import article_hashes
 from service.feeds.entries.version_parts import is_edit, select_part
-from service.model import Change, ChannelId, Delta, UserId
+from service.model import Change, ChannelId, Delta, Entry, UserId
 from service.store import Store
 from service.store.channels.channels import Channels
 from service.store.delivery.outbox import ANNOUNCEMENTS, Batch, OutboxItem
@@ -244,10 +244,11 @@ def _with_full_texts(presentations: Presentations) -> set[ChannelId]:
 def _show_full_texts(delta: Delta) -> Delta:
     """Return ``delta`` with the full texts of its entries as their summaries, as far as there are any."""
     replace = msgspec.structs.replace
-    texts = (each.entry.full_text or each.entry.summary for each in delta.changes)
-    entries = (replace(each.entry, summary=text) for each, text in zip(delta.changes, texts, strict=True))
-    pairs = zip(delta.changes, entries, strict=True)
-    return replace(delta, changes=tuple(replace(change, entry=entry) for change, entry in pairs))
+
+    def shown(entry: Entry) -> Entry:
+        return replace(entry, summary=entry.full_text or entry.summary)
+
+    return replace(delta, changes=tuple(replace(each, entry=shown(each.entry)) for each in delta.changes))
 
 
 def find_duplicates(

@@ -17,7 +17,7 @@ from tests.integration.workers.test_new_url_resolver_guesses import one_worker
 from tests.integration.workers.test_worker_fleet import subscribed
 from tests.support.feed_documents import item, rss
 from tests.support.raw_http import RawPublisher, ok, raw_publisher, redirect
-from tests.support.waiting import until
+from tests.support.waiting import until, until_so
 
 ARTICLE = "This is what the article says, in a paragraph that is long enough to be one. " * 5
 PAGE = ok(
@@ -122,6 +122,23 @@ async def test_unreadable_pages_delay_the_version_briefly_and_lose_nothing(store
         "Title good": True,
     }
     assert {"slow", "gone", "empty", "away", "good"} <= set(site.asked())
+
+
+async def test_a_version_whose_owner_stops_while_it_reads_is_stored_by_the_next_owner(
+    store: Store, start_worker: StartWorker
+) -> None:
+    first, site = await start_worker(), Site()
+    async with raw_publisher(site.answer) as site.publisher:
+        await until(store.ring.nodes, "a node in the ring")
+        channel = await subscribed(store, site.publisher.url())
+        await store.channels.request_full_texts([channel.id])
+        site.entries = ["slow", *site.entries]
+        await until_so(lambda: site.asked() == ["slow"], "the article is requested")
+        first.cancel()
+        await start_worker()
+        delta = await until(lambda: store.channels.delta(channel.id, 2), "the version is stored")
+        assert delta is not None
+        assert [change.entry.title for change in delta.changes] == ["Title slow"]
 
 
 async def test_a_blocked_host_is_not_asked_for_articles(store: Store, site: Site) -> None:
