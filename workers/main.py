@@ -30,7 +30,6 @@ from workers.ring_membership import RingMembership
 
 _SLOW_NICENESS = 10
 """Niceness of the parser processes for costly documents; they use processor time that no other process needs."""
-_ARTICLE_MODULE = "trafilatura"
 
 
 class WorkerProgram(HostedProgram):
@@ -77,8 +76,8 @@ class WorkerProgram(HostedProgram):
             ParserClient(_SLOW_NICENESS) as slow_poll_parser,
             ParserClient() as probe_parser,
             ParserClient(_SLOW_NICENESS) as slow_probe_parser,
-            ParserClient(0, _ARTICLE_MODULE) as article_parser,
-            ParserClient(_SLOW_NICENESS, _ARTICLE_MODULE) as slow_article_parser,
+            ParserClient(0, "trafilatura") as article_parser,
+            ParserClient(_SLOW_NICENESS, "trafilatura") as slow_article_parser,
         ):
             politeness = Politeness(store.request_budgets, settings)
             budgets = ParserTimeBudgets()

@@ -24,7 +24,7 @@ from service.store.channels.channels import Channels
 from service.store.delivery.outbox import ANNOUNCEMENTS, Batch, OutboxItem
 from service.users.preferences import (
     DEFAULT_TEXT_CHARS,
-    FULL_TEXT_CHARS,
+    FULL_TEXT,
     NO_PREFERENCES,
     PreferencesByNumber,
     are_images_enabled,
@@ -238,7 +238,7 @@ class BatchRenderer:
 
 
 def _with_full_texts(presentations: Presentations) -> set[ChannelId]:
-    return {channel_id for channel_id, own in presentations.items() if own.text_chars == FULL_TEXT_CHARS}
+    return {channel_id for channel_id, own in presentations.items() if own.text_chars == FULL_TEXT}
 
 
 def _show_full_texts(delta: Delta) -> Delta:

@@ -19,14 +19,7 @@ from bots.replies.settings_texts import invalid_setting_text, languages_text, un
 from service.feeds.parsing.html_text import one_line
 from service.users.filters import MAX_RULES, FilterRule, parse_condition
 from service.users.numeric_conditions import parse_numeric_condition
-from service.users.preferences import (
-    FOR_ALL,
-    FULL_TEXT_CHARS,
-    MAX_INTERVAL_S,
-    MAX_TEXT_CHARS,
-    MIN_INTERVAL_S,
-    Preferences,
-)
+from service.users.preferences import FOR_ALL, FULL_TEXT, MAX_INTERVAL_S, MAX_TEXT_CHARS, MIN_INTERVAL_S, Preferences
 from service.users.time_zones import find_time_zones
 from service.users.user_settings import UserSettings
 
@@ -225,7 +218,7 @@ def change_setting(  # noqa: C901, PLR0911, PLR0912 - one arm per key
             if is_off or is_default or is_on:
                 return msgspec.structs.replace(before, text_chars=0 if is_off else None)
             if value.lower() in _FULL:
-                return msgspec.structs.replace(before, text_chars=FULL_TEXT_CHARS)
+                return msgspec.structs.replace(before, text_chars=FULL_TEXT)
             if (length := _LENGTH.fullmatch(value)) is not None and int(length[0]) <= MAX_TEXT_CHARS:
                 return msgspec.structs.replace(before, text_chars=int(length[0]))
         case "proof":

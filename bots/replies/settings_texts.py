@@ -14,7 +14,7 @@ from service.users.preferences import (
     DEFAULT_PROOF,
     DEFAULT_TEXT_CHARS,
     FOR_ALL,
-    FULL_TEXT_CHARS,
+    FULL_TEXT,
     MAX_INTERVAL_S,
     MAX_TEXT_CHARS,
     MIN_INTERVAL_S,
@@ -201,7 +201,7 @@ def _values(preferences: Preferences, translator: Translator) -> tuple[str | Non
     if preferences.template is not None:
         template = one_line(preferences.template, MAX_CHARS) or translator.gettext("built-in")
     if preferences.text_chars is not None:
-        is_full = preferences.text_chars == FULL_TEXT_CHARS
+        is_full = preferences.text_chars == FULL_TEXT
         text = translator.gettext("full") if is_full else str(preferences.text_chars or off)
     return edits, interval, template, text, images
 

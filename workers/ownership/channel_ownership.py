@@ -187,7 +187,7 @@ class ChannelOwner:
         try:
             before = await self._store.channels.predecessor(candidate.channel, delta.base_version)
             if before.full_texts_until_s > began_s and not delta.initial:
-                delta = await add_full_texts(delta, self._read_article, is_private=before.is_private)
+                delta = await add_full_texts(delta, self._read_article, is_private=b"private" in before.fields)
             after = None if notice else build_snapshot(candidate, before.latest, effect.updates)
             delta = await self._store.channels.publish(delta, after, effect.epoch, silent=delta.initial, before=before)
         except (LeaseLost, StaleVersion, StoreUnavailable) as error:

@@ -4,14 +4,13 @@ For pages that name no feed with ``<link rel=alternate>``, ``feed_url_guesses`` 
 """
 
 import contextlib
-from typing import NamedTuple
 from urllib.parse import urljoin
 
 from lxml import html
 
 from service.errors import BadUrl
 from service.feeds.canonical_urls import canonical_url
-from service.feeds.pages.feed_url_guesses import looks_like_feed, probable_feeds, site_feeds
+from service.feeds.pages.feed_url_guesses import FEED_URL, probable_feeds, site_feeds
 from service.feeds.pages.page_lines import decode_html, parse_html
 from service.feeds.parsing.field_limits import FIELD_CHARS
 from service.feeds.parsing.html_text import one_line
@@ -27,30 +26,19 @@ _FEED_TYPES = {
 }
 
 
-class PageFeeds(NamedTuple):
-    """The feeds of a page.
+def find_feeds(body: bytes, *, url: str) -> tuple[tuple[FeedLink, ...], tuple[str, ...]]:
+    """Return (links, guesses): the feeds of the page at ``url``, and URLs at which it may have one.
 
-    - ``links``: the feeds that the page names, at most 20, in document order.
-    - ``guesses``: URLs at which a feed may be found, at most two; only if the page names no feed.
-    """
-
-    links: tuple[FeedLink, ...] = ()
-    guesses: tuple[str, ...] = ()
-
-
-def find_feeds(body: bytes, *, url: str) -> PageFeeds:
-    """Return the feeds of the page at ``url``: those of its site's rule, or those that it links to.
-
-    Links with an invalid URL are omitted. The result is empty if there are no links to feeds, for example because the
-    document is not HTML.
+    The links are those of its site's rule, or at most 20 ``<link rel=alternate>`` in document order. If there are none,
+    there may be up to two guesses. Links with an invalid URL are omitted. Both are empty if the document is not HTML.
     """
     text = decode_html(body, "")
     page = parse_html(text)
     if page is None:
-        return PageFeeds()
+        return (), ()
     with contextlib.suppress(BadUrl):
         if feeds := site_feeds(url, text):
-            return PageFeeds(feeds)
+            return feeds, ()
     base = urljoin(url, next((base.get("href") or "" for base in page.iter("base")), ""))
     found: dict[str, FeedLink] = {}
     for link in page.iter("link"):
@@ -58,10 +46,10 @@ def find_feeds(body: bytes, *, url: str) -> PageFeeds:
         if is_feed and (target := _target(link, base)):
             found.setdefault(target, FeedLink(target, one_line(link.get("title") or "", FIELD_CHARS)))
     if found:
-        return PageFeeds(tuple(found.values())[:MAX_LINKS])
+        return tuple(found.values())[:MAX_LINKS], ()
     targets = ((link, _target(link, base)) for link in page.iter("a"))
-    likely = (target for link, target in targets if target and (_has_feed_type(link) or looks_like_feed(target)))
-    return PageFeeds(guesses=probable_feeds(likely, url))
+    likely = (target for link, target in targets if target and (_has_feed_type(link) or FEED_URL.fullmatch(target)))
+    return (), probable_feeds(likely, url)
 
 
 def _has_feed_type(link: html.HtmlElement) -> bool:

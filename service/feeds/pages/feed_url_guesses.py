@@ -26,13 +26,11 @@ class _Rule(NamedTuple):
 
 
 _YOUTUBE: Final = r"(?:www\.|m\.)?youtube\.com"
-_YOUTUBE_CHANNEL: Final = rf"{_YOUTUBE}/(?:@|c/|user/|watch\?|shorts/|live/).+|youtu\.be/.+"
 _VIDEOS: Final = "https://www.youtube.com/feeds/videos.xml"
 _CHANNEL_VIDEOS: Final = {
     "All videos": f"{_VIDEOS}?channel_id=UC{{channel}}",
     "Videos without Shorts": f"{_VIDEOS}?playlist_id=UULF{{channel}}",
 }
-_REDDIT: Final = r"(?:www\.|old\.|new\.|m\.)?reddit\.com"
 _GITHUB: Final = r"github\.com/(?P<repository>[\w-]{1,39}/[\w.-]{1,100}?)(?:\.git)?"
 _REPOSITORY: Final = "https://github.com/{repository}"
 _REST: Final = r"(?:[/?].*)?"
@@ -44,14 +42,15 @@ _RULES: Final = (
         {"": f"{_VIDEOS}?playlist_id={{list}}"},
     ),
     _Rule(
-        _YOUTUBE_CHANNEL,
+        rf"{_YOUTUBE}/(?:@|c/|user/|watch\?|shorts/|live/).+|youtu\.be/.+",
         _CHANNEL_VIDEOS,
-        r"<(?:link|meta)\s[^<>]{0,200}(?:/channel/|channel_id=|content=[\"'])UC(?P<channel>[\w-]{22})(?![\w-])",
+        r"(?:<(?:link|meta)\s[^<>]{0,200}(?:/channel/|channel_id=|content=.)|\"(?:externalId|channelId)\"\s?:\s?\")"
+        r"UC(?P<channel>[\w-]{22})(?![\w-])",
     ),
-    _Rule(_YOUTUBE_CHANNEL, _CHANNEL_VIDEOS, r'"(?:externalId|channelId)"\s?:\s?"UC(?P<channel>[\w-]{22})"'),
-    _Rule(rf"{_REDDIT}/(?P<place>r/[\w-]+/comments/\w+){_REST}", {"": "https://www.reddit.com/{place}/.rss"}),
-    _Rule(rf"{_REDDIT}/(?P<place>(?:r|user)/[\w+-]{{2,200}}){_REST}", {"": "https://www.reddit.com/{place}/.rss"}),
-    _Rule(rf"{_REDDIT}/u/(?P<name>[\w-]{{2,50}}){_REST}", {"": "https://www.reddit.com/user/{name}/.rss"}),
+    _Rule(
+        rf"(?:www\.|old\.|new\.|m\.)?reddit\.com/(?P<place>(?:r|u|user)/[\w+-]{{2,200}}){_REST}",
+        {"": "https://www.reddit.com/{place}/.rss"},
+    ),
     _Rule(rf"{_GITHUB}/(?P<list>releases|tags|wiki){_REST}", {"": f"{_REPOSITORY}/{{list}}.atom"}),
     _Rule(rf"{_GITHUB}/(?P<commits>commits(?:/[^?]+?)?)/?(?:\?.*)?", {"": f"{_REPOSITORY}/{{commits}}.atom"}),
     # GitHub has no feeds of issues, and the other feeds of the repository do not contain them.
@@ -67,15 +66,15 @@ _RULES: Final = (
 )
 _WELL_KNOWN: Final = ("/feed", "/rss.xml")
 _MASTODON_PROFILE: Final = re.compile(r"/@\w{1,100}/?")
-_MAX_LINKED: Final = 2
 _FEED_SUFFIX: Final = re.compile(r"\.(?:rss|atom|rdf|xml|json)(?=\?|$)", re.IGNORECASE)
-_FEED_URL: Final = re.compile(
+FEED_URL: Final = re.compile(
     r"https?://(?:feeds?\d?|rss)\.[^/?]+/.+"  # a host for feeds
     r"|[^?]*/(?:feed|rss2?|atom)/?(?:\?.*)?"
     r"|[^?]*(?:\.(?:rss|atom|rdf)|[/._-](?:feed|rss2?|atom|index)\.(?:xml|json))(?:\?.*)?"
     r"|[^?]*\?(?:.*&)?(?:feed|format|type)=(?:rss2?|atom)(?:&.*)?",
     re.IGNORECASE,
 )
+"""Matches URLs of links that look like those of feeds."""
 
 
 def site_feeds(url: str, page: str = "") -> tuple[FeedLink, ...]:
@@ -87,8 +86,9 @@ def site_feeds(url: str, page: str = "") -> tuple[FeedLink, ...]:
     for rule, fields in _rules_for(url):
         if bool(rule.content) == bool(page) and (found := re.search(rule.content, page, re.IGNORECASE)):
             # In a page, the URL may be in JSON, which may itself be a string in JSON.
-            for name, value in found.groupdict().items():
-                fields[name] = re.sub(r"\\+u0026", "&", value).replace("\\", "")
+            fields |= {
+                name: re.sub(r"\\+u0026", "&", text).replace("\\", "") for name, text in found.groupdict().items()
+            }
             return tuple(FeedLink(canonical_url(feed.format_map(fields)), title) for title, feed in rule.feeds.items())
     return ()
 
@@ -99,22 +99,14 @@ def _rules_for(url: str) -> list[tuple[_Rule, dict[str, str]]]:
     return [] if _FEED_SUFFIX.search(page) else [(rule, match.groupdict()) for rule, match in matches if match]
 
 
-def looks_like_feed(url: str) -> bool:
-    """Return whether the canonical URL of a link looks like that of a feed."""
-    return _FEED_URL.fullmatch(url) is not None
-
-
 def probable_feeds(links: Iterable[str], url: str) -> tuple[str, ...]:
-    """Return up to two of ``links``, which look like feeds, in the page at ``url``.
+    """Return up to two of ``links`` in the page at ``url``: those within its site first, and feeds of comments last.
 
-    Links within the site come first, and feeds of comments last. The result is empty if there are rules for such pages.
+    The result is empty if there are rules for such pages.
     """
-
-    def rank(link: str) -> tuple[bool, bool]:
-        is_elsewhere = host_of(link).split(".")[-2:] != host_of(url).split(".")[-2:]
-        return is_elsewhere, "comment" in link.lower()
-
-    return () if _rules_for(url) else tuple(sorted(dict.fromkeys(links), key=rank)[:_MAX_LINKED])
+    site = host_of(url).split(".")[-2:]
+    ranked = sorted(dict.fromkeys(links), key=lambda link: (host_of(link).split(".")[-2:] != site, "comment" in link))
+    return () if _rules_for(url) else tuple(ranked[:2])
 
 
 def likely_feeds(url: str) -> tuple[str, ...]:

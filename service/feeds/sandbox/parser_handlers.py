@@ -44,11 +44,10 @@ def _detect_in_feed(request: DetectChanges) -> DetectionResult:
             previous = (state or FeedState(request.now_s)).previous_document()
             feed = parse(document.body, url=document.url, headers=document.headers, previous=previous)
         except NotAFeed:
-            found = find_feeds(document.body, url=document.url)
-            guesses = found.guesses if document.is_page else ()
-            if request.baseline or not (found.links or guesses):
+            links, guesses = find_feeds(document.body, url=document.url)
+            if request.baseline or not (links or (guesses and document.is_page)):
                 raise
-            return DetectionResult(links=found.links, guesses=guesses)
+            return DetectionResult(links=links, guesses=guesses)
         detected = detect_entry_changes(state, feed, url=document.url, now_s=request.now_s)
         state, latest = detected.state, latest or detected.latest
         if index == 0 and detected.gap and not document.partial:
@@ -119,7 +118,7 @@ def parse_document(request: ParseDocument) -> ParsedDocument:
         try:
             return ParsedDocument(feed=parse(document.body, url=document.url, headers=document.headers))
         except NotAFeed:
-            links = find_feeds(document.body, url=document.url).links
+            links, _ = find_feeds(document.body, url=document.url)
             if not links and not document.is_page:
                 raise
     return ParsedDocument(

@@ -92,11 +92,6 @@ class Predecessor(msgspec.Struct, frozen=True):
         return decode_snapshot(self.fields.get(b"snapshot"))
 
     @property
-    def is_private(self) -> bool:
-        """Whether the publisher's address is not public."""
-        return self.fields.get(b"private") == b"1"
-
-    @property
     def full_texts_until_s(self) -> float:
         """Until when full texts are to be added to new entries (Unix s)."""
         return float(self.fields.get(b"full_texts", b"0"))

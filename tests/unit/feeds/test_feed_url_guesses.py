@@ -30,12 +30,8 @@ _PROJECT = "https://github.com/owner/project.py"
         ("https://www.youtube.com/watch?v=abc&list=PL0123456789&t=1", [f"{_VIDEOS}?playlist_id=PL0123456789"]),
         ("https://old.reddit.com/r/python/top?t=week", ["https://www.reddit.com/r/python/.rss"]),
         ("https://www.reddit.com/r/python+rust/", ["https://www.reddit.com/r/python+rust/.rss"]),
-        (
-            "https://www.reddit.com/r/python/comments/1abc/a_title/",
-            ["https://www.reddit.com/r/python/comments/1abc/.rss"],
-        ),
         ("https://www.reddit.com/user/some-one", ["https://www.reddit.com/user/some-one/.rss"]),
-        ("https://reddit.com/u/some-one/", ["https://www.reddit.com/user/some-one/.rss"]),
+        ("https://reddit.com/u/some-one/", ["https://www.reddit.com/u/some-one/.rss"]),
         (f"{_PROJECT}/releases", [f"{_PROJECT}/releases.atom"]),
         (f"{_PROJECT}/releases/tag/v1.0", [f"{_PROJECT}/releases.atom"]),
         (f"{_PROJECT}/tags", [f"{_PROJECT}/tags.atom"]),
@@ -96,9 +92,8 @@ def test_feeds_themselves_and_other_sites_have_no_rule_by_url(url: str) -> None:
     ],
 )
 def test_feeds_are_found_in_the_page_of_a_site(stored: str, url: str, feeds: list[str]) -> None:
-    found = find_feeds((PAGES / f"{stored}.html").read_bytes(), url=url)
-    assert [feed.url for feed in found.links] == feeds
-    assert found.guesses == ()
+    links, guesses = find_feeds((PAGES / f"{stored}.html").read_bytes(), url=url)
+    assert ([feed.url for feed in links], guesses) == (feeds, ())
 
 
 def test_the_feeds_of_a_channel_are_told_apart_by_their_titles() -> None:
@@ -130,8 +125,7 @@ def test_titles_in_rules_are_translated() -> None:
     ],
 )
 def test_links_in_the_body_that_look_like_feeds_are_guesses(stored: str, url: str, guesses: tuple[str, ...]) -> None:
-    found = find_feeds((PAGES / f"{stored}.html").read_bytes(), url=url)
-    assert (found.links, found.guesses) == ((), guesses)
+    assert find_feeds((PAGES / f"{stored}.html").read_bytes(), url=url) == ((), guesses)
 
 
 def test_a_page_that_names_its_feed_has_no_guesses() -> None:
