@@ -145,6 +145,7 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     - ``link``: an absolute http(s) URL, or empty.
     - ``image``: the absolute http(s) URL of the entry's image, or empty.
     - ``enclosures``: the attached files, except images; at most 4. A change of them is not an edit of the entry.
+    - ``full_text``: text of the article to which the entry links, at most 2,000 characters; "" if it was not read.
     """
 
     key: str
@@ -156,14 +157,15 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     published: float | None = None
     image: str = ""
     enclosures: tuple[Enclosure, ...] = ()
+    full_text: str = ""
 
     def excerpt(self) -> "Entry":
-        """Return a copy with at most ``EXCERPT_CHARS`` characters of the summary, and without image and enclosures."""
+        """Return a copy with at most ``EXCERPT_CHARS`` characters of the summary, and without files and full text."""
         is_short = len(self.summary) <= EXCERPT_CHARS
-        if is_short and not self.image and not self.enclosures:
+        if is_short and not (self.image or self.enclosures or self.full_text):
             return self
         summary = self.summary if is_short else f"{self.summary[: EXCERPT_CHARS - 1].rstrip()}…"
-        return msgspec.structs.replace(self, summary=summary, image="", enclosures=())
+        return msgspec.structs.replace(self, summary=summary, image="", enclosures=(), full_text="")
 
     @property
     def main_enclosure(self) -> Enclosure | None:

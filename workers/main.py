@@ -5,6 +5,7 @@ import os
 import secrets
 import socket
 from collections.abc import Iterable
+from functools import partial
 
 from aiohttp import web
 
@@ -17,6 +18,7 @@ from service.net.peer_client import peer_of
 from service.settings import Settings
 from service.store import Store
 from workers.node import Node, WorkerContext
+from workers.ownership.full_texts import LONGEST_WAIT_S
 from workers.peers.peer_endpoint import PeerEndpoint
 from workers.polling.concurrency_limits import POLL_LIMITS, PROBE_LIMITS, ConcurrencyLanes, ParserTimeBudgets
 from workers.polling.politeness import Politeness
@@ -74,6 +76,8 @@ class WorkerProgram(HostedProgram):
             ParserClient(_SLOW_NICENESS) as slow_poll_parser,
             ParserClient() as probe_parser,
             ParserClient(_SLOW_NICENESS) as slow_probe_parser,
+            ParserClient(0, "trafilatura") as article_parser,
+            ParserClient(_SLOW_NICENESS, "trafilatura") as slow_article_parser,
         ):
             politeness = Politeness(store.request_budgets, settings)
             budgets = ParserTimeBudgets()
@@ -82,7 +86,14 @@ class WorkerProgram(HostedProgram):
             poller = Poller(fetcher, politeness, poll_lanes, peers.contents, self._clock)
             dispatcher = RequestDispatcher(store, Prober(fetcher, politeness, probe_lanes, self._clock))
             hubs = HubSubscriber(store, fetcher, politeness, self._clock, settings.console_public_url)
-            context = WorkerContext(store, settings, self._clock, politeness, poller, hubs, peers, process.timer)
+            article_lanes = ConcurrencyLanes(PROBE_LIMITS, article_parser, slow_article_parser, ParserTimeBudgets())
+            articles = Prober(fetcher, politeness, article_lanes, self._clock)
+            # A version that is not stored within the maintenance interval is given up.
+            within_s = min(LONGEST_WAIT_S, settings.maintenance_interval_s / 2)
+            read_article = partial(articles.read_article, within_s=within_s)
+            context = WorkerContext(
+                store, settings, self._clock, politeness, poller, hubs, peers, process.timer, read_article
+            )
 
             async def run_node(info: NodeInfo) -> None:
                 await Node(info, context, dispatcher.handle).run()

@@ -57,6 +57,7 @@ from workers.key_group_balancer import KeyGroupBalancer
 from workers.ownership.channel_ownership import ChannelOwner
 from workers.ownership.directory_registration import DirectoryRegistrar
 from workers.ownership.fanout import FanOut, choose_helpers
+from workers.ownership.full_texts import ArticleReader
 from workers.peers.peer_endpoint import PeerEndpoint
 from workers.polling.politeness import Politeness
 from workers.polling.poll_scheduler import PollScheduler
@@ -89,6 +90,7 @@ class WorkerContext:
     hubs: HubSubscriber
     peers: PeerEndpoint
     timer: TickTimer
+    read_article: ArticleReader
 
 
 RequestHandler = Callable[["Node", InboxMessage], Coroutine[Any, Any, None]]
@@ -143,6 +145,7 @@ class Node:
             contents=self.contents,
             fan_out=fan_out,
             registrar=DirectoryRegistrar(store, context.clock, least_subscribers),
+            read_article=context.read_article,
         )
         load_limits = LoadLimits(settings.keyspace_capacity)
         self._balancer = KeyGroupBalancer(info.id, store, load_limits, interval_s=interval_s, tasks=tasks)

@@ -18,12 +18,13 @@ from bots.replies.entry_templates import EntryTemplate
 from bots.xmpp import stanzas
 from service.feeds.entries.duplicate_articles import article_hashes
 from service.feeds.entries.version_parts import is_edit, select_part
-from service.model import Change, ChannelId, Delta, UserId
+from service.model import Change, ChannelId, Delta, Entry, UserId
 from service.store import Store
 from service.store.channels.channels import Channels
 from service.store.delivery.outbox import ANNOUNCEMENTS, Batch, OutboxItem
 from service.users.preferences import (
     DEFAULT_TEXT_CHARS,
+    FULL_TEXT,
     NO_PREFERENCES,
     PreferencesByNumber,
     are_images_enabled,
@@ -141,7 +142,8 @@ class BatchRenderer:
         """Return the user's own presentation (title, template and so on) of each channel in ``batches``.
 
         Channels that the user has not customised are absent. ``preferences`` maps subscription numbers to the user's
-        preferences. Dates are shown in the time zone ``zone``.
+        preferences. Dates are shown in the time zone ``zone``. Full texts are requested for further entries of the
+        channels that are presented with them.
         """
         if not any(
             each.title or each.template or each.text_chars is not None or each.images for each in preferences.values()
@@ -159,6 +161,7 @@ class BatchRenderer:
                     effective_text_chars(preferences, number),
                     are_images_enabled(preferences, number),
                 )
+        await self._store.channels.request_full_texts(_with_full_texts(presentations))
         return {channel_id: own for channel_id, own in presentations.items() if own != Presentation()}
 
     async def body(self, batch: Batch, language: str, presentations: Presentations) -> Body:
@@ -213,6 +216,8 @@ class BatchRenderer:
             entry: [channels[channel_id] for channel_id in others if channel_id in channels]
             for entry, others in find_duplicates(deltas, left_out).items()
         }
+        full = _with_full_texts(presentations)
+        deltas = [_show_full_texts(delta) if delta.channel in full else delta for delta in deltas]
         text = render_notification(
             list(channels.values()),
             deltas,
@@ -230,6 +235,20 @@ class BatchRenderer:
             xml += link_preview(channel, change.entry, text, own.text_chars)
             image = change.entry.image if own.has_images and not is_edit(change) else ""
         return Body(xml, tuple(delta.detected_s for delta in deltas), tuple(delta.trace_id for delta in deltas), image)
+
+
+def _with_full_texts(presentations: Presentations) -> set[ChannelId]:
+    return {channel_id for channel_id, own in presentations.items() if own.text_chars == FULL_TEXT}
+
+
+def _show_full_texts(delta: Delta) -> Delta:
+    """Return ``delta`` with the full texts of its entries as their summaries, as far as there are any."""
+    replace = msgspec.structs.replace
+
+    def shown(entry: Entry) -> Entry:
+        return replace(entry, summary=entry.full_text or entry.summary)
+
+    return replace(delta, changes=tuple(replace(each, entry=shown(each.entry)) for each in delta.changes))
 
 
 def find_duplicates(

@@ -18,7 +18,7 @@ from service.model import ChannelId, Entry
 from service.store.coordination.worker_requests import ProbeReply
 from service.store.people.erasure import RESTRICTIONS_KEPT_DAYS
 from service.store.subscriptions.subscription_pauses import ResumeResult
-from service.users.preferences import Preferences
+from service.users.preferences import FOR_ALL, FULL_TEXT, NO_PREFERENCES, Preferences
 from service.users.user_settings import UserSettings
 
 _HOUR_S = 3600.0
@@ -60,6 +60,8 @@ class RequestHandler(ReadRequests):
         subscription, new = await subscribe_channel(
             self._store, self._jid, cid, self.settings.max_subscriptions_per_user
         )
+        if (await self.preferences()).get(FOR_ALL, NO_PREFERENCES).text_chars == FULL_TEXT:
+            await self._store.channels.request_full_texts([subscription.channel])
         return subscription.number, new
 
     async def unsubscribe(self, cid: ChannelId) -> bool:
@@ -98,6 +100,10 @@ class RequestHandler(ReadRequests):
         async with self._services.delivery.pause_user(self._jid):
             await self._store.preferences.put(self._jid, number, preferences)
             self._services.delivery.on_settings_changed(self._jid)
+        if preferences.text_chars == FULL_TEXT:
+            subscribed = await self._store.subscriptions.of_user(self._jid)
+            channel_ids = [each.channel for each in subscribed if number in (FOR_ALL, each.number)]
+            await self._store.channels.request_full_texts(channel_ids)
 
     async def watch(self, condition: SearchCondition, text: str) -> SavedSearch:
         """Save a search, so that the user is sent new entries that satisfy ``condition``.

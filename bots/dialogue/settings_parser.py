@@ -21,7 +21,7 @@ from service.feeds.parsing.field_limits import NAME_CHARS
 from service.feeds.parsing.html_text import one_line
 from service.users.filters import MAX_RULES, FilterRule, parse_rule
 from service.users.numeric_conditions import parse_numeric_condition
-from service.users.preferences import FOR_ALL, MAX_INTERVAL_S, MAX_TEXT_CHARS, MIN_INTERVAL_S, Preferences
+from service.users.preferences import FOR_ALL, FULL_TEXT, MAX_INTERVAL_S, MAX_TEXT_CHARS, MIN_INTERVAL_S, Preferences
 from service.users.time_zones import find_time_zones
 from service.users.user_settings import UserSettings
 
@@ -52,6 +52,12 @@ _DEFAULT: Final = frozenset(
     (
         *("default", "usual", "standard", "défaut", "predeterminado", "predefinito", "padrão", "padrao", "predefinido"),
         *("standaard", "domyślne", "domyslne"),
+    )
+)
+_FULL: Final = frozenset(
+    (
+        *("full", "voll", "ganz", "vollständig", "complet", "entier", "intégral", "completo", "entero", "intero"),
+        *("integral", "inteiro", "volledig", "heel", "pełny", "pelny", "cały", "caly"),
     )
 )
 SETTING_OF_NAME: Final = {
@@ -218,6 +224,8 @@ def change_setting(  # noqa: C901, PLR0911, PLR0912 - one arm per key
         case "text":
             if is_off or is_default or is_on:
                 return msgspec.structs.replace(before, text_chars=0 if is_off else None)
+            if value.lower() in _FULL:
+                return msgspec.structs.replace(before, text_chars=FULL_TEXT)
             if (length := _LENGTH.fullmatch(value)) is not None and int(length[0]) <= MAX_TEXT_CHARS:
                 return msgspec.structs.replace(before, text_chars=int(length[0]))
         case "proof":

@@ -19,7 +19,7 @@ from bots.dialogue.reply import Option, Reply, failure, missing_argument
 from bots.dialogue.request_handler import Requests
 from bots.dialogue.settings_parser import apply_settings
 from bots.dialogue.subscription_limits import refuse_further_subscription, refuse_new_url
-from bots.i18n.translator import Translator
+from bots.i18n.translator import Translator, gettext_noop
 from bots.replies import subscription_texts as texts
 from bots.replies.error_texts import error_text
 from bots.replies.formatting import SubscribedChannel, Target
@@ -34,6 +34,11 @@ from service.users.preferences import DEFAULT_PROOF, FOR_ALL, NO_PREFERENCES, Pr
 _FOLDERS_WORDS: Final = frozenset(
     ("folders", "ordner", "dossiers", "carpetas", "cartelle", "pastas", "mappen", "foldery", "katalogi")
 )
+RULE_TITLES: Final = (
+    *(gettext_noop("All videos"), gettext_noop("Videos without Shorts"), gettext_noop("Releases")),
+    gettext_noop("Commits"),
+)
+"""The titles in the rules for the feeds of sites, which are translated; other titles are the publishers' own."""
 
 
 async def subscribe(requests: Requests, command: SubscribeCommand) -> Reply:
@@ -100,10 +105,11 @@ def _offer_feeds(feeds: Sequence[FeedLink], settings: InitialSettings, translato
     ``settings`` are applied to the new subscription.
     """
     untitled = translator.gettext("Feed")
+    titles = {title: translator.gettext(title) for title in RULE_TITLES}
     options = {
         str(number): Option(
             partial(subscribe, command=SubscribeCommand(feed.url, "", settings)),
-            f"{one_line(feed.title, 80) or untitled}: {one_line(feed.url, 300)}",
+            f"{titles.get(feed.title) or one_line(feed.title, 80) or untitled}: {one_line(feed.url, 300)}",
         )
         for number, feed in enumerate(feeds[:10], 1)
     }

@@ -128,7 +128,8 @@ HELP: Final = {
             "interval 2h`: send at most one message every two hours, with everything new in it. `set #3 format $title: "
             "$link`: choose how entries look, using $channel, $title, $link, $date, $summary, $author, $tags, $image, "
             "$enclosure (an attached file). `set #3 text 500`: show up to 500 characters of an entry's text (0 to "
-            "2,000). `set #3 images on`: send the image of a new entry, too. `set #3 when < 20`: for a page, send only "
+            "2,000). `set #3 text full`: show the beginning of the article on the page that a new entry links to. "
+            "`set #3 images on`: send the image of a new entry, too. `set #3 when < 20`: for a page, send only "
             "changes by which a number falls below 20. `set all edits off`: change a setting for all subscriptions. "
             "`set all latest off`: show no entries when you subscribe."
         ),

@@ -18,6 +18,7 @@ from service.users.preferences import (
     DEFAULT_PROOF,
     DEFAULT_TEXT_CHARS,
     FOR_ALL,
+    FULL_TEXT,
     MAX_INTERVAL_S,
     MAX_TEXT_CHARS,
     MIN_INTERVAL_S,
@@ -238,7 +239,8 @@ def _values(preferences: Preferences, translator: Translator) -> tuple[str | Non
     if preferences.template is not None:
         template = one_line(preferences.template, MAX_CHARS) or translator.gettext("built-in")
     if preferences.text_chars is not None:
-        text = str(preferences.text_chars or off)
+        is_full = preferences.text_chars == FULL_TEXT
+        text = translator.gettext("full") if is_full else str(preferences.text_chars or off)
     return edits, interval, template, text, images
 
 
@@ -289,7 +291,7 @@ def _values_when_subscribing(key: str, translator: Translator) -> str:
         case "text":
             return translator.gettext(
                 "Choose how many characters of an entry's text I show, from 0 to {most}, e.g. `subscribe URL with "
-                "text=500`.",
+                "text=500`. With `text=full`, I read the article on the linked page.",
                 most=MAX_TEXT_CHARS,
             )
         case "when":
@@ -344,7 +346,8 @@ def _values_of(key: str, number: int, translator: Translator) -> str:  # noqa: P
         case "text":
             return translator.gettext(
                 "Choose how many characters of an entry's text I show, from 0 to {most}, e.g. `set #{number} text "
-                "500`. `off` shows none, `default` uses your setting for all subscriptions.",
+                "500`. `full` shows the article on the linked page, `off` no text, and `default` uses your setting for "
+                "all subscriptions.",
                 number=str(number),
                 most=MAX_TEXT_CHARS,
             )

@@ -46,7 +46,7 @@ _SETTINGS: Final = (
     ("title", gettext_noop("Title")), ("edits", gettext_noop("Corrections (on, off)")),
     ("when", gettext_noop("Condition on a number (< 20, changes by 5 %, off)")),
     ("format", gettext_noop("Entry format ($title, $link, …)")),
-    ("text", gettext_noop("Length of texts (0 to 2000 characters)")), ("images", gettext_noop("Images (on, off)")),
+    ("text", gettext_noop("Length of texts (0 to 2000, full)")), ("images", gettext_noop("Images (on, off)")),
 )  # fmt: skip
 
 _ON_OFF: Final = (("on", gettext_noop("on")), ("off", gettext_noop("off")))

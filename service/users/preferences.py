@@ -28,6 +28,8 @@ FOR_ALL: Final = 0
 MIN_INTERVAL_S: Final = 60
 MAX_INTERVAL_S: Final = 7 * 86_400
 MAX_TEXT_CHARS: Final = 2_000
+FULL_TEXT: Final = MAX_TEXT_CHARS + 1
+"""Stands for the text of the article to which an entry links, or for the entry's own text if that was not read."""
 DEFAULT_TEXT_CHARS: Final = 300
 MAX_FOLDERS: Final = 100
 """Maximum number of folders of one user that have preferences."""
@@ -43,7 +45,7 @@ class Preferences(msgspec.Struct, frozen=True, omit_defaults=True):
     - ``proof``: how many of the latest entries are shown when a subscription begins.
     - ``interval_s``: the minimum time in seconds between two messages about the channel; 0 means no minimum.
     - ``rules``: the filter rules.
-    - ``text_chars``: the maximum length of an entry's text in messages, from 0 to ``MAX_TEXT_CHARS``.
+    - ``text_chars``: the maximum length of an entry's text, from 0 to ``MAX_TEXT_CHARS``, or ``FULL_TEXT``.
     - ``images``: whether the image of an entry is sent after a message with this entry alone.
     - ``when``: the condition on numbers that a change of a page has to meet. It is set for single subscriptions only.
     - ``folder``: the name of the folder that the subscription is in; "" if it is in none. In the preferences for a

@@ -19,7 +19,12 @@ texts = st.lists(text, max_size=2).map(tuple)
 plain_entries = st.builds(Entry, text, text, text, text, texts, texts, st.none() | st.floats(0, 2e9))
 files = st.lists(st.builds(Enclosure, text, text, st.integers(0, 10**11)), max_size=2).map(tuple)
 entries = plain_entries | st.builds(
-    msgspec.structs.replace, plain_entries, image=text, enclosures=files, summary=st.just("word " * 400) | text
+    msgspec.structs.replace,
+    plain_entries,
+    image=text,
+    enclosures=files,
+    summary=st.just("word " * 400) | text,
+    full_text=text,
 )
 changes = st.builds(
     Change, st.sampled_from(["addition", "omission", "replacement"]), entries, st.integers(0, 2**31), text
@@ -74,19 +79,22 @@ def test_a_log_returns_what_was_appended(versions: list[tuple[list[Change], bool
     assert log.read(log.version, log.version) == added[-1:]
 
 
-@given(st.lists(changes, max_size=3))
-def test_a_version_without_the_column_of_files_is_readable(changed: list[Change]) -> None:
-    """Records of the previous version lack the column, and one without files takes a byte more."""
+@given(changed=st.lists(changes, max_size=3), has_files_column=st.booleans())
+def test_a_version_without_the_columns_of_files_and_full_texts_is_readable(
+    *, changed: list[Change], has_files_column: bool
+) -> None:
+    """Records of previous versions lack the columns, each of which takes a byte if it is empty."""
     without = [
-        msgspec.structs.replace(each, entry=msgspec.structs.replace(each.entry, image="", enclosures=()))
+        msgspec.structs.replace(each, entry=msgspec.structs.replace(each.entry, image="", enclosures=(), full_text=""))
         for each in changed
     ]
     delta = msgspec.structs.replace(delta_of(1e9, *without), base_version=1, version=2)
     columns = brotli.decompress(version_log.encode(delta))
-    *old, files = msgspec.msgpack.decode(columns)
-    assert files == {}
+    *old, files, full_texts = msgspec.msgpack.decode(columns)
+    assert files == full_texts == {}
+    old += [files] if has_files_column else []
     record = msgspec.msgpack.encode(old)
-    assert len(columns) == len(record) + 1
+    assert len(columns) == len(record) + (1 if has_files_column else 2)
     assert version_log.decode_deltas(CHANNEL, {b"2": brotli.compress(record)}, [2]) == [delta]
 
 

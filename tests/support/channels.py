@@ -79,3 +79,8 @@ async def register_names(store: Store, counts: Sequence[tuple[ChannelId, int]]) 
 async def count_channels(store: Store) -> int:
     """Return the number of registered channels."""
     return sum(await store.channels.bucket_sizes(keys.REGISTRY_BUCKETS))
+
+
+async def no_article(_page: Channel) -> str:
+    """Read no article, for owners of channels."""
+    return ""

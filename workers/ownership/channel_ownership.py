@@ -39,6 +39,7 @@ from service.store.channels.channel_records import ChannelState
 from workers.ownership.directory_registration import DirectoryRegistrar
 from workers.ownership.dormancy import DormancyPolicy
 from workers.ownership.fanout import FanOut
+from workers.ownership.full_texts import ArticleReader, add_full_texts
 from workers.ownership.registry_reader import RegistryReader, batches
 from workers.peers.baseline_lookup import BaselineLookup
 from workers.polling.politeness import charged_site, pausable_site
@@ -64,6 +65,7 @@ class ChannelOwner:
         contents: BaselineLookup,
         fan_out: FanOut,
         registrar: DirectoryRegistrar,
+        read_article: ArticleReader,
     ) -> None:
         self._node_id = node_id
         self._store = store
@@ -73,6 +75,7 @@ class ChannelOwner:
         self._contents = contents
         self._fan_out = fan_out
         self._registrar = registrar
+        self._read_article = read_article
         self._being_taken: set[ChannelId] = set()
         self._pending_fan_outs: dict[ChannelId, int] = {}
         """The epoch of each channel whose fan-out has to be started or continued."""
@@ -179,14 +182,14 @@ class ChannelOwner:
         The changes were detected in a poll by this or another node. The result is passed to the protocol.
         """
         candidate = effect.candidate
-        notice = candidate.delta.notice
+        delta, notice = candidate.delta, candidate.delta.notice
         began_s = self._clock.wall_s()
         try:
-            before = await self._store.channels.predecessor(candidate.channel, candidate.delta.base_version)
+            before = await self._store.channels.predecessor(candidate.channel, delta.base_version)
+            if before.full_texts_until_s > began_s and not delta.initial:
+                delta = await add_full_texts(delta, self._read_article, is_private=b"private" in before.fields)
             after = None if notice else build_snapshot(candidate, before.latest, effect.updates)
-            delta = await self._store.channels.publish(
-                candidate.delta, after, effect.epoch, silent=candidate.delta.initial, before=before
-            )
+            delta = await self._store.channels.publish(delta, after, effect.epoch, silent=delta.initial, before=before)
         except (LeaseLost, StaleVersion, StoreUnavailable) as error:
             # If the store failed, the version may have been written: the next takeover reads the current version.
             log.info("channel version rejected by store", channel=candidate.channel[:8], error=str(error))

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import time
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -18,7 +19,7 @@ from service.errors import (
     UserError,
 )
 from service.feeds.canonical_urls import canonical_url, channel_id, https_variant, selector_of
-from service.feeds.pages.feed_url_guesses import likely_feeds
+from service.feeds.pages.feed_url_guesses import likely_feeds, site_feeds
 from service.feeds.sandbox.protocol import DetectionResult, Document
 from service.model import Channel, FeedLink
 from service.net.fetcher import FetchResult
@@ -73,11 +74,12 @@ def create_resolution_cache() -> ResolutionCache:
 
 
 class _Page(NamedTuple):
-    """A page that was found instead of a feed, and the feeds to which the page links."""
+    """A page that was found instead of a feed, the feeds to which it links, and guesses of its feeds' URLs."""
 
     document: Document
     channel: Channel
     links: tuple[FeedLink, ...] = ()
+    guesses: tuple[str, ...] = ()
     error: NotAFeed | None = None
 
 
@@ -160,11 +162,15 @@ class NewUrlResolver:
         return self._began_s + by_s - time.monotonic()
 
     async def _resolve(self, url: str) -> ResolvedUrl | ProbeReply:
-        """Find the feed at ``url``, or else a feed to which the page links, or else a feed at a common URL of the site.
+        """Find the feed of the page at ``url``, or the feed at ``url`` itself.
 
-        If the page links to several feeds, return a reply that offers these feeds. If no feed is found, return a reply
-        that offers the page.
+        The feed is, in this order: one that the site's rule names, one to which the page links, one at a URL that looks
+        like a feed in the page, or one at a common URL of the site. If the rule or the page names several feeds, return
+        a reply that offers these feeds. If no feed is found, return a reply that offers the page.
         """
+        feeds = site_feeds(url)
+        if feed := await self._find_feed([each.url for each in feeds]):
+            return ProbeReply(choices=feeds) if len(feeds) > 1 else feed
         page = await self._resolve_feed(url)
         if isinstance(page, ResolvedUrl):
             return page
@@ -172,15 +178,21 @@ class NewUrlResolver:
             return ProbeReply(choices=page.links)
         if page.links:
             return await self._resolve_discovered(canonical_url(page.links[0].url))
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._left_s(_FETCHED_BY_S)):
-                for likely in likely_feeds(url):
-                    # Errors at a guessed URL are of no interest to the user.
-                    with contextlib.suppress(PublisherError, UserError):
-                        return await self._resolve_discovered(likely)
+        if feed := await self._find_feed([*page.guesses, *likely_feeds(url)]):
+            return feed
         # If the page cannot be watched, this raises the error.
         await self._detect_changes((page.document,), msgspec.structs.replace(page.channel, kind="page"), b"")
         return ProbeReply(page=True)
+
+    async def _find_feed(self, urls: Sequence[str]) -> ResolvedUrl | None:
+        """Return the feed at the first of ``urls`` that is one; None if there is none."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._left_s(_FETCHED_BY_S)):
+                for url in urls:
+                    # Errors at a guessed URL are of no interest to the user.
+                    with contextlib.suppress(PublisherError, UserError):
+                        return await self._resolve_discovered(url)
+        return None
 
     async def _resolve_discovered(self, url: str) -> ResolvedUrl:
         """Return the feed at a URL that the user did not enter, such as one to which a page links.
@@ -206,8 +218,8 @@ class NewUrlResolver:
             if not arrived.is_page:
                 raise
             return _Page(arrived, channel, error=error)
-        if findings.links:
-            return _Page(arrived, channel, findings.links)
+        if findings.links or findings.guesses:
+            return _Page(arrived, channel, findings.links, findings.guesses)
         if state is None and (variant := await self._find_tls_variant(channel, findings)):
             return variant
         return _resolved(channel, fetched, findings, state)

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import structlog
 
 from service.clock import Clock
-from service.errors import AddressRefused, LimitReached, PortRefused
+from service.errors import AddressRefused, CoronetError, LimitReached, PortRefused
 from service.feeds.canonical_urls import host_of
 from service.feeds.sandbox.protocol import DetectChanges, DetectionResult, Document
 from service.model import Channel, Validators
@@ -15,7 +15,7 @@ from service.net.fetcher import Fetcher, FetchResult
 from workers.polling.concurrency_limits import ConcurrencyLanes
 from workers.polling.politeness import Politeness, charged_site, public_address_group
 from workers.polling.poll_state import PollState
-from workers.polling.publisher_requests import fetch_politely
+from workers.polling.publisher_requests import document_of, fetch_politely
 
 _log = structlog.get_logger()
 
@@ -33,6 +33,7 @@ class Prober:
         self._politeness = politeness
         self._lanes = lanes
         self._clock = clock
+        self._reading: set[asyncio.Task[str]] = set()
 
     @contextlib.asynccontextmanager
     async def hold_slot(self, channel: Channel) -> AsyncIterator[None]:
@@ -69,6 +70,29 @@ class Prober:
             setting = "extra_ports" if isinstance(error, PortRefused) else "allowed_networks"
             _log.info("fetch refused", host=host_of(channel.url), error=str(error), allowed_by=setting)
             raise
+
+    async def read_article(self, page: Channel, within_s: float) -> str:
+        """Return the beginning of the article at a page; "" if it has none, or if it is not read in ``within_s`` s.
+
+        The prober must have parsers for articles.
+        """
+        # It is not cancelled: a parser that is killed while it starts would never be ready on a slow machine.
+        reading = asyncio.create_task(self._read_article(page, within_s))
+        self._reading.add(reading)
+        reading.add_done_callback(self._reading.discard)
+        await asyncio.wait({reading}, timeout=within_s)
+        return reading.result() if reading.done() else ""
+
+    async def _read_article(self, page: Channel, within_s: float) -> str:
+        try:
+            async with self.hold_slot(page):
+                fetched = await self.fetch(page, within_s)
+                job = DetectChanges((document_of(fetched),), b"", page.url, "article", self._clock.wall_s())
+                state = PollState(page, Validators(), 0, address_group=public_address_group(fetched.address))
+                return (await self._lanes.detect_changes(job, state)).article
+        except CoronetError as error:
+            _log.info("article not read", host=host_of(page.url), error=str(error))
+            return ""
 
     async def detect_changes(
         self, channel: Channel, documents: tuple[Document, ...], baseline: bytes, *, address: str, timeout_s: float

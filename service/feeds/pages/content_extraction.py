@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from lxml import html
 
 from service.errors import EmptyBody, NotAFeed
-from service.feeds.pages.page_lines import Landmark, Line, decode_html, page_lines, parse_html, plain_lines
+from service.feeds.pages.page_lines import LINE_CHARS, Landmark, Line, decode_html, page_lines, parse_html, plain_lines
 from service.feeds.pages.selectors import JSON_PATH, XPATH, parse_xml, select_css, select_json, select_xpath
 from service.feeds.parsing.html_text import one_line
 from service.model import ParsedPage
@@ -66,6 +66,24 @@ def parse_page(body: bytes, *, headers: Mapping[str, str], selector: str = "") -
         raise _empty_page_error(root)
     title = next((element.text_content() for element in root.iter("title")), "")
     return _page(one_line(title, _TITLE_CHARS), lines)
+
+
+def extract_article(body: bytes, *, headers: Mapping[str, str]) -> str:
+    """Return the beginning of the article in an HTML page, in one line of at most 2,000 characters; "" without one.
+
+    The process must have loaded trafilatura, of which other processes need no copy.
+    """
+    from trafilatura import extract  # noqa: PLC0415 - see above
+
+    content_type = headers.get("content-type", "")
+    text = decode_html(body, content_type)
+    page = None if _is_binary(text) or "html" not in content_type.lower() else parse_html(text)
+    if page is None:
+        return ""
+    # fast: without other extractors, which would read lists of words from files.
+    found = extract(page, fast=True, favor_precision=True, include_comments=False, include_tables=False)
+    article = one_line(found or "", LINE_CHARS)
+    return "" if len(article) <= _LOGIN_CHARS and _asks_for_password(page) else article
 
 
 def _page(title: str, lines: Sequence[Line]) -> ParsedPage:

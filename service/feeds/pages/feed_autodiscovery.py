@@ -1,14 +1,16 @@
-"""Autodiscovery of the feeds that a page links to with ``<link rel=alternate>``; runs in the ``sandbox``.
+"""Autodiscovery of the feeds of a page, from its site's rule and from its links; runs in the ``sandbox``.
 
-For pages without such links, ``feed_url_guesses`` guesses the feed URLs.
+For pages that name no feed with ``<link rel=alternate>``, ``feed_url_guesses`` guesses the feed URLs.
 """
 
+import contextlib
 from urllib.parse import urljoin
 
 from lxml import html
 
 from service.errors import BadUrl
 from service.feeds.canonical_urls import canonical_url
+from service.feeds.pages.feed_url_guesses import FEED_URL, probable_feeds, site_feeds
 from service.feeds.pages.page_lines import decode_html, parse_html
 from service.feeds.parsing.field_limits import FIELD_CHARS
 from service.feeds.parsing.html_text import one_line
@@ -24,30 +26,39 @@ _FEED_TYPES = {
 }
 
 
-def find_feed_links(body: bytes, *, url: str) -> tuple[FeedLink, ...]:
-    """Return at most 20 feeds that the page at ``url`` links to with ``<link rel=alternate>``, in document order.
+def find_feeds(body: bytes, *, url: str) -> tuple[tuple[FeedLink, ...], tuple[str, ...]]:
+    """Return (links, guesses): the feeds of the page at ``url``, and URLs at which it may have one.
 
-    Links with an invalid URL are omitted. The result is empty if there are no links to feeds, for example because the
-    document is not HTML.
+    The links are those of its site's rule, or at most 20 ``<link rel=alternate>`` in document order. If there are none,
+    there may be up to two guesses. Links with an invalid URL are omitted. Both are empty if the document is not HTML.
     """
-    page = parse_html(decode_html(body, ""))
+    text = decode_html(body, "")
+    page = parse_html(text)
     if page is None:
-        return ()
+        return (), ()
+    with contextlib.suppress(BadUrl):
+        if feeds := site_feeds(url, text):
+            return feeds, ()
     base = urljoin(url, next((base.get("href") or "" for base in page.iter("base")), ""))
     found: dict[str, FeedLink] = {}
     for link in page.iter("link"):
-        if target := _feed_url(link, base):
+        is_feed = "alternate" in (link.get("rel") or "").lower().split() and _has_feed_type(link)
+        if is_feed and (target := _target(link, base)):
             found.setdefault(target, FeedLink(target, one_line(link.get("title") or "", FIELD_CHARS)))
-    return tuple(found.values())[:MAX_LINKS]
+    if found:
+        return tuple(found.values())[:MAX_LINKS], ()
+    targets = ((link, _target(link, base)) for link in page.iter("a"))
+    likely = (target for link, target in targets if target and (_has_feed_type(link) or FEED_URL.fullmatch(target)))
+    return (), probable_feeds(likely, url)
 
 
-def _feed_url(link: html.HtmlElement, base: str) -> str | None:
-    kind = (link.get("type") or "").partition(";")[0].strip().lower()
-    relations = (link.get("rel") or "").lower().split()
+def _has_feed_type(link: html.HtmlElement) -> bool:
+    return (link.get("type") or "").partition(";")[0].strip().lower() in _FEED_TYPES
+
+
+def _target(link: html.HtmlElement, base: str) -> str | None:
     target = (link.get("href") or "").strip()
-    if "alternate" not in relations or kind not in _FEED_TYPES or not target:
-        return None
     try:
-        return canonical_url(urljoin(base, target))
+        return canonical_url(urljoin(base, target)) if target else None
     except (BadUrl, ValueError):
         return None

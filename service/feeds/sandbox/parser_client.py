@@ -15,7 +15,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Self, cast
 
@@ -61,14 +61,16 @@ class ParserClient:
     """Parses documents in a child process, one at a time. As an async context manager, it kills the process on exit.
 
     - ``niceness`` is the scheduling priority of the process, as in ``nice(1)``.
+    - ``modules`` are names of modules that the process loads in addition to the usual ones.
     - ``cpu_s`` is the processor time used by all requests so far, in seconds.
     - ``confinement`` is the kernel feature that confines the process; None before the first response.
     """
 
-    def __init__(self, niceness: int = 0) -> None:
+    def __init__(self, niceness: int = 0, *modules: str) -> None:
         self.cpu_s = 0.0
         self.confinement: Confinement | None = None
         self._niceness = niceness
+        self._modules = modules
         self._turn = asyncio.Lock()
         self._process: asyncio.subprocess.Process | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
@@ -141,7 +143,7 @@ class ParserClient:
         self, request: ParserRequest, kind: type[ParserResponse[Result]], timeout_s: float
     ) -> ParserResponse[Result]:
         if self._process is None or self._process.returncode is not None:
-            self._process = await _start_process(self._niceness)
+            self._process = await _start_process(self._niceness, self._modules)
         process, stdin, stdout = self._process, self._process.stdin, self._process.stdout
         assert stdin is not None  # noqa: S101 - the process was started with pipes
         assert stdout is not None  # noqa: S101 - see above
@@ -191,13 +193,14 @@ class ParserClient:
             await self._process.wait()
 
 
-async def _start_process(niceness: int) -> asyncio.subprocess.Process:
+async def _start_process(niceness: int, modules: Sequence[str]) -> asyncio.subprocess.Process:
     try:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-P",  # do not import modules from the current directory
             "-m",
             "service.feeds.sandbox.parser_process",
+            *modules,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,

@@ -14,8 +14,8 @@ import msgspec
 from service.errors import NotAFeed
 from service.feeds.canonical_urls import selector_of, without_selector
 from service.feeds.entries.entry_change_detection import FeedState, detect_entry_changes
-from service.feeds.pages.content_extraction import parse_page
-from service.feeds.pages.feed_autodiscovery import find_feed_links
+from service.feeds.pages.content_extraction import extract_article, parse_page
+from service.feeds.pages.feed_autodiscovery import find_feeds
 from service.feeds.pages.page_change_detection import PageState, detect_page_changes
 from service.feeds.parsing.format_detection import parse
 from service.feeds.sandbox.protocol import DetectChanges, DetectionResult, ParsedDocument, ParseDocument
@@ -28,6 +28,9 @@ def detect_changes(request: DetectChanges) -> DetectionResult:
     The baseline is the encoded state of the feed or page after the last comparison. Raises a subclass of
     :class:`FeedError` if a document cannot be parsed.
     """
+    if request.kind == "article":
+        (document,) = request.documents
+        return DetectionResult(article=extract_article(document.body, headers=document.headers))
     return _detect_in_page(request) if request.kind == "page" else _detect_in_feed(request)
 
 
@@ -41,10 +44,10 @@ def _detect_in_feed(request: DetectChanges) -> DetectionResult:
             previous = (state or FeedState(request.now_s)).previous_document()
             feed = parse(document.body, url=document.url, headers=document.headers, previous=previous)
         except NotAFeed:
-            links = find_feed_links(document.body, url=document.url)
-            if request.baseline or not links:
+            links, guesses = find_feeds(document.body, url=document.url)
+            if request.baseline or not (links or (guesses and document.is_page)):
                 raise
-            return DetectionResult(links=links)
+            return DetectionResult(links=links, guesses=guesses)
         detected = detect_entry_changes(state, feed, url=document.url, now_s=request.now_s)
         state, latest = detected.state, latest or detected.latest
         if index == 0 and detected.gap and not document.partial:
@@ -115,7 +118,7 @@ def parse_document(request: ParseDocument) -> ParsedDocument:
         try:
             return ParsedDocument(feed=parse(document.body, url=document.url, headers=document.headers))
         except NotAFeed:
-            links = find_feed_links(document.body, url=document.url)
+            links, _ = find_feeds(document.body, url=document.url)
             if not links and not document.is_page:
                 raise
     return ParsedDocument(

@@ -88,6 +88,8 @@ def main() -> None:
     """Run a parser process: limit its memory, load the parsers, confine it, and handle the parent's requests."""
     limit_memory()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # on Ctrl-C, the parent closes stdin
+    for name in sys.argv[1:]:  # modules that only some parser processes need
+        importlib.import_module(name)
     _load_handlers()  # before the first document, because the publisher's budget pays for its processor time
     # No module is searched for in directories, which the confined process cannot read.
     sys.meta_path[:] = [BuiltinImporter, FrozenImporter]

@@ -55,8 +55,9 @@ class DetectionResult(msgspec.Struct, frozen=True, array_like=True):
     - ``baseline`` is the encoded state after this comparison. The next comparison needs it to detect changes.
     - ``latest`` are the latest entries, newest first; set only at the first poll.
     - ``older_url`` is the URL of the document with the next older entries; set only if polls have missed entries.
-    - ``links`` are the feeds to which the document links, if it turned out to be an HTML page instead of a feed. No
-      other field is set in this case.
+    - ``links`` are the feeds to which the document links, if it turned out to be an HTML page instead of a feed.
+      ``guesses`` are URLs at which its feed may be found, if it links to none. No other field is set in these cases.
+    - ``article`` is the text of an article, if this was requested. No other field is set in this case.
     """
 
     baseline: bytes = b""
@@ -71,6 +72,8 @@ class DetectionResult(msgspec.Struct, frozen=True, array_like=True):
     links: tuple[FeedLink, ...] = ()
     language: str = ""
     metadata: FeedMetadata = FeedMetadata()
+    guesses: tuple[str, ...] = ()
+    article: str = ""
 
 
 class ParseDocument(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -85,6 +88,7 @@ class DetectChanges(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
     - ``documents`` are the new documents, from the oldest to the newest.
     - ``baseline`` is the encoded state after the previous comparison; ``b""`` if there was none.
+    - ``kind`` is "article" to extract the article in a page instead, in a process that has loaded trafilatura.
     - ``now_s`` is the current Unix time.
     - ``cpu_s`` is a limit on the processor time of this comparison, in seconds. It applies in addition to the general
       limit for requests. The parser process is killed if the comparison takes longer.
@@ -93,7 +97,7 @@ class DetectChanges(msgspec.Struct, frozen=True, array_like=True, tag=True):
     documents: tuple[Document, ...]
     baseline: bytes
     url: str
-    kind: Literal["feed", "page"]
+    kind: Literal["feed", "page", "article"]
     now_s: float
     cpu_s: float = inf
 

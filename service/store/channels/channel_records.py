@@ -42,6 +42,7 @@ field               content
 ``paused``          end of an admin's pause (Unix s)
 ``no_poll_before``  time before which the publisher wants no poll, or at which an admin's pause ended (Unix s)
 ``polled``          end of the last poll (Unix s)
+``full_texts``      until when full texts are added to new entries (Unix s)
 ``evidence``        consecutive polls with the same symptom: service.feeds.channel_health.Evidence (JSON)
 ==================  ====================================================================================================
 """

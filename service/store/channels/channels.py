@@ -5,7 +5,8 @@ in its last versions (:mod:`service.store.channels.version_log`). A channel's *o
 Only the owner can add a version to the channel (:meth:`Channels.publish`).
 """
 
-from collections.abc import Collection, Sequence
+import time
+from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
@@ -54,9 +55,10 @@ from service.store.delivery.fanout_units import DIVIDED
 from service.store.subscriptions.channel_index import ChannelIndex
 
 POLLS_KEPT = 10
+_FULL_TEXTS_S = 90 * 86_400
 _UNDECIDED = "?"
 _MAX_REDIRECTIONS = 8
-_SNAPSHOT_FIELDS = ("url", "snapshot")
+_PREDECESSOR_FIELDS = ("url", "snapshot", "private", "full_texts")
 _NAMED_FIELDS = (*CHANNEL_FIELDS, "name", "site")
 
 
@@ -88,6 +90,11 @@ class Predecessor(msgspec.Struct, frozen=True):
     def snapshot(self) -> StoredSnapshot:
         """The last known values from the publisher's documents, such as the channel's title."""
         return decode_snapshot(self.fields.get(b"snapshot"))
+
+    @property
+    def full_texts_until_s(self) -> float:
+        """Until when full texts are to be added to new entries (Unix s)."""
+        return float(self.fields.get(b"full_texts", b"0"))
 
 
 class Channels:
@@ -222,7 +229,7 @@ class Channels:
 
         The result becomes unusable when another process adds a version.
         """
-        (fields,) = await read_records(self._redis, [cid], (*_SNAPSHOT_FIELDS, *version_log.fields_before(version)))
+        (fields,) = await read_records(self._redis, [cid], (*_PREDECESSOR_FIELDS, *version_log.fields_before(version)))
         return Predecessor(fields)
 
     async def publish(
@@ -389,6 +396,16 @@ class Channels:
         """Set whether a channel is listed. A listed channel is polled even if it has no subscribers."""
         await self._redis.run_script("channel_set_field", (keys.channel(cid),), "listed", "1" if listed else "")
         await self._redis.call(*record_change(cid))
+
+    async def request_full_texts(self, cids: Iterable[ChannelId]) -> None:
+        """Request that full texts are added to new entries of channels for the next 90 days.
+
+        Bots repeat the request for each delivery to a subscriber who wants full texts. It does not name the subscriber.
+        """
+        until = int(time.time()) + _FULL_TEXTS_S
+        await self._redis.call_many(
+            [script_command("channel_set_field", (keys.channel(cid),), "full_texts", until) for cid in cids]
+        )
 
     async def set_content_name(self, cid: ChannelId, version: int, pairs: Collection[Pair]) -> None:
         """Store the attribute-value pairs by which searches find a channel.

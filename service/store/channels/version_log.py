@@ -16,7 +16,7 @@ such versions is removed only if the log exceeds 4 MB.
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain, islice
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import brotli  # type: ignore[import-untyped]  # it ships no types
 import msgspec
@@ -92,6 +92,7 @@ class _Deltas(msgspec.Struct, array_like=True):
 
     - ``heads``: the versions, without their changes.
     - ``files``: the image and the enclosures of those entries that have any, under the position of the change.
+    - ``full_texts``: the full texts of those entries that have one, under the position of the change.
     - The other fields are the columns. Each contains one attribute of every change, beginning with the changes of the
       first version.
     """
@@ -108,6 +109,7 @@ class _Deltas(msgspec.Struct, array_like=True):
     lines: list[int]
     before: list[str]
     files: dict[int, tuple[str, tuple[Enclosure, ...]]] = {}
+    full_texts: dict[int, str] = {}
 
 
 class BlockInfo(msgspec.Struct, array_like=True, frozen=True):
@@ -260,6 +262,7 @@ def _encode(deltas: Collection[Delta], *, as_latest: bool = False) -> bytes:
             for position, entry in enumerate(entries)
             if entry.image or entry.enclosures
         },
+        full_texts={position: entry.full_text for position, entry in enumerate(entries) if entry.full_text},
     )
     packed = msgspec.msgpack.encode(columns)
     is_best = len(deltas) > 1 and len(packed) <= _MAX_BEST_BYTES
@@ -309,8 +312,11 @@ def _changes(columns: _Deltas, first: int, count: int) -> tuple[Change, ...]:
         strict=True,
     )
     rows = enumerate(zip(columns.kinds, entries, columns.lines, columns.before, strict=True))
+    rest: dict[int, tuple[Any, ...]] = dict(columns.files)
+    for position, text in columns.full_texts.items():
+        rest[position] = (*rest.get(position, ("", ())), text)
     return tuple(
-        Change(kind, Entry(*entry, *columns.files.get(position, ())), line, before)
+        Change(kind, Entry(*entry, *rest.get(position, ())), line, before)
         for position, (kind, entry, line, before) in islice(rows, first, first + count)
     )
 

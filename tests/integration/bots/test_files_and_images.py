@@ -1,4 +1,4 @@
-"""Attached files and images of entries in notifications, and the length of their texts."""
+"""Attached files and images of entries in notifications, and the length and the source of their texts."""
 
 import asyncio
 
@@ -8,6 +8,7 @@ import pytest
 from service.feeds.entries.duplicate_articles import hash_version
 from service.model import Change, Channel, Enclosure, Entry
 from service.store import Store
+from service.store.client import keys
 from service.store.client.keys import user_id
 from tests.support.bot_in_process import Person
 from tests.support.channels import change, make_channel
@@ -90,3 +91,66 @@ async def test_a_file_and_a_text_of_the_chosen_length_are_shown(person: Person, 
     await publish(store, [alice], channel, added("c"), base=3)
     message = await alice.wait_for(lambda message: "Episode c" in message.body)
     assert message.body == f"*A feed*\nEpisode c #open_source https://example.org/1.mp3 {PICTURE}"
+
+
+def with_article(key: str) -> Change:
+    before = added(key)
+    entry = msgspec.structs.replace(before.entry, summary="Own text.", enclosures=(), full_text="article " * 100)
+    return msgspec.structs.replace(before, entry=entry)
+
+
+async def wants_full_texts(store: Store, channel: Channel) -> bool:
+    before = await store.channels.predecessor(channel.id, channel.version)
+    return before.full_texts_until_s > 0
+
+
+@pytest.mark.usefixtures("bot")
+async def test_full_texts_are_shown_to_those_who_want_them_and_the_own_text_to_others(
+    person: Person, store: Store
+) -> None:
+    alice, bob = await asyncio.gather(person(), person())
+    channel = await subscribed(store, alice, bob)
+    assert not await wants_full_texts(store, channel)
+    assert "text: full" in await alice.say("set #1 text full")
+    assert await wants_full_texts(store, channel)
+    await publish(store, [alice, bob], channel, with_article("a"), base=1)
+    for reader, text in ((alice, "article " * 99 + "article"), (bob, "Own text.")):
+        message = await reader.wait_for(lambda message: "Episode a" in message.body)
+        assert message.body.splitlines()[3] == text
+    without = msgspec.structs.replace(with_article("b"), entry=msgspec.structs.replace(added("b").entry, full_text=""))
+    await publish(store, [alice, bob], channel, without, base=2)
+    message = await alice.wait_for(lambda message: "Episode b" in message.body)
+    assert message.body.splitlines()[3].startswith("word word")
+    assert "text: 300" in await alice.say("set #1 text 300")
+    await publish(store, [alice], channel, with_article("c"), base=3)
+    message = await alice.wait_for(lambda message: "Episode c" in message.body)
+    assert "Own text." in message.body
+
+
+@pytest.mark.usefixtures("bot")
+async def test_an_edit_shows_the_article_again(person: Person, store: Store) -> None:
+    alice = await person()
+    channel = await subscribed(store, alice)
+    await alice.say("set #1 text full")
+    await publish(store, [alice], channel, with_article("a"), base=1)
+    await alice.wait_for(lambda message: "Episode a" in message.body)
+    await publish(store, [alice], channel, msgspec.structs.replace(with_article("a"), kind="replacement"), base=2)
+    message = await alice.wait_for(lambda message: "Edited:" in message.body)
+    assert "article article" in message.body
+
+
+@pytest.mark.usefixtures("bot")
+async def test_full_texts_are_requested_for_new_subscriptions_and_by_each_delivery(
+    person: Person, store: Store
+) -> None:
+    alice = await person()
+    channel, other = await subscribed(store, alice), await make_channel(store, "https://example.net/feed")
+    await alice.say("set text full")
+    assert await wants_full_texts(store, channel)
+    assert not await wants_full_texts(store, other)
+    await alice.say("https://example.net/feed")
+    assert await wants_full_texts(store, other)
+    await store.redis.call("HDEL", keys.channel(channel.id), "full_texts")
+    await publish(store, [alice], channel, added("a"), base=1)
+    await alice.wait_for(lambda message: "Episode a" in message.body)
+    assert await wants_full_texts(store, msgspec.structs.replace(channel, version=2))

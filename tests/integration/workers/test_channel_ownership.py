@@ -28,7 +28,7 @@ from service.store import Store
 from service.store.channels import registry_changes
 from service.store.client import keys
 from tests.support.baseline_lookups import store_only_lookup
-from tests.support.channels import SNAPSHOT, make_channel
+from tests.support.channels import SNAPSHOT, make_channel, no_article
 from tests.support.ring_strategies import joined_ids, ring
 from tests.support.waiting import until_so
 from workers.ownership.channel_ownership import ChannelOwner
@@ -57,6 +57,7 @@ async def test_a_fan_out_interrupted_by_another_owner_is_refused(store: Store, *
         contents=store_only_lookup(store),
         fan_out=FanOut(store, 3),
         registrar=DirectoryRegistrar(store, SystemClock(), 3),
+        read_article=no_article,
     )
     channel = await make_channel(store)
     await store.subscriptions.subscribe(ALICE, channel.id)
@@ -90,6 +91,7 @@ class Owner:
             contents=store_only_lookup(store),
             fan_out=FanOut(store, 3),
             registrar=DirectoryRegistrar(store, SystemClock(), 3),
+            read_article=no_article,
         )
         self.channels.registry.on_ring_changed(RingView(1, (NodeInfo(US, 1, "", 0.0),)))
 

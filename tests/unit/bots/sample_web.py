@@ -118,6 +118,9 @@ def visitor() -> Person:
                 structs.replace(feed(NEWS, "The News"), version=4), (first,), discovered=True
             ),
             "https://many.example/": ProbeReply(choices=(FeedLink(NEWS, "News"), FeedLink(BLOG, "Blog"))),
+            "https://video.example/@someone": ProbeReply(
+                choices=(FeedLink(NEWS, "All videos"), FeedLink(BLOG, "Videos without Shorts"))
+            ),
             "https://shop.example/prices": ProbeReply(page=True),
             "page https://shop.example/prices": ProbeReply(page("https://shop.example/prices", "Prices"), (seen,)),
             f"page {LIST}": ProbeReply(page(LIST, "Prices")),
