@@ -12,6 +12,7 @@ from service.clock import FleetClock
 from service.feeds.sandbox.parser_client import ParserClient
 from service.host_process import HostedProgram, HostProcess, NotReady
 from service.model import NodeInfo
+from service.net.credential_vault import CredentialVault
 from service.net.fetcher import create_fetcher
 from service.net.peer_client import peer_of
 from service.settings import Settings
@@ -21,6 +22,7 @@ from workers.peers.peer_endpoint import PeerEndpoint
 from workers.polling.concurrency_limits import POLL_LIMITS, PROBE_LIMITS, ConcurrencyLanes, ParserTimeBudgets
 from workers.polling.politeness import Politeness
 from workers.polling.poller import Poller
+from workers.polling.stored_credentials import StoredCredentials
 from workers.polling.websub_subscriber import HubSubscriber
 from workers.request_handlers.prober import Prober
 from workers.request_handlers.request_dispatcher import RequestDispatcher
@@ -67,9 +69,10 @@ class WorkerProgram(HostedProgram):
         peer = peer_of(worker)
         assert peer is not None  # noqa: S101 - a process with a worker has a health server
         self._peers = peers = PeerEndpoint(settings, store, self._clock, peer)
+        vault = CredentialVault(settings)
         async with (
             peers.running(),
-            create_fetcher(settings) as fetcher,
+            create_fetcher(settings, StoredCredentials(store.credentials, vault).find) as fetcher,
             ParserClient() as poll_parser,
             ParserClient(_SLOW_NICENESS) as slow_poll_parser,
             ParserClient() as probe_parser,
@@ -80,7 +83,7 @@ class WorkerProgram(HostedProgram):
             poll_lanes = ConcurrencyLanes(POLL_LIMITS, poll_parser, slow_poll_parser, budgets)
             probe_lanes = ConcurrencyLanes(PROBE_LIMITS, probe_parser, slow_probe_parser, budgets)
             poller = Poller(fetcher, politeness, poll_lanes, peers.contents, self._clock)
-            dispatcher = RequestDispatcher(store, Prober(fetcher, politeness, probe_lanes, self._clock))
+            dispatcher = RequestDispatcher(store, Prober(fetcher, politeness, probe_lanes, self._clock), vault)
             hubs = HubSubscriber(store, fetcher, politeness, self._clock, settings.console_public_url)
             context = WorkerContext(store, settings, self._clock, politeness, poller, hubs, peers, process.timer)
 

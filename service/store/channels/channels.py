@@ -11,6 +11,7 @@ import msgspec
 
 from service.discovery.av_pairs import Pair
 from service.errors import LeaseLost, StaleVersion
+from service.feeds.canonical_urls import reader_of
 from service.feeds.channel_health import (
     FIRST_BACKOFF_S,
     HEALTHY,
@@ -83,6 +84,11 @@ class Predecessor(msgspec.Struct, frozen=True):
     def latest(self) -> tuple[Entry, ...]:
         """The latest entries of the channel, newest first."""
         return unpack_entries(self.fields.get(b"latest", b""))
+
+    @property
+    def url(self) -> str:
+        """The URL of the channel; "" if it does not exist."""
+        return self.fields.get(b"url", b"").decode()
 
     @property
     def snapshot(self) -> StoredSnapshot:
@@ -261,7 +267,7 @@ class Channels:
             len(log.deleted),
             *log.deleted,
             *log.written,
-            *(_snapshot_fields(before.snapshot, snapshot) if snapshot else ()),
+            *(_snapshot_fields(before.snapshot, snapshot, before.url) if snapshot else ()),
         )
         if won:
             return msgspec.structs.replace(versioned, version=rest[0])
@@ -291,6 +297,19 @@ class Channels:
             await self._redis.run_script(
                 "channel_mark_dormant", (keys.channel(cid), keys.incoming_moves(cid)), joins or b""
             )
+
+    async def delete_unused(self, cid: ChannelId) -> None:
+        """Delete a protected channel with its credential, unless it has subscribers or will soon get some."""
+        joins = await self._redis.call("HGET", keys.channel(cid), "joins")
+        if (await self._index.count([cid]))[0] == 0 and await self._redis.run_script(
+            "channel_delete_unused", _deleted_keys(cid), joins or b""
+        ):
+            registries = (keys.channel_registry(cid[:2]), keys.PROTECTED_CHANNELS)
+            await self._redis.call_many([("SREM", registry, cid) for registry in registries])
+            await self.finish_deletion(cid)
+            if await self.get(cid) is not None:  # it was created again meanwhile
+                await self._redis.call_many([("SADD", registry, cid) for registry in registries])
+            await self._redis.call(*record_change(cid))
 
     async def record_polls(self, reports: Sequence[tuple[ChannelId, PollReport]]) -> list[ChannelHealth | None]:
         """Record the results of polls, given as pairs (channel id, report).
@@ -420,7 +439,11 @@ class Channels:
         call :meth:`finish_deletion`, which deletes the remaining field.
         """
         await self._redis.call_many(
-            [script_command("channel_delete", _deleted_keys(cid), ""), ("SREM", keys.channel_registry(cid[:2]), cid)]
+            [
+                script_command("channel_delete", _deleted_keys(cid), ""),
+                ("SREM", keys.channel_registry(cid[:2]), cid),
+                ("SREM", keys.PROTECTED_CHANNELS, cid),
+            ]
         )
         await self._redis.call(*record_change(cid))
 
@@ -478,10 +501,11 @@ def _first_fields(
     known = msgspec.structs.replace(before, kind=channel.kind, created_s=channel.created_s)
     snapshot = msgspec.structs.replace(snapshot, latest=merge_latest(first.changes, ()))
     packed = version_log.encode_first(first, snapshot.latest)
-    return (*channel_fields(channel), *_snapshot_fields(known, snapshot), str(first.version), packed)
+    return (*channel_fields(channel), *_snapshot_fields(known, snapshot, channel.url), str(first.version), packed)
 
 
-def _snapshot_fields(before: StoredSnapshot, snapshot: Snapshot) -> tuple[str | bytes, ...]:
+def _snapshot_fields(before: StoredSnapshot, snapshot: Snapshot, url: str) -> tuple[str | bytes, ...]:
     content = snapshot.content
-    stored = before.after(snapshot, digest_of(content))
+    # Without a digest, workers neither cache the content nor exchange it.
+    stored = before.after(snapshot, b"" if reader_of(url) else digest_of(content))
     return ("snapshot", msgspec.msgpack.encode(stored), "memory", content.memory, "latest", content.latest)

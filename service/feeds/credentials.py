@@ -1,0 +1,87 @@
+"""Credentials of feeds that want a login: what people type, and the request header that is sent.
+
+A credential is written after the URL of a feed, in one of these forms:
+
+- ``login NAME PASSWORD``: HTTP Basic authentication (RFC 7617)
+- ``token TOKEN``: a bearer token (RFC 6750)
+- ``cookie NAME=VALUE``: one or more cookies, separated by semicolons
+- ``header NAME: VALUE``: any other request header, such as an API key
+"""
+
+import re
+from base64 import b64encode
+from typing import Final
+
+import msgspec
+
+from service.feeds.canonical_urls import MAX_URL_CHARS, looks_like_url
+
+_MAX_VALUE_CHARS: Final = 4_000
+_QUOTES: Final = "\"“”„'"
+_WORDS: Final = re.compile(r"\s(?:login|token|cookie|header)\s+(?=\S)", re.IGNORECASE)
+_HEADER_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_HEADER_VALUE: Final = re.compile(r"[!-~](?:[ -~]*[!-~])?")
+# Headers that the fetcher sets, that frame the request, or that choose its target or claim its origin.
+_REFUSED_NAMES: Final = re.compile(
+    r"(?:host|connection|keep-alive|te|trailer|upgrade|expect|range|via|forwarded|user-agent|transfer-encoding|a-im|"
+    r"(?:proxy|if|content|accept|sec|x-forwarded|x-real)(?:-.*)?)",
+    re.IGNORECASE,
+)
+
+
+class Credential(msgspec.Struct, frozen=True):
+    """A credential as the request header that is sent. Both fields are "" if what was typed is not usable."""
+
+    header: str = ""
+    value: str = ""
+
+    def __repr__(self) -> str:
+        """Return a text without the secret, because representations can get into logs."""
+        return f"Credential({self.header!r})"
+
+
+_UNUSABLE: Final = Credential()
+
+
+def parse_credential(words: str) -> Credential | None:
+    """Return the credential in ``words``, the text after a URL; None if it is something else, such as a selector.
+
+    If the text begins like a credential but is incomplete, or cannot be sent in a header, the fields of the result are
+    "".
+    """
+    kind, text = (*words.split(maxsplit=1), "", "")[:2]
+    text = text.strip()
+    bare = text.strip(_QUOTES)
+    match kind.lower():
+        case "login":
+            name, password = (*text.split(maxsplit=1), "", "")[:2]
+            is_usable = bool(password) and ":" not in name and text.isprintable()
+            encoded = b64encode(f"{name}:{password}".encode()).decode()
+            return _checked("Authorization", f"Basic {encoded}" if is_usable else "")
+        case "token":
+            return _checked("Authorization", f"Bearer {bare}" if len(bare.split()) == 1 else "")
+        case "cookie":
+            return _checked("Cookie", bare if "=" in bare else "")
+        case "header":
+            name, colon, value = bare.partition(":")
+            # `header a:hover` is a selector.
+            is_header = bool(colon) and (text[:1] in _QUOTES or value[:1] == " ") and _HEADER_NAME.fullmatch(name)
+            return _checked(name, value.strip()) if is_header else None
+        case _:
+            return None
+
+
+def mask_credentials(text: str) -> str:
+    """Return ``text``, which a person has typed, with "…" in place of everything after a URL and `login` or the like."""
+    for found in _WORDS.finditer(text):
+        before = text[max(0, found.start() - MAX_URL_CHARS) : found.start()].rsplit(maxsplit=1)
+        if before and looks_like_url(before[-1].strip("<>\"'`,;")):
+            return f"{text[: found.end()]}…"
+    return text
+
+
+def _checked(header: str, value: str) -> Credential:
+    is_usable = (
+        len(value) <= _MAX_VALUE_CHARS and _HEADER_VALUE.fullmatch(value) and not _REFUSED_NAMES.fullmatch(header)
+    )
+    return Credential(header, value) if is_usable else _UNUSABLE
