@@ -245,10 +245,9 @@ class Settings(BaseModel):
     """Shared secret by which workers authenticate each other before they exchange cached content and soft state. Anyone
     who knows it can pose as a worker. Empty (default): content is read from Redis, and soft state goes through it."""
     credentials_key: Annotated[SecretStr, AfterValidator(_credential_keys)] = SecretStr("")
-    """Secret with which passwords, tokens and cookies of private feeds are encrypted in Redis: a random text of at least
-    32 characters, the same for all programs. To replace it, write the new one before the old one, separated by white
-    space, and remove the old one after a week. Keep a copy: without it, the stored logins are lost. Empty (default):
-    nobody can subscribe to feeds that want a login."""
+    """Secret with which logins of private feeds are encrypted in Redis: a random text of at least 32 characters, the
+    same for all programs. Keep a copy: without it, these logins are lost. To replace it, write the new one before it,
+    separated by a space, and remove the old one after a week. Empty (default): no feed with a login can be added."""
     content_cache_bytes: int = Field(default=16 * 1024 * 1024, ge=0)
     """Size in bytes of each worker's in-memory cache of channel content, for itself and for other workers (default:
     16 MiB)."""

@@ -100,6 +100,15 @@ def subscribed_text(
     return "\n".join(lines)
 
 
+def login_refused_text(url: str, status: int, translator: Translator) -> str:
+    """Return the text that says that a publisher has refused the user's login; ``status`` is the HTTP status."""
+    return translator.gettext(
+        "“{url}” refused your login ({status}), so I haven't stored it. Please check it, and send the command again.",
+        url=url,
+        status=str(status),
+    )
+
+
 def unsubscribed_text(ended: Sequence[SubscribedChannel], translator: Translator) -> str:
     """Return the text that tells the user which subscriptions have ended."""
     if len(ended) == 1:

@@ -138,7 +138,7 @@ def selector_of(channel_url: str) -> str:
 
 
 def protected_url(url: str, reader: str) -> str:
-    """Return the URL of the protected channel that ``reader`` (a user id or ``SHARED``) has at the canonical ``url``."""
+    """Return the URL of the protected channel of ``reader``, a user id or ``SHARED``, at the canonical ``url``."""
     return f"{without_selector(url)}#{_READER}{reader}"
 
 

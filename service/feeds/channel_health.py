@@ -111,8 +111,8 @@ class PollReport(msgspec.Struct, frozen=True):
 def symptom_of(url: str, result: PollResult, permanent_url: str = "") -> str:
     """Return the symptom of a poll of the channel ``url``. The symptom is the kind of the poll's result.
 
-    It is ``HEALTHY``, ``GONE``, ``FAILING``, ``BUSY``, ``REFUSED`` or ``PARSER_KILLED``. If a successful poll was permanently
-    redirected to a new URL, the symptom is the text ``MOVED_PREFIX`` followed by this URL.
+    It is ``HEALTHY``, ``GONE``, ``FAILING``, ``BUSY``, ``REFUSED`` or ``PARSER_KILLED``. If a successful poll was
+    permanently redirected to a new URL, the symptom is the text ``MOVED_PREFIX`` followed by this URL.
 
     ``permanent_url`` is the canonical URL that the poll reached by permanent redirects; "" if there were none.
     Redirects after the first temporary one do not count. The new URL is ``permanent_url``, with the selector of

@@ -10,15 +10,20 @@ A credential is written after the URL of a feed, in one of these forms:
 
 import re
 from base64 import b64encode
+from itertools import islice
 from typing import Final
 
 import msgspec
 
-from service.feeds.canonical_urls import MAX_URL_CHARS, looks_like_url
+from service.feeds.canonical_urls import MAX_URL_CHARS, is_selector_with_kind, looks_like_url
 
 _MAX_VALUE_CHARS: Final = 4_000
 _QUOTES: Final = "\"“”„'"
-_WORDS: Final = re.compile(r"\s(?:login|token|cookie|header)\s+(?=\S)", re.IGNORECASE)
+_WORDS: Final = re.compile(r"(?<!\S)(?:login|token|cookie|header)\s+(?=\S)", re.IGNORECASE)
+_NUMBER: Final = re.compile(r"#[0-9]{1,6}")
+_MAX_WORDS_BEFORE: Final = 8
+"""Number of words in which a URL or the number of a subscription is looked for."""
+_USERINFO: Final = re.compile(r"(?<=://)[^\s/@]+@")
 _HEADER_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _HEADER_VALUE: Final = re.compile(r"[!-~](?:[ -~]*[!-~])?")
 # Headers that the fetcher sets, that frame the request, or that choose its target or claim its origin.
@@ -46,12 +51,38 @@ _UNUSABLE: Final = Credential()
 def parse_credential(words: str) -> Credential | None:
     """Return the credential in ``words``, the text after a URL; None if it is something else, such as a selector.
 
-    If the text begins like a credential but is incomplete, or cannot be sent in a header, the fields of the result are
-    "".
+    If the credential is incomplete, cannot be sent in a header, or comes after other words, the fields of the result
+    are "".
     """
+    if not is_selector_with_kind(words):
+        for found in _WORDS.finditer(words):
+            credential = _parse(words[found.start() :])
+            if credential is not None:
+                return credential if not words[: found.start()].strip() else _UNUSABLE
+    return None
+
+
+def mask_credentials(text: str) -> str:
+    """Return ``text``, which a person has typed, without the credentials in it.
+
+    A credential is everything that follows a word such as `login` after a URL or the number of a subscription; also a
+    user name and password in a URL.
+    """
+    for word in islice(re.finditer(r"\S+", text), _MAX_WORDS_BEFORE):
+        subject = word[0][:MAX_URL_CHARS].strip("<>\"'`,;")
+        if looks_like_url(subject) or _NUMBER.fullmatch(subject):
+            found = _WORDS.search(text, word.end())
+            text = f"{text[: found.end()]}…" if found is not None else text
+            break
+    return _USERINFO.sub("…@", text)
+
+
+def _parse(words: str) -> Credential | None:
+    """Return the credential in ``words``, which begin with the word `login` or the like."""
     kind, text = (*words.split(maxsplit=1), "", "")[:2]
     text = text.strip()
-    bare = text.strip(_QUOTES)
+    is_quoted = len(text) > 1 and text[0] in _QUOTES and text[-1] in _QUOTES
+    bare = text[1:-1].strip() if is_quoted else text
     match kind.lower():
         case "login":
             name, password = (*text.split(maxsplit=1), "", "")[:2]
@@ -65,19 +96,9 @@ def parse_credential(words: str) -> Credential | None:
         case "header":
             name, colon, value = bare.partition(":")
             # `header a:hover` is a selector.
-            is_header = bool(colon) and (text[:1] in _QUOTES or value[:1] == " ") and _HEADER_NAME.fullmatch(name)
+            is_header = bool(colon) and (is_quoted or value[:1] == " ") and _HEADER_NAME.fullmatch(name)
             return _checked(name, value.strip()) if is_header else None
-        case _:
-            return None
-
-
-def mask_credentials(text: str) -> str:
-    """Return ``text``, which a person has typed, with "…" in place of everything after a URL and `login` or the like."""
-    for found in _WORDS.finditer(text):
-        before = text[max(0, found.start() - MAX_URL_CHARS) : found.start()].rsplit(maxsplit=1)
-        if before and looks_like_url(before[-1].strip("<>\"'`,;")):
-            return f"{text[: found.end()]}…"
-    return text
+    return None
 
 
 def _checked(header: str, value: str) -> Credential:

@@ -1,7 +1,7 @@
 """The vault, which encrypts credentials of feeds with a key that only Coronet's processes have (Fernet).
 
-A sealed credential can be opened only for the origin for which it was sealed. Someone who can write to Redis but does
-not have the key can therefore not have it sent elsewhere.
+A sealed credential can be opened only for the origin for which it was sealed. Therefore nobody who can write to Redis,
+but does not have the key, can have it sent elsewhere.
 """
 
 from base64 import urlsafe_b64encode
@@ -16,8 +16,8 @@ from service.feeds.canonical_urls import origin_of
 from service.feeds.credentials import Credential
 from service.settings import Settings
 
-NO_KEY: Final = "The operators have not set up a key for logins (setting credentials_key)."
-_WRONG_KEY: Final = "The stored login cannot be decrypted: it was encrypted with another key (setting credentials_key)."
+NO_KEY: Final = "There is no key for logins of feeds (setting credentials_key)."
+_UNREADABLE: Final = "Its stored login cannot be decrypted, because the key (setting credentials_key) is another one."
 
 
 class _Content(msgspec.Struct, frozen=True):
@@ -29,17 +29,16 @@ class _Content(msgspec.Struct, frozen=True):
 
 
 class CredentialVault:
-    """Seals and opens credentials. Without a key, it can do neither."""
+    """Seals and opens credentials with the keys in the settings: the first one seals, and all of them open."""
 
     def __init__(self, settings: Settings) -> None:
-        """Create a vault with the keys in ``settings``: the first one seals, and all of them open."""
         # A key is a random text of any form; Fernet needs 32 bytes.
         digests = [sha256(key.encode()).digest() for key in settings.credentials_key.get_secret_value().split()]
         self._keys = [Fernet(urlsafe_b64encode(digest)) for digest in digests]
 
     @property
     def has_key(self) -> bool:
-        """Whether there is a key."""
+        """Whether there is a key. Without one, nothing can be sealed or opened."""
         return bool(self._keys)
 
     def seal(self, credential: Credential, url: str) -> str:
@@ -53,27 +52,23 @@ class CredentialVault:
         return self._keys[0].encrypt(text).decode()
 
     def open(self, sealed: str, url: str) -> Credential:
-        """Return the credential in ``sealed``.
-
-        Raises :class:`CredentialUnreadable` if it was sealed with another key, or for another origin than that of
-        ``url``.
-        """
+        """Return the sealed credential. Raises :class:`CredentialUnreadable` if it is not for the origin of ``url``."""
         content = msgspec.json.decode(self.open_text(sealed), type=_Content)
         if content.origin != origin_of(url):
-            raise CredentialUnreadable("The stored login belongs to another site. Send it again.")
+            raise CredentialUnreadable(_UNREADABLE)
         return Credential(content.header, content.value)
 
     def open_text(self, sealed: str) -> bytes:
-        """Return the text in ``sealed``. Raises :class:`CredentialUnreadable` if it was sealed with another key."""
+        """Return the sealed text. Raises :class:`CredentialUnreadable` if it was not sealed with one of the keys."""
         if not self._keys:
             raise CredentialUnreadable(NO_KEY)
         try:
             return MultiFernet(self._keys).decrypt(sealed)
         except InvalidToken as error:
-            raise CredentialUnreadable(_WRONG_KEY) from error
+            raise CredentialUnreadable(_UNREADABLE) from error
 
     def renewed(self, sealed: str) -> str:
-        """Return ``sealed`` if it was sealed with the first key; otherwise, the same content sealed with that key."""
+        """Return ``sealed``, which can be opened, or the same content sealed with the first key if it was not."""
         try:
             self._keys[0].decrypt(sealed)
         except InvalidToken:

@@ -29,6 +29,7 @@ async def fetch_politely(
     state: PollState,
     validators: Validators,
     within_s: float = inf,
+    *,
     credential: Credential | None = None,
 ) -> FetchResult:
     """Fetch a channel's document within ``within_s`` seconds.

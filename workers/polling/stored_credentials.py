@@ -1,14 +1,9 @@
 """The stored credentials of protected channels, which workers open at the moment of a request and do not keep."""
 
-import structlog
-
-from service.errors import CredentialUnreadable
 from service.feeds.canonical_urls import channel_id
 from service.feeds.credentials import Credential
 from service.net.credential_vault import CredentialVault
 from service.store.channels.credential_store import CredentialStore
-
-log = structlog.get_logger(__name__)
 
 
 class StoredCredentials:
@@ -19,18 +14,13 @@ class StoredCredentials:
         self._vault = vault
 
     async def find(self, url: str) -> Credential:
-        """Return the credential of the protected channel at ``url``.
+        """Return the credential of the protected channel at ``url``; if its key is an old one, store it with the new.
 
-        A credential that was sealed with an older key is stored again, sealed with the present one. Raises
-        :class:`CredentialUnreadable` if there is no credential, or if it was sealed with an unknown key.
+        Raises :class:`service.errors.CredentialUnreadable` if there is no credential, or if its key is unknown.
         """
         cid = channel_id(url)
         sealed = await self._store.get(cid)
-        try:
-            credential = self._vault.open(sealed, url)
-        except CredentialUnreadable as error:
-            log.warning("credential cannot be opened", channel=cid[:8], error=str(error))
-            raise
+        credential = self._vault.open(sealed, url)
         if (renewed := self._vault.renewed(sealed)) != sealed:
-            await self._store.replace(cid, sealed, renewed)
+            await self._store.put(cid, renewed, sealed)
         return credential

@@ -48,9 +48,7 @@ class Prober:
         async with self._lanes.hold_slot(PollState(channel, Validators(), 0, address_group=group)):
             yield
 
-    async def fetch(
-        self, channel: Channel, timeout_s: float, credential: Credential | None = None
-    ) -> FetchResult:
+    async def fetch(self, channel: Channel, timeout_s: float, credential: Credential | None = None) -> FetchResult:
         """Fetch a channel's document. The caller must hold a slot for the channel's publisher.
 
         If the channel is protected, ``credential`` replaces its stored credential.
@@ -69,7 +67,9 @@ class Prober:
             ) from None
         state, left_s = PollState(channel, Validators(), 0), until_s - self._clock.monotonic_s()
         try:
-            return await fetch_politely(self._fetcher, self._politeness, state, Validators(), left_s, credential)
+            return await fetch_politely(
+                self._fetcher, self._politeness, state, Validators(), left_s, credential=credential
+            )
         except AddressRefused as error:
             setting = "extra_ports" if isinstance(error, PortRefused) else "allowed_networks"
             _log.info("fetch refused", host=host_of(channel.url), error=str(error), allowed_by=setting)

@@ -321,8 +321,8 @@ def _condition(text: str) -> Literal["", "dead", "quarantined", "refused"]:
 def notice_fields(notice: Notice | None) -> tuple[str, str]:
     """Return the name and the value of the hash field in which a channel records a notice.
 
-    A notice tells subscribers that the channel is dead, is quarantined or refused, works again, or has moved. If ``notice`` is
-    None, the result is ("", "").
+    A notice tells subscribers that the channel is dead, quarantined or refused, works again, or has moved. If
+    ``notice`` is None, the result is ("", "").
     """
     if notice is None:
         return "", ""

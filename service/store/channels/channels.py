@@ -298,19 +298,6 @@ class Channels:
                 "channel_mark_dormant", (keys.channel(cid), keys.incoming_moves(cid)), joins or b""
             )
 
-    async def delete_unused(self, cid: ChannelId) -> None:
-        """Delete a protected channel with its credential, unless it has subscribers or will soon get some."""
-        joins = await self._redis.call("HGET", keys.channel(cid), "joins")
-        if (await self._index.count([cid]))[0] == 0 and await self._redis.run_script(
-            "channel_delete_unused", _deleted_keys(cid), joins or b""
-        ):
-            registries = (keys.channel_registry(cid[:2]), keys.PROTECTED_CHANNELS)
-            await self._redis.call_many([("SREM", registry, cid) for registry in registries])
-            await self.finish_deletion(cid)
-            if await self.get(cid) is not None:  # it was created again meanwhile
-                await self._redis.call_many([("SADD", registry, cid) for registry in registries])
-            await self._redis.call(*record_change(cid))
-
     async def record_polls(self, reports: Sequence[tuple[ChannelId, PollReport]]) -> list[ChannelHealth | None]:
         """Record the results of polls, given as pairs (channel id, report).
 

@@ -86,7 +86,8 @@ class Erasure:
         ended = await self._channels.get_many(await self._subscriptions.end_all_of_user(uid))
         for channel in ended:
             if channel is not None and reader_of(channel.url) == uid:
-                await self._channels.delete_unused(channel.id)
+                await self._channels.delete(channel.id)
+                await self._channels.finish_deletion(channel.id)
         await self._saved_searches.remove_all(uid)
         seq = int(await self._redis.call("HGET", keys.user(uid), "seq") or 0)
         await self._redis.run_script("counter_raise", (keys.SEQ_FLOOR,), seq, _FLOOR_TTL_S)
