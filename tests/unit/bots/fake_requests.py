@@ -143,7 +143,7 @@ class Person:
     told: dict[str, MessageReferences] = field(default_factory=dict)
     """By the id of a message of ours, what it told."""
     guarded: dict[str, tuple[Credential, ProbeReply]] = field(default_factory=dict)
-    """By canonical URL, what is found with a credential."""
+    """By canonical URL, what is found with a credential; as a page, by "page URL"."""
     requested: list[str] = field(default_factory=list)
     """The names of all requests."""
 
@@ -199,7 +199,7 @@ class FakeRequests:
     async def probe(self, url: str, *, as_page: bool, credential: Credential | None) -> ProbeReply:
         self.person.probes += 1
         found = self.person.web.get(f"page {url}" if as_page else url, NotAFeed("No feed there."))
-        if guard := self.person.guarded.get(shown_url(url)):
+        if guard := self.person.guarded.get(f"page {shown_url(url)}" if as_page else shown_url(url)):
             found = guard[1] if credential == guard[0] else BadStatus("", status=401)
         if isinstance(found, CoronetError):
             raise found
