@@ -246,12 +246,6 @@ def _notice(channel: Channel, notice: Notice, translator: Translator) -> str:  #
         url=address(channel),
     )
     match notice.kind:
-        case "dead" | "refused":
-            sentence = translator.gettext("*{title}* can't be reached any more: {detail}", title=name, detail=detail)
-            return f"{sentence} {daily}"
-        case "quarantined":
-            sentence = translator.gettext("*{title}* has become too big or too complicated for me to read.", title=name)
-            return f"{sentence} {daily}"
         case "refused" if reader_of(channel.url) != SHARED:
             return translator.gettext(
                 "*{title}* refused your login. {detail} To give me a new one, send `subscribe {url} login NAME "
@@ -260,6 +254,12 @@ def _notice(channel: Channel, notice: Notice, translator: Translator) -> str:  #
                 detail=detail,
                 url=address(channel),
             )
+        case "dead" | "refused":
+            sentence = translator.gettext("*{title}* can't be reached any more: {detail}", title=name, detail=detail)
+            return f"{sentence} {daily}"
+        case "quarantined":
+            sentence = translator.gettext("*{title}* has become too big or too complicated for me to read.", title=name)
+            return f"{sentence} {daily}"
         case "back":
             return translator.gettext("*{title}* is back: you'll get its news again.", title=name)
         case "moved" if without_selector(detail) == without_selector(channel.url):

@@ -86,7 +86,7 @@ async def product(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Pro
 async def publisher() -> AsyncIterator[GuardedPublisher]:
     publisher, other = GuardedPublisher(), GuardedPublisher()
     runners = [await serve(publisher), await serve(other)]
-    publisher.elsewhere = other.url
+    publisher.elsewhere, other.titles = other.url, publisher.titles
     yield publisher
     for runner in runners:
         await runner.cleanup()

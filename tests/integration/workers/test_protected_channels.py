@@ -23,6 +23,7 @@ from tests.integration.workers.test_new_url_resolver_guesses import one_worker
 from tests.support.feed_documents import item, page, rss
 from tests.support.raw_http import RawPublisher, ok, raw_publisher, redirect
 from tests.support.waiting import until
+from workers.ownership import dormancy
 from workers.polling.stored_credentials import StoredCredentials
 
 ALICE, EVE = "alice@localhost", "eve@localhost"
@@ -194,8 +195,9 @@ async def test_a_refused_login_is_reported_once_until_it_has_worked_again(
 
 
 async def test_a_protected_channel_without_subscribers_is_deleted_by_its_owner(
-    store: Store, start_worker: StartWorker, guarded: Guarded
+    store: Store, start_worker: StartWorker, guarded: Guarded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(dormancy, "_EXPECTED_FOR_S", 2.0)
     await one_worker(store, start_worker)
     channel, shared = await add(store, guarded.publisher.url()), await add(store, guarded.publisher.url(), SHARED)
     for each in (channel, shared):
@@ -205,7 +207,7 @@ async def test_a_protected_channel_without_subscribers_is_deleted_by_its_owner(
     async def is_deleted() -> bool:
         return await condition(store, channel) == "deleted"
 
-    await until(is_deleted, "the channel is deleted", within_s=90.0)
+    await until(is_deleted, "the channel is deleted")
     assert await store.redis.call("EXISTS", keys.channel(channel.id)) == 0
     assert await condition(store, shared) == ""
 

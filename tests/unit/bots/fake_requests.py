@@ -111,7 +111,7 @@ class Person:
             max_subscriptions_per_user=3,
             max_new_urls_per_hour=4,
             max_watches_per_user=2,
-            credentials_key=SecretStr("a key" * 10),
+            credentials_key=SecretStr("k" * 32),
         )
     )
     nodes: dict[ChannelId, str] = field(default_factory=dict)
