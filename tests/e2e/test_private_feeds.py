@@ -13,7 +13,9 @@ from aiohttp import web
 
 from service.embedded.ports import LOOPBACK
 from service.feeds.canonical_urls import SHARED, channel_id, protected_url
+from service.store.client.keys import user_id
 from tests.support.chat import Received
+from tests.support.console import logged_in
 from tests.support.feed_documents import item, rss
 from tests.support.product_process import Product, running
 from tests.support.waiting import until
@@ -53,7 +55,7 @@ class GuardedPublisher:
             if request.headers.get(name) != value:
                 return web.Response(status=401, headers={"WWW-Authenticate": "Basic"})
         if request.path == "/away":
-            return web.HTTPMovedPermanently(f"{self.elsewhere}/public")
+            raise web.HTTPMovedPermanently(f"{self.elsewhere}/public")
         feed = request.path[1:]
         entries = [
             item(f"{feed}-{number}", number=number, title=f"{title} at {feed}")
@@ -150,20 +152,29 @@ async def test_each_kind_of_login_works_and_no_secret_is_kept_or_shown(
 async def console_texts(product: Product, jid: str) -> list[str]:
     """Return the pages and API documents of the console about channels, the person and the audit log."""
     url, token = product.ready["console_url"], product.ready["admin_token"]
-    headers = {"Authorization": f"Bearer {token}"}
     texts = []
-    async with aiohttp.ClientSession(headers=headers) as http, product.store() as store:
+    async with product.store() as store:
         cids = [subscription.channel for subscription in await store.subscriptions.of_user(jid)]
         paths = [
-            "channels",
-            "audit-log",
-            "opml",
-            *(f"channels/{cid}{end}" for cid in cids for end in ("", "/versions")),
+            *("/log", "/channels", "/channels?q=login", f"/people/{user_id(jid)}", "/hosts", "/delivery"),
+            *(f"/channels/{cid}{end}" for cid in cids for end in ("", "/versions", "/content")),
         ]
-        for path in paths:
-            async with http.get(f"{url}/api/v1/{path}") as answer:
-                assert answer.status == 200, path
-                texts.append(await answer.text())
+        async with logged_in(url, store) as ada:
+            for path in paths:
+                status, text = await ada.get(path)
+                assert status == 200, path
+                texts.append(text)
+        paths = [
+            "log",
+            "channels",
+            "channels.opml",
+            *(f"channels/{cid}{end}" for cid in cids for end in ("", "/content")),
+        ]
+        async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {token}"}) as http:
+            for path in paths:
+                async with http.get(f"{url}/api/v1/{path}") as answer:
+                    assert answer.status == 200, path
+                    texts.append(await answer.text())
     return texts
 
 
@@ -199,7 +210,7 @@ async def test_an_admin_shares_a_private_feed_with_everyone(product: Product, pu
             created = await answer.json()
         async with http.get(f"{url}/api/v1/log") as answer:
             assert API_KEY not in await answer.text()
-    assert created["id"] == channel_id(protected_url(body["url"], SHARED))
+    assert created["channel"]["id"] == channel_id(protected_url(body["url"], SHARED))
     async with product.chat(3) as dave:
         assert "Before" in await dave.say(f"subscribe {body['url']}")
         publisher.titles.append("Shared news")
