@@ -20,9 +20,9 @@ from service.store import Store
 from workers.node import Node, WorkerContext
 from workers.peers.peer_endpoint import PeerEndpoint
 from workers.polling.concurrency_limits import POLL_LIMITS, PROBE_LIMITS, ConcurrencyLanes, ParserTimeBudgets
+from workers.polling.credential_reader import CredentialReader
 from workers.polling.politeness import Politeness
 from workers.polling.poller import Poller
-from workers.polling.stored_credentials import StoredCredentials
 from workers.polling.websub_subscriber import HubSubscriber
 from workers.request_handlers.prober import Prober
 from workers.request_handlers.request_dispatcher import RequestDispatcher
@@ -72,7 +72,7 @@ class WorkerProgram(HostedProgram):
         vault = CredentialVault(settings)
         async with (
             peers.running(),
-            create_fetcher(settings, StoredCredentials(store.credentials, vault).find) as fetcher,
+            create_fetcher(settings, CredentialReader(store.credentials, vault).find) as fetcher,
             ParserClient() as poll_parser,
             ParserClient(_SLOW_NICENESS) as slow_poll_parser,
             ParserClient() as probe_parser,

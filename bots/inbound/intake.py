@@ -26,7 +26,7 @@ from bots.inbound import catch_up
 from bots.inbound.catch_up import CatchUp
 from bots.sessions.adhoc_session import AdhocSessions
 from bots.sessions.chat_session import ChatSessions
-from bots.sessions.sealed_messages import decode_command, encode_message
+from bots.sessions.message_encryption import decode_command, encode_message
 from bots.xmpp import deduplication, stanzas
 from bots.xmpp.events import MessageReceived
 from bots.xmpp.interface import XmppSessionLost

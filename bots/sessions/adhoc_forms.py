@@ -14,7 +14,7 @@ from bots.dialogue.reply import Reply
 from bots.i18n.translator import Translator, gettext_noop
 from bots.replies.formatting import title
 from bots.replies.help_texts import command_title
-from bots.sessions.sealed_messages import CREDENTIAL_FIELD
+from bots.sessions.message_encryption import CREDENTIAL_FIELD
 from bots.xmpp.adhoc_stanzas import Field, Form, Options
 from service.feeds.parsing.html_text import one_line
 

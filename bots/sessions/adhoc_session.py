@@ -27,7 +27,7 @@ from bots.i18n.translator import Translator, get_translator
 from bots.replies.error_texts import error_text
 from bots.replies.greetings_and_refusals import INTERNAL_ERROR, access_denied_text
 from bots.sessions import adhoc_forms
-from bots.sessions.sealed_messages import encode_command
+from bots.sessions.message_encryption import encode_command
 from bots.xmpp import adhoc_stanzas, service_discovery, stanzas
 from bots.xmpp.adhoc_stanzas import Form
 from bots.xmpp.events import AdhocCommandReceived

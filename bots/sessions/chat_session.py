@@ -27,8 +27,8 @@ from bots.replies.error_texts import error_text
 from bots.replies.formatting import MAX_MESSAGE_BYTES, clip
 from bots.replies.greetings_and_refusals import INTERNAL_ERROR, WELCOME, WELCOME_BACK, quote_nick
 from bots.sessions.loop_protection import LoopProtection
+from bots.sessions.message_encryption import decode_message
 from bots.sessions.reply_sender import ReplySender
-from bots.sessions.sealed_messages import decode_message
 from bots.xmpp import stanzas
 from bots.xmpp.events import MessageReceived
 from bots.xmpp.message_ids import new_message_id, reply_id

@@ -14,6 +14,7 @@ Failures that may be due to this node's own network do not count (see ``network_
 # poll a channel. The channel may have worked between two failed polls, so that the time between them counts only in
 # part: a failed poll t seconds after the previous one increases f by min(t, max(f, ``FIRST_BACKOFF_S``)).
 
+from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
@@ -56,6 +57,10 @@ _SUCCESSFUL_OUTCOMES = frozenset({"new", "unchanged"})
 _GONE_STATUS = 410
 _BUSY_STATUSES = frozenset({429, 503})
 _REFUSED_STATUSES = frozenset({401, 403})
+_KIND_OF_SYMPTOM: Mapping[str, Literal["dead", "quarantined", "refused"]] = {
+    PARSER_KILLED: "quarantined",
+    REFUSED: "refused",
+}
 
 
 class Evidence(msgspec.Struct, frozen=True, rename={"symptom": "charge"}):
@@ -156,8 +161,7 @@ def diagnose(health: ChannelHealth, pollers: int, reason: str) -> Notice | None:
         return None
     if evidence.symptom.startswith(MOVED_PREFIX):
         return Notice("moved", evidence.symptom.removeprefix(MOVED_PREFIX))
-    kinds: dict[str, Literal["quarantined", "refused"]] = {PARSER_KILLED: "quarantined", REFUSED: "refused"}
-    kind = kinds.get(evidence.symptom, "dead")
+    kind = _KIND_OF_SYMPTOM.get(evidence.symptom, "dead")
     return None if kind == health.condition else Notice(kind, reason)
 
 

@@ -24,7 +24,7 @@ from tests.support.feed_documents import item, page, rss
 from tests.support.raw_http import RawPublisher, ok, raw_publisher, redirect
 from tests.support.waiting import until
 from workers.ownership import dormancy
-from workers.polling.stored_credentials import StoredCredentials
+from workers.polling.credential_reader import CredentialReader
 
 ALICE, EVE = "alice@localhost", "eve@localhost"
 KEY = "the-key-of-the-tests-with-32-characters"
@@ -172,7 +172,7 @@ async def test_a_refused_login_is_reported_once_until_it_has_worked_again(
     guarded.token = "new"
 
     async def notices() -> list[str]:
-        return [each.notice.kind for each in await store.channels.versions(channel.id, 20) if each.notice][::-1]
+        return [str(each.notice.kind) for each in await store.channels.versions(channel.id, 20) if each.notice][::-1]
 
     async def is_refused() -> bool:
         return await condition(store, channel) == "refused"
@@ -232,11 +232,11 @@ async def test_a_credential_is_sealed_again_with_the_first_key(
     channel = await add(store, guarded.publisher.url())
     both = CredentialVault(Settings(credentials_key=SecretStr(f"{'n' * 32} {KEY}")))
     expected = parse_credential("token s3cret")
-    assert await StoredCredentials(store.credentials, both).find(channel.url) == expected
-    only_new = StoredCredentials(store.credentials, CredentialVault(Settings(credentials_key=SecretStr("n" * 32))))
+    assert await CredentialReader(store.credentials, both).find(channel.url) == expected
+    only_new = CredentialReader(store.credentials, CredentialVault(Settings(credentials_key=SecretStr("n" * 32))))
     assert await only_new.find(channel.url) == expected
     with pytest.raises(CredentialUnreadable):
-        await StoredCredentials(store.credentials, CredentialVault(Settings())).find(channel.url)
+        await CredentialReader(store.credentials, CredentialVault(Settings())).find(channel.url)
     result = await store.worker_requests.poll_now(channel.id)
     assert result.outcome == CredentialUnreadable.code, "the worker still has only the old key"
 

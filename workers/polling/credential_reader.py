@@ -6,7 +6,7 @@ from service.net.credential_vault import CredentialVault
 from service.store.channels.credential_store import CredentialStore
 
 
-class StoredCredentials:
+class CredentialReader:
     """Reads and opens the stored credentials of protected channels."""
 
     def __init__(self, store: CredentialStore, vault: CredentialVault) -> None:

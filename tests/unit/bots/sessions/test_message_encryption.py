@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from pydantic import SecretStr
 
-from bots.sessions.sealed_messages import decode_command, decode_message, encode_command, encode_message
+from bots.sessions.message_encryption import decode_command, decode_message, encode_command, encode_message
 from bots.xmpp.events import AdhocCommandReceived, MessageReceived
 from service.net.credential_vault import CredentialVault
 from service.settings import Settings
