@@ -26,10 +26,11 @@ _MAX_WORDS_BEFORE: Final = 8
 _USERINFO: Final = re.compile(r"(?<=://)[^\s/@]+@")
 _HEADER_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _HEADER_VALUE: Final = re.compile(r"[!-~](?:[ -~]*[!-~])?")
-# Headers that the fetcher sets, that frame the request, or that choose its target or claim its origin.
+# Headers that the fetcher sets, that frame the request, choose its target or claim its origin, or that open clouds'
+# metadata services.
 _REFUSED_NAMES: Final = re.compile(
     r"(?:host|connection|keep-alive|te|trailer|upgrade|expect|range|via|forwarded|user-agent|transfer-encoding|a-im|"
-    r"(?:proxy|if|content|accept|sec|x-forwarded|x-real)(?:-.*)?)",
+    r"metadata.*|(?:proxy|if|content|accept|sec|x-forwarded|x-real|x-aws)(?:-.*)?)",
     re.IGNORECASE,
 )
 

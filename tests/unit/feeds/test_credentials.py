@@ -75,7 +75,7 @@ def test_a_credential_that_cannot_be_sent_is_recognised_as_unusable(words: str) 
     "name",
     [
         *("Host", "host", "Content-Length", "Transfer-Encoding", "Connection", "If-None-Match", "Proxy-Authorization"),
-        *("X-Forwarded-For", "User-Agent", "Accept", "Range", "A-IM"),
+        *("X-Forwarded-For", "User-Agent", "Accept", "Range", "A-IM", "Metadata-Flavor"),
     ],
 )
 def test_headers_that_frame_or_route_a_request_are_refused(name: str) -> None:
