@@ -17,6 +17,7 @@ from bots.replies.formatting import (
 from bots.replies.settings_texts import changed_settings
 from service.corona.optimizer.poll_explanation import BindingConstraint, PollExplanation
 from service.errors import CoronetError
+from service.feeds.canonical_urls import SHARED, reader_of
 from service.feeds.parsing.html_text import one_line
 from service.model import Entry
 from service.users.preferences import Preferences
@@ -111,6 +112,10 @@ def login_refused_text(url: str, status: int, translator: Translator) -> str:
 
 def unsubscribed_text(ended: Sequence[SubscribedChannel], translator: Translator) -> str:
     """Return the text that tells the user which subscriptions have ended."""
+    if len(ended) == 1 and reader_of(ended[0].channel.url) not in ("", SHARED):
+        return translator.gettext(
+            "Unsubscribed from *{title}* (#{number}), and deleted your login for it.", **ended[0].placeholders
+        )
     if len(ended) == 1:
         return translator.gettext(
             "Unsubscribed from *{title}* (#{number}). To undo, send `subscribe {url}`.",
