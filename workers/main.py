@@ -5,6 +5,7 @@ import os
 import secrets
 import socket
 from collections.abc import Iterable
+from functools import partial
 
 from aiohttp import web
 
@@ -20,7 +21,7 @@ from service.store import Store
 from workers.node import Node, WorkerContext
 from workers.peers.peer_endpoint import PeerEndpoint
 from workers.polling.concurrency_limits import POLL_LIMITS, PROBE_LIMITS, ConcurrencyLanes, ParserTimeBudgets
-from workers.polling.credential_reader import CredentialReader
+from workers.polling.credential_reader import find_credential
 from workers.polling.politeness import Politeness
 from workers.polling.poller import Poller
 from workers.polling.websub_subscriber import HubSubscriber
@@ -72,7 +73,7 @@ class WorkerProgram(HostedProgram):
         vault = CredentialVault(settings)
         async with (
             peers.running(),
-            create_fetcher(settings, CredentialReader(store.credentials, vault).find) as fetcher,
+            create_fetcher(settings, partial(find_credential, store.credentials, vault)) as fetcher,
             ParserClient() as poll_parser,
             ParserClient(_SLOW_NICENESS) as slow_poll_parser,
             ParserClient() as probe_parser,

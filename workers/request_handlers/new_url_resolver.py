@@ -218,7 +218,7 @@ class NewUrlResolver:
     async def _resolve_feed(self, url: str) -> ResolvedUrl | _Page:
         """Return the feed at ``url``, or the page if there is a page at this URL instead."""
         state, baseline = await self._load(url)
-        if state is not None and not state.channel.dormant and not self._has_new_credential(url):
+        if state is not None and not state.channel.dormant and self._credential_for(url) is None:
             return ResolvedUrl(state.channel)
         channel = state.channel if state else Channel(channel_id(url), url)
         fetched = await self._fetch(channel)
@@ -265,7 +265,7 @@ class NewUrlResolver:
         """
         # The second fetch shows which lines change by themselves (clocks, ads).
         state, baseline = await self._load(url)
-        is_active = state is not None and not state.channel.dormant and not self._has_new_credential(url)
+        is_active = state is not None and not state.channel.dormant and self._credential_for(url) is None
         if state is not None and is_active and (state.channel.url == url or not afresh):
             return ResolvedUrl(state.channel)
         if afresh:
@@ -306,14 +306,14 @@ class NewUrlResolver:
         if not self._has_slot:  # a probe without a request needs no slot
             await self._slot.enter_async_context(self._prober.hold_slot(channel))
             self._has_slot = True
-        credential = self._credential if reader_of(channel.url) else None
-        fetched = await self._prober.fetch(channel, max(self._left_s(_FETCHED_BY_S), _MIN_FETCH_TIMEOUT_S), credential)
+        timeout_s = max(self._left_s(_FETCHED_BY_S), _MIN_FETCH_TIMEOUT_S)
+        fetched = await self._prober.fetch(channel, timeout_s, self._credential_for(channel.url))
         self._address = fetched.address
         return fetched
 
-    def _has_new_credential(self, url: str) -> bool:
-        """Return whether the channel at ``url`` must be fetched, because its credential is to be replaced."""
-        return self._credential is not None and bool(reader_of(url))
+    def _credential_for(self, url: str) -> Credential | None:
+        """Return the credential in the request if the channel at ``url`` is protected, otherwise None."""
+        return self._credential if reader_of(url) else None
 
     def _like(self, url: str, found: str) -> str:
         """Return the URL of the channel for ``found``, a URL to which the document at ``url`` has led.

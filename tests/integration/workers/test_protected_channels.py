@@ -24,7 +24,7 @@ from tests.support.feed_documents import item, page, rss
 from tests.support.raw_http import RawPublisher, ok, raw_publisher, redirect
 from tests.support.waiting import until
 from workers.ownership import dormancy
-from workers.polling.credential_reader import CredentialReader
+from workers.polling.credential_reader import find_credential
 
 ALICE, EVE = "alice@localhost", "eve@localhost"
 KEY = "the-key-of-the-tests-with-32-characters"
@@ -232,11 +232,11 @@ async def test_a_credential_is_sealed_again_with_the_first_key(
     channel = await add(store, guarded.publisher.url())
     both = CredentialVault(Settings(credentials_key=SecretStr(f"{'n' * 32} {KEY}")))
     expected = parse_credential("token s3cret")
-    assert await CredentialReader(store.credentials, both).find(channel.url) == expected
-    only_new = CredentialReader(store.credentials, CredentialVault(Settings(credentials_key=SecretStr("n" * 32))))
-    assert await only_new.find(channel.url) == expected
+    assert await find_credential(store.credentials, both, channel.url) == expected
+    only_new = CredentialVault(Settings(credentials_key=SecretStr("n" * 32)))
+    assert await find_credential(store.credentials, only_new, channel.url) == expected
     with pytest.raises(CredentialUnreadable):
-        await CredentialReader(store.credentials, CredentialVault(Settings())).find(channel.url)
+        await find_credential(store.credentials, CredentialVault(Settings()), channel.url)
     result = await store.worker_requests.poll_now(channel.id)
     assert result.outcome == CredentialUnreadable.code, "the worker still has only the old key"
 
