@@ -29,7 +29,7 @@ _HEADER_VALUE: Final = re.compile(r"[!-~](?:[ -~]*[!-~])?")
 # Headers that the fetcher sets, that frame the request, choose its target or claim its origin, or that open clouds'
 # metadata services.
 _REFUSED_NAMES: Final = re.compile(
-    r"(?:host|connection|keep-alive|te|trailer|upgrade|expect|range|via|forwarded|user-agent|transfer-encoding|a-im|"
+    r"(?:host|connection|keep-alive|t(?:e|railer)|upgrade|expect|range|via|forwarded|user-agent|transfer-encoding|a-im|"
     r"metadata.*|(?:proxy|if|content|accept|sec|x-forwarded|x-real|x-aws)(?:-.*)?)",
     re.IGNORECASE,
 )

@@ -50,6 +50,7 @@ async def test_a_login_that_waits_for_its_answer_is_encrypted(
     asked = await until(request, "the bot asks the worker")
     assert len(await store.inbound_log.read_unanswered([keys.user_id(alice.jid)])) == 1
     assert await keys_with_the_secret(store) == []
+    assert asked is not None
     assert isinstance(asked.body, ProbeRequest)
     assert asked.body.url == protected_url(FEED, keys.user_id(alice.jid))
     opened = CredentialVault(settings).open(asked.body.credential, FEED)
@@ -94,7 +95,7 @@ async def test_a_login_in_a_command_that_takes_none_is_not_repeated(bot: Bot, pe
     url = protected_url(FEED, keys.user_id(alice.jid))
     async with scripted_worker(store, {url: None}):
         await alice.say(f"subscribe {FEED} {LOGIN}")
-    for command in (f"set #1 {LOGIN}", f"subscirbe {FEED} {LOGIN}", f"unsubscribe {FEED} x {LOGIN}"):
+    for command in (f"set #1 {LOGIN}", f"subskribe {FEED} {LOGIN}", f"unsubscribe {FEED} x {LOGIN}"):
         assert SECRET.decode() not in await alice.say(command), command
     assert await keys_with_the_secret(store) == []
     assert bot is not None
