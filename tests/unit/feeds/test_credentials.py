@@ -80,7 +80,6 @@ def test_a_credential_that_cannot_be_sent_is_recognised_as_unusable(words: str) 
             "Content-Length",
             "Transfer-Encoding",
             "Connection",
-            "TE",
             "If-None-Match",
             "Proxy-Authorization",
         ),
