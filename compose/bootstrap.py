@@ -18,7 +18,7 @@ from pathlib import Path
 CONTAINER_UID = 10001
 PASSWORDS = (
     *("redis_password", "redis_cluster_password", "xmpp_component_password", "console_admin_token", "cluster_secret"),
-    "grafana_admin_password",
+    *("grafana_admin_password", "credentials_key"),
 )
 CERTIFICATE = ("xmpp_tls.key", "xmpp_tls.crt")
 CERTIFICATE_DAYS = 3650

@@ -166,6 +166,10 @@ class BadRedirect(FetchError, code="bad-redirect"):
     """A redirect is invalid or not allowed, or there were too many redirects."""
 
 
+class CredentialUnreadable(FetchError, code="credential-unreadable"):
+    """The stored credential of a channel is missing, or cannot be decrypted, so that no request was sent."""
+
+
 class BadHttp(FetchError, code="bad-http"):
     """The response is not valid HTTP, or its content encoding is unknown or broken."""
 

@@ -198,11 +198,12 @@ class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
     - ``back``: the channel works again.
     - ``moved``: the channel is polled at another URL from now on. ``detail`` is the new URL.
     - ``quarantined``: the channel's documents exceed the parser's limits.
+    - ``refused``: the publisher no longer accepts the channel's credential.
 
     For kinds other than ``moved``, ``detail`` is a sentence for human readers.
     """
 
-    kind: Literal["dead", "back", "moved", "quarantined"]
+    kind: Literal["dead", "back", "moved", "quarantined", "refused"]
     detail: str = ""
 
 
@@ -265,7 +266,7 @@ class Channel(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     private: bool = False
     listed: bool = False
     dormant: bool = False
-    condition: Literal["", "dead", "quarantined"] = ""
+    condition: Literal["", "dead", "quarantined", "refused"] = ""
     moved_to: ChannelId = ""
     language: str = ""
 

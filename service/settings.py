@@ -45,6 +45,7 @@ WhoMayUse = Literal["open", "listed", "invited"]
 
 _Item = TypeVar("_Item")
 
+_MIN_KEY_CHARS = 32
 _PRIVATE_NETWORKS = ("127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "::1/128", "fc00::/7", "fe80::/10")
 
 
@@ -78,6 +79,12 @@ def _contacts(uris: tuple[str, ...]) -> tuple[str, ...]:
         if not uri.startswith(("mailto:", "xmpp:", "https://", "http://")):
             raise ValueError(f"{uri!r} is no contact address; begin with mailto:, xmpp: or https://")
     return uris
+
+
+def _credential_keys(keys: SecretStr) -> SecretStr:
+    if any(len(key) < _MIN_KEY_CHARS for key in keys.get_secret_value().split()):
+        raise ValueError(f"a key has at least {_MIN_KEY_CHARS} characters; `openssl rand -hex 24` makes one")
+    return keys
 
 
 def _path(path: str) -> str:
@@ -237,6 +244,10 @@ class Settings(BaseModel):
     cluster_secret: SecretStr = SecretStr("")
     """Shared secret by which workers authenticate each other before they exchange cached content and soft state. Anyone
     who knows it can pose as a worker. Empty (default): content is read from Redis, and soft state goes through it."""
+    credentials_key: Annotated[SecretStr, AfterValidator(_credential_keys)] = SecretStr("")
+    """Secret with which logins of private feeds are encrypted in Redis: a random text of at least 32 characters, the
+    same for all programs. Keep a copy: without it, these logins are lost. To replace it, write the new one before it,
+    separated by a space, and remove the old one after a week. Empty (default): no feed with a login can be added."""
     content_cache_bytes: int = Field(default=16 * 1024 * 1024, ge=0)
     """Size in bytes of each worker's in-memory cache of channel content, for itself and for other workers (default:
     16 MiB)."""

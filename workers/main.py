@@ -13,6 +13,7 @@ from service.clock import FleetClock
 from service.feeds.sandbox.parser_client import ParserClient
 from service.host_process import HostedProgram, HostProcess, NotReady
 from service.model import NodeInfo
+from service.net.credential_vault import CredentialVault
 from service.net.fetcher import create_fetcher
 from service.net.peer_client import peer_of
 from service.settings import Settings
@@ -21,6 +22,7 @@ from workers.node import Node, WorkerContext
 from workers.ownership.full_texts import LONGEST_WAIT_S
 from workers.peers.peer_endpoint import PeerEndpoint
 from workers.polling.concurrency_limits import POLL_LIMITS, PROBE_LIMITS, ConcurrencyLanes, ParserTimeBudgets
+from workers.polling.credential_reader import find_credential
 from workers.polling.politeness import Politeness
 from workers.polling.poller import Poller
 from workers.polling.websub_subscriber import HubSubscriber
@@ -69,9 +71,10 @@ class WorkerProgram(HostedProgram):
         peer = peer_of(worker)
         assert peer is not None  # noqa: S101 - a process with a worker has a health server
         self._peers = peers = PeerEndpoint(settings, store, self._clock, peer)
+        vault = CredentialVault(settings)
         async with (
             peers.running(),
-            create_fetcher(settings) as fetcher,
+            create_fetcher(settings, partial(find_credential, store.credentials, vault)) as fetcher,
             ParserClient() as poll_parser,
             ParserClient(_SLOW_NICENESS) as slow_poll_parser,
             ParserClient() as probe_parser,
@@ -84,7 +87,7 @@ class WorkerProgram(HostedProgram):
             poll_lanes = ConcurrencyLanes(POLL_LIMITS, poll_parser, slow_poll_parser, budgets)
             probe_lanes = ConcurrencyLanes(PROBE_LIMITS, probe_parser, slow_probe_parser, budgets)
             poller = Poller(fetcher, politeness, poll_lanes, peers.contents, self._clock)
-            dispatcher = RequestDispatcher(store, Prober(fetcher, politeness, probe_lanes, self._clock))
+            dispatcher = RequestDispatcher(store, Prober(fetcher, politeness, probe_lanes, self._clock), vault)
             hubs = HubSubscriber(store, fetcher, politeness, self._clock, settings.console_public_url)
             article_lanes = ConcurrencyLanes(PROBE_LIMITS, article_parser, slow_article_parser, ParserTimeBudgets())
             articles = Prober(fetcher, politeness, article_lanes, self._clock)

@@ -25,6 +25,7 @@ from service.clock import FleetClock
 from service.corona.events import (
     Effect,
     Event,
+    LimitObserved,
     ListOwnedChannels,
     LoadObjective,
     MessageReceived,
@@ -39,8 +40,9 @@ from service.corona.events import (
     Tick,
     UpdateBase,
 )
-from service.corona.messages import URGENT, decode, encode
+from service.corona.messages import URGENT, PollingLimit, decode, encode
 from service.corona.node_protocol import NodeProtocol
+from service.corona.polling_limits import LimitReason
 from service.errors import LeaseLost, StoreUnavailable
 from service.model import ChannelId, NodeId, NodeInfo
 from service.observability.metrics import MATRIX_CELLS, NODES, OWNED_CHANNELS, PLANNED_CHANNELS, POLL_BUDGET, GaugeShare
@@ -220,6 +222,10 @@ class Node:
         ``topic`` is the URL that the document states as its own.
         """
         self._tasks.start(self._context.hubs.on_hubs_found(channel_id, hubs, topic))
+
+    def on_credential_replaced(self, channel_id: ChannelId) -> None:
+        """Poll a channel as often as usual again, because a document was fetched with its new credential."""
+        self._tasks.start(self._on_events(LimitObserved(PollingLimit(channel_id, LimitReason.FAILURE, 0))))
 
     async def _repeat(self, function: Callable[[], Coroutine[Any, Any, object]], interval_s: float) -> None:
         """Call ``function`` about every ``interval_s`` seconds, at ticks of the process timer; 0.0 means every tick."""

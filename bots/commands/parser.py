@@ -2,7 +2,8 @@
 
 Parsing never raises. Verbs are case-insensitive and have synonyms in every language of the bot.
 
-- After a verb and a URL, the remaining words are a selector, perhaps followed by ``when`` and a numeric condition.
+- After a verb and a URL, the remaining words are a selector, perhaps followed by ``when`` and a numeric condition, or a
+  credential (:mod:`service.feeds.credentials`).
 - A URL without a verb means *subscribe*. The remaining words are ignored, except a selector that begins with its kind,
   such as ``xpath=``, and ``with key=value``, which sets a setting.
 - A number without a verb answers a numbered question.
@@ -28,6 +29,7 @@ from bots.commands.verb_synonyms import (
 )
 from service.discovery.queries.query_tokens import is_field
 from service.feeds.canonical_urls import is_selector_with_kind, looks_like_url
+from service.feeds.credentials import Credential, parse_credential
 
 MAX_LIST_CHARS = 16_384
 """Maximum length of an OPML list in a message; a longer list can be imported from a URL."""
@@ -47,12 +49,14 @@ class SubscribeCommand(msgspec.Struct, frozen=True):
     - ``selector``: the selector of the part of the page; "" if there is none.
     - ``settings``: names and values of settings as the user typed them.
     - ``as_page``: whether the user has accepted the bot's offer to monitor the page itself instead of a feed.
+    - ``credential``: the credential with which the URL is fetched; None if the user gave none.
     """
 
     url: str
     selector: str = ""
     settings: InitialSettings = ()
     as_page: bool = False
+    credential: Credential | None = None
 
 
 class SubscriptionTarget(msgspec.Struct, frozen=True):
@@ -211,6 +215,9 @@ def _subscribe(rest: str, *, bare: bool = False) -> Command:
     without a verb; the words after the URL are then taken as a selector only if they begin with its kind, such as
     ``xpath=``. If the URL names an ``.opml`` file, return an import command instead.
     """
+    credential = None if bare else parse_credential("".join(rest.split(maxsplit=1)[1:]))
+    if credential is not None:
+        return SubscribeCommand(_url(rest), credential=credential)
     words, *settings = _WITH.split(rest, maxsplit=1)
     words, *condition = _WHEN.split(words, maxsplit=1)
     url, selector = _url(words), _selector(words)

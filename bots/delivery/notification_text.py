@@ -29,7 +29,7 @@ from bots.replies.formatting import (
     more_line,
     title,
 )
-from service.feeds.canonical_urls import selector_of, without_selector
+from service.feeds.canonical_urls import SHARED, reader_of, selector_of, without_selector
 from service.feeds.entries.version_parts import is_edit
 from service.feeds.parsing.html_text import one_line
 from service.model import Change, Channel, ChannelId, Delta, Notice
@@ -239,14 +239,22 @@ def _line(change: Change, chars: int, translator: Translator) -> str:
     return f"{line} {before}"
 
 
-def _notice(channel: Channel, notice: Notice, translator: Translator) -> str:
+def _notice(channel: Channel, notice: Notice, translator: Translator) -> str:  # noqa: PLR0911 - one arm per kind
     name, detail = title(channel), one_line(notice.detail, 2000)
     daily = translator.gettext(
         "I'll check it once a day and let you know when it works again; `unsubscribe {url}` ends the subscription.",
         url=address(channel),
     )
     match notice.kind:
-        case "dead":
+        case "refused" if reader_of(channel.url) != SHARED:
+            return translator.gettext(
+                "*{title}* refused your login. {detail} To give me a new one, send `subscribe {url} login NAME "
+                "PASSWORD`, or with `token`, `cookie` or `header`; `unsubscribe {url}` ends the subscription.",
+                title=name,
+                detail=detail,
+                url=address(channel),
+            )
+        case "dead" | "refused":
             sentence = translator.gettext("*{title}* can't be reached any more: {detail}", title=name, detail=detail)
             return f"{sentence} {daily}"
         case "quarantined":

@@ -10,6 +10,7 @@ from bots.xmpp.interface import XmppClient
 from service.clock import Clock
 from service.feeds.sandbox.parser_client import OpmlParserClient
 from service.net.address_guard import AddressGuard
+from service.net.credential_vault import CredentialVault
 from service.net.http_upload_client import HttpUploadClient
 from service.search.searcher import Searcher
 from service.settings import Settings
@@ -33,6 +34,7 @@ class BotServices:
         self.rate_limiter = CommandRateLimiter(store, settings, self.access)
         self.opml_importer = OpmlImporter(store, xmpp, assigned_users, settings.max_subscriptions_per_user)
         self.opml_parser_client = OpmlParserClient()
+        self.vault = CredentialVault(settings)
         self.search = Searcher(store, settings.public_from_subscribers)
         guard = AddressGuard(settings.allow_private, allowed_networks=settings.allowed_networks)
         files = HttpUploadClient(settings.upload_url, settings.xmpp_host, guard, settings.xmpp_ca_file)

@@ -6,10 +6,11 @@ had no subscription before (it was *dormant*), they poll it at once.
 
 import contextlib
 
-from service.errors import CoronetError
-from service.feeds.canonical_urls import host_of
+from service.errors import CoronetError, NotSubscribed
+from service.feeds.canonical_urls import SHARED, host_of, reader_of
 from service.model import ChannelId, Subscription
 from service.store import Store
+from service.store.client.keys import user_id
 
 
 async def subscribe_channel(
@@ -21,10 +22,12 @@ async def subscribe_channel(
     subscriptions the user may have, unless an admin has set another limit for the user.
 
     Raises CoronetError if the user already has the maximum number of subscriptions, if an admin has blocked the
-    channel's host, or if the store does not respond.
+    channel's host, if the channel has another user's credential, or if the store does not respond.
     """
     channel_before = await store.channels.get(cid)
     if channel_before is not None:
+        if reader_of(channel_before.url) not in ("", SHARED, user_id(jid)):
+            raise NotSubscribed("There is no such channel.")
         await store.blocked_hosts.check(host_of(channel_before.url))
     subscription, new = await store.subscriptions.subscribe(jid, cid, max_subscriptions)
     if new:

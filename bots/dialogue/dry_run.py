@@ -7,8 +7,9 @@ that writes. Therefore a newly added request that writes fails in a dry run unti
 from bots.dialogue.bot_services import BotServices
 from bots.dialogue.read_requests import ReadRequests
 from service.discovery.queries.saved_searches import SavedSearch, SearchCondition
-from service.errors import LimitReached
+from service.errors import LimitReached, UserError
 from service.feeds.canonical_urls import host_of
+from service.feeds.credentials import Credential
 from service.feeds.opml_writer import OpmlSubscription
 from service.model import Channel, ChannelId, Entry
 from service.store.coordination.worker_requests import ProbeReply
@@ -36,12 +37,14 @@ class DryRun(ReadRequests):
         """Return True, because a dry run does not count new URLs."""
         return True
 
-    async def probe(self, url: str, *, as_page: bool) -> ProbeReply:
+    async def probe(self, url: str, *, as_page: bool, credential: Credential | None) -> ProbeReply:
         """Have a worker fetch a canonical URL; return the feed or feeds found there, without creating a channel.
 
         If ``as_page`` is True, the page itself is probed, even if it links to a feed. Raises HostBlocked if an admin
-        has blocked the host, and NoWorker if no worker replies.
+        has blocked the host, NoWorker if no worker replies, and UserError if ``credential`` is not None.
         """
+        if credential is not None:
+            raise UserError("A dry run does not try logins.")
         probed = await self._store.worker_requests.probe(url, as_page=as_page, keep=False)
         if probed.channel is not None:
             self._probed[probed.channel.id] = probed.channel

@@ -14,7 +14,7 @@ from bots.replies import subscription_texts as texts
 from bots.replies.formatting import MAX_MESSAGE_BYTES
 from service.errors import UploadRefused
 from service.feeds import opml_writer
-from service.feeds.canonical_urls import canonical_url
+from service.feeds.canonical_urls import canonical_url, shown_url
 from service.feeds.opml_writer import OpmlDocument
 from service.feeds.parsing.html_text import one_line
 
@@ -30,7 +30,7 @@ async def export(requests: Requests, _command: VerbCommand) -> Reply:
     translator, subscribed = requests.translator, await requests.subscriptions()
     feeds = [
         opml_writer.OpmlSubscription(
-            each.channel.url, each.channel.title[:100], page=each.channel.kind == "page", folder=each.folder
+            shown_url(each.channel.url), each.channel.title[:100], page=each.channel.kind == "page", folder=each.folder
         )
         for each in subscribed
     ]

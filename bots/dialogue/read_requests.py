@@ -16,7 +16,7 @@ from service.corona.optimizer.poll_explanation import PollExplanation
 from service.discovery.discover_listings import DiscoverAnswer, DiscoverOrder
 from service.discovery.queries.query import Query, SearchAnswer, SearchHit
 from service.discovery.queries.saved_searches import SavedSearch
-from service.feeds.canonical_urls import host_of
+from service.feeds.canonical_urls import host_of, protected_url
 from service.feeds.opml_writer import OpmlDocument
 from service.model import Channel, ChannelId, Subscription
 from service.store.client.keys import user_id
@@ -60,6 +60,7 @@ class ReadRequests:
         self.translator = get_translator(language)
         self.settings = services.settings
         self.room_nick = room_nick
+        self.is_room = jid in services.xmpp.rooms
         self.max_subscriptions = (
             services.settings.max_subscriptions_per_user if max_subscriptions is None else max_subscriptions
         )
@@ -68,6 +69,10 @@ class ReadRequests:
         self._jid = jid
         self._uid = user_id(jid)
         self._on_slow_request = on_slow_request or (lambda: None)
+
+    def own_url(self, url: str) -> str:
+        """Return the URL of the channel that is fetched from the canonical ``url`` with the user's own credential."""
+        return protected_url(url, self._uid)
 
     def now_s(self) -> float:
         """Return the current Unix time."""

@@ -8,6 +8,7 @@ import msgspec
 from bots.dialogue.request_handler import Requests
 from bots.i18n.translator import Translator
 from bots.replies.help_texts import help_text
+from service.feeds.credentials import mask_credentials
 from service.feeds.parsing.html_text import one_line
 
 
@@ -73,6 +74,7 @@ def missing_argument(verb: str, translator: Translator) -> Reply:
 def suggestion(command: str, execute: Callable[[Requests], Awaitable[Reply]], translator: Translator) -> Reply:
     """Create the reply that asks whether the user meant ``command``; after "yes", ``execute`` executes it."""
     text = translator.gettext(
-        "Did you mean `{command}`? If so, reply `yes`; if not, try again.", command=one_line(command, 200)
+        "Did you mean `{command}`? If so, reply `yes`; if not, try again.",
+        command=one_line(mask_credentials(command), 200),
     )
     return Reply(text, CommandOutcome.MISUNDERSTOOD, {"yes": Option(execute)})

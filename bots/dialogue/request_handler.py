@@ -12,6 +12,8 @@ from bots.dialogue.dry_run import DryRun
 from bots.dialogue.read_requests import ReadRequests
 from service.discovery.queries.saved_searches import SavedSearch, SearchCondition
 from service.errors import NotSubscribed, NoWorker
+from service.feeds.canonical_urls import reader_of
+from service.feeds.credentials import Credential
 from service.feeds.opml_writer import OpmlSubscription
 from service.location.content_cache import MAX_LATEST_ENTRIES
 from service.model import ChannelId, Entry
@@ -34,14 +36,16 @@ class RequestHandler(ReadRequests):
         """Count one new URL that the user has sent; return whether it is within the user's hourly limit."""
         return await self._store.users.count_use(self._jid, "url", self.settings.max_new_urls_per_hour, _HOUR_S)
 
-    async def probe(self, url: str, *, as_page: bool) -> ProbeReply:
+    async def probe(self, url: str, *, as_page: bool, credential: Credential | None) -> ProbeReply:
         """Have a worker fetch a canonical URL and create a channel for the feed found there; return the worker's reply.
 
-        If ``as_page`` is True, a channel for the page itself is created, even if the page links to a feed. Raises
+        If ``as_page`` is True, a channel for the page itself is created, even if the page links to a feed. If
+        ``credential`` is not None, ``url`` is that of a protected channel, whose credential it becomes. Raises
         HostBlocked if an admin has blocked the host, and NoWorker if no worker replies.
         """
         self._on_slow_request()
-        return await self._store.worker_requests.probe(url, as_page=as_page)
+        sealed = self._services.vault.seal(credential, url) if credential is not None else ""
+        return await self._store.worker_requests.probe(url, as_page=as_page, credential=sealed)
 
     async def latest(self, cid: ChannelId, count: int) -> tuple[Entry, ...]:
         """Return up to ``count`` of the latest entries of a channel, newest first.
@@ -67,10 +71,14 @@ class RequestHandler(ReadRequests):
     async def unsubscribe(self, cid: ChannelId) -> bool:
         """Unsubscribe the user from a channel, and return whether the user was subscribed.
 
-        No notification about the channel is sent after the method returns.
+        No notification about the channel is sent after the method returns. The user's own protected channel is deleted.
         """
         async with self._services.delivery.pause_user(self._jid):
-            return await self._store.subscriptions.unsubscribe(self._jid, cid)
+            was_subscribed = await self._store.subscriptions.unsubscribe(self._jid, cid)
+        channel = await self._store.channels.get(cid)
+        if channel is not None and reader_of(channel.url) == self._uid:
+            await self._store.remove_channel(cid)
+        return was_subscribed
 
     async def pause(self, cids: tuple[ChannelId, ...], *, watches: bool) -> list[ChannelId]:
         """Pause the delivery of channels; return the channels that were not already paused.

@@ -25,10 +25,12 @@ from bots.replies.error_texts import error_text
 from bots.replies.formatting import SubscribedChannel, Target
 from bots.replies.settings_texts import NO_CONDITION_FOR_FEEDS
 from service.corona.optimizer.poll_explanation import BindingConstraint
-from service.errors import BadUrl, CoronetError, ListOfFeeds
-from service.feeds.canonical_urls import channel_id, page_url
+from service.errors import BadStatus, BadUrl, CoronetError, ListOfFeeds
+from service.feeds.canonical_urls import SHARED, channel_id, origin_of, page_url, protected_url, reader_of, shown_url
+from service.feeds.credentials import Credential
 from service.feeds.parsing.html_text import one_line
 from service.model import Channel, Entry, FeedLink
+from service.store.coordination.worker_requests import ProbeReply
 from service.users.preferences import DEFAULT_PROOF, FOR_ALL, NO_PREFERENCES, Preferences
 
 _FOLDERS_WORDS: Final = frozenset(
@@ -44,10 +46,13 @@ RULE_TITLES: Final = (
 async def subscribe(requests: Requests, command: SubscribeCommand) -> Reply:
     """Subscribe to the feed at a URL, or to a page or a part of a page; if the URL is an OPML list, import its feeds.
 
-    A URL that is not polled yet is fetched by a worker, and counts towards the user's hourly limit on new URLs.
+    A URL that is not polled yet is fetched by a worker, and counts towards the user's hourly limit on new URLs. So does
+    a URL with a credential. Its channel is the user's own; another credential replaces the present one.
     """
     if not command.url:
         return missing_argument("subscribe", requests.translator)
+    if command.credential is not None and (refusal := _refuse_credential(requests, command.credential)) is not None:
+        return refusal
     preferences = apply_settings(NO_PREFERENCES, command.settings, requests.translator)
     if isinstance(preferences, Reply):
         sentence = requests.translator.gettext("I haven't subscribed you yet.")
@@ -55,7 +60,35 @@ async def subscribe(requests: Requests, command: SubscribeCommand) -> Reply:
     try:
         return await _subscribe(requests, command, page_url(command.url, command.selector))
     except CoronetError as error:
+        if command.credential is not None and isinstance(error, BadStatus) and error.status in (401, 403):
+            return failure(texts.login_refused_text(one_line(command.url, 200), error.status, requests.translator))
         return failure(error_text(error, one_line(command.url, 200), requests.translator))
+
+
+def _refuse_credential(requests: Requests, credential: Credential) -> Reply | None:
+    """Return the reply that refuses a credential in a room, or one that cannot be used; None if it can be used."""
+    translator = requests.translator
+    if requests.is_room:
+        return failure(
+            translator.gettext(
+                "Everyone in this room can read that login, so I haven't used it. Better change it, and subscribe in a "
+                "private chat with me, or ask an admin of this service to add the feed for everyone."
+            )
+        )
+    if not credential.header:
+        return failure(
+            translator.gettext(
+                "I can't use that login. Right after the address, write `login NAME PASSWORD`, `token TOKEN`, `cookie "
+                "NAME=VALUE` or `header NAME: VALUE`."
+            )
+        )
+    if not requests.settings.credentials_key:
+        return failure(
+            translator.gettext(
+                "I can't keep logins, because the people who run this service haven't set up their encryption."
+            )
+        )
+    return None
 
 
 async def _subscribe(requests: Requests, command: SubscribeCommand, url: str) -> Reply:
@@ -63,52 +96,92 @@ async def _subscribe(requests: Requests, command: SubscribeCommand, url: str) ->
 
     The caller must have checked that the settings in the command are valid.
     """
-    translator, settings = requests.translator, command.settings
     subscribed = await requests.subscriptions()
-    channel = await requests.channel(channel_id(url))
+    url, channel = await _find_channel(requests, command, url, [each.channel for each in subscribed])
     url, moved = (channel.url, channel.url != url) if channel is not None else (url, False)
     is_subscribed = any(each.channel.id == channel_id(url) for each in subscribed)
     if not is_subscribed and (refusal := refuse_further_subscription(requests, len(subscribed))) is not None:
         return refusal
-    if channel is not None and not channel.dormant:
-        return await _begin(requests, channel, None, settings, moved=moved)
+    if channel is not None and not channel.dormant and command.credential is None:
+        return await _begin(requests, channel, None, command.settings, moved=moved)
     # A page that was offered has been counted.
     if not command.as_page and (refusal := await refuse_new_url(requests)) is not None:
         return refusal
     as_page = command.as_page or bool(command.selector) or (channel is not None and channel.kind == "page")
     try:
-        found = await requests.probe(url, as_page=as_page)
+        found = await requests.probe(url, as_page=as_page, credential=command.credential)
     except ListOfFeeds:
         return await start_import(requests, await requests.read_list(url))
-    if found.channel is not None:
-        return await _begin(requests, found.channel, found.latest, settings, discovered=found.discovered, moved=moved)
-    return _offer_page(url, settings, translator) if found.page else _offer_feeds(found.choices, settings, translator)
+    return await _begin_or_ask(requests, command, shown_url(url), found, moved=moved)
 
 
-def _offer_page(url: str, settings: InitialSettings, translator: Translator) -> Reply:
-    """Return the reply that asks whether to monitor the page at ``url`` itself, because it has no feed.
+async def _find_channel(
+    requests: Requests, command: SubscribeCommand, url: str, subscribed: Sequence[Channel]
+) -> tuple[str, Channel | None]:
+    """Return the URL of the channel to which the user wants to subscribe, and the channel, or None if there is none.
 
-    ``settings`` are applied to the new subscription if the user agrees.
+    With a credential, it is the user's own. Otherwise, it is a protected channel to which the user is or may subscribe,
+    unless there is an active one without a credential. ``subscribed`` are the channels to which the user is subscribed.
+    """
+    own = requests.own_url(url)
+    if command.credential is not None:
+        return own, await requests.channel(channel_id(own))
+    channel = await requests.channel(channel_id(url))
+    if command.selector or (channel is not None and not channel.dormant):
+        return url, channel
+    shared = protected_url(url, SHARED)
+    found = next((each for each in subscribed if each.url == own), None) or await requests.channel(channel_id(shared))
+    return (found.url, found) if found is not None else (url, channel)
+
+
+async def _begin_or_ask(
+    requests: Requests, command: SubscribeCommand, url: str, found: ProbeReply, *, moved: bool
+) -> Reply:
+    """Subscribe the user to the channel that a worker has found at ``url``, or ask which one the user means."""
+    translator = requests.translator
+    again = SubscribeCommand(url, "", command.settings, credential=command.credential)
+    if found.channel is None and found.page:
+        return _offer_page(msgspec.structs.replace(again, as_page=True), translator)
+    if found.channel is None:
+        return _offer_feeds(found.choices, again, translator)
+    reply = await _begin(
+        requests, found.channel, found.latest, command.settings, discovered=found.discovered, moved=moved
+    )
+    if command.credential is None or not reader_of(found.channel.url):
+        return reply
+    sentence = translator.gettext("Your login is stored encrypted; it's best to delete your message with it now.")
+    return msgspec.structs.replace(reply, text=f"{reply.text}\n{sentence}")
+
+
+def _offer_page(command: SubscribeCommand, translator: Translator) -> Reply:
+    """Return the reply that asks whether to monitor a page itself, because it has no feed.
+
+    ``command`` is executed if the user agrees.
     """
     text = translator.gettext(
         "There's no feed at {url}. Shall I monitor the page itself and let you know when it changes? Reply `yes` or "
         "`no`.",
-        url=one_line(url, 300),
+        url=one_line(command.url, 300),
     )
-    command = SubscribeCommand(url, "", settings, as_page=True)
     return Reply(text, options={"yes": Option(partial(subscribe, command=command))})
 
 
-def _offer_feeds(feeds: Sequence[FeedLink], settings: InitialSettings, translator: Translator) -> Reply:
+def _offer_feeds(feeds: Sequence[FeedLink], command: SubscribeCommand, translator: Translator) -> Reply:
     """Return the reply that asks which of a page's feeds the user wants to subscribe to.
 
-    ``settings`` are applied to the new subscription.
+    ``command`` is the command to subscribe to the page. Its settings also apply to the feed, and its credential if the
+    feed has the same origin.
     """
+
+    def of_feed(url: str) -> SubscribeCommand:
+        credential = command.credential if origin_of(url) == origin_of(command.url) else None
+        return SubscribeCommand(url, "", command.settings, credential=credential)
+
     untitled = translator.gettext("Feed")
     titles = {title: translator.gettext(title) for title in RULE_TITLES}
     options = {
         str(number): Option(
-            partial(subscribe, command=SubscribeCommand(feed.url, "", settings)),
+            partial(subscribe, command=of_feed(feed.url)),
             f"{titles.get(feed.title) or one_line(feed.title, 80) or untitled}: {one_line(feed.url, 300)}",
         )
         for number, feed in enumerate(feeds[:10], 1)
@@ -187,9 +260,7 @@ async def find_targets(requests: Requests, target: SubscriptionTarget) -> tuple[
         url = page_url(target.url, target.selector)
     except BadUrl:
         return ()
-    return tuple(
-        subscription for subscription in subscribed if url in (subscription.channel.url, subscription.channel.link)
-    )[:1]
+    return tuple(each for each in subscribed if url in (shown_url(each.channel.url), each.channel.link))[:1]
 
 
 def no_such_subscription(translator: Translator) -> Reply:
@@ -250,7 +321,9 @@ async def list_all(requests: Requests, command: VerbCommand) -> Reply:
         return Reply(texts.folder_list(await all_folders(requests), requests.translator))
     needle = command.words.casefold()
     matches = [
-        each for each in subscribed if needle in each.channel.title.casefold() or needle in each.channel.url.casefold()
+        each
+        for each in subscribed
+        if needle in each.channel.title.casefold() or needle in shown_url(each.channel.url).casefold()
     ]
     return Reply(texts.subscription_list(matches, len(subscribed), command.words, requests.translator))
 

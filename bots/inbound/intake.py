@@ -26,8 +26,9 @@ from bots.inbound import catch_up
 from bots.inbound.catch_up import CatchUp
 from bots.sessions.adhoc_session import AdhocSessions
 from bots.sessions.chat_session import ChatSessions
+from bots.sessions.message_encryption import decode_command, encode_message
 from bots.xmpp import deduplication, stanzas
-from bots.xmpp.events import AdhocCommandReceived, MessageReceived
+from bots.xmpp.events import MessageReceived
 from bots.xmpp.interface import XmppSessionLost
 from service.asyncio_tasks import retry_while_unavailable, run_until_one_ends
 from service.errors import StoreUnavailable
@@ -100,6 +101,7 @@ class Intake:
         self._xmpp = services.xmpp
         self._assigned_users = services.assigned_users
         self._clock = services.clock
+        self._vault = services.vault
         self._chat_sessions = chat_sessions
         self._adhoc_sessions = adhoc_sessions
         self._catch_up = CatchUp(self._inbound_log, self._xmpp, self._clock, self.store_archived)
@@ -186,11 +188,15 @@ class Intake:
 
         Return how many messages were new.
         """
-        address, now_s, encode = self._xmpp.address, self._clock.wall_s(), msgspec.msgpack.encode
+        address, now_s = self._xmpp.address, self._clock.wall_s()
         is_new = await self._inbound_log.add(
             [
                 InboundMessage(
-                    each.jid, each.dedup_key, encode(each), address, deduplication.duplicates_since_s(each, now_s)
+                    each.jid,
+                    each.dedup_key,
+                    encode_message(each, self._vault),
+                    address,
+                    deduplication.duplicates_since_s(each, now_s),
                 )
                 for each in messages
             ]
@@ -233,7 +239,7 @@ class Intake:
         own = {ident: each for ident, each in notices.items() if each.uid in assigned}
         for each in own.values():
             if each.adhoc_command:
-                command = msgspec.msgpack.decode(each.adhoc_command, type=AdhocCommandReceived)
+                command = decode_command(each.adhoc_command, self._vault)
                 self._adhoc_sessions.on_command(msgspec.structs.replace(command, receiver=each.session))
         # Apart from the caller's retries, which would execute the commands again.
         await retry_while_unavailable(partial(self._bot_messages.remove_notices, list(own)))

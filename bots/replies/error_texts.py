@@ -88,7 +88,10 @@ _SENTENCES: Final[dict[type[errors.CoronetError], str]] = {
 }
 
 _STATUSES: Final = {
-    (401, 401): gettext_noop("I can't read {it}: it asks for a login (401), and I don't have one."),
+    (401, 401): gettext_noop(
+        "I can't read {it}: it asks for a login (401). To give me one, send `subscribe URL login NAME PASSWORD`; `help "
+        "subscribe` shows other ways."
+    ),
     (403, 403): gettext_noop("I can't read {it}: its server won't let me in (403)."),
     (404, 404): gettext_noop(
         "There's nothing at {it}: its server says “not found” (404). Is the address spelled correctly?"

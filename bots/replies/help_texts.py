@@ -28,7 +28,9 @@ HELP: Final = {
             "`subscribe example.org/prices #list` or `… main table`, by an XPath, e.g. `… xpath=//table[2]`, or in a "
             "JSON document by a JSONPath, e.g. `… json=$.items[*].price`. `subscribe URL css=.price when < 20` "
             "tells you only when a number crosses a limit; also `>`, `=`, `changes by 5 %`. `subscribe URL with "
-            "mute=on title=My news` subscribes with these settings (see `help set`). Also: sub, add, follow."
+            "mute=on title=My news` subscribes with these settings (see `help set`). For a private feed, add `login "
+            "NAME PASSWORD`, `token TOKEN`, `cookie NAME=VALUE` or `header NAME: VALUE` after the address; I store it "
+            "encrypted and send it to that site only. Also: sub, add, follow."
         ),
     ),
     "unsubscribe": HelpTopic(

@@ -19,6 +19,7 @@ from bots.replies.formatting import (
 from bots.replies.settings_texts import changed_settings
 from service.corona.optimizer.poll_explanation import BindingConstraint, PollExplanation
 from service.errors import CoronetError
+from service.feeds.canonical_urls import SHARED, reader_of
 from service.feeds.parsing.html_text import one_line
 from service.model import Entry
 from service.users.preferences import Preferences
@@ -102,8 +103,21 @@ def subscribed_text(
     return "\n".join(lines)
 
 
+def login_refused_text(url: str, status: int, translator: Translator) -> str:
+    """Return the text that says that a publisher has refused the user's login; ``status`` is the HTTP status."""
+    return translator.gettext(
+        "“{url}” refused your login ({status}), so I haven't stored it. Please check it, and send the command again.",
+        url=url,
+        status=str(status),
+    )
+
+
 def unsubscribed_text(ended: Sequence[SubscribedChannel], translator: Translator) -> str:
     """Return the text that tells the user which subscriptions have ended."""
+    if len(ended) == 1 and reader_of(ended[0].channel.url) not in ("", SHARED):
+        return translator.gettext(
+            "Unsubscribed from *{title}* (#{number}), and deleted your login for it.", **ended[0].placeholders
+        )
     if len(ended) == 1:
         return translator.gettext(
             "Unsubscribed from *{title}* (#{number}). To undo, send `subscribe {url}`.",

@@ -15,6 +15,7 @@ from bots.dialogue.reply import Reply
 from bots.i18n.translator import Translator, gettext_noop
 from bots.replies.formatting import title
 from bots.replies.help_texts import command_title
+from bots.sessions.message_encryption import CREDENTIAL_FIELD
 from bots.xmpp.adhoc_stanzas import Field, Form, Options
 from service.feeds.parsing.html_text import one_line
 
@@ -59,6 +60,11 @@ _FIELDS: Final[dict[str, tuple[Field, ...]]] = {
             Field("url", gettext_noop("Address of a site, feed or page"), required=True),
             Field("selector", gettext_noop("Only this part of the page (CSS selector, xpath=… or json=…)")),
             Field("when", gettext_noop("Only when a number meets this (< 20, changes by 5 %)")),
+            Field(
+                CREDENTIAL_FIELD,
+                gettext_noop("Login of a private feed (login NAME PASSWORD, token …, cookie … or header …)"),
+                "text-private",
+            ),
         ),
     "unsubscribe": (_SUBSCRIPTIONS,),
     "list": (),
@@ -160,6 +166,8 @@ def form_to_commands(verb: str, values: Values) -> list[str]:
     each: list[str] = []
     for template in _FIELDS.get(verb, _WORDS):
         submitted = [one_line(value, 4096) for value in values.get(template.var, ()) if value.strip()]
+        if template.var == CREDENTIAL_FIELD:
+            submitted = [value.strip() for value in values.get(template.var, ()) if value.strip()]
         if template.var == "when":
             submitted = [f"when {value}" for value in submitted]
         if template is _SUBSCRIPTIONS:
@@ -201,9 +209,14 @@ def form_to_answer(question: Reply, values: Values) -> str:
 def repeated_form(form: Form, values: Values, instructions: str) -> Form:
     """Return the form filled with the submitted values, so that the user can correct them.
 
-    ``instructions`` is the error to show.
+    ``instructions`` is the error to show. Credentials are left out, because the form may be stored on its way.
     """
-    fields = tuple(msgspec.structs.replace(field, values=values.get(field.var, field.values)) for field in form.fields)
+    fields = tuple(
+        msgspec.structs.replace(field, values=values.get(field.var, field.values))
+        if field.kind != "text-private"
+        else field
+        for field in form.fields
+    )
     return Form(form.title, instructions, fields)
 
 

@@ -27,6 +27,7 @@ from bots.i18n.translator import Translator, get_translator
 from bots.replies.error_texts import error_text
 from bots.replies.greetings_and_refusals import INTERNAL_ERROR, access_denied_text
 from bots.sessions import adhoc_forms
+from bots.sessions.message_encryption import encode_command
 from bots.xmpp import adhoc_stanzas, service_discovery, stanzas
 from bots.xmpp.adhoc_stanzas import Form
 from bots.xmpp.events import AdhocCommandReceived
@@ -122,7 +123,7 @@ class AdhocSessions:
             if await self._services.assigned_users.select([uid]):
                 return False
             await self._store.bot_messages.notify(
-                [BotNotice(uid, msgspec.msgpack.encode(command), self._xmpp.session_jid)]
+                [BotNotice(uid, encode_command(command, self._services.vault), self._xmpp.session_jid)]
             )
         except StoreUnavailable:
             _log.info("ad-hoc command forwarding failed", user=uid, reason="store unavailable")

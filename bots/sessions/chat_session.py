@@ -27,6 +27,7 @@ from bots.replies.error_texts import error_text
 from bots.replies.formatting import MAX_MESSAGE_BYTES, clip
 from bots.replies.greetings_and_refusals import INTERNAL_ERROR, WELCOME, WELCOME_BACK, quote_nick
 from bots.sessions.loop_protection import LoopProtection
+from bots.sessions.message_encryption import decode_message
 from bots.sessions.reply_sender import ReplySender
 from bots.xmpp import stanzas
 from bots.xmpp.events import MessageReceived
@@ -154,7 +155,7 @@ class ChatSessions:
     def on_stored_messages(self, unanswered: Sequence[UnansweredMessage]) -> None:
         """Queue messages from the inbound log in order, except those that have been queued before."""
         for each in unanswered:
-            message = msgspec.msgpack.decode(each.payload, type=MessageReceived)
+            message = decode_message(each.payload, self._services.vault)
             latest, entry_id = self._last_entry_ids.get(message.jid, _NO_ENTRY), _sort_key(each.entry_id)
             if entry_id > latest:
                 self._last_entry_ids[message.jid] = entry_id

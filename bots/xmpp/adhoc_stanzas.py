@@ -18,7 +18,7 @@ MAX_FORM_CHARS: Final = 262_144
 XML_LANG: Final = "{http://www.w3.org/XML/1998/namespace}lang"
 
 _NS_DATA: Final = "jabber:x:data"
-FieldKind = Literal["text-single", "text-multi", "list-single", "list-multi", "boolean"]
+FieldKind = Literal["text-single", "text-multi", "text-private", "list-single", "list-multi", "boolean"]
 Options = tuple[tuple[str, str], ...]
 """The options of a list field, as pairs (value, label)."""
 

@@ -72,6 +72,9 @@ class MessageReceived(msgspec.Struct, frozen=True):
     """Id that the room assigned to the message (XEP-0359), or ""."""
     bot_nick: str = ""
     """The bot's nick in the room, if the message is a command that all occupants can read; else ""."""
+    sealed_text: str = ""
+    """While the message is stored, its encrypted text if that contains a credential, which ``text`` then lacks; else
+    ""."""
 
     @property
     def resource(self) -> str:

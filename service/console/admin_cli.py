@@ -36,6 +36,8 @@ _COMMAND_PREFIXES: Final = {"get_": "", "post_": "add-", "put_": "set-", "patch_
 _PAGES_ONLY: Final = {"put_my_password"}
 """Operations that have no command, because their arguments are secrets, which a command line would reveal. People use
 the console's page Settings instead."""
+_SECRET_FIELDS: Final = {"credential"}
+"""Fields of request bodies that have no option, for the same reason."""
 _JSON: Final = "application/json"
 _TIMEOUT_S: Final = 120.0
 """Time limit for a response of the console. It is longer than any operation takes: importing an OPML file takes up to
@@ -164,6 +166,8 @@ def _parameter(name: str, kind: type, description: str | None = None, *, is_argu
 def _body_fields(kind: type[msgspec.Struct]) -> Iterator[msgspec.structs.FieldInfo]:
     """Yield the fields of a request body's type; each nested struct is replaced with its own fields."""
     for field in msgspec.structs.fields(kind):
+        if field.encode_name in _SECRET_FIELDS:
+            continue
         inner = _struct_of(field)
         yield from _body_fields(inner) if inner is not None else (field,)
 

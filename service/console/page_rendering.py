@@ -38,7 +38,7 @@ from service.console.polling_descriptions import (
     describe_schedule,
     level,
 )
-from service.feeds.canonical_urls import selector_of, without_selector
+from service.feeds.canonical_urls import reader_of, selector_of, without_selector
 from service.operations.poll_constraints import bound_shares
 from service.store.console.accounts import Role
 
@@ -47,7 +47,16 @@ _FILTERS: Final[Mapping[str, Callable[..., object]]] = {
     for function in (
         *(count, duration, ago, percent, requests, instant, clock, short_id, is_success, outcome_label),
         *(web_address, differences, describe_polling_hints, describe_schedule, bound_label),
-        *(selector_of, without_selector, describe_bound, describe_bounds, keep_units, level, format_duration),
+        *(
+            reader_of,
+            selector_of,
+            without_selector,
+            describe_bound,
+            describe_bounds,
+            keep_units,
+            level,
+            format_duration,
+        ),
         bound_shares,
     )
 }

@@ -36,7 +36,7 @@ The AV-pair has the channel's id in place of the URL.
 """
 
 KINDS: Final = ("feed", "page")
-STATUSES: Final = ("ok", "dead", "quarantined", "dormant")
+STATUSES: Final = ("ok", "dead", "quarantined", "refused", "dormant")
 AGES: Final = ("new",)
 UPDATE_CLASSES: Final = ("hourly", "daily", "weekly", "monthly", "rarely")
 """Classes of update frequency, beginning with the highest frequency.

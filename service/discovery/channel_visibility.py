@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from service.feeds.canonical_urls import host_of, is_loopback, without_selector
+from service.feeds.canonical_urls import host_of, is_loopback, reader_of, without_selector
 from service.model import Channel, ChannelId
 
 _KEY_NAMES: Final = re.compile(
@@ -57,7 +57,10 @@ def is_public(channel: Channel, subscribers: int, min_subscribers: int) -> bool:
     - An admin has listed the channel, or its number of ``subscribers`` is at least ``min_subscribers``.
     - Its URL does not look like a secret.
     - Its host is not in a private network (setting ``allowed_networks``).
+    - It is not protected.
     """
+    if reader_of(channel.url):
+        return False
     # Loopback addresses are accepted, because only trials can have channels there.
     is_internal = channel.private and not is_loopback(host_of(channel.url))
     return (channel.listed or subscribers >= min_subscribers) and not is_internal and not looks_secret(channel.url)

@@ -155,6 +155,7 @@ class LocalFleet:
         )
         self._admin_token_file = ensure_secret_file(options.directory, "admin-token")
         self._cluster_secret_file = ensure_secret_file(options.directory, "cluster-secret")
+        self._credentials_key_file = ensure_secret_file(options.directory, "credentials-key")
         self._identity_file = state_directory.ensure_identity_file(options.directory)
         self._accounts: list[TrialAccount] = []
         self._supervisor = Supervisor(self._on_program_event)
@@ -285,6 +286,7 @@ class LocalFleet:
             "CORONET_CONSOLE_PORT": str(self._ports["console"]),
             "CORONET_CONSOLE_ADMIN_TOKEN_FILE": str(self._admin_token_file),
             "CORONET_CLUSTER_SECRET_FILE": str(self._cluster_secret_file),
+            "CORONET_CREDENTIALS_KEY_FILE": str(self._credentials_key_file),
             "CORONET_ALLOW_PRIVATE": str(self._options.allow_private),
         }
         if self._options.poll_interval_s is not None:

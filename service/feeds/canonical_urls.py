@@ -12,6 +12,10 @@ A channel can watch a part of a page. The URL of such a channel has a fragment: 
 This is a CSS selector, an XPath after ``xpath=``, or a JSONPath after ``json=``. The fragment is removed before the
 page is fetched. :func:`canonical_url` removes it, too.
 
+A *protected* channel is fetched with a credential (:mod:`service.feeds.credentials`). Its URL has a fragment that names
+its reader: the user whose credential it is, or ``SHARED``. Thus each reader's credential has a channel of its own. The
+credential is not part of the URL.
+
 URL parsers interpret some characters differently: user information, backslashes, control characters, and percent signs
 in hosts. A URL with any of these is therefore rejected before it is parsed.
 """
@@ -30,6 +34,9 @@ from service.model import ChannelId
 
 MAX_URL_CHARS = 2000
 MAX_SELECTOR_CHARS = 200
+SHARED = "shared"
+"""The reader of a protected channel that an admin has added, and to which every user may subscribe."""
+_READER = "login="
 _MAX_HOST_CHARS = 253
 _MAX_PORT = 65535
 _MAX_CACHED_HOSTS = 10_000
@@ -103,9 +110,12 @@ def page_url(url: str, selector: str) -> str:
 
     ``selector`` is the selector of the part; "" means the whole page. It is a CSS selector, perhaps after ``css=``, an
     XPath after ``xpath=``, or a JSONPath after ``json=``. The selector's syntax is not checked.
-    Raises :class:`BadUrl` if ``url`` is invalid, or if the selector is too long or contains an invisible character.
+    Raises :class:`BadUrl` if ``url`` is invalid, or if the selector is too long, contains an invisible character, or
+    names a reader.
     """
     selector = _normalize_selector(selector)
+    if selector.startswith(_READER):
+        raise BadUrl("“{text}” is not a selector.", text=_excerpt(selector))
     if len(selector) > MAX_SELECTOR_CHARS:
         raise BadUrl("This selector is longer than {most} characters.", most=MAX_SELECTOR_CHARS)
     if any(unicodedata.category(character) in _INVISIBLE - {"Zs"} for character in selector):
@@ -124,7 +134,28 @@ def selector_of(channel_url: str) -> str:
 
     It is a CSS selector, or begins with ``xpath=`` or ``json=``.
     """
-    return unquote(channel_url.partition("#")[2])
+    return "" if reader_of(channel_url) else unquote(channel_url.partition("#")[2])
+
+
+def protected_url(url: str, reader: str) -> str:
+    """Return the URL of the protected channel of ``reader``, a user id or ``SHARED``, at the canonical ``url``."""
+    return f"{without_selector(url)}#{_READER}{reader}"
+
+
+def reader_of(channel_url: str) -> str:
+    """Return the reader of a protected channel: a user id or ``SHARED``; "" if the channel is not protected."""
+    fragment = channel_url.partition("#")[2]
+    return fragment.removeprefix(_READER) if fragment.startswith(_READER) else ""
+
+
+def shown_url(channel_url: str) -> str:
+    """Return a channel's URL without the reader, as it is shown to people and exported."""
+    return without_selector(channel_url) if reader_of(channel_url) else channel_url
+
+
+def origin_of(url: str) -> str:
+    """Return the origin of a canonical URL (RFC 6454): the scheme, the host, and the port unless it is the default."""
+    return "/".join(url.split("/", 3)[:3])
 
 
 def without_selector(channel_url: str) -> str:

@@ -14,11 +14,13 @@ Failures that may be due to this node's own network do not count (see ``network_
 # poll a channel. The channel may have worked between two failed polls, so that the time between them counts only in
 # part: a failed poll t seconds after the previous one increases f by min(t, max(f, ``FIRST_BACKOFF_S``)).
 
+from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
 
 from service.errors import BadStatus, ParseKilled
+from service.feeds.canonical_urls import reader_of
 from service.model import NodeId, Notice, PollResult
 
 DAY_S = 86_400.0
@@ -35,6 +37,7 @@ DEAD_POLLS = 30
 span at least ``DEAD_AFTER_S``. The time span alone would not be sufficient, because a fleet that was stopped for a long
 time has polled only before and after the stop."""
 QUARANTINE_POLLS = 3
+REFUSED_POLLS = 2
 
 FIRST_BACKOFF_S = 900.0
 """Maximum back-off after the first two failed polls in succession."""
@@ -45,12 +48,19 @@ GONE = "gone"
 FAILING = "failing"
 PARSER_KILLED = "deadly"
 BUSY = "busy"
+REFUSED = "refused"
+"""The symptom of a poll of a protected channel whose credential the publisher has refused."""
 MOVED_PREFIX = "moved:"
 """The symptom of a successful poll that was redirected permanently: this prefix and the new URL."""
 
 _SUCCESSFUL_OUTCOMES = frozenset({"new", "unchanged"})
 _GONE_STATUS = 410
 _BUSY_STATUSES = frozenset({429, 503})
+_REFUSED_STATUSES = frozenset({401, 403})
+_KIND_OF_SYMPTOM: Mapping[str, Literal["dead", "quarantined", "refused"]] = {
+    PARSER_KILLED: "quarantined",
+    REFUSED: "refused",
+}
 
 
 class Evidence(msgspec.Struct, frozen=True, rename={"symptom": "charge"}):
@@ -76,7 +86,8 @@ class ChannelHealth(msgspec.Struct, frozen=True):
     """The health of a channel (a feed or page) after a poll.
 
     - ``symptom``: the kind of the poll's result, for example healthy or failing.
-    - ``condition``: the problem about which subscribers have been told: "dead" or "quarantined"; "" if there is none.
+    - ``condition``: the problem about which subscribers have been told: "dead", "quarantined" or "refused"; "" if there
+      is none.
     - ``backoff_s``: the minimum interval in seconds between polls of a failing channel.
     - ``evidence``: the latest series of polls with the same symptom; None if there is none.
     """
@@ -105,8 +116,8 @@ class PollReport(msgspec.Struct, frozen=True):
 def symptom_of(url: str, result: PollResult, permanent_url: str = "") -> str:
     """Return the symptom of a poll of the channel ``url``. The symptom is the kind of the poll's result.
 
-    It is ``HEALTHY``, ``GONE``, ``FAILING``, ``BUSY`` or ``PARSER_KILLED``. If a successful poll was permanently
-    redirected to a new URL, the symptom is the text ``MOVED_PREFIX`` followed by this URL.
+    It is ``HEALTHY``, ``GONE``, ``FAILING``, ``BUSY``, ``REFUSED`` or ``PARSER_KILLED``. If a successful poll was
+    permanently redirected to a new URL, the symptom is the text ``MOVED_PREFIX`` followed by this URL.
 
     ``permanent_url`` is the canonical URL that the poll reached by permanent redirects; "" if there were none.
     Redirects after the first temporary one do not count. The new URL is ``permanent_url``, with the selector of
@@ -119,6 +130,8 @@ def symptom_of(url: str, result: PollResult, permanent_url: str = "") -> str:
         return PARSER_KILLED
     if result.outcome == BadStatus.code and result.status in _BUSY_STATUSES:
         return BUSY
+    if result.outcome == BadStatus.code and result.status in _REFUSED_STATUSES and reader_of(url):
+        return REFUSED
     return GONE if result.outcome == BadStatus.code and result.status == _GONE_STATUS else FAILING
 
 
@@ -148,13 +161,15 @@ def diagnose(health: ChannelHealth, pollers: int, reason: str) -> Notice | None:
         return None
     if evidence.symptom.startswith(MOVED_PREFIX):
         return Notice("moved", evidence.symptom.removeprefix(MOVED_PREFIX))
-    kind: Literal["dead", "quarantined"] = "quarantined" if evidence.symptom == PARSER_KILLED else "dead"
+    kind = _KIND_OF_SYMPTOM.get(evidence.symptom, "dead")
     return None if kind == health.condition else Notice(kind, reason)
 
 
 def _is_sufficient(evidence: Evidence, pollers: int) -> bool:
     if evidence.symptom == PARSER_KILLED:
         return evidence.polls >= QUARANTINE_POLLS
+    if evidence.symptom == REFUSED:
+        return evidence.polls >= REFUSED_POLLS
     if len(evidence.nodes) < min(MIN_OBSERVERS, pollers):
         return False
     is_failing = evidence.symptom == FAILING

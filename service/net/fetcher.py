@@ -22,7 +22,8 @@ from aiohttp.client_proto import ResponseHandler
 from yarl import URL
 
 from service.errors import BadHttp, BadRedirect, BadStatus, BadUrl
-from service.feeds.canonical_urls import canonical_url, host_of, redirect_target
+from service.feeds.canonical_urls import canonical_url, host_of, origin_of, reader_of, redirect_target
+from service.feeds.credentials import Credential
 from service.feeds.publisher_polling_hints import parse_retry_after
 from service.model import Validators
 from service.net import content_encoding
@@ -63,11 +64,13 @@ _FIRST_ERROR = 400
 _PERMANENT = frozenset({301, 308})
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _REDIRECTS_OF_POST = frozenset({307, 308})
+_NO_HEADERS: Mapping[str, str] = {}
 _ACCEPT = "application/atom+xml, application/rss+xml, application/feed+json, application/xml;q=0.9, */*;q=0.8"
 
 RedirectHandler = Callable[[str], Awaitable[None]]
 """A function that is called with the target host of a redirect. It waits until a request to this host is allowed, or
 raises a :class:`service.errors.CoronetError`."""
+CredentialFinder = Callable[[str], Awaitable[Credential]]
 
 _canonical = functools.lru_cache(_MAX_CACHED_URLS)(canonical_url)  # the same URLs are fetched repeatedly
 
@@ -81,10 +84,13 @@ def user_agent(operator_url: str) -> str:
     return f"Coronet/{version('coronet')} ({f'+{operator_url}' if operator_url else 'feed reader'})"
 
 
-def create_fetcher(settings: Settings) -> "Fetcher":
-    """Return a fetcher that connects only to the addresses and ports that the settings allow."""
+def create_fetcher(settings: Settings, find_credential: CredentialFinder | None = None) -> "Fetcher":
+    """Return a fetcher that connects only to the addresses and ports that the settings allow.
+
+    ``find_credential`` returns the credential of a protected channel, given the channel's URL.
+    """
     guard = AddressGuard(settings.allow_private, settings.extra_ports, settings.allowed_networks)
-    return Fetcher(user_agent(settings.console_public_url), guard)
+    return Fetcher(user_agent(settings.console_public_url), guard, find_credential=find_credential)
 
 
 class FetchResult(msgspec.Struct, frozen=True):
@@ -104,6 +110,8 @@ class FetchResult(msgspec.Struct, frozen=True):
       feed``).
     - ``links`` are the WebSub hubs in the ``Link`` headers; set only if there is a body.
     - ``address`` is the publisher's IP address.
+    - ``is_protected`` is true if the request carried a credential. Permanent redirects and hubs are then ignored: the
+      credential is not valid elsewhere, and hubs would learn of a private document.
     """
 
     status: int
@@ -118,6 +126,7 @@ class FetchResult(msgspec.Struct, frozen=True):
     partial: bool = False
     links: HubLinks = HubLinks()
     address: str = ""
+    is_protected: bool = False
 
 
 class Fetcher:
@@ -128,14 +137,22 @@ class Fetcher:
     - ``guard`` decides which addresses may be connected to. A redirect from a public address to a private network is
       always refused.
     - ``total_s`` is the time limit for one fetch including its redirects, in seconds.
+    - ``find_credential`` returns the credential of a protected channel, given the channel's URL.
 
     The fetcher uses no cookies, no proxies from the environment, and no DNS cache.
     """
 
-    def __init__(self, user_agent: str, guard: AddressGuard, total_s: float = TOTAL_S) -> None:
+    def __init__(
+        self,
+        user_agent: str,
+        guard: AddressGuard,
+        total_s: float = TOTAL_S,
+        find_credential: CredentialFinder | None = None,
+    ) -> None:
         self._user_agent = user_agent
         self._guard = guard
         self._total_s = total_s
+        self._find_credential = find_credential
         self._bodies = BodyReader()
 
     async def __aenter__(self) -> Self:
@@ -198,8 +215,9 @@ class Fetcher:
         *,
         within_s: float = inf,
         public_only: bool = False,
+        credential: Credential | None = None,
     ) -> FetchResult:
-        """Fetch ``url`` (canonical) with a GET request, and follow redirects.
+        """Fetch ``url`` (the URL of a channel, or any canonical URL) with a GET request, and follow redirects.
 
         - ``validators`` are the ETag, the date and the body's hash from the last response. The ETag and the date make
           the request conditional. The hash is used to recognise an unchanged body.
@@ -207,17 +225,34 @@ class Fetcher:
         - ``on_redirect`` is called with the target host of each redirect before the redirect is followed.
         - ``within_s`` can shorten this fetcher's time limit, but not extend it.
         - If ``public_only`` is true, connections to private networks are refused, even if the operator allows them.
+        - ``credential`` is sent to the origin of ``url`` only. If it is None and the channel is protected, its stored
+          credential is used.
 
         Raises a :class:`FetchError` subclass if there is no usable response, :class:`AddressRefused` if a connection is
-        not allowed, and :class:`BadUrl` if a URL is invalid. Exceptions raised by ``on_redirect`` are propagated.
+        not allowed, and :class:`BadUrl` if a URL is invalid, or if a credential would be sent without encryption to a
+        public host. Exceptions raised by ``on_redirect`` are propagated.
         """
         started_s = time.monotonic()
+        if credential is None and reader_of(url) and self._find_credential is not None:
+            credential = await self._find_credential(url)
         url, known = _canonical(url), validators or Validators()
         headers = {**_conditional_headers(known), "User-Agent": _user_agent_for(self._user_agent, subscribers)}
-        sending = self._send("GET", url, headers, on_redirect=on_redirect, public_only=public_only)
+        secret = {credential.header: credential.value} if credential is not None else {}
+        if secret and url.startswith("http:"):
+            await self._refuse_public_host(url)
+        sending = self._send("GET", url, headers, secret, on_redirect=on_redirect, public_only=public_only)
         with FETCH_TIME.time():
             async with time_limit(host_of(url), min(within_s, self._total_s)), sending as response:
-                return await self._read_response(response, known, started_s)
+                result = await self._read_response(response, known, started_s)
+        if secret:
+            return msgspec.structs.replace(result, permanent_url=None, links=HubLinks(), is_protected=True)
+        return result
+
+    async def _refuse_public_host(self, url: str) -> None:
+        """Raise :class:`BadUrl` unless ``url`` is on a private network that the operator allows."""
+        is_allowed = self._guard.allow_private or bool(self._guard.allowed_networks)
+        if not is_allowed or await self.address_of(host_of(url)):
+            raise BadUrl("A login is sent only to addresses that start with https://.")
 
     async def post(
         self,
@@ -250,12 +285,15 @@ class Fetcher:
         method: str,
         url: str,
         headers: Mapping[str, str],
+        secret: Mapping[str, str] = _NO_HEADERS,
         *,
         form: Mapping[str, str] | None = None,
         on_redirect: RedirectHandler | None,
         public_only: bool,
     ) -> AsyncIterator[PublisherResponse]:
         """Send a request and follow redirects; yield the last response.
+
+        ``secret`` are headers that are sent until the first redirect to another origin.
 
         aiohttp's exceptions are translated to Coronet's errors, even if they are raised while the caller reads the
         response.
@@ -265,7 +303,7 @@ class Fetcher:
             session = self._public_session if public_only else self._session
             try:
                 async with session.request(
-                    method, URL(url, encoded=True), headers=headers, data=form, allow_redirects=False
+                    method, URL(url, encoded=True), headers={**headers, **secret}, data=form, allow_redirects=False
                 ) as any_response:
                     response = cast("PublisherResponse", any_response)  # the session's response_class
                     refuse_large_headers(response)
@@ -280,6 +318,7 @@ class Fetcher:
                     # Whether the target's address is public is not known, so the channel keeps its URL.
                     leaves = is_internal(response.peer_address) and host_of(target) != host_of(url)
                     is_permanent = is_permanent and response.status in _PERMANENT and not leaves
+                    secret = secret if origin_of(target) == origin_of(url) else _NO_HEADERS
                     url = target
             except (aiohttp.ClientError, OSError) as error:
                 raise translate_error(error, host_of(url)) from error

@@ -24,7 +24,7 @@ from service.operations.doctor.public_url_check import check_public_url
 from service.operations.doctor.redis_checks import check_store
 from service.operations.doctor.report import CheckResult
 from service.operations.doctor.xmpp_login_check import UNTRUSTED_CERTIFICATE, check_xmpp_logins
-from service.private_files import write_private
+from service.private_files import ensure_secret_file, write_private
 from service.settings import Settings, WhoMayUse, load
 
 Way = Literal["component", "account"]
@@ -198,6 +198,7 @@ def load_answers(file: Path) -> Answers:
 def write_settings(config: Path, values: dict[str, object]) -> None:
     """Write ``values`` to the settings file ``config``. Each secret is written to a separate file instead.
 
+    If there is no key for credentials yet, one is generated.
     Settings in an existing ``config`` that are not in ``values`` are kept. An existing ``trusted_proxies`` is kept even
     if it is in ``values``, because the proxy may run on another machine. Raises :class:`SetupRefused` if the existing
     file cannot be read.
@@ -216,6 +217,9 @@ def write_settings(config: Path, values: dict[str, object]) -> None:
         elif value:
             write_private(folder / name, f"{value}\n")
             written[f"{name}_file"] = f"{folder.name}/{name}"
+    if not kept.keys() & {"credentials_key", "credentials_key_file"}:
+        ensure_secret_file(folder, "credentials_key")
+        written["credentials_key_file"] = f"{folder.name}/credentials_key"
     # Strings, numbers, booleans and lists of them are the same in JSON and TOML.
     given = {name: value for name, value in written.items() if value not in ("", [], 0)} | kept
     lines = [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in given.items()]

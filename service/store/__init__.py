@@ -26,6 +26,7 @@ from service.settings import Settings
 from service.store.channels.admin_settings import AdminSettings
 from service.store.channels.channel_moves import ChannelMoves
 from service.store.channels.channels import Channels
+from service.store.channels.credential_store import CredentialStore
 from service.store.channels.poll_rate_history import PollRateHistory
 from service.store.channels.public_entries import PublicEntries
 from service.store.channels.pubsub_nodes import PubsubNodes
@@ -89,7 +90,7 @@ class Store:
         self.key_group_loads = KeyGroupLoads(redis, self.keyspaces)
         self.channel_index = ChannelIndex(redis, self.keyspaces, LAYOUT)
         self.channels = Channels(redis, self.channel_index)
-        self.public_entries = PublicEntries(redis, self.channels)
+        self.credentials, self.public_entries = CredentialStore(redis), PublicEntries(redis, self.channels)
         self.registry_changes = RegistryChanges(redis)
         self.fanout_units = FanOutUnits(redis)
         self.outbox = Outbox(redis)
@@ -109,7 +110,7 @@ class Store:
         self.announcements = AnnouncementStore(redis, self.users, self.outbox)
         self.preferences = PreferenceStore(redis)
         self.saved_searches = SavedSearches(redis)
-        self.erasure = Erasure(redis, self.subscriptions, self.saved_searches)
+        self.erasure = Erasure(redis, self.subscriptions, self.saved_searches, self.channels)
         self.people = People(redis, self.erasure, self.outbox, self.blocked_user_domains)
         self.dead_letters = DeadLetters(redis, self.outbox)
         self.ring = Ring(redis)

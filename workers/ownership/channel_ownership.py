@@ -204,7 +204,7 @@ class ChannelOwner:
         self._registrar.on_changed(candidate.channel)
         self._start_fan_out(candidate.channel, effect.epoch)
         digest = b""
-        if after:
+        if after and not canonical_urls.reader_of(before.url):  # contents of protected channels are not exchanged
             digest = digest_of(after.content)
             self._contents.put(candidate.channel, digest, after.content)
         await self._on_events(VersionPublished(candidate.channel, delta.version, digest))

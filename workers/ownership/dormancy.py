@@ -1,5 +1,7 @@
 """Dormancy: a channel (a feed or page) that nobody needs any more is not polled, but stays in the store.
 
+A user's own protected channel, which has the user's credential and contents, is deleted instead.
+
 A channel is needed in each of these cases:
 
 - It has subscribers, or a user is about to subscribe.
@@ -11,6 +13,7 @@ The next subscription to a dormant channel wakes it up (:mod:`workers.request_ha
 
 from collections.abc import Sequence
 
+from service.feeds.canonical_urls import SHARED, reader_of
 from service.model import ChannelId
 from service.store import Store
 
@@ -43,7 +46,7 @@ class DormancyPolicy:
     async def needed_without_subscribers(self, channel_ids: Sequence[ChannelId]) -> set[ChannelId]:
         """Return the channels that are needed although they have no subscribers; mark the others as dormant.
 
-        Dormant channels are not polled. A channel is needed if
+        Dormant channels are not polled. Users' own protected channels are deleted instead. A channel is needed if
 
         - a user is about to subscribe to it, even if ``channel_ids`` does not contain it,
         - an admin has listed it, or
@@ -55,6 +58,8 @@ class DormancyPolicy:
                 continue
             if channel.listed or (channel.moved_to and not channel.dormant):
                 needed.add(channel.id)
+            elif reader_of(channel.url) not in ("", SHARED):
+                await self._store.remove_channel(channel.id)
             elif not channel.dormant:
                 await self._store.channels.mark_dormant(channel.id)
                 await self._store.poll_rate_history.record([(channel.id, 0.0)])

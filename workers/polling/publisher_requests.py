@@ -3,6 +3,7 @@
 from math import inf
 
 from service.errors import BadStatus
+from service.feeds.credentials import Credential
 from service.feeds.sandbox.protocol import Document
 from service.model import Channel, Validators
 from service.net.fetcher import Fetcher, FetchResult
@@ -23,10 +24,17 @@ def conditional_validators(state: PollState, now_s: float) -> Validators:
 
 
 async def fetch_politely(
-    fetcher: Fetcher, politeness: Politeness, state: PollState, validators: Validators, within_s: float = inf
+    fetcher: Fetcher,
+    politeness: Politeness,
+    state: PollState,
+    validators: Validators,
+    within_s: float = inf,
+    *,
+    credential: Credential | None = None,
 ) -> FetchResult:
     """Fetch a channel's document within ``within_s`` seconds.
 
+    If the channel is protected, ``credential`` replaces its stored credential.
     The caller must already have taken tokens (permissions) from the budgets of the channel, its site and its network.
     The request is charged to the network that responds, and this network is stored in ``state``. If an error response
     requests a pause, the pause is applied. Raises :class:`PublisherError` if the fetch fails, or :class:`UserError` if
@@ -40,6 +48,7 @@ async def fetch_politely(
             politeness.acquire_redirect,
             within_s=within_s,
             public_only=must_be_public(state.channel),
+            credential=credential,
         )
     except BadStatus as error:
         await politeness.on_refused(state.channel, error)

@@ -158,8 +158,11 @@ def hubs_of(fetched: FetchResult, findings: DetectionResult) -> tuple[tuple[str,
     """Return the WebSub hubs that a response names, and the topic: the URL by which hubs identify the document.
 
     ``findings`` are the parser's results for ``fetched``. Links in HTTP headers take precedence over links in the
-    document (WebSub §4). If neither states a topic, the topic is the URL of the response.
+    document (WebSub §4). If neither states a topic, the topic is the URL of the response. A protected document has no
+    hubs.
     """
+    if fetched.is_protected:
+        return (), ""
     return fetched.links.hubs or findings.hubs, fetched.links.topic or findings.topic or fetched.url
 
 

@@ -10,6 +10,7 @@ import msgspec
 
 from service.corona.update_rates import history_from_dates
 from service.errors import LeaseLost, StaleVersion
+from service.feeds.canonical_urls import reader_of
 from service.feeds.publisher_polling_hints import with_freshness
 from service.feeds.sandbox.protocol import DetectionResult
 from service.location.content_cache import digest_of, merge_latest
@@ -50,7 +51,8 @@ class ChannelCreator:
         channel = msgspec.structs.replace(channel, created_s=now_s, private=fetched.private)
         first = _first_snapshot(fetched, findings, now_s)
         await self._store.channels.create(channel, first, tuple(reversed(findings.latest)), now_s)
-        self._node.contents.put(channel.id, digest_of(first.content), first.content)
+        if not reader_of(channel.url):
+            self._node.contents.put(channel.id, digest_of(first.content), first.content)
 
     async def _restart(self, channel: Channel, fetched: FetchResult, findings: DetectionResult) -> None:
         """Resume polling a channel that was dormant (not polled) or had moved to another URL.

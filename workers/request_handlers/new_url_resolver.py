@@ -18,7 +18,16 @@ from service.errors import (
     PublisherError,
     UserError,
 )
-from service.feeds.canonical_urls import canonical_url, channel_id, https_variant, selector_of
+from service.feeds.canonical_urls import (
+    canonical_url,
+    channel_id,
+    https_variant,
+    origin_of,
+    protected_url,
+    reader_of,
+    selector_of,
+)
+from service.feeds.credentials import Credential
 from service.feeds.pages.feed_url_guesses import likely_feeds, site_feeds
 from service.feeds.sandbox.protocol import DetectionResult, Document
 from service.model import Channel, FeedLink
@@ -86,9 +95,15 @@ class _Page(NamedTuple):
 class NewUrlResolver:
     """Resolves one URL to a channel, on behalf of the node that received the request."""
 
-    def __init__(self, store: Store, prober: Prober, node: Node, cache: ResolutionCache) -> None:
-        """Create the resolver for one request on ``node``; ``cache`` contains the results of recent requests."""
+    def __init__(
+        self, store: Store, prober: Prober, node: Node, cache: ResolutionCache, credential: Credential | None
+    ) -> None:
+        """Create the resolver for one request on ``node``; ``cache`` contains the results of recent requests.
+
+        ``credential`` is the credential in the request, which is sent only with requests for protected channels.
+        """
         self._store = store
+        self._credential = credential
         self._prober = prober
         self._node = node
         self._creator = ChannelCreator(store, node)
@@ -110,7 +125,7 @@ class NewUrlResolver:
         If the URL cannot be used, raises an error with a text for the user.
         """
         key = request.url, request.as_page
-        cached = self._cache.pop(key, None) if request.keep else None
+        cached = self._cache.pop(key, None) if request.keep and self._credential is None else None
         if cached is not None and await self._is_new(cached.channel):
             return await self._keep(cached)
         try:
@@ -123,17 +138,25 @@ class NewUrlResolver:
         except LimitReached:
             # A user can subscribe to a known channel without a request: its next poll wakes it up.
             known = await self._store.channels.resolve(channel_id(request.url))
-            if known is None or (request.as_page and known.kind != "page"):
+            is_other_kind = known is not None and request.as_page and known.kind != "page"
+            if known is None or is_other_kind or self._credential is not None:
                 raise
             found = ResolvedUrl(known)
         if isinstance(found, ProbeReply):
             return found
-        return await (self._keep(found) if request.keep else self._preview(found, key))
+        return await (self._keep(found, request.credential) if request.keep else self._preview(found, key))
 
-    async def _keep(self, found: ResolvedUrl) -> ProbeReply:
-        """Create the channel in ``found``, or wake it up if it is dormant; return it with its latest entries."""
+    async def _keep(self, found: ResolvedUrl, sealed: str = "") -> ProbeReply:
+        """Create the channel in ``found``, or wake it up if it is dormant; return it with its latest entries.
+
+        If the channel is protected, ``sealed`` is its new credential.
+        """
         if found.fetched is not None and found.findings is not None:
             await self._creator.create_or_wake(found.channel, found.fetched, found.findings, exists=found.exists)
+        if sealed and reader_of(found.channel.url):
+            await self._store.credentials.put(found.channel.id, sealed)
+            if found.exists:
+                self._node.on_credential_replaced(found.channel.id)
         # The channel has an owner from now on, so that polls have begun by the time the user subscribes.
         await self._node.owner.expect_subscribers(found.channel.id)
         latest = await self._store.channels.latest(found.channel.id, _MAX_LATEST)
@@ -147,7 +170,7 @@ class NewUrlResolver:
         else:
             latest = findings.latest[:_MAX_LATEST]
             channel = msgspec.structs.replace(channel, title=findings.title or channel.title, link=findings.link)
-            if await self._is_new(channel):
+            if self._credential is None and await self._is_new(channel):
                 self._cache[key] = msgspec.structs.replace(found, channel=channel)
         return ProbeReply(channel, latest, discovered=found.discovered)
 
@@ -169,7 +192,7 @@ class NewUrlResolver:
         a reply that offers these feeds. If no feed is found, return a reply that offers the page.
         """
         feeds = site_feeds(url)
-        if feed := await self._find_feed([each.url for each in feeds]):
+        if feed := await self._find_feed(url, [each.url for each in feeds]):
             return ProbeReply(choices=feeds) if len(feeds) > 1 else feed
         page = await self._resolve_feed(url)
         if isinstance(page, ResolvedUrl):
@@ -177,21 +200,24 @@ class NewUrlResolver:
         if len(page.links) > 1:
             return ProbeReply(choices=page.links)
         if page.links:
-            return await self._resolve_discovered(canonical_url(page.links[0].url))
-        if feed := await self._find_feed([*page.guesses, *likely_feeds(url)]):
+            return await self._resolve_discovered(self._like(url, canonical_url(page.links[0].url)))
+        if feed := await self._find_feed(url, [*page.guesses, *likely_feeds(url)]):
             return feed
         # If the page cannot be watched, this raises the error.
         await self._detect_changes((page.document,), msgspec.structs.replace(page.channel, kind="page"), b"")
         return ProbeReply(page=True)
 
-    async def _find_feed(self, urls: Sequence[str]) -> ResolvedUrl | None:
-        """Return the feed at the first of ``urls`` that is one; None if there is none."""
+    async def _find_feed(self, page_url: str, guesses: Sequence[str]) -> ResolvedUrl | None:
+        """Return the feed at the first of ``guesses`` that is one; None if there is none.
+
+        ``page_url`` is the URL that the user entered. If it is that of a protected channel, so is a feed of its origin.
+        """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._left_s(_FETCHED_BY_S)):
-                for url in urls:
+                for guess in guesses:
                     # Errors at a guessed URL are of no interest to the user.
                     with contextlib.suppress(PublisherError, UserError):
-                        return await self._resolve_discovered(url)
+                        return await self._resolve_discovered(self._like(page_url, guess))
         return None
 
     async def _resolve_discovered(self, url: str) -> ResolvedUrl:
@@ -207,7 +233,7 @@ class NewUrlResolver:
     async def _resolve_feed(self, url: str) -> ResolvedUrl | _Page:
         """Return the feed at ``url``, or the page if there is a page at this URL instead."""
         state, baseline = await self._load(url)
-        if state is not None and not state.channel.dormant:
+        if state is not None and not state.channel.dormant and self._credential_for(url) is None:
             return ResolvedUrl(state.channel)
         channel = state.channel if state else Channel(channel_id(url), url)
         fetched = await self._fetch(channel)
@@ -230,7 +256,7 @@ class NewUrlResolver:
         ``plain`` is the channel at the http URL, and ``findings`` are the parser's results for that channel.
         """
         url = https_variant(plain.url)
-        if not url:
+        if not url or reader_of(url):
             return None
         with contextlib.suppress(PublisherError, UserError, TimeoutError):
             async with asyncio.timeout(min(_TLS_TIMEOUT_S, self._left_s(_FETCHED_BY_S))):
@@ -254,7 +280,8 @@ class NewUrlResolver:
         """
         # The second fetch shows which lines change by themselves (clocks, ads).
         state, baseline = await self._load(url)
-        if state is not None and not state.channel.dormant and (state.channel.url == url or not afresh):
+        is_active = state is not None and not state.channel.dormant and self._credential_for(url) is None
+        if state is not None and is_active and (state.channel.url == url or not afresh):
             return ResolvedUrl(state.channel)
         if afresh:
             state, baseline = None, b""
@@ -294,9 +321,23 @@ class NewUrlResolver:
         if not self._has_slot:  # a probe without a request needs no slot
             await self._slot.enter_async_context(self._prober.hold_slot(channel))
             self._has_slot = True
-        fetched = await self._prober.fetch(channel, max(self._left_s(_FETCHED_BY_S), _MIN_FETCH_TIMEOUT_S))
+        timeout_s = max(self._left_s(_FETCHED_BY_S), _MIN_FETCH_TIMEOUT_S)
+        fetched = await self._prober.fetch(channel, timeout_s, self._credential_for(channel.url))
         self._address = fetched.address
         return fetched
+
+    def _credential_for(self, url: str) -> Credential | None:
+        """Return the credential in the request if the channel at ``url`` is protected, otherwise None."""
+        return self._credential if reader_of(url) else None
+
+    def _like(self, url: str, found: str) -> str:
+        """Return the URL of the channel for ``found``, a URL to which the document at ``url`` has led.
+
+        It is protected if the requested channel is, and if both have the same origin. Otherwise the credential is not
+        sent.
+        """
+        reader = reader_of(url)
+        return protected_url(found, reader) if reader and origin_of(found) == origin_of(url) else found
 
     async def _load(self, url: str) -> tuple[ChannelState | None, bytes]:
         """Return the stored state and the baseline of the channel at ``url``.

@@ -9,6 +9,7 @@ import structlog
 from service.clock import Clock
 from service.errors import AddressRefused, CoronetError, LimitReached, PortRefused
 from service.feeds.canonical_urls import host_of
+from service.feeds.credentials import Credential
 from service.feeds.sandbox.protocol import DetectChanges, DetectionResult, Document
 from service.model import Channel, Validators
 from service.net.fetcher import Fetcher, FetchResult
@@ -48,8 +49,10 @@ class Prober:
         async with self._lanes.hold_slot(PollState(channel, Validators(), 0, address_group=group)):
             yield
 
-    async def fetch(self, channel: Channel, timeout_s: float) -> FetchResult:
+    async def fetch(self, channel: Channel, timeout_s: float, credential: Credential | None = None) -> FetchResult:
         """Fetch a channel's document. The caller must hold a slot for the channel's publisher.
+
+        If the channel is protected, ``credential`` replaces its stored credential.
 
         Raises :class:`PublisherError` if the fetch fails, :class:`LimitReached` if no request is allowed within
         ``timeout_s`` seconds, and :class:`AddressRefused` if the connection is not allowed. The log then names the
@@ -65,7 +68,9 @@ class Prober:
             ) from None
         state, left_s = PollState(channel, Validators(), 0), until_s - self._clock.monotonic_s()
         try:
-            return await fetch_politely(self._fetcher, self._politeness, state, Validators(), left_s)
+            return await fetch_politely(
+                self._fetcher, self._politeness, state, Validators(), left_s, credential=credential
+            )
         except AddressRefused as error:
             setting = "extra_ports" if isinstance(error, PortRefused) else "allowed_networks"
             _log.info("fetch refused", host=host_of(channel.url), error=str(error), allowed_by=setting)

@@ -23,6 +23,7 @@ from service.feeds.opml_writer import OpmlDocument
 from service.feeds.sandbox.parser_client import OpmlParserClient
 from service.location.content_cache import MAX_LATEST_ENTRIES, unpack_entries
 from service.model import Channel, ChannelId, Entry
+from service.net.credential_vault import CredentialVault
 from service.net.peer_client import peer_of
 from service.store import Store
 from service.store.coordination.worker_inboxes import InboxMessage
@@ -70,9 +71,10 @@ log = structlog.get_logger(__name__)
 class RequestDispatcher:
     """Dispatches the requests of bots and the console to handlers, on behalf of the node that received them."""
 
-    def __init__(self, store: Store, prober: Prober) -> None:
-        """Create the dispatcher; ``prober`` fetches new URLs."""
+    def __init__(self, store: Store, prober: Prober, vault: CredentialVault) -> None:
+        """Create the dispatcher; ``prober`` fetches new URLs, and ``vault`` opens the credentials in requests."""
         self._store = store
+        self._vault = vault
         self._prober = prober
         self._opml_reader = OpmlParserClient()
         self._resolutions = create_resolution_cache()
@@ -102,7 +104,9 @@ class RequestDispatcher:
         reply: WorkerReply
         match request.body:
             case ProbeRequest() as probe:
-                reply = await NewUrlResolver(self._store, self._prober, node, self._resolutions).probe(probe)
+                credential = self._vault.open(probe.credential, probe.url) if probe.credential else None
+                resolver = NewUrlResolver(self._store, self._prober, node, self._resolutions, credential)
+                reply = await resolver.probe(probe)
             case MoveRequest(channel, url):
                 reply = await _move(node, channel, url)
             case PollRequest() as poll:

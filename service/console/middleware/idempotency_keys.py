@@ -43,7 +43,9 @@ def make_idempotent(handler: Handler) -> Handler:
             return await handler(request)
         if not 0 < len(key) <= _MAX_KEY_CHARS or not key.isprintable():
             raise UserError(f"{_KEY_HEADER} must have 1 to {_MAX_KEY_CHARS} printable characters.")
-        request_digest = hashlib.sha256(request.path_qs.encode() + b"\n" + await request.read()).hexdigest()
+        # With the key, which is not stored: otherwise a password in the body could be guessed from the digest.
+        head = f"{key}\n{request.path_qs}\n".encode()
+        request_digest = hashlib.sha256(head + await request.read()).hexdigest()
         client, store = f"{principal.name}/{principal.key}", request.app[STORE].idempotency
         earlier = await store.begin(client, key, request_digest)
         if earlier is not None:

@@ -60,7 +60,7 @@ class ChannelView(msgspec.Struct, frozen=True):
     created_s: float
     subscribers: int
     state: State
-    condition: Literal["", "dead", "quarantined"]
+    condition: Literal["", "dead", "quarantined", "refused"]
     moved_to: ChannelId
     failing_since_s: float | None
     tags: tuple[str, ...]

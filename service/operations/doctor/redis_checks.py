@@ -5,7 +5,8 @@ from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
 from service.clock import Clock, SystemClock
-from service.errors import StoreIdentityMismatch, StoreUnavailable
+from service.errors import CredentialUnreadable, StoreIdentityMismatch, StoreUnavailable
+from service.net.credential_vault import NO_KEY, CredentialVault
 from service.operations.doctor.report import CheckResult
 from service.operations.store_metrics import RedisInfo, read_infos
 from service.settings import Settings
@@ -15,6 +16,7 @@ MIN_REDIS_VERSION = (6, 2)
 MAX_REDIS_LATENCY_S = 0.010
 MAX_CLOCK_DIFFERENCE_S = 2.0
 _PING_COUNT = 20
+_CREDENTIAL_SAMPLE = 100
 SYSTEM_CLOCK: Final = SystemClock()
 _Value = TypeVar("_Value")
 
@@ -32,6 +34,7 @@ async def check_store(settings: Settings, clock: Clock = SYSTEM_CLOCK) -> list[C
                 await _check_latency(store, clock),
                 await _check_clocks(store, clock),
                 await _check_workers(store),
+                await check_credentials(store, settings),
             ]
     except StoreIdentityMismatch as error:
         advice = "First find out what happened to Redis's data: its log says which file it loaded."
@@ -109,6 +112,21 @@ async def _check_clocks(store: Store, clock: Clock) -> CheckResult:
     return CheckResult(
         "Clocks", ok=difference_s < MAX_CLOCK_DIFFERENCE_S, details=f"{difference_s:.2f} s from Redis's", advice=advice
     )
+
+
+async def check_credentials(store: Store, settings: Settings) -> CheckResult:
+    """Check that the stored logins of private feeds can be decrypted with the key in ``settings``."""
+    vault, stored, failed = CredentialVault(settings), await store.credentials.sample(_CREDENTIAL_SAMPLE), 0
+    for url, sealed in stored:
+        try:
+            vault.open(sealed, url)
+        except CredentialUnreadable:
+            failed += 1
+    details = f"{failed} of {len(stored)} stored logins cannot be decrypted" if failed else "can be decrypted"
+    if not vault.has_key:
+        details = f"no key, {len(stored)} stored" if stored else NO_KEY
+    advice = "Set credentials_key to the key that was used before, for all programs; or have the logins sent again."
+    return CheckResult("Logins of feeds", ok=not failed, details=details, advice=advice)
 
 
 async def _check_workers(store: Store) -> CheckResult:

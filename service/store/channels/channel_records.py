@@ -17,7 +17,8 @@ field               content
 ``private``         1 if the publisher's address is not public
 ``listed``          1 if an admin wants the channel to be polled even without subscribers
 ``dormant``         1 while the channel is not polled; the entries that the next poll finds are not delivered
-``condition``       condition that was last announced to subscribers: dead or quarantined
+``credential``      sealed credential of a protected channel: see service.net.credential_vault
+``condition``       condition that was last announced to subscribers: dead, quarantined or refused
 ``moved_to``        id of the channel's successor
 ``epoch``           fencing token, increased whenever a node adopts the channel
 ``owner``           node that last adopted the channel
@@ -310,15 +311,19 @@ def parse_state(cid: ChannelId, fields: dict[bytes, bytes]) -> ChannelState | No
     )
 
 
-def _condition(text: str) -> Literal["", "dead", "quarantined"]:
-    return "dead" if text == "dead" else "quarantined" if text == "quarantined" else ""
+def _condition(text: str) -> Literal["", "dead", "quarantined", "refused"]:
+    match text:
+        case "dead" | "quarantined" | "refused":
+            return text
+        case _:
+            return ""
 
 
 def notice_fields(notice: Notice | None) -> tuple[str, str]:
     """Return the name and the value of the hash field in which a channel records a notice.
 
-    A notice tells subscribers that the channel is dead, is quarantined, works again, or has moved. If ``notice`` is
-    None, the result is ("", "").
+    A notice tells subscribers that the channel is dead, quarantined or refused, works again, or has moved. If
+    ``notice`` is None, the result is ("", "").
     """
     if notice is None:
         return "", ""

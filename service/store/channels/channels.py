@@ -12,6 +12,7 @@ import msgspec
 
 from service.discovery.av_pairs import Pair
 from service.errors import LeaseLost, StaleVersion
+from service.feeds.canonical_urls import reader_of
 from service.feeds.channel_health import (
     FIRST_BACKOFF_S,
     HEALTHY,
@@ -85,6 +86,11 @@ class Predecessor(msgspec.Struct, frozen=True):
     def latest(self) -> tuple[Entry, ...]:
         """The latest entries of the channel, newest first."""
         return unpack_entries(self.fields.get(b"latest", b""))
+
+    @property
+    def url(self) -> str:
+        """The URL of the channel; "" if it does not exist."""
+        return self.fields.get(b"url", b"").decode()
 
     @property
     def snapshot(self) -> StoredSnapshot:
@@ -268,7 +274,7 @@ class Channels:
             len(log.deleted),
             *log.deleted,
             *log.written,
-            *(_snapshot_fields(before.snapshot, snapshot) if snapshot else ()),
+            *(_snapshot_fields(before.snapshot, snapshot, before.url) if snapshot else ()),
         )
         if won:
             return msgspec.structs.replace(versioned, version=rest[0])
@@ -437,7 +443,11 @@ class Channels:
         call :meth:`finish_deletion`, which deletes the remaining field.
         """
         await self._redis.call_many(
-            [script_command("channel_delete", _deleted_keys(cid), ""), ("SREM", keys.channel_registry(cid[:2]), cid)]
+            [
+                script_command("channel_delete", _deleted_keys(cid), ""),
+                ("SREM", keys.channel_registry(cid[:2]), cid),
+                ("SREM", keys.PROTECTED_CHANNELS, cid),
+            ]
         )
         await self._redis.call(*record_change(cid))
 
@@ -495,10 +505,11 @@ def _first_fields(
     known = msgspec.structs.replace(before, kind=channel.kind, created_s=channel.created_s)
     snapshot = msgspec.structs.replace(snapshot, latest=merge_latest(first.changes, ()))
     packed = version_log.encode_first(first, snapshot.latest)
-    return (*channel_fields(channel), *_snapshot_fields(known, snapshot), str(first.version), packed)
+    return (*channel_fields(channel), *_snapshot_fields(known, snapshot, channel.url), str(first.version), packed)
 
 
-def _snapshot_fields(before: StoredSnapshot, snapshot: Snapshot) -> tuple[str | bytes, ...]:
+def _snapshot_fields(before: StoredSnapshot, snapshot: Snapshot, url: str) -> tuple[str | bytes, ...]:
     content = snapshot.content
-    stored = before.after(snapshot, digest_of(content))
+    # Without a digest, workers neither cache the content nor exchange it.
+    stored = before.after(snapshot, b"" if reader_of(url) else digest_of(content))
     return ("snapshot", msgspec.msgpack.encode(stored), "memory", content.memory, "latest", content.latest)

@@ -54,6 +54,7 @@ key                          type    contents
 ``cn:{g}:changes``           zset    channels that have changed, or whose subscribers have → number of the last change
 ``cn:{g}:numbers``           hash    ``last``: number of the last of these changes; ``removed``: number of the last one
                                      that was removed from ``changes``
+``cn:{g}:protected``         set     ids of channels that have or had a credential
 ``cn:{g:XX}:hubs``           set     ids of channels in the registry XX that have a WebSub subscription
 ``cn:{c:CID}``               hash    a channel with the log of its versions: see
                                      :mod:`service.store.channels.channel_records`
@@ -274,6 +275,7 @@ POLL_BOUNDS = "cn:{p}:bounds"
 POLL_BOUNDS_EDITION = "cn:{p}:bounds:edition"
 REGISTRY_CHANGES = "cn:{g}:changes"
 REGISTRY_CHANGE_NUMBERS = "cn:{g}:numbers"
+PROTECTED_CHANNELS = "cn:{g}:protected"
 USERS_WITH_INTENTS = "cn:{i}:users"
 USERS = "cn:{a}:users"
 DIRECTORY_ANNOUNCEMENTS = "cn:{ld}:announced"
@@ -506,6 +508,7 @@ def erasable_user_keys(uid: UserId) -> tuple[str, ...]:
 
 DURABLE_KEYS: Final = (
     *(RING_DRAINED, FLEET_POLICY, FLEET_POLICY_HISTORY, FLEET_POLICY_REVISION, POLL_BOUNDS, POLL_BOUNDS_EDITION),
+    PROTECTED_CHANNELS,
     *(BLOCKED_USER_DOMAINS, INVITATION_CODES, GUESTS, ERASED_USERS_WITH_RESTRICTIONS, USERS_BEING_ERASED, ERASED_USERS),
     *(RUNNING_ANNOUNCEMENTS, ANNOUNCEMENTS, LAST_ANNOUNCEMENT),
     *(DEAD_LETTERS, CAUGHT_UP_UNTIL, SITE_RATES, BLOCKED_HOSTS),

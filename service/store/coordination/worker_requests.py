@@ -42,12 +42,15 @@ class ProbeRequest(msgspec.Struct, frozen=True, tag=True):
       stored, and the reply contains the channel that would be created.
     - ``afresh``: used only with ``as_page``. If True, the stored state of a channel that is dormant or has moved is
       ignored. The page's present content then becomes the channel's first content.
+    - ``credential``: a sealed credential (:mod:`service.net.credential_vault`), if ``url`` is that of a protected
+      channel. If a document is found with it, it becomes the channel's credential.
     """
 
     url: str
     as_page: bool = False
     keep: bool = True
     afresh: bool = False
+    credential: str = ""
 
 
 class MoveRequest(msgspec.Struct, frozen=True, tag=True):
@@ -309,7 +312,9 @@ class WorkerRequests:
         self._inboxes = inboxes
         self._ring = ring
 
-    async def probe(self, url: str, *, as_page: bool = False, keep: bool = True, afresh: bool = False) -> ProbeReply:
+    async def probe(
+        self, url: str, *, as_page: bool = False, keep: bool = True, afresh: bool = False, credential: str = ""
+    ) -> ProbeReply:
         """Have a worker fetch a URL; return the channel found there, or the feeds that the page names.
 
         - ``url``: URL in canonical form.
@@ -318,11 +323,12 @@ class WorkerRequests:
           stored.
         - ``afresh``: used only with ``as_page``. If True, the stored state of a channel that is dormant or has moved is
           ignored. The page's present content then becomes the channel's first content.
+        - ``credential``: sealed credential with which to fetch a protected channel; "" for other channels.
 
         Raises :class:`HostBlocked` if an admin has blocked the URL's host.
         """
         await self._blocks.check(host_of(url))
-        return await self._request(channel_id(url), ProbeRequest(url, as_page, keep, afresh), ProbeReply)
+        return await self._request(channel_id(url), ProbeRequest(url, as_page, keep, afresh, credential), ProbeReply)
 
     async def move(self, cid: ChannelId, url: str) -> None:
         """Move a channel to ``url``. The caller must have passed ``url`` to :meth:`probe` before.

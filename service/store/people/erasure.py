@@ -18,7 +18,9 @@ import time
 from collections.abc import AsyncIterator
 from typing import Final
 
+from service.feeds.canonical_urls import reader_of
 from service.model import UserId
+from service.store.channels.channels import Channels
 from service.store.client import keys
 from service.store.client.erasure_file import ERASURES_KEPT_DAYS
 from service.store.client.redis_client import RedisClient
@@ -44,8 +46,11 @@ class Erasure:
     Every method may raise :class:`service.errors.StoreUnavailable`, and can then be called again.
     """
 
-    def __init__(self, redis: RedisClient, subscriptions: Subscriptions, saved_searches: SavedSearches) -> None:
-        """Create an object that deletes users' data from ``redis``, ``subscriptions`` and ``saved_searches``."""
+    def __init__(
+        self, redis: RedisClient, subscriptions: Subscriptions, saved_searches: SavedSearches, channels: Channels
+    ) -> None:
+        """Create an object that deletes users' data from ``redis`` and the given repositories."""
+        self._channels = channels
         self._redis = redis
         self._subscriptions = subscriptions
         self._saved_searches = saved_searches
@@ -78,7 +83,11 @@ class Erasure:
 
         Return whether restrictions set by admins remain.
         """
-        await self._subscriptions.end_all_of_user(uid)
+        ended = await self._channels.get_many(await self._subscriptions.end_all_of_user(uid))
+        for channel in ended:
+            if channel is not None and reader_of(channel.url) == uid:
+                await self._channels.delete(channel.id)
+                await self._channels.finish_deletion(channel.id)
         await self._saved_searches.remove_all(uid)
         seq = int(await self._redis.call("HGET", keys.user(uid), "seq") or 0)
         await self._redis.run_script("counter_raise", (keys.SEQ_FLOOR,), seq, _FLOOR_TTL_S)

@@ -95,11 +95,13 @@ class Subscriptions:
         await self._intents.complete(uid, stamp)
         return bool(seq)
 
-    async def end_all_of_user(self, uid: UserId) -> None:
-        """End all subscriptions of a user."""
-        for field in await self._redis.call("HKEYS", keys.user_index(uid)):
-            await self._unsubscribe(uid, field.hex())
+    async def end_all_of_user(self, uid: UserId) -> list[ChannelId]:
+        """End all subscriptions of a user; return their channels."""
+        ended = [field.hex() for field in await self._redis.call("HKEYS", keys.user_index(uid))]
+        for cid in ended:
+            await self._unsubscribe(uid, cid)
         await self._intents.complete(uid, await self._intents.begin(uid))
+        return ended
 
     async def _register_user(self, uid: UserId) -> int:
         """Add a user to the list of all users; return the greatest change number of recently erased users, or 0.

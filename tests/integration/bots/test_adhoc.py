@@ -40,7 +40,7 @@ async def test_every_command_is_listed_and_opens_a_form(at: str, person: Person)
 async def test_a_feed_is_subscribed_listed_and_unsubscribed_by_forms(at: str, person: Person, store: Store) -> None:
     alice = await person()
     errand = Errand(alice, at, "subscribe")
-    assert set((await errand.step())["form"].get_fields()) == {"url", "selector", "when"}
+    assert set((await errand.step())["form"].get_fields()) == {"url", "selector", "when", "credential"}
     async with scripted_worker(store, {FEED: None}):
         done = await errand.step("complete", url=FEED)
     assert (done["status"], errand.note(done)[0]) == ("completed", "info")

@@ -3,18 +3,22 @@
 import time
 
 import pytest
+from pydantic import SecretStr
 from yarl import URL
 
 from service.errors import Fault
-from service.feeds.canonical_urls import channel_id, page_url
+from service.feeds.canonical_urls import SHARED, channel_id, page_url, protected_url
+from service.feeds.credentials import parse_credential
 from service.model import Channel, Entry, FeedLink, PollingHints, PollResult, Validators
+from service.net.credential_vault import CredentialVault
 from service.overlay.ring import BITS, to_hex
+from service.settings import Settings
 from service.store import Store
 from service.store.channels.channel_records import Snapshot
 from service.store.client import keys
 from service.store.coordination.worker_requests import ErrorReply, PollReply, ProbeReply, ProbeRequest, WorkerReply
 from tests.support.channels import count_channels, make_channel, polled, restate
-from tests.support.console import Asked, Visitor, explained, stranger, worker
+from tests.support.console import Asked, Visitor, console, explained, logged_in, stranger, worker
 
 HOSTILE = "<svg onload=alert(1)>{{7*7}}"
 
@@ -128,7 +132,12 @@ async def test_a_page_without_a_feed_can_be_watched(store: Store, ada: Visitor) 
 
 
 @pytest.mark.parametrize(
-    ("condition", "words"), [("dead", "Dead: failing for"), ("quarantined", "Quarantined: failing for")]
+    ("condition", "words"),
+    [
+        ("dead", "Dead: failing for"),
+        ("quarantined", "Quarantined: failing for"),
+        ("refused", "Login refused: failing for"),
+    ],
 )
 async def test_a_reported_condition_is_the_channels_state(
     store: Store, ada: Visitor, condition: str, words: str
@@ -314,3 +323,53 @@ async def test_static_files_are_compressed_and_cached(ada: Visitor) -> None:
         assert "Content-Encoding" not in answer.headers
     async with ada.http.get(path, headers={"If-None-Match": tag}) as answer:
         assert answer.status == 304
+
+
+async def test_a_private_feed_is_shared_without_its_login_on_any_page(store: Store) -> None:
+    url = protected_url("https://example.org/feed", SHARED)
+    channel, asked, secret = await make_channel(store, url), list[Asked](), "s3cret"
+
+    def answer(body: Asked) -> WorkerReply:
+        asked.append(body)
+        return ProbeReply(channel, (Entry("k", "The latest"),))
+
+    key = "k" * 32
+    async with (
+        console(store, credentials_key=key) as (origin, _),
+        logged_in(origin, store) as ada,
+        worker(store, answer),
+    ):
+        target = await ada.post("/channels", url="example.org/feed", credential=f"login ada {secret}")
+        assert target == (303, f"/channels/{channel.id}")
+        assert (await ada.post("/channels", url="example.org/feed", credential="secret"))[0] == 422
+        pages = [(await ada.get(path))[1] for path in ("/log", "/channels", target[1])]
+        assert "for everyone" in pages[2]
+    (request,) = asked
+    assert isinstance(request, ProbeRequest)
+    assert request.url == url
+    vault = CredentialVault(Settings(credentials_key=SecretStr(key)))
+    assert vault.open(request.credential, url) == parse_credential(f"login ada {secret}")
+    assert not [page for page in pages if secret in page]
+    kept = await store.channels.get(channel.id)
+    assert kept is not None
+    assert kept.listed
+
+
+async def test_without_a_key_no_private_feed_is_added(ada: Visitor) -> None:
+    status, text = await ada.post("/channels", url="example.org/feed", credential="login ada s3cret")
+    assert status == 422
+    assert "credentials_key" in text
+    assert "s3cret" not in text
+
+
+async def test_a_password_in_a_url_does_not_get_into_the_audit_log(ada: Visitor) -> None:
+    status, _ = await ada.post("/channels", url="https://ada:s3cret@example.org/feed")
+    assert status == 422
+    assert "s3cret" not in (await ada.get("/log"))[1]
+
+
+async def test_the_selector_of_a_protected_page_cannot_be_changed(store: Store, ada: Visitor) -> None:
+    channel = await make_channel(store, protected_url("https://example.org/page", SHARED), kind="page")
+    status, text = await ada.post(f"/channels/{channel.id}/selector", selector="main")
+    assert status == 422
+    assert "behind a login" in text

@@ -42,6 +42,23 @@ async def test_a_dry_run_shows_replies_and_effects(store: Store, ada: Visitor) -
     assert 'name="before" value="yes"' in text
 
 
+async def test_a_dry_run_neither_sends_nor_shows_logins(store: Store, ada: Visitor) -> None:
+    await store.users.mark_welcomed(BOB)
+    asked: list[str] = []
+
+    def answer(request: DryRunRequest | MessagePreviewRequest) -> DryRunReply | MessagePreviewReply:
+        assert isinstance(request, DryRunRequest)
+        asked.extend(request.commands)
+        return _echo(request)
+
+    command = "subscribe example.org/feed login bob s3cret"
+    async with rehearsing(store, answer):
+        path = f"/people/{keys.user_id(BOB)}/rehearsal"
+        status, text = await ada.post(path, command=command, before=command)
+    assert (status, asked) == (200, ["subscribe example.org/feed login …"] * 2)
+    assert "s3cret" not in text
+
+
 async def test_a_dry_run_requires_a_bot(store: Store, ada: Visitor) -> None:
     await store.users.mark_welcomed(BOB)
     status, text = await ada.post(f"/people/{keys.user_id(BOB)}/rehearsal", command="list")

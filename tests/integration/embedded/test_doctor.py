@@ -22,18 +22,22 @@ from service.clock import SystemClock
 from service.corona.optimizer.poll_explanation import BindingConstraint
 from service.embedded.private_prosody import PrivateProsody
 from service.errors import CoronetError
+from service.feeds.canonical_urls import SHARED, protected_url
+from service.feeds.credentials import Credential
+from service.net.credential_vault import CredentialVault
 from service.net.health_endpoints import serve_health
 from service.observability.metrics import OWNED_CHANNELS, GaugeShare
 from service.operations.doctor.all_checks import check_console, check_file_limit, check_parser, examine
 from service.operations.doctor.bot_check import judge_bots
 from service.operations.doctor.polling_checks import check_polling, judge_polling
 from service.operations.doctor.public_url_check import check_public_url
-from service.operations.doctor.redis_checks import check_store, judge_redis
+from service.operations.doctor.redis_checks import check_credentials, check_store, judge_redis
 from service.operations.doctor.report import EXIT_CODES, CheckResult, as_json, as_text, worst_severity
 from service.operations.doctor.sasl_login import SaslLogin
 from service.operations.doctor.xmpp_login_check import check_xmpp, check_xmpp_logins, connected_addresses
-from service.store import open_store, opened
+from service.store import Store, open_store, opened
 from tests.support.bot_in_process import serving
+from tests.support.channels import make_channel
 from tests.support.http_server import serving_locally
 from tests.support.waiting import until
 
@@ -111,6 +115,25 @@ async def test_a_slow_redis_is_reported(clean_redis: str) -> None:
 async def test_a_wrong_clock_is_reported(clean_redis: str) -> None:
     results = await check_store(settings.load({}, redis_url=clean_redis), EpochClock())
     assert "Clocks" in [result.name for result in results if not result.ok]
+
+
+@pytest.mark.parametrize(
+    ("key", "ok", "details"),
+    [
+        ("a" * 32, True, "can be decrypted"),
+        (f"{'b' * 32} {'a' * 32}", True, "can be decrypted"),
+        ("b" * 32, False, "1 of 1 stored logins cannot be decrypted"),
+        ("", False, "no key, 1 stored"),
+    ],
+)
+async def test_a_missing_or_wrong_key_for_logins_is_reported(store: Store, key: str, details: str, *, ok: bool) -> None:
+    channel = await make_channel(store, protected_url("https://example.org/feed", SHARED))
+    sealed = CredentialVault(settings.load({}, credentials_key="a" * 32)).seal(Credential("X-Key", "k"), channel.url)
+    await store.credentials.put(channel.id, sealed)
+    result = await check_credentials(store, settings.load({}, credentials_key=key))
+    assert (result.ok, result.details) == (ok, details)
+    await store.remove_channel(channel.id)
+    assert (await check_credentials(store, settings.load({}, credentials_key=key))).ok
 
 
 async def test_an_unreachable_redis_gives_one_result_with_advice(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
 import msgspec
+from pydantic import SecretStr
 
 from bots.dialogue.dispatcher import answer
 from bots.dialogue.read_requests import MessageReferences, subscribed_channel
@@ -33,9 +34,10 @@ from service.discovery.queries.query import (
 )
 from service.discovery.queries.saved_searches import SavedSearch, SearchCondition
 from service.discovery.word_analysis import words
-from service.errors import AssignmentPending, CoronetError, LimitReached, NotAFeed, UploadRefused
+from service.errors import AssignmentPending, BadStatus, CoronetError, LimitReached, NotAFeed, UploadRefused
 from service.feeds import opml_parser
-from service.feeds.canonical_urls import channel_id
+from service.feeds.canonical_urls import channel_id, protected_url, shown_url
+from service.feeds.credentials import Credential
 from service.feeds.opml_writer import OpmlDocument, OpmlSubscription
 from service.model import Channel, ChannelId, Entry, Subscription
 from service.settings import Settings
@@ -105,7 +107,12 @@ class Person:
     failing: dict[ChannelId, tuple[str, float]] = field(default_factory=dict)
     reasons: dict[ChannelId, PollExplanation] = field(default_factory=dict)
     settings: Settings = field(
-        default_factory=lambda: Settings(max_subscriptions_per_user=3, max_new_urls_per_hour=4, max_watches_per_user=2)
+        default_factory=lambda: Settings(
+            max_subscriptions_per_user=3,
+            max_new_urls_per_hour=4,
+            max_watches_per_user=2,
+            credentials_key=SecretStr("k" * 32),
+        )
     )
     nodes: dict[ChannelId, str] = field(default_factory=dict)
     """By channel, the URI of the node on which it is published."""
@@ -135,6 +142,8 @@ class Person:
     """The bot's nick, if this is a room."""
     told: dict[str, MessageReferences] = field(default_factory=dict)
     """By the id of a message of ours, what it told."""
+    guarded: dict[str, tuple[Credential, ProbeReply]] = field(default_factory=dict)
+    """By canonical URL, what is found with a credential; as a page, by "page URL"."""
     requested: list[str] = field(default_factory=list)
     """The names of all requests."""
 
@@ -158,13 +167,19 @@ class FakeRequests:
         self.person = person
         self.settings = person.settings
         self.room_nick = person.room_nick
+        self.is_room = bool(person.room_nick)
         self.max_subscriptions = person.settings.max_subscriptions_per_user
         self.translator = get_translator(person.user_settings.effective_language)
 
     def __getattribute__(self, name: str) -> Any:
-        if name not in ("person", "settings", "room_nick", "max_subscriptions", "translator") and not name.startswith(
-            "_"
-        ):
+        if name not in (
+            "person",
+            "settings",
+            "room_nick",
+            "is_room",
+            "max_subscriptions",
+            "translator",
+        ) and not name.startswith("_"):
             self.person.requested.append(name)
         return super().__getattribute__(name)
 
@@ -178,9 +193,14 @@ class FakeRequests:
         self.person.new_urls += 1
         return self.person.new_urls <= self.settings.max_new_urls_per_hour
 
-    async def probe(self, url: str, *, as_page: bool) -> ProbeReply:
+    def own_url(self, url: str) -> str:
+        return protected_url(url, "own")
+
+    async def probe(self, url: str, *, as_page: bool, credential: Credential | None) -> ProbeReply:
         self.person.probes += 1
         found = self.person.web.get(f"page {url}" if as_page else url, NotAFeed("No feed there."))
+        if guard := self.person.guarded.get(f"page {shown_url(url)}" if as_page else shown_url(url)):
+            found = guard[1] if credential == guard[0] else BadStatus("", status=401)
         if isinstance(found, CoronetError):
             raise found
         if found.channel is not None:

@@ -7,7 +7,8 @@ from service import errors
 from service.corona.optimizer.poll_explanation import BindingConstraint, PollExplanation
 from service.corona.polling_limits import NO_LIMITS, PollingLimits
 from service.discovery.queries.query import Correction, SearchHit
-from service.feeds.canonical_urls import channel_id, page_url
+from service.feeds.canonical_urls import SHARED, channel_id, page_url, protected_url
+from service.feeds.credentials import Credential
 from service.model import Entry, FeedLink
 from service.store.coordination.worker_requests import ProbeReply
 from tests.support.poll_explanations import explanation
@@ -15,6 +16,7 @@ from tests.unit.bots.fake_requests import NOW_S, TOPICS, Person, feed, page
 
 NEWS, BLOG = "https://news.example/feed", "https://blog.example/atom"
 HOURLY, POPULAR = "https://hourly.example/feed", "https://popular.example/feed"
+GUARDED, COMMON = "https://guarded.example/feed", "https://common.example/feed"
 DOWN, PAUSED = "https://down.example/feed", "https://paused.example/feed"
 LIST = page_url("https://shop.example/prices", "#list")
 PRICE = page_url("https://shop.example/prices", "css=.price")
@@ -106,6 +108,8 @@ def visitor() -> Person:
     first = Entry("a", "Summer arrived", "https://news.example/summer")
     older = Entry("b", "Spring ended", "https://news.example/spring")
     seen = Entry("p", "Prices", "https://shop.example/prices", "Pears 1.99\nPlums 3.00")
+    common = feed(protected_url(COMMON, SHARED), "Common")
+    login = Credential("Authorization", "Basic YWxpY2U6c2VjcmV0")  # alice, secret
     return Person(
         web={
             NEWS: ProbeReply(structs.replace(feed(NEWS, "The News"), version=4), (first, older)),
@@ -135,6 +139,8 @@ def visitor() -> Person:
             ),
             **TROUBLES,
         },
+        polled={common.id: common},
+        guarded={GUARDED: (login, ProbeReply(feed(protected_url(GUARDED, "own"), "Guarded"), (first,)))},
         directory=DIRECTORY,
         corrections=(Correction("pyhton", "python"), Correction("rsut", "rust")),
         nodes={channel_id(NEWS): node_uri("pubsub.example", channel_id(NEWS))},

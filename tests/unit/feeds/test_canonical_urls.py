@@ -8,9 +8,13 @@ from service.feeds.canonical_urls import (
     channel_id,
     https_variant,
     looks_like_url,
+    origin_of,
     page_url,
+    protected_url,
+    reader_of,
     redirect_target,
     selector_of,
+    shown_url,
     web_link,
     without_selector,
 )
@@ -189,3 +193,29 @@ def test_a_selector_has_one_form_of_its_kind(written: str, selector: str) -> Non
 )
 def test_a_url_at_the_default_port_has_an_https_variant(url: str, twin: str) -> None:
     assert https_variant(url) == twin
+
+
+def test_a_protected_url_names_its_reader_and_has_no_selector() -> None:
+    url = protected_url("https://example.org/feed", "reader-1")
+    assert (reader_of(url), selector_of(url), shown_url(url)) == ("reader-1", "", "https://example.org/feed")
+    part = page_url("https://example.org/feed", "main")
+    assert (reader_of(part), shown_url(part)) == ("", part)
+
+
+@pytest.mark.parametrize("selector", ["login=reader", " css= login=reader"])
+def test_nobody_can_type_a_protected_url(selector: str) -> None:
+    with pytest.raises(BadUrl, match="is not a selector"):
+        page_url("https://example.org/feed", selector)
+    assert reader_of(canonical_url("https://example.org/feed#login=reader")) == ""
+
+
+@pytest.mark.parametrize(
+    ("url", "origin"),
+    [
+        ("https://example.org/a/b?c=//d/e", "https://example.org"),
+        ("http://[::1]:8080/", "http://[::1]:8080"),
+        ("https://example.org/#login=x", "https://example.org"),
+    ],
+)
+def test_the_origin_of_a_url_is_scheme_host_and_port(url: str, origin: str) -> None:
+    assert origin_of(url) == origin

@@ -52,6 +52,7 @@ GOOD = ChannelHealth("", "")
         (NotAFeed.code, 200, "failing"),
         (BrokenFeed.code, 410, "failing"),
         (ParseKilled.code, 200, "deadly"),
+        (BadStatus.code, 401, "failing"),
     ],
 )
 def test_a_poll_result_is_classified_as_a_symptom(outcome: str, status: int, symptom: str) -> None:
@@ -135,3 +136,13 @@ def test_a_repeated_diagnosis_under_the_same_condition_has_no_notice(
         condition_after = "" if notice.kind == "back" else notice.kind
         again = diagnose(_after(symptom, polls=polls, over_s=over_s, condition=condition_after), pollers, WHY)
         assert again is None or again.kind == "moved"
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_protected_channel_is_refused_after_two_polls_of_any_node(status: int) -> None:
+    assert symptom_of(f"{URL}#login=reader", PollResult(A, 1.0, BadStatus.code, status)) == "refused"
+    assert symptom_of(f"{URL}#login=reader", PollResult(A, 1.0, BadStatus.code, 404)) == "failing"
+    assert diagnose(_after("refused", polls=1, over_s=0, nodes=(A,)), 3, WHY) is None
+    assert diagnose(_after("refused", polls=2, over_s=1, nodes=(A,)), 3, WHY) == Notice("refused", WHY)
+    assert diagnose(_after("refused", polls=9, over_s=9, condition="refused"), 3, WHY) is None
+    assert diagnose(ChannelHealth("", "refused"), 3, "") == Notice("back")

@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 from rich.text import TextType
 
+from service.net.credential_vault import CredentialVault
 from service.operations.doctor.report import CheckResult
 from service.operations.doctor.xmpp_login_check import UNTRUSTED_CERTIFICATE
 from service.operations.setup_wizard import (
@@ -110,6 +111,16 @@ def test_writing_again_keeps_other_settings(tmp_path: Path) -> None:
         "open",
         (),
     )
+
+
+def test_a_key_for_logins_is_made_once(tmp_path: Path) -> None:
+    config = tmp_path / "coronet.toml"
+    written(config, Answers("example.org"))
+    key = load({"CORONET_CONFIG": str(config)}).credentials_key.get_secret_value()
+    assert CredentialVault(load({"CORONET_CONFIG": str(config)})).has_key
+    assert key not in config.read_text()
+    written(config, Answers("example.org"))
+    assert load({"CORONET_CONFIG": str(config)}).credentials_key.get_secret_value() == key
 
 
 def test_writing_again_keeps_settings_that_are_false_or_zero(tmp_path: Path) -> None:

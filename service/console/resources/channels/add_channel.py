@@ -7,7 +7,7 @@ import msgspec
 from aiohttp import hdrs, web
 
 from service.console.api.operations import Operations, json_response
-from service.console.app_keys import STORE, local_path
+from service.console.app_keys import SETTINGS, STORE, local_path
 from service.console.auth.permissions import write_access
 from service.console.forms import read_form, redisplay_on_error
 from service.console.middleware.audit_recorder import AUDIT_DETAIL
@@ -20,12 +20,15 @@ from service.console.queries.channel_details import (
     read_channel_views,
 )
 from service.errors import CoronetError, StoreUnavailable, UserError
-from service.feeds.canonical_urls import MAX_SELECTOR_CHARS, MAX_URL_CHARS, page_url
+from service.feeds.canonical_urls import MAX_SELECTOR_CHARS, MAX_URL_CHARS, SHARED, page_url, protected_url
+from service.feeds.credentials import parse_credential
 from service.model import Channel, Entry, FeedLink
+from service.net.credential_vault import CredentialVault
 from service.store import Store
 from service.store.coordination.worker_requests import ProbeReply
 
 Selector = Annotated[str, msgspec.Meta(max_length=MAX_SELECTOR_CHARS)]
+_MAX_CREDENTIAL_CHARS = 4_096
 
 operation = OPERATIONS = Operations()
 
@@ -35,11 +38,15 @@ class AddChannel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     If ``as_page`` is true, the page itself is watched. ``selector`` (CSS, ``xpath=…`` or ``json=…``) selects the part
     of the page to watch; "" means the whole page.
+
+    ``credential`` is the login of a private feed, which every user may then read: ``login NAME PASSWORD``, ``token
+    TOKEN``, ``cookie NAME=VALUE`` or ``header NAME: VALUE``. It replaces the present one, if any.
     """
 
     url: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_URL_CHARS)]
     as_page: bool = False
     selector: Selector = ""
+    credential: Annotated[str, msgspec.Meta(max_length=_MAX_CREDENTIAL_CHARS)] = ""
 
 
 class FeedChoices(msgspec.Struct, frozen=True):
@@ -128,7 +135,8 @@ async def add(request: web.Request) -> web.Response:
 
 async def _read_body(request: web.Request) -> AddChannel:
     form = await read_form(request)
-    return AddChannel(form.get("url", ""), form.get("as_page") == "1", form.get("selector", ""))
+    as_page, selector = form.get("as_page") == "1", form.get("selector", "")
+    return AddChannel(form.get("url", ""), as_page, selector, form.get("credential", ""))
 
 
 def _offer_choices(request: web.Request, body: AddChannel, probed: ProbeReply) -> web.Response:
@@ -147,9 +155,19 @@ async def _probe(request: web.Request, body: AddChannel, *, keep: bool) -> Probe
     If ``keep`` is true, the worker also creates the channel for the URL. Raises the error that the worker reports, and
     :class:`OperationalError` if no worker replies.
     """
+    url, sealed = page_url(body.url, body.selector), ""
     request[AUDIT_DETAIL] = f"{body.url} {body.selector}".strip()
     as_page = body.as_page or bool(body.selector)
-    return await request.app[STORE].worker_requests.probe(page_url(body.url, body.selector), as_page=as_page, keep=keep)
+    if body.credential:
+        credential = parse_credential(body.credential)
+        if credential is None or not credential.header or body.selector:
+            raise UserError(
+                "This login cannot be used. Write login NAME PASSWORD, token TOKEN, cookie NAME=VALUE or header NAME:"
+                " VALUE, and no selector."
+            )
+        url = protected_url(url, SHARED)
+        sealed = CredentialVault(request.app[SETTINGS]).seal(credential, url)
+    return await request.app[STORE].worker_requests.probe(url, as_page=as_page, keep=keep, credential=sealed)
 
 
 async def make_preview(store: Store, channel: Channel, probed: ProbeReply) -> Preview:

@@ -20,7 +20,7 @@ from service.console.resources.channels.add_channel import add_form
 from service.console.resources.channels.bulk_changes import change_each
 from service.errors import LimitReached, OperationalError, UserError
 from service.feeds import opml_writer
-from service.feeds.canonical_urls import channel_id
+from service.feeds.canonical_urls import channel_id, shown_url
 from service.feeds.opml_writer import OpmlSubscription
 from service.store import Store
 from service.store.client.keys import REGISTRY_BUCKETS
@@ -83,7 +83,9 @@ async def _exported_feeds(store: Store) -> list[OpmlSubscription]:
         cids = await store.channels.ids_in_buckets(REGISTRY_BUCKETS[start : start + _BUCKETS_PER_READ])
         channels, counts = await asyncio.gather(store.channels.get_many(cids), store.channel_index.count(cids))
         found = (each for each, count in zip(channels, counts, strict=True) if each and (count or each.listed))
-        feeds += [OpmlSubscription(channel.url, channel.title, page=channel.kind == "page") for channel in found]
+        feeds += [
+            OpmlSubscription(shown_url(channel.url), channel.title, page=channel.kind == "page") for channel in found
+        ]
     return feeds
 
 

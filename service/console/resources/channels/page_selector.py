@@ -21,7 +21,7 @@ from service.console.queries.channel_details import (
 from service.console.resources.channels import channel as channel_page
 from service.console.resources.channels.add_channel import Preview, Selector, make_preview
 from service.errors import UserError
-from service.feeds.canonical_urls import page_url, selector_of
+from service.feeds.canonical_urls import page_url, reader_of, selector_of
 from service.model import Channel
 
 operation = OPERATIONS = Operations()
@@ -86,6 +86,8 @@ async def _move_to_part(request: web.Request, channel: Channel, selector: str) -
 def _part_url(channel: Channel, selector: str) -> str:
     if channel.kind != "page":
         raise UserError(f"{channel.url} is a feed. Only pages have a selector.")
+    if reader_of(channel.url):
+        raise UserError("This page is behind a login. Only other pages have a selector.")
     url = page_url(channel.url, selector)
     if url == channel.url:
         raise UserError(f"This part is already being watched: {selector_of(url) or 'whole page'}.")

@@ -14,6 +14,7 @@ from service.console.middleware.audit_recorder import AUDIT_DETAIL
 from service.console.page_rendering import render
 from service.console.resources.people.people import get_person
 from service.errors import UserError
+from service.feeds.credentials import mask_credentials
 
 operation = OPERATIONS = Operations()
 
@@ -53,16 +54,20 @@ class CommandDryRun(msgspec.Struct, frozen=True):
 
 @operation("POST", "/people/{user}/rehearsal", write_access("people"), 404)
 async def rehearse(request: web.Request, body: Commands) -> CommandDryRun:
-    """Dry-run commands as a person: get the bot's replies and the changes that the commands would make."""
+    """Dry-run commands as a person: get the bot's replies and the changes that the commands would make.
+
+    Logins in commands are not tried; they are left out.
+    """
     request[AUDIT_DETAIL] = f"{len(body.commands)} commands"
-    previews = await request.app[STORE].bot_requests.dry_run((await get_person(request)).jid, body.commands)
+    commands = tuple(map(mask_credentials, body.commands))
+    previews = await request.app[STORE].bot_requests.dry_run((await get_person(request)).jid, commands)
     return CommandDryRun(tuple(DryRunLine(each.command, each.replies, each.effects) for each in previews))
 
 
 async def _dry_run_page(
     request: web.Request, status: int = 200, *, error: str = "", lines: Sequence[DryRunLine] = ()
 ) -> web.Response:
-    commands = [line.command for line in lines] or await _earlier_commands(request)
+    commands = [line.command for line in lines] or [mask_credentials(each) for each in await _earlier_commands(request)]
     person = await get_person(request)
     return render(request, "person_dry_run.html", status, person=person, lines=lines, commands=commands, error=error)
 

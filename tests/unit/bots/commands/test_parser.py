@@ -17,6 +17,7 @@ from bots.commands.parser import (
 )
 from bots.commands.verb_synonyms import _SYNONYMS, VERB_OF
 from bots.dialogue.settings_parser import OFF_WORDS, ON_WORDS
+from service.feeds.credentials import Credential
 
 
 @pytest.mark.parametrize(
@@ -43,6 +44,18 @@ from bots.dialogue.settings_parser import OFF_WORDS, ON_WORDS
         ("abo example.org wenn >= 1.299,00 €", SubscribeCommand("example.org", "", (("when", ">= 1.299,00 €"),))),
         ("subscribe example.org when it rains", SubscribeCommand("example.org", "when it rains")),
         ("ftp://example.org/", SubscribeCommand("ftp://example.org/")),
+        (
+            "subscribe example.org/feed token abc",
+            SubscribeCommand("example.org/feed", credential=Credential("Authorization", "Bearer abc")),
+        ),
+        (
+            "sub example.org/feed header X-Key: with mute=on when < 20",
+            SubscribeCommand("example.org/feed", credential=Credential("X-Key", "with mute=on when < 20")),
+        ),
+        ("subscribe example.org/feed login alice", SubscribeCommand("example.org/feed", credential=Credential())),
+        ("subscribe example.org .price token abc", SubscribeCommand("example.org", credential=Credential())),
+        ("subscribe example.org header h1", SubscribeCommand("example.org", "header h1")),
+        ("example.org login if you like", SubscribeCommand("example.org")),
         ("add", SubscribeCommand("")),
         ("śledź example.org z mute=on", SubscribeCommand("example.org", settings=(("mute", "on"),))),
         ("volg example.org met mute=aan", SubscribeCommand("example.org", settings=(("mute", "aan"),))),

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from bots.delivery.batch_renderer import find_duplicates
 from bots.delivery.notification_text import render_notification
 from bots.i18n.translator import get_translator
-from service.feeds.canonical_urls import channel_id, page_url
+from service.feeds.canonical_urls import SHARED, channel_id, page_url, protected_url
 from service.feeds.entries.version_parts import select_part
 from service.model import Change, Channel, Delta, Enclosure, Entry, Notice
 from tests.unit.bots.text_safety import hostile, safe
@@ -214,7 +214,7 @@ change_strategy = st.builds(
     st.sampled_from([0, 1, 10**6]),
     hostile,
 )
-notice_strategy = st.builds(Notice, st.sampled_from(["dead", "back", "moved", "quarantined"]), hostile)
+notice_strategy = st.builds(Notice, st.sampled_from(["dead", "back", "moved", "quarantined", "refused"]), hostile)
 
 
 @given(st.lists(change_strategy, max_size=30), notice_strategy | st.none(), hostile, hostile)
@@ -241,3 +241,20 @@ def test_saved_searches_beyond_the_limit_are_counted() -> None:
     matches = {(FEED.id, "a"): [(number, f"tag=t{number}") for number in range(1, 9)]}
     text = render_notification([FEED], [delta(FEED, added("a", "A hole"))], {}, {}, ENGLISH, matches=matches)
     assert text.endswith("`watch #3`: tag=t3 · and 5 more")
+
+
+@pytest.mark.parametrize(
+    ("reader", "words"),
+    [
+        ("own", "To give me a new one, send `subscribe https://example.org/feed login NAME PASSWORD`"),
+        (SHARED, "once a day"),
+    ],
+)
+def test_a_refused_login_says_what_to_do(reader: str, words: str) -> None:
+    url = protected_url("https://example.org/feed", reader)
+    channel = Channel(channel_id(url), url, "The News")
+    refused = Delta(channel.id, 1, 2, NOW_S, (), notice=Notice("refused", "example.org answered 401."))
+    text = render_notification([channel], [refused], {}, {}, ENGLISH)
+    assert words in text
+    assert "example.org answered 401." in text
+    assert "login=" not in text

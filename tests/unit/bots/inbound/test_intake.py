@@ -17,6 +17,8 @@ from bots.xmpp.interface import XmppSessionLost
 from service.asyncio_tasks import cancel_and_wait
 from service.clock import SystemClock
 from service.errors import StoreUnavailable
+from service.net.credential_vault import CredentialVault
+from service.settings import Settings
 from service.store.delivery.inbound_log import InboundMessage, UnansweredMessage
 from tests.support.waiting import until_so
 
@@ -108,6 +110,7 @@ async def running_intake(others: Collaborators, monkeypatch: pytest.MonkeyPatch)
         xmpp=others,
         assigned_users=others,
         clock=SystemClock(),
+        vault=CredentialVault(Settings()),
     )
     intake = Intake(cast("BotServices", services), cast("Any", others.chat_sessions), fake)
     running = asyncio.create_task(intake._store_messages())

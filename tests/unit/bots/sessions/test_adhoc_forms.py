@@ -41,6 +41,12 @@ def opened(verb: str) -> Form:
             {"url": ("example.org",), "selector": ("css=.price",), "when": ("< 20",)},
             ["subscribe example.org css=.price when < 20"],
         ),
+        (
+            "subscribe",
+            {"url": ("example.org",), "credential": (" login alice two  spaces ",)},
+            ["subscribe example.org login alice two  spaces"],
+        ),
+        ("subscribe", {"url": ("example.org",), "credential": ("",)}, ["subscribe example.org"]),
         ("unsubscribe", {"channel": ("#1", "#3")}, ["unsubscribe #1", "unsubscribe #3"]),
         ("unsubscribe", {"channel": ("#1", "all")}, ["unsubscribe all"]),
         ("show", {"channel": ("#3",), "count": ("5",)}, ["show #3 5"]),
@@ -120,3 +126,11 @@ def test_excess_and_oversized_form_values_are_ignored() -> None:
     long = adhoc_stanzas.parse_command(XML(order.format(NS_COMMANDS, field.format("f", "x" * 300_000))))
     assert long is not None
     assert long.values == {}
+
+
+def test_a_repeated_form_does_not_contain_the_credential() -> None:
+    values = {"url": ("example.org",), "credential": ("login alice s3cret",)}
+    again = adhoc_forms.repeated_form(opened("subscribe"), values, "That login was refused.")
+    shown = adhoc_stanzas.response("subscribe", "1", "executing", form=again)
+    assert "example.org" in shown
+    assert "s3cret" not in shown
