@@ -1,15 +1,15 @@
 """A tolerant parser of OPML files (subscription lists), which runs in the ``sandbox``.
 
-Folders become tags, and each feed is returned once. The parser reads as much as possible of files with stray
-ampersands, wrong encodings or invalid URLs. It reports each problem with its line number. It does not resolve entities,
-DTDs or inclusions.
+Each feed is returned once. Its folder is the innermost outline with a name that contains it, or else its category. The
+parser reads as much as possible of files with stray ampersands, wrong encodings or invalid URLs. It reports each
+problem with its line number. It does not resolve entities, DTDs or inclusions.
 
 The file is passed to lxml in pieces, without building a tree. There are limits on the number of outlines, the number of
 tags, the depth, and the size of the result.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from lxml import etree
 
@@ -17,7 +17,7 @@ from service.errors import BadUrl, UserError
 from service.feeds.canonical_urls import canonical_url, page_url, selector_of, without_selector
 from service.feeds.opml_writer import PAGE, OpmlDocument, OpmlSubscription
 from service.feeds.parsing.charset import decode_document
-from service.feeds.parsing.field_limits import FIELD_CHARS, NOT_XML, unique_names
+from service.feeds.parsing.field_limits import FIELD_CHARS, NAME_CHARS, NOT_XML
 from service.feeds.parsing.html_text import one_line
 
 MAX_OUTLINES = 5_000
@@ -27,7 +27,7 @@ _MAX_PROBLEMS = 100
 _SHOWN_CHARS = 100
 _MAX_TAGS = 4 * MAX_OUTLINES
 _MAX_CHARS = 4_000_000
-"""Maximum total length of the URLs, titles and tags in the result. A folder's name counts once for each feed in the
+"""Maximum total length of the URLs, titles and folders in the result. A folder's name counts once for each feed in the
 folder."""
 _ENTITY = re.compile(r"<!ENTITY", re.IGNORECASE)
 _STRAY_AMPERSAND = re.compile(r"&(?!(?:amp|lt|gt|quot|apos|#\d{1,7}|#x[0-9a-fA-F]{1,6});)")
@@ -138,17 +138,19 @@ class _OutlineCollector:
             return
         known = self.feeds.get(url, OpmlSubscription(url, page=page))
         title = known.title or ("" if title in {url, address} else title)
-        tags = unique_names((*known.tags, *self._folders, *_categories(category)))
-        self.feeds[url] = OpmlSubscription(url, title, tags, known.page)
-        self._chars += len(url) + len(title) + sum(map(len, tags))
+        named = (one_line(name, NAME_CHARS) for name in (known.folder, *reversed(self._folders), _category(category)))
+        folder = next(filter(None, named), "")
+        self.feeds[url] = OpmlSubscription(url, title, known.page, folder)
+        self._chars += len(url) + len(title) + len(folder)
 
     def _add_problem(self, what: str, line: int) -> None:
         self.problems.append(f"Line {line}: {what}")
 
 
-def _categories(category: str) -> Sequence[str]:
-    """Return the tags in ``category``, the value of an OPML 2.0 attribute.
+def _category(categories: str) -> str:
+    """Return the name of the first category in ``categories``, the value of an OPML 2.0 attribute.
 
-    The value is a comma-separated list of slash-separated paths. Each part of a path becomes a tag.
+    The value is a comma-separated list of slash-separated paths. The name is the last part of the first path.
     """
-    return [word for path in category[:FIELD_CHARS].split(",") for word in path.split("/")]
+    path = categories[:FIELD_CHARS].partition(",")[0]
+    return path.strip(" /").rpartition("/")[2]

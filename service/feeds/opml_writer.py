@@ -5,7 +5,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 import msgspec
 
-from service.feeds.parsing.field_limits import FIELD_CHARS, unique_names
+from service.feeds.parsing.field_limits import FIELD_CHARS, NAME_CHARS
 from service.feeds.parsing.html_text import one_line
 
 MAX_OPML_BYTES = 5 * 1024 * 1024
@@ -18,14 +18,15 @@ class OpmlSubscription(msgspec.Struct, frozen=True, omit_defaults=True):
 
     - ``url`` is the canonical URL.
     - ``title`` is the user's title for the feed or page.
-    - ``tags`` are the names of the folders that contain the subscription.
+    - ``folder`` is the name of the folder that contains the subscription, of at most ``NAME_CHARS`` characters; "" if
+      none does.
     - ``page`` is true for a subscription to a page or a part of a page, and false for one to a feed.
     """
 
     url: str
     title: str = ""
-    tags: tuple[str, ...] = ()
     page: bool = False
+    folder: str = ""
 
 
 class OpmlDocument(msgspec.Struct, frozen=True):
@@ -41,29 +42,26 @@ class OpmlDocument(msgspec.Struct, frozen=True):
 def write(title: str, feeds: Iterable[OpmlSubscription]) -> bytes:
     """Return the subscriptions ``feeds`` as an OPML 2.0 document with the given ``title``.
 
-    Subscriptions without a tag come first, followed by one folder for each tag. A subscription with several tags
-    appears in several folders.
+    Subscriptions without a folder come first, followed by the folders as outlines that contain their subscriptions.
     """
-    # The parser merges a subscription that is in several folders.
     folders: dict[str, list[OpmlSubscription]] = {}
     for feed in feeds:
-        for tag in unique_names(feed.tags) or ("",):
-            folders.setdefault(tag, []).append(feed)
+        folders.setdefault(one_line(feed.folder, NAME_CHARS), []).append(feed)
     lines = [
         "<?xml version='1.0' encoding='utf-8'?>",
         '<opml version="2.0">',
         f"  <head>\n    <title>{escape(one_line(title, FIELD_CHARS))}</title>\n  </head>",
         "  <body>",
         *(_format_outline(feed, "    ") for feed in folders.pop("", ())),
-        *(line for tag, tagged in folders.items() for line in _format_folder(tag, tagged)),
+        *(line for name, contained in folders.items() for line in _format_folder(name, contained)),
         "  </body>",
         "</opml>\n",
     ]
     return "\n".join(lines).encode()
 
 
-def _format_folder(tag: str, feeds: Iterable[OpmlSubscription]) -> Iterator[str]:
-    yield f"    <outline text={quoteattr(tag)}>"
+def _format_folder(name: str, feeds: Iterable[OpmlSubscription]) -> Iterator[str]:
+    yield f"    <outline text={quoteattr(name)}>"
     yield from (_format_outline(feed, "      ") for feed in feeds)
     yield "    </outline>"
 

@@ -38,6 +38,7 @@ class Preferences(msgspec.Struct, frozen=True, omit_defaults=True):
     - ``text_chars``: the maximum length of an entry's text in messages, from 0 to ``MAX_TEXT_CHARS``.
     - ``images``: whether the image of an entry is sent after a message with this entry alone.
     - ``when``: the condition on numbers that a change of a page has to meet. It is set for single subscriptions only.
+    - ``folder``: the name of the folder that the subscription is in; "" if it is in none.
     """
 
     muted: bool = False
@@ -50,6 +51,7 @@ class Preferences(msgspec.Struct, frozen=True, omit_defaults=True):
     text_chars: int | None = None
     images: bool | None = None
     when: NumericCondition | None = None
+    folder: str = ""
 
 
 NO_PREFERENCES: Final = Preferences()

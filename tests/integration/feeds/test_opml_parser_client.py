@@ -14,7 +14,7 @@ from service.feeds.sandbox.parser_client import OpmlParserClient
 from tests.integration.feeds.test_parser_client import children
 from tests.support.waiting import until_so
 
-FEEDS = (OpmlSubscription("https://example.org/a", "A"), OpmlSubscription("https://example.org/b", "B", ("News",)))
+FEEDS = (OpmlSubscription("https://example.org/a", "A"), OpmlSubscription("https://example.org/b", "B", folder="News"))
 LIST = write("Mine", FEEDS)
 SLOW = b"<opml><body>" + b"&" * (MAX_OPML_BYTES - 12)
 THREE_LARGE_LISTS = """

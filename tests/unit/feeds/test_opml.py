@@ -22,20 +22,30 @@ def _error_of(body: bytes) -> str:
     return str(refusal.value)
 
 
-def test_folders_become_tags_of_one_subscription() -> None:
+def test_the_innermost_named_outline_is_the_folder_of_a_feed() -> None:
     body = """
-      <outline text="News"><outline text="Daily">
+      <outline text="News"><outline text="Daily"><outline>
         <outline type="rss" text="Cats!" xmlUrl="https://cats.example/feed" htmlUrl="https://cats.example/"/>
-      </outline></outline>
+      </outline></outline></outline>
       <outline text="Pets"><outline text="Felines" xmlUrl="HTTPS://Cats.Example:443/feed"/></outline>
       <outline text="Dogs" title="Dogs, daily" xmlUrl="https://dogs.example/"/>"""
-    cats = OpmlSubscription(CATS, "Cats!", ("News", "Daily", "Pets"))
+    cats = OpmlSubscription(CATS, "Cats!", folder="Daily")
     assert parse(_opml(body)) == OpmlDocument((cats, OpmlSubscription("https://dogs.example/", "Dogs, daily")))
 
 
-def test_categories_become_tags() -> None:
-    body = f'<outline text="Cats" xmlUrl="{CATS}" category="/Pets/Furry,Daily"/>'
-    assert parse(_opml(body)).feeds == (OpmlSubscription(CATS, "Cats", ("Pets", "Furry", "Daily")),)
+@pytest.mark.parametrize("category", ["/Pets/Furry,Daily", "Furry", " Furry/ ,Daily"])
+def test_the_first_category_is_the_folder_of_a_feed_outside_of_folders(category: str) -> None:
+    feed = f'<outline text="Cats" xmlUrl="{CATS}" category="{category}"/>'
+    assert parse(_opml(feed)).feeds == (OpmlSubscription(CATS, "Cats", folder="Furry"),)
+    assert parse(_opml(f'<outline text="News">{feed}</outline>')).feeds == (
+        OpmlSubscription(CATS, "Cats", folder="News"),
+    )
+
+
+def test_a_feed_that_was_outside_of_folders_gets_the_folder_of_its_second_outline() -> None:
+    feed = f'<outline text="Cats" xmlUrl="{CATS}"/>'
+    (cats,) = parse(_opml(f'{feed}<outline text="Pets">{feed}</outline><outline text="News">{feed}</outline>')).feeds
+    assert cats.folder == "Pets"
 
 
 def test_pages_and_parts_of_pages_are_marked() -> None:
@@ -83,7 +93,7 @@ def test_titles_and_folders_are_plain_short_lines() -> None:
     long = "x" * 5_000
     body = f'<outline text="a&#10;b&#x202e;"><outline text="{long}" xmlUrl="{CATS}"/></outline>'
     (feed,) = parse(_opml(body)).feeds
-    assert feed.tags == ("a b",)
+    assert feed.folder == "a b"
     assert len(feed.title) == 1_000
 
 
@@ -155,22 +165,22 @@ def test_hostile_files_are_parsed_in_bounded_time(body: bytes) -> None:
 
 def test_the_writer_produces_opml_2() -> None:
     written = write(
-        "Ours <&>", [OpmlSubscription(CATS, "Cats & <dogs>", ("Pets", "News")), OpmlSubscription("https://x.example/")]
+        "Ours <&>",
+        [OpmlSubscription(CATS, "Cats & <dogs>", folder="Pets & <co>"), OpmlSubscription("https://x.example/")],
     )
     root = etree.fromstring(written)
     assert (root.tag, root.get("version"), root.findtext("head/title")) == ("opml", "2.0", "Ours <&>")
     outlines = list(root.iter("outline"))
     assert all(outline.get("text") for outline in outlines)
-    assert [outline.get("xmlUrl") for outline in outlines if outline.get("type") == "rss"] == [
-        "https://x.example/",
-        CATS,
-        CATS,
-    ]
+    assert [outline.get("xmlUrl") for outline in outlines] == ["https://x.example/", None, CATS]
+    assert [each.get("xmlUrl") for each in root.findall("body/outline[@text='Pets & <co>']/outline")] == [CATS]
 
 
-def test_total_length_of_tags_is_limited() -> None:
-    folders = "".join(f"<outline text='{letter * 100}'>" for letter in "abcdefghijklmnopqrst")
-    feeds = "".join(f"<outline text='{n}' xmlUrl='https://example.org/{n}'/>" for n in range(4_900))
-    outline = parse(f"<opml><body>{folders[: 19 * 117]}{feeds}".encode())
+def test_the_length_of_folders_is_limited() -> None:
+    folders = "".join(f"<outline text='{letter * 1_000}'>" for letter in "abcdefghijklmnopqrs")
+    path = "p" * 1_000
+    feeds = "".join(f"<outline text='{n}' xmlUrl='https://example.org/{path}{n}'/>" for n in range(4_900))
+    outline = parse(f"<opml><body>{folders}{feeds}".encode())
     assert 1_000 < len(outline.feeds) < 4_000
+    assert {feed.folder for feed in outline.feeds} == {"s" * 100}
     assert "outlines are read" in outline.problems[0]
