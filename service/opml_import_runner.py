@@ -44,7 +44,7 @@ class RetryLater(Exception):
     The attempt counts as ``attempts`` attempts. After ``_MAX_ATTEMPTS`` of them, the feed fails with ``error``.
     """
 
-    def __init__(self, error: CoronetError, attempts: int, delay_s: float = _RETRY_DELAY_S) -> None:
+    def __init__(self, error: CoronetError, attempts: int, delay_s: float) -> None:
         super().__init__(str(error))
         self.error = error
         self.attempts = attempts
@@ -80,10 +80,11 @@ class ImportRunner:
         except RequestsPaused as error:
             raise RetryLater(error, 30, _PAUSED_DELAY_S) from error
         except LimitReached as error:  # other requests to the site came first
-            raise RetryLater(error, 1) from error
+            raise RetryLater(error, 1, _RETRY_DELAY_S) from error
         except OperationalError as error:
             # Without a worker, an import waits; but a feed with which no worker can finish must not delay it forever.
-            raise RetryLater(error, 30 if await self._store.ring.nodes() else 0) from error
+            attempts = 30 if await self._store.ring.nodes() else 0
+            raise RetryLater(error, attempts, _RETRY_DELAY_S) from error
         if probed.channel is None:
             raise NotAFeed("There is a page that names no feed, or several.")
         return probed.channel.id

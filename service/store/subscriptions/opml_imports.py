@@ -29,7 +29,7 @@ MAX_CONSOLE_IMPORTS: Final = 10
 IMPORT_LEASE_S: Final = 10
 """Duration of a console's lease on an import, in seconds."""
 _RESULTS_TTL_S: Final = 7 * 86_400
-_LISTED_S: Final = 9 * 86_400.0
+_MAX_RESULTS: Final = 20
 
 
 class ImportJobs(RedisRepository, ABC):
@@ -124,7 +124,7 @@ class UserImports(ImportJobs):
 
 
 class ConsoleImports(ImportJobs):
-    """The imports that admins have started. The owner is the import's id. Results are kept for a week."""
+    """The imports that admins have started. The owner is the import's id. The last results are kept for a week."""
 
     def _keys(self, owner: str) -> tuple[str, str, str]:
         return keys.console_import(owner)
@@ -134,16 +134,20 @@ class ConsoleImports(ImportJobs):
 
         Raises :class:`LimitReached` if ``MAX_CONSOLE_IMPORTS`` imports have not ended.
         """
-        if sum(not each.ended_s for each in await self.all()) >= MAX_CONSOLE_IMPORTS:
+        found = await self.all()
+        ended = [each.id for each in found if each.ended_s]
+        if len(found) - len(ended) >= MAX_CONSOLE_IMPORTS:
             raise LimitReached(f"{MAX_CONSOLE_IMPORTS} imports are running. Wait until one ends, or stop one.")
-        ident, now_s = secrets.token_hex(8), time.time()
-        await self._redis.call("ZREMRANGEBYSCORE", keys.CONSOLE_IMPORTS, "-inf", now_s - _LISTED_S)
-        await self._redis.call("ZADD", keys.CONSOLE_IMPORTS, now_s, ident)
+        for old in ended[_MAX_RESULTS:]:
+            await self._redis.call("DEL", *self._keys(old))
+            await self._redis.call("ZREM", keys.CONSOLE_IMPORTS, old)
+        ident = secrets.token_hex(8)
+        await self._redis.call("ZADD", keys.CONSOLE_IMPORTS, time.time(), ident)
         await self._add(ident, ident, document)
         return ident
 
     async def all(self) -> list[ImportProgress]:
-        """Return the imports that have not ended, and those of the last week, newest first."""
+        """Return the imports that have not ended, and those whose results are kept, newest first."""
         idents = await self._redis.call("ZREVRANGE", keys.CONSOLE_IMPORTS, 0, -1)
         found = await asyncio.gather(*(self.progress(ident.decode()) for ident in idents))
         return [each for each in found if each is not None]
