@@ -58,24 +58,24 @@ async def post_opml(request: web.Request) -> ImportProgress:
     return await _start(request, request.read)
 
 
-@operation("GET", "/imports/{import}", read_access("channels"), 404)
+@operation("GET", "/imports/{import_id}", read_access("channels"), 404)
 async def get_import(request: web.Request) -> ImportProgress:
     """Get the progress of an import."""
-    return await _progress(request.app[STORE].console_imports, request.match_info["import"])
+    return await _progress(request.app[STORE].console_imports, request.match_info["import_id"])
 
 
-@operation("DELETE", "/imports/{import}", write_access("channels"), 404)
+@operation("DELETE", "/imports/{import_id}", write_access("channels"), 404)
 async def stop_import(request: web.Request) -> None:
     """Stop an import. The feeds that were added stay."""
     await get_import(request)
-    await request.app[STORE].console_imports.stop(request.match_info["import"])
+    await request.app[STORE].console_imports.stop(request.match_info["import_id"])
 
 
-@operation("GET", "/imports/{import}/failed.csv", read_access("channels"), 404, responses={200: File("text/csv")})
+@operation("GET", "/imports/{import_id}/failed.csv", read_access("channels"), 404, responses={200: File("text/csv")})
 async def get_failed_feeds(request: web.Request) -> web.Response:
     """Get the feeds that an import could not add: the line in the file, the URL, and the reason of each."""
     await get_import(request)
-    failed = await request.app[STORE].console_imports.failed(request.match_info["import"])
+    failed = await request.app[STORE].console_imports.failed(request.match_info["import_id"])
     body = write_failures((each.line, each.url, each.fault.detail) for each in failed)
     disposition = 'attachment; filename="import-errors.csv"'
     return web.Response(body=body, content_type="text/csv", headers={hdrs.CONTENT_DISPOSITION: disposition})
@@ -86,7 +86,7 @@ async def import_page(request: web.Request) -> web.Response:
     return render(request, "import.html", progress=await get_import(request))
 
 
-stop = redirect_after(stop_import, "/imports/{import}")
+stop = redirect_after(stop_import, "/imports/{import_id}")
 
 
 @redisplay_on_error(add_form)
