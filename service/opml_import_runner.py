@@ -29,6 +29,7 @@ from service.store.subscriptions.opml_imports import ImportJobs
 PARALLEL_FEEDS: Final = 16
 """Maximum number of feeds that one process adds in parallel. It is below the number of a worker's slots for new URLs,
 so that people who subscribe to a new URL meanwhile find a free slot."""
+_FEEDS_PER_STEP: Final = 500
 _MAX_ATTEMPTS: Final = 300
 _RETRY_DELAY_S: Final = 10.0
 _PAUSED_DELAY_S: Final = 60.0
@@ -109,14 +110,17 @@ class _Batch:
         self._waiting: dict[str, deque[tuple[bytes, QueuedFeed]]] = {}
         self._turns = asyncio.Queue[str]()
         self._ended = asyncio.Event()
-        for packed, feed in feeds.items():
+        self._feeds = feeds
+
+    async def run(self) -> None:
+        """Add the feeds, until the outcome of each is recorded or the queue in the store has been changed otherwise."""
+        for count, (packed, feed) in enumerate(self._feeds.items()):
+            if count % _FEEDS_PER_STEP == 0:
+                await asyncio.sleep(0)  # thousands of sites take a noticeable time
             self._waiting.setdefault(site_of(host_of(feed.url)), deque()).append((packed, feed))
         for site in self._waiting:
             for _ in range(PARALLEL_FEEDS if is_loopback(site) else 1):
                 self._turns.put_nowait(site)
-
-    async def run(self) -> None:
-        """Add the feeds, until the outcome of each is recorded or the queue in the store has been changed otherwise."""
         await run_until_one_ends(self._ended.wait(), *(self._work() for _ in range(PARALLEL_FEEDS)))
 
     async def _work(self) -> None:

@@ -79,7 +79,9 @@ class OpmlImporter:
         self._wakeup.set()
 
     async def stop(self, jid: str) -> None:
-        """Stop importing feeds for the user ``jid``, because the user's data is being deleted."""
+        """Drop the import of the user ``jid``, because the user's data is being deleted."""
+        await self._jobs.stop(user_id(jid))
+        await self._jobs.end(user_id(jid), self._xmpp.address)
         task = self._tasks.get(user_id(jid))
         if task is not None:
             await cancel_and_wait(task)
@@ -183,7 +185,9 @@ class OpmlImporter:
             return
         failed, translator = await self._jobs.failed(uid), await self._translator(jid)
         file_url = await self._share(failed, translator) if len(failed) > _MAX_LISTED_FAILURES else None
-        text = import_result_text(progress.new, progress.existing, failed, translator, has_file=file_url is not None)
+        given = (progress.new, progress.existing, failed, translator)
+        # In a thread, because thousands of sentences are translated.
+        text = await asyncio.to_thread(import_result_text, *given, has_file=file_url is not None)
         # The same ids after a crash, so that clients recognise messages that are sent again.
         message_id = f"{uid}.{progress.id}.{progress.done}"
         messages = [self._message(jid, message_id, stanzas.body(text) + stanzas.RECEIPT_REQUEST)]
@@ -195,9 +199,11 @@ class OpmlImporter:
 
     async def _share(self, failed: Sequence[FailedFeed], translator: Translator) -> str | None:
         """Upload a file that lists the failed feeds; return its URL, or None if the server takes no file."""
-        rows = [(each.line, each.url, import_failure_text(each, translator)) for each in failed]
+        rows = ((each.line, each.url, import_failure_text(each, translator)) for each in failed)
+        file = await asyncio.to_thread(write_failures, rows)
+        await self._xmpp.connected.wait()
         with contextlib.suppress(UploadRefused):
-            return await self._uploads.share("import-errors.csv", write_failures(rows), "text/csv")
+            return await self._uploads.share("import-errors.csv", file, "text/csv")
         return None
 
     async def _progress_message(self, jid: str, progress: ImportProgress, *, is_first: bool) -> str:
