@@ -144,7 +144,7 @@ class OpmlImporter:
             return False
         limit = self._max_subscriptions if user.most_subscriptions is None else user.most_subscriptions
         channel = await self._store.channels.resolve(channel_id(feed.url))
-        subscription = held.get(channel.id) if channel is not None else None
+        subscription, is_new = held.get(channel.id) if channel is not None else None, False
         if subscription is None:
             if len(held) >= limit:
                 raise LimitReached("You've reached the maximum of {count} subscriptions.", count=limit)
@@ -155,9 +155,9 @@ class OpmlImporter:
                 cid = await self._runner.find_or_create_channel(feed)
             else:
                 cid = channel.id
-            subscription, _ = await subscribe_channel(self._store, jid, cid, self._max_subscriptions)
+            subscription, is_new = await subscribe_channel(self._store, jid, cid, self._max_subscriptions)
             held[subscription.channel] = subscription
-        if subscription.since_s < started_s:
+        if not is_new and subscription.since_s < started_s:
             return False
         channel = await self._store.channels.get(subscription.channel)
         # The title of the list is kept if it differs from the publisher's.

@@ -83,7 +83,7 @@ async def _failed(api: aiohttp.ClientSession, ident: str) -> list[list[str]]:
     async with api.get(f"imports/{ident}/failed.csv") as answer:
         assert (answer.status, answer.content_type) == (200, "text/csv")
         _, *rows = csv.reader(io.StringIO(await answer.text(), newline=""))
-        return sorted(rows)
+        return sorted(rows, key=lambda row: int(row[0] or 0))
 
 
 async def test_only_polled_channels_are_exported(store: Store, api: aiohttp.ClientSession) -> None:
@@ -133,11 +133,11 @@ async def test_an_import_reports_failed_feeds_with_their_lines(store: Store, api
         _, begun = await _post(api, _file("ftp://x.example/", GONE, PAGE, BARE, CATS))
         assert await _ended(api, begun["id"]) == {"new": 1, "existing": 0, "failed": 4, "pending": 0}
     problem, *failed = await _failed(api, begun["id"])
-    assert problem[2].startswith("Line 6: ")
+    assert problem[2].startswith("Line 7: ")
     assert failed == [
-        ["7", GONE, "gone.example has no address."],
-        ["8", PAGE, "There is a page that names no feed, or several."],
-        ["9", BARE, "There is a page that names no feed, or several."],
+        ["8", GONE, "gone.example has no address."],
+        ["9", PAGE, "There is a page that names no feed, or several."],
+        ["10", BARE, "There is a page that names no feed, or several."],
     ]
 
 
