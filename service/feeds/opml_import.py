@@ -1,7 +1,5 @@
 """Data types of imports of OPML lists in the background, and the file that lists the feeds that could not be added."""
 
-import csv
-import io
 from collections.abc import Iterable
 from typing import Final
 
@@ -61,14 +59,15 @@ class ImportProgress(msgspec.Struct, frozen=True):
 
 
 def write_failures(rows: Iterable[tuple[int, str, str]]) -> bytes:
-    """Return a CSV file of feeds that could not be added; a row has the line in the list, the URL and the reason.
+    """Return a CSV file (RFC 4180) of feeds that could not be added: the line in the list, the URL and the reason.
 
     No cell begins like a formula, because spreadsheets would evaluate it.
     """
-    file = io.StringIO()
-    writer = csv.writer(file)
-    writer.writerow(("line", "url", "reason"))
-    for line, url, reason in rows:
-        texts = (f"'{text}" if text.startswith(_FORMULA_STARTS) else text for text in (url, reason))
-        writer.writerow((line or "", *texts))
-    return file.getvalue().encode()
+    cells = [("line", "url", "reason"), *((str(line or ""), url, reason) for line, url, reason in rows)]
+    return "".join(f"{','.join(map(_quote, row))}\r\n" for row in cells).encode()
+
+
+def _quote(text: str) -> str:
+    mark = "'" if text.startswith(_FORMULA_STARTS) else ""
+    quoted = text.replace('"', '""')
+    return f'"{mark}{quoted}"'

@@ -152,8 +152,8 @@ async def import_at_the_console(product: Product, url: str, feeds: int) -> dict[
         async with http.get(f"{url}/console-{feeds}.opml") as response:
             body = await response.read()
         began_s = time.monotonic()
-        posted = {"data": body, "headers": {"Content-Type": "text/x-opml"}}
-        async with http.post(f"{product.ready['console_url']}/api/v1/opml", **posted) as response:
+        opml_url, is_opml = f"{product.ready['console_url']}/api/v1/opml", {"Content-Type": "text/x-opml"}
+        async with http.post(opml_url, data=body, headers=is_opml) as response:
             assert response.status == 202, await response.text()
             ident = (await response.json())["id"]
         answered_s = time.monotonic() - began_s

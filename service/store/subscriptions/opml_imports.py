@@ -86,8 +86,8 @@ class ImportJobs(RedisRepository, ABC):
         queued = [QueuedFeed(feed.url, feed.title, feed.page, feed.folder, line) for feed, line in pairs]
         problems = [FailedFeed(to_fault(UserError(text))) for text in document.problems]
         packed = [msgspec.msgpack.encode(each) for each in (*queued, *problems)]
-        given = (MAX_QUEUED_FEEDS, time.time(), ident, len(queued), *packed)
-        if not await self._redis.run_script("import_add", self._keys(owner), *given):
+        head = (MAX_QUEUED_FEEDS, time.time(), ident, len(queued))
+        if not await self._redis.run_script("import_add", self._keys(owner), *head, *packed):
             raise LimitReached("Your last list is still being imported. Please send the next one when it's done.")
 
 

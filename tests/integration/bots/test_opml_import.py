@@ -175,6 +175,18 @@ async def test_a_stopped_import_keeps_what_it_has_added(store: Store, person: Pe
 
 
 @pytest.mark.usefixtures("bot")
+async def test_forget_me_drops_an_import_without_a_result(store: Store, person: Person) -> None:
+    alice = await person()
+    alice.send(f"import {opml_writer.write('Mine', [OpmlSubscription('https://example.org/1')]).decode()}")
+    await alice.wait_for(lambda message: "1 feed" in message.body)
+    await alice.say("forget me")
+    await alice.say("yes")
+    assert await store.user_imports.progress(user_id(alice.jid)) is None
+    assert await store.user_imports.users(alice.bot_jid) == []
+    assert not [message for message in alice.received if "Your list is imported" in message.body]
+
+
+@pytest.mark.usefixtures("bot")
 async def test_many_failures_come_as_a_file_with_their_lines(store: Store, person: Person) -> None:
     alice = await person()
     urls = [f"https://site{number}.example/" for number in range(5)]

@@ -211,8 +211,8 @@ async def _upload(ada: Visitor, file: bytes | None, **fields: str) -> tuple[int,
     form = aiohttp.FormData({"csrf": ada.csrf, **fields})
     if file is not None:
         form.add_field("file", BytesIO(file), filename="mine.opml", content_type="text/xml")
-    sent = {"data": form, "headers": {"Origin": ada.origin}, "allow_redirects": False}
-    async with ada.http.post("/channels/import", **sent) as answer:
+    origin = {"Origin": ada.origin}
+    async with ada.http.post("/channels/import", data=form, headers=origin, allow_redirects=False) as answer:
         return answer.status, answer.headers.get("Location") or await answer.text()
 
 
