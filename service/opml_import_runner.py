@@ -26,9 +26,9 @@ from service.net.sites_and_networks import site_of
 from service.store import Store
 from service.store.subscriptions.opml_imports import ImportJobs
 
-PARALLEL_FEEDS: Final = 16
-"""Maximum number of feeds that one process adds in parallel. It is below the number of a worker's slots for new URLs,
-so that people who subscribe to a new URL meanwhile find a free slot."""
+PARALLEL_FEEDS: Final = 10
+"""Maximum number of feeds that one process adds in parallel. A bot and a console together stay below the number of a
+worker's slots for new URLs, so that people who subscribe to a new URL meanwhile find a free slot."""
 _FEEDS_PER_STEP: Final = 500
 _MAX_ATTEMPTS: Final = 300
 _RETRY_DELAY_S: Final = 10.0

@@ -377,11 +377,9 @@ def import_result_text(
 
 def import_failure_text(failed: FailedFeed, translator: Translator) -> str:
     """Return the text that says why a feed of a list could not be added."""
-    return (
-        error_text(from_fault(failed.fault), one_line(failed.url, 200), translator)
-        if failed.url
-        else failed.fault.detail
-    )
+    if not failed.url:
+        return failed.fault.detail
+    return error_text(from_fault(failed.fault), one_line(failed.url, 200), translator)
 
 
 def paused_text(target: SubscribedChannel | None, translator: Translator, *, is_new: bool) -> str:
