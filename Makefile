@@ -120,7 +120,7 @@ attacks: $(venv)/dev.stamp
 	@$(bin)/python -m tests.live.opml_attack --json $(ARGS)
 
 # 10,000 feeds imported in chat, and 10,000 at the console, with one worker, while programs are killed: minutes, answer times.
-# Up to twenty minutes, JSON; fails if a bound does not hold.
+# Six minutes, JSON; fails if a bound does not hold.
 imports: $(venv)/dev.stamp
 	@scripts/need redis-server prosody openssl
 	@$(bin)/python -m tests.live.imports $(ARGS)
