@@ -32,10 +32,11 @@ class BotServices:
         self.delivery = OutboxConsumer(store, xmpp, clock, assigned_users, settings.messages_per_s_per_user)
         self.access = AccessControl(store, settings, xmpp.rooms)
         self.rate_limiter = CommandRateLimiter(store, settings, self.access)
-        self.opml_importer = OpmlImporter(store, xmpp, assigned_users, settings.max_subscriptions_per_user)
         self.opml_parser_client = OpmlParserClient()
         self.vault = CredentialVault(settings)
         self.search = Searcher(store, settings.public_from_subscribers)
         guard = AddressGuard(settings.allow_private, allowed_networks=settings.allowed_networks)
         files = HttpUploadClient(settings.upload_url, settings.xmpp_host, guard, settings.xmpp_ca_file)
         self.uploads = FileUploader(xmpp, files)
+        max_subscriptions = settings.max_subscriptions_per_user
+        self.opml_importer = OpmlImporter(store, xmpp, assigned_users, self.uploads, max_subscriptions)

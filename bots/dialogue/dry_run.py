@@ -10,7 +10,7 @@ from service.discovery.queries.saved_searches import SavedSearch, SearchConditio
 from service.errors import LimitReached, UserError
 from service.feeds.canonical_urls import host_of
 from service.feeds.credentials import Credential
-from service.feeds.opml_writer import OpmlSubscription
+from service.feeds.opml_writer import OpmlDocument
 from service.model import Channel, ChannelId, Entry
 from service.store.coordination.worker_requests import ProbeReply
 from service.store.subscriptions.subscription_pauses import ResumeResult
@@ -133,9 +133,16 @@ class DryRun(ReadRequests):
         """Record the upload in ``effects``; return None, as if the server had no upload service."""
         self.effects.append("Send the list as a file if the server accepts uploads, and as messages otherwise.")
 
-    async def import_feeds(self, feeds: tuple[OpmlSubscription, ...]) -> None:
-        """Record in ``effects`` that the user would be subscribed to these feeds."""
-        self.effects.append(f"Import {len(feeds):,} feeds.")
+    async def import_feeds(self, document: OpmlDocument) -> None:
+        """Record in ``effects`` that the user would be subscribed to the feeds of a list."""
+        self.effects.append(f"Import {len(document.feeds):,} feeds.")
+
+    async def stop_import(self) -> bool:
+        """Return whether feeds are queued for import; if so, record in ``effects`` that they would be dropped."""
+        progress = await self.import_progress()
+        if is_running := progress is not None and bool(progress.pending):
+            self.effects.append("Stop the import of a list.")
+        return is_running
 
     async def accept_invitation(self, code: str) -> bool:
         """Return whether the user has access to the bot, or would get access with this invitation code."""

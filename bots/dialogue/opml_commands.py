@@ -7,6 +7,7 @@ several messages. :mod:`bots.dialogue.opml_import` imports the feeds of a list i
 from collections.abc import Sequence
 
 from bots.commands.parser import VerbCommand
+from bots.commands.verb_synonyms import VERB_OF
 from bots.dialogue.reply import Reply, missing_argument
 from bots.dialogue.request_handler import Requests
 from bots.dialogue.subscription_limits import refuse_new_url
@@ -64,12 +65,20 @@ async def export(requests: Requests, _command: VerbCommand) -> Reply:
 async def import_list(requests: Requests, command: VerbCommand) -> Reply:
     """Import the OPML list in ``command.words``, which is either the list's URL or the OPML document itself.
 
-    A URL counts towards the user's hourly limit on new URLs. Raises CoronetError if the list cannot be fetched,
+    A URL counts towards the user's hourly limit on new URLs. Instead of a list, the words may be "status" or "stop",
+    in any language, to see how far the import is or to stop it. Raises CoronetError if the list cannot be fetched,
     parsed, or queued for import.
     """
     words = command.words.strip()
     if not words:
         return missing_argument("import", requests.translator)
+    match VERB_OF.get(words.lower()):
+        case "status":
+            return Reply(texts.import_progress_text(await requests.import_progress(), requests.translator))
+        case "cancel" if await requests.stop_import():
+            return Reply(requests.translator.gettext("I've stopped the import. What I had added so far stays."))
+        case "cancel":
+            return Reply(texts.import_progress_text(None, requests.translator))
     if words.startswith("<") and not words[1:].startswith(("http://", "https://")):
         return await start_import(requests, await requests.read_list_text(words))
     url = canonical_url(words.split(maxsplit=1)[0].strip("<>"))
@@ -82,7 +91,7 @@ async def start_import(requests: Requests, outline: OpmlDocument) -> Reply:
     Return the reply that tells the user that the import has begun.
     """
     if outline.feeds:
-        await requests.import_feeds(outline.feeds)
+        await requests.import_feeds(outline)
     return Reply(texts.import_started_text(len(outline.feeds), outline.problems, requests.translator))
 
 

@@ -17,6 +17,7 @@ from service.discovery.discover_listings import DiscoverAnswer, DiscoverOrder
 from service.discovery.queries.query import Query, SearchAnswer, SearchHit
 from service.discovery.queries.saved_searches import SavedSearch
 from service.feeds.canonical_urls import host_of, protected_url
+from service.feeds.opml_import import ImportProgress
 from service.feeds.opml_writer import OpmlDocument
 from service.model import Channel, ChannelId, Subscription
 from service.store.client.keys import user_id
@@ -161,6 +162,10 @@ class ReadRequests:
     async def watches(self) -> tuple[SavedSearch, ...]:
         """Return the user's saved searches in the order of their numbers."""
         return tuple(await self._store.saved_searches.of_user(self._jid))
+
+    async def import_progress(self) -> ImportProgress | None:
+        """Return how far the user's import of a list is, or None if there is none."""
+        return await self._store.user_imports.progress(self._uid)
 
     async def read_list(self, url: str) -> OpmlDocument:
         """Return the OPML list at a canonical URL.

@@ -14,7 +14,7 @@ from service.discovery.queries.saved_searches import SavedSearch, SearchConditio
 from service.errors import NotSubscribed, NoWorker
 from service.feeds.canonical_urls import reader_of
 from service.feeds.credentials import Credential
-from service.feeds.opml_writer import OpmlSubscription
+from service.feeds.opml_writer import OpmlDocument
 from service.location.content_cache import MAX_LATEST_ENTRIES
 from service.model import ChannelId, Entry
 from service.store.coordination.worker_requests import ProbeReply
@@ -133,9 +133,13 @@ class RequestHandler(ReadRequests):
         self._on_slow_request()
         return await self._services.uploads.share(name, body, media_type)
 
-    async def import_feeds(self, feeds: tuple[OpmlSubscription, ...]) -> None:
-        """Queue feeds for import in the background; the user gets a message when the import has finished."""
-        await self._services.opml_importer.add(self._jid, feeds)
+    async def import_feeds(self, document: OpmlDocument) -> None:
+        """Queue the feeds of a list for import in the background; the user gets a message when it has finished."""
+        await self._services.opml_importer.add(self._jid, document)
+
+    async def stop_import(self) -> bool:
+        """Drop the feeds that are queued for import; return whether there were any."""
+        return await self._store.user_imports.stop(self._uid)
 
     async def accept_invitation(self, code: str) -> bool:
         """Redeem an invitation code; return whether the user may now use the bot."""

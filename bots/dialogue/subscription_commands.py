@@ -359,13 +359,17 @@ async def why(requests: Requests, command: VerbCommand) -> Reply:
 
 
 async def status(requests: Requests, _command: VerbCommand) -> Reply:
-    """Report which of the user's channels currently cannot be polled."""
+    """Report which of the user's channels currently cannot be polled, and how far the import of a list is."""
+    progress = await requests.import_progress()
+    importing = f"{texts.import_progress_text(progress, requests.translator)}\n" if progress else ""
     subscribed = await requests.subscriptions()
     if not subscribed:
-        return Reply(requests.translator.gettext(texts.NO_SUBSCRIPTIONS))
+        return Reply(importing + requests.translator.gettext(texts.NO_SUBSCRIPTIONS))
     workers, failures = await requests.health(tuple(subscription.channel.id for subscription in subscribed))
     failing = [(each, *failures[each.channel.id]) for each in subscribed if each.channel.id in failures]
-    return Reply(texts.status_text(len(subscribed), workers, failing, requests.now_s(), requests.translator))
+    return Reply(
+        importing + texts.status_text(len(subscribed), workers, failing, requests.now_s(), requests.translator)
+    )
 
 
 async def pause(requests: Requests, command: VerbCommand) -> Reply:

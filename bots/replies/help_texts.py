@@ -156,7 +156,10 @@ HELP: Final = {
     ),
     "import": HelpTopic(
         gettext_noop("`import URL`: subscribe to all feeds in a list (OPML), e.g. one exported by another reader"),
-        gettext_noop("You can also send me the file, or paste the list after `import`."),
+        gettext_noop(
+            "You can also send me the file, or paste the list after `import`. `import status` says how far I am, and "
+            "`import stop` stops it."
+        ),
     ),
     "forget": HelpTopic(
         gettext_noop("`forget me`: delete everything I know about you; I'll ask first"),

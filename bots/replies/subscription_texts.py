@@ -18,8 +18,9 @@ from bots.replies.formatting import (
 )
 from bots.replies.settings_texts import changed_settings
 from service.corona.optimizer.poll_explanation import BindingConstraint, PollExplanation
-from service.errors import CoronetError
+from service.errors import from_fault
 from service.feeds.canonical_urls import SHARED, reader_of
+from service.feeds.opml_import import FailedFeed, ImportProgress
 from service.feeds.parsing.html_text import one_line
 from service.model import Entry
 from service.users.preferences import Preferences
@@ -384,13 +385,28 @@ def import_started_text(count: int, problems: Sequence[str], translator: Transla
     return fit_rows(head, [one_line(problem, 200) for problem in problems[:_MAX_PROBLEMS]], translator)
 
 
+def import_progress_text(progress: ImportProgress | None, translator: Translator) -> str:
+    """Return the text that says how far the user's import is; ``progress`` is None if there is none."""
+    if progress is None:
+        return translator.gettext("No list is being imported right now.")
+    return translator.gettext(
+        "Importing your list: {done} of {total} feeds done (new: {new}, already subscribed: {existing}, failed: "
+        "{failed}).",
+        done=progress.done,
+        total=progress.total,
+        new=progress.new,
+        existing=progress.existing,
+        failed=progress.failed,
+    )
+
+
 def import_result_text(
-    new: int, existing: int, failed: Sequence[tuple[str, CoronetError]], translator: Translator
+    new: int, existing: int, failed: Sequence[FailedFeed], translator: Translator, *, has_file: bool
 ) -> str:
     """Return the text that tells the user how an import ended.
 
     ``new`` is how many subscriptions were created, and ``existing`` how many of the listed feeds the user was already
-    subscribed to. ``failed`` contains pairs (URL of a feed, error).
+    subscribed to. The feeds in ``failed`` are listed, unless ``has_file`` states that a file with them follows.
     """
     head = translator.ngettext(
         "Your list is imported: {count} new subscription.", "Your list is imported: {count} new subscriptions.", new
@@ -403,8 +419,15 @@ def import_result_text(
     if not failed:
         return head
     count = translator.ngettext("{count} couldn't be added:", "{count} couldn't be added:", len(failed))
-    rows = [error_text(error, one_line(url, 200), translator) for url, error in failed]
+    rows = [] if has_file else [import_failure_text(each, translator) for each in failed]
     return fit_rows(f"{head} {count}", rows, translator)
+
+
+def import_failure_text(failed: FailedFeed, translator: Translator) -> str:
+    """Return the text that says why a feed of a list could not be added."""
+    if not failed.url:
+        return failed.fault.detail
+    return error_text(from_fault(failed.fault), one_line(failed.url, 200), translator)
 
 
 def paused_text(target: Target, translator: Translator, *, is_new: bool) -> str:

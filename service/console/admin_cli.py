@@ -40,8 +40,7 @@ _SECRET_FIELDS: Final = {"credential"}
 """Fields of request bodies that have no option, for the same reason."""
 _JSON: Final = "application/json"
 _TIMEOUT_S: Final = 120.0
-"""Time limit for a response of the console. It is longer than any operation takes: importing an OPML file takes up to
-45 s."""
+"""Time limit for a response of the console. It is longer than any operation takes."""
 _MAX_QUOTED_CHARS: Final = 200
 _MAX_CELL_CHARS: Final = 60
 _MIN_TIMESTAMP_S: Final = 1e9

@@ -30,6 +30,7 @@ from service.console.middleware.audit_recorder import audit
 from service.console.middleware.error_responses import handle_errors
 from service.console.middleware.idempotency_keys import make_idempotent
 from service.console.middleware.request_metrics import measure_duration, request_class
+from service.console.opml_importer import run_importer
 from service.console.page_rendering import load_templates
 from service.console.queries.channel_cache import ChannelCache
 from service.console.queries.channel_search import ChannelSearch
@@ -84,6 +85,7 @@ def make_app(settings: Settings, store: Store, check_ready: ReadinessCheck | Non
     app[websub_callback.PUSH_READER] = websub_callback.PushReader()
     _add_routes(app, health_routes(check_ready or store.ping, settings))
     app.on_response_prepare.append(add_security_headers)
+    app.cleanup_ctx.append(run_importer)
     app.on_startup.append(_start)
     app.on_shutdown.append(_stop)
     return app

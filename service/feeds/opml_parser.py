@@ -15,15 +15,14 @@ from lxml import etree
 
 from service.errors import BadUrl, UserError
 from service.feeds.canonical_urls import canonical_url, page_url, selector_of, without_selector
-from service.feeds.opml_writer import PAGE, OpmlDocument, OpmlSubscription
+from service.feeds.opml_writer import MAX_OUTLINES, PAGE, OpmlDocument, OpmlSubscription
 from service.feeds.parsing.charset import decode_document
 from service.feeds.parsing.field_limits import FIELD_CHARS, NAME_CHARS, NOT_XML
 from service.feeds.parsing.html_text import one_line
 
-MAX_OUTLINES = 5_000
 MAX_DEPTH = 20
 
-_MAX_PROBLEMS = 100
+_MAX_SYNTAX_ERRORS = 100
 _SHOWN_CHARS = 100
 _MAX_TAGS = 4 * MAX_OUTLINES
 _MAX_CHARS = 4_000_000
@@ -49,7 +48,7 @@ def parse(body: bytes) -> OpmlDocument:
         raise UserError("The file declares entities of its own, which OPML has no use for. It is not read.")
     collector = _OutlineCollector()
     collector.collect(text)
-    return OpmlDocument(tuple(collector.feeds.values()), tuple(collector.problems[:_MAX_PROBLEMS]))
+    return OpmlDocument(tuple(collector.feeds.values()), tuple(collector.problems), tuple(collector.lines.values()))
 
 
 class _OutlineCollector:
@@ -57,6 +56,8 @@ class _OutlineCollector:
 
     def __init__(self) -> None:
         self.feeds: dict[str, OpmlSubscription] = {}
+        self.lines: dict[str, int] = {}
+        """Maps the URL of each feed in ``feeds``, in the same order, to the line where it occurs first."""
         self.problems: list[str] = []
         self._line = 1
         self._root = ""
@@ -96,7 +97,7 @@ class _OutlineCollector:
         if not is_complete:
             self._add_problem(f"only the first {min(self._outlines, MAX_OUTLINES):,} outlines are read.", self._line)
             return
-        for error in list(parser.feed_error_log)[:_MAX_PROBLEMS]:
+        for error in list(parser.feed_error_log)[:_MAX_SYNTAX_ERRORS]:
             self._add_problem(f"not well-formed: {one_line(error.message, _SHOWN_CHARS)}", error.line)
 
     def start(self, tag: str, attributes: Mapping[str, str]) -> None:
@@ -141,6 +142,7 @@ class _OutlineCollector:
         named = (one_line(name, NAME_CHARS) for name in (known.folder, *reversed(self._folders), _category(category)))
         folder = next(filter(None, named), "")
         self.feeds[url] = OpmlSubscription(url, title, known.page, folder)
+        self.lines.setdefault(url, self._line)
         self._chars += len(url) + len(title) + len(folder)
 
     def _add_problem(self, what: str, line: int) -> None:

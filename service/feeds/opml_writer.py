@@ -9,6 +9,8 @@ from service.feeds.parsing.field_limits import FIELD_CHARS, NAME_CHARS
 from service.feeds.parsing.html_text import one_line
 
 MAX_OPML_BYTES = 5 * 1024 * 1024
+MAX_OUTLINES = 12_000
+"""Maximum number of outlines that are read: 10,000 feeds and their folders."""
 PAGE = "page"
 """The ``type`` of an outline that describes a page instead of a feed. Other programs ignore such outlines."""
 
@@ -32,11 +34,13 @@ class OpmlSubscription(msgspec.Struct, frozen=True, omit_defaults=True):
 class OpmlDocument(msgspec.Struct, frozen=True):
     """The content of an OPML file: its distinct subscriptions in document order, and the problems found in the file.
 
-    Each problem is a sentence that contains a line number.
+    Each problem is a sentence that contains a line number. ``lines`` are the numbers of the lines with ``feeds``, in
+    the same order; it is empty if they are not known.
     """
 
     feeds: tuple[OpmlSubscription, ...]
     problems: tuple[str, ...] = ()
+    lines: tuple[int, ...] = ()
 
 
 def write(title: str, feeds: Iterable[OpmlSubscription]) -> bytes:

@@ -70,7 +70,7 @@ from service.store.people.users import HomeAddresses, PreferenceStore, Users
 from service.store.subscriptions.channel_index import ChannelIndex
 from service.store.subscriptions.key_group_loads import KeyGroupLoads
 from service.store.subscriptions.keyspace_store import KeyspaceStore
-from service.store.subscriptions.opml_import_queue import ImportQueue
+from service.store.subscriptions.opml_imports import ConsoleImports, UserImports
 from service.store.subscriptions.subscription_intents import SubscriptionIntents
 from service.store.subscriptions.subscription_pauses import SubscriptionPauses
 from service.store.subscriptions.subscriptions import Subscriptions
@@ -135,7 +135,7 @@ class Store:
         self.audit_log = AuditLog(redis)
         self.idempotency = IdempotencyStore(redis)
         self.invitations = InvitationCodes(redis)
-        self.import_queue = ImportQueue(redis)
+        self.user_imports, self.console_imports = UserImports(redis), ConsoleImports(redis)
         self.websub = WebSubStore(redis)
         self.rooms, self.pubsub_nodes = BotRooms(redis), PubsubNodes(redis)
 

@@ -18,7 +18,7 @@ import pytest_asyncio
 from service.discovery.queries.saved_searches import SearchableEntry
 from service.errors import StoreIdentityMismatch, UserError
 from service.feeds.entries.version_parts import VersionParts
-from service.feeds.opml_writer import OpmlSubscription
+from service.feeds.opml_writer import OpmlDocument, OpmlSubscription
 from service.model import Channel, Delta, Entry, Notice
 from service.operations import backup
 from service.operations.backup import FORMAT, BackupFileWriter, check_file
@@ -58,6 +58,7 @@ SOFT = {
     *("cn:{u:UID}:rate:WHAT", "cn:{a}:floor", "cn:{u:UID}:revived:L", "cn:{d}:wake", "cn:{d}:news", "cn:{d}:heard"),
     *("cn:{d}:say:SESSION", "cn:{d}:bots", "cn:{d}:asked", "cn:{d}:answers", "cn:{h:SITE}", "cn:{h:SITE}:from:EGRESS"),
     *("cn:{h:SITE}:pause", "cn:{console}:setup", "cn:{console}:links", "cn:{console}:logins"),
+    *("cn:{im}:all", "cn:{im:N}", "cn:{im:N}:feeds", "cn:{im:N}:failed", "cn:{im:N}:lease"),
     *("cn:{console}:login:H", "cn:{console}:attempts:WINDOW:H", "cn:{console}:browsers:H", "cn:{console}:repeat:H"),
 }
 
@@ -116,7 +117,8 @@ async def test_a_restored_store_has_all_durable_keys_and_all_indexes(store: Stor
     channels = [await make_channel(store, f"https://example.org/{number}") for number in range(3)]
     await live(store, ALICE, channels)
     await live(store, BOB, channels[:2])
-    await store.import_queue.add(ALICE, [OpmlSubscription("https://example.com/f", "")], "bot@localhost")
+    listed = OpmlDocument((OpmlSubscription("https://example.com/f"),), ("Line 2: names no feed.",))
+    await store.user_imports.add(ALICE, listed, "bot@localhost")
     await store.redis.call("SET", keys.home_address(UID), "bot@localhost")
     await store.request_budgets.set_site_rate("example.org", 0.5)
     await store.admin_settings.pause([channels[0].id], 1000.0)
@@ -128,7 +130,7 @@ async def test_a_restored_store_has_all_durable_keys_and_all_indexes(store: Stor
     assert set(await store.outbox.waiting_users()) == {UID, OTHER}
     assert await count_channels(store) == 3
     assert await store.request_budgets.site_rate("example.org") == 0.5
-    assert await store.import_queue.users("bot@localhost") == [UID]
+    assert await store.user_imports.users("bot@localhost") == [UID]
     (found,) = await SavedSearchMatcher(store.saved_searches).match([SearchableEntry(Entry("k", "a brown fox", ""))])
     assert {search.partition("/")[0] for search in found} == {UID, OTHER}
     assert await store.subscription_intents.replay() == 0

@@ -4,13 +4,11 @@ import asyncio
 from base64 import urlsafe_b64decode
 from collections.abc import AsyncIterator
 
-import pytest
-
 from service.discovery.queries.query_parser import parse_watch
 from service.discovery.queries.saved_searches import SearchableEntry
 from service.errors import LimitReached, StoreUnavailable
 from service.feeds.entries.version_parts import VersionParts
-from service.feeds.opml_writer import OpmlSubscription
+from service.feeds.opml_writer import OpmlDocument, OpmlSubscription
 from service.model import Channel, Entry
 from service.store import Store
 from service.store.backup.export import scan_keys
@@ -18,7 +16,6 @@ from service.store.client import keys
 from service.store.delivery.outbox import MessageId
 from service.store.directory.saved_search_store import SavedSearchMatcher
 from service.store.people.erasure import RESTRICTIONS_KEPT_DAYS
-from service.store.subscriptions.opml_import_queue import MAX_QUEUED_FEEDS
 from service.users.preferences import FOR_ALL, Preferences
 from service.users.user_settings import UserSettings
 from tests.contract.test_subscriptions import DyingLink
@@ -50,6 +47,9 @@ async def live(store: Store, jid: str, channels: list[Channel]) -> MessageId:
     for expression in ("tag=python", '"brown fox"', "/v[0-9]/"):
         await store.saved_searches.add(jid, parse_watch(expression), expression, 9)
     await store.rooms.record_message_id(jid, "theirs", "ours")
+    await store.user_imports.add(
+        jid, OpmlDocument((OpmlSubscription("https://example.org/x"),), ("?",)), "bot@localhost"
+    )
     await store.preferences.put(jid, FOR_ALL, Preferences(muted=True))
     dead, flying = [await tell(store, uid, channels[0], version) for version in (2, 3)]
     await store.outbox.move_to_dead_letters(uid, dead, "nobody is there")
@@ -218,12 +218,3 @@ async def test_concurrent_requests_do_not_exceed_the_subscription_limit(store: S
     (left, *_) = [channel for channel, how in zip(channels, ended, strict=True) if isinstance(how, LimitReached)]
     assert (await store.subscriptions.subscribe(ALICE, left.id, 5))[1], "what an admin set counts"
     assert not (await store.subscriptions.subscribe(ALICE, left.id, 5))[1], "who has it may ask again"
-
-
-async def test_the_number_of_queued_feeds_is_limited(store: Store) -> None:
-    feeds = [OpmlSubscription(f"https://example.org/{number}") for number in range(MAX_QUEUED_FEEDS - 1)]
-    await store.import_queue.add(ALICE, feeds, "bot@localhost")
-    with pytest.raises(LimitReached):
-        await store.import_queue.add(ALICE, feeds[:2], "bot@localhost")
-    await store.import_queue.add(ALICE, feeds[:1], "bot@localhost")
-    assert len(await store.import_queue.peek(UID, MAX_QUEUED_FEEDS + 1)) == MAX_QUEUED_FEEDS

@@ -5,6 +5,7 @@ import time
 from service.corona.fleet_policy import ChannelBounds, FleetObjective, Goal
 from service.feeds.canonical_urls import channel_id
 from service.feeds.entries.duplicate_articles import hash_version
+from service.feeds.opml_writer import OpmlDocument
 from service.model import Change, Channel, Entry, PollResult, Validators
 from service.store import Store
 from service.store.channels.channel_records import Snapshot
@@ -48,6 +49,8 @@ async def fill_every_page(store: Store) -> list[str]:
     await store.blocked_user_domains.add("spam.example", HostBlock("ada", now_s, HOSTILE))
     announcement = Announcement(1, HOSTILE, "all", "ada", now_s, 1.0)
     assert await store.announcements.start(announcement, [bob])
+    imported = await store.console_imports.start(OpmlDocument((), (HOSTILE,)))
+    await store.console_imports.end(imported)
     what_if = "goal=lite&longest_wait_s=1+h&demand_factor=1&delay_s=60&budget_polls_per_minute=9"
     return [
         *("/", "/channels", "/channels?state=failing&sort=-subscribers", "/channels?q=nowhere", "/channels/add"),
@@ -55,6 +58,6 @@ async def fill_every_page(store: Store) -> list[str]:
         *(f"/channels/{good.id}/content", f"/channels/{failing.id}", "/api"),
         *(f"/channels/{good.id}/remove", "/policy", f"/policy?{what_if}", "/policy?goal=x", "/hosts"),
         *("/hosts/example.org", "/nodes", "/shards", "/directory", "/directory?q=lang%3Den", "/directory/discover"),
-        *("/people", "/blocked-domains", "/announcements"),
+        *("/people", "/blocked-domains", "/announcements", f"/imports/{imported}"),
         *(f"/people/{bob}", f"/people/{bob}/forget", "/delivery", "/settings", "/log", "/about", "/nowhere"),
     ]

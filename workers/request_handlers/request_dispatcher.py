@@ -59,8 +59,6 @@ from workers.request_handlers.prober import Prober
 _TIMEOUT_S = 9.0
 _OUTLINE_FETCH_TIMEOUT_S = 7.0
 _CONTENT_FETCH_TIMEOUT_S = 5.0
-_MAX_FEEDS = 1_000
-"""Maximum number of feeds that are read from one outline (OPML); it limits the size of the reply."""
 _NO_CHANNEL = "There is no such channel."
 
 _T = TypeVar("_T")
@@ -160,11 +158,7 @@ class RequestDispatcher:
             async with self._prober.hold_slot(channel):
                 return (await self._prober.fetch(channel, _OUTLINE_FETCH_TIMEOUT_S)).body or b""
 
-        outline = await self._opml_reader.read(load)
-        if len(outline.feeds) > _MAX_FEEDS:
-            problem = f"Only the first {_MAX_FEEDS:,} feeds are read."
-            return OpmlDocument(outline.feeds[:_MAX_FEEDS], (problem, *outline.problems))
-        return outline
+        return await self._opml_reader.read(load)
 
     async def _show_content(self, node: Node, channel_id: ChannelId) -> WorkerReply:
         """Return a channel's latest entries, and where they were found (cache, another worker, store or publisher)."""

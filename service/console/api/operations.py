@@ -47,6 +47,7 @@ _PATH_DESCRIPTIONS: Final = {
     "user": "Id of a person, 16 characters.",
     "letter": "Dead letter id.",
     "number": "Number of an announcement.",
+    "import_id": "Id of an import.",
     "name": "Account name.",
     "session": "Session id.",
     "key": "API key id.",

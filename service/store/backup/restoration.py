@@ -144,7 +144,7 @@ class StoreRestoration:
             messages, home = keys.inbound_messages(uid), keys.home_address(uid)
             if messages in by_name and by_name[messages].items:
                 commands.append(("ZADD", keys.USERS_WITH_INBOUND, unique_timestamp(), uid))
-            if keys.pending_imports(uid) in by_name and home in by_name:
+            if {keys.pending_imports(uid), keys.import_counts(uid)} & by_name.keys() and home in by_name:
                 commands.append(("HSET", keys.USERS_WITH_IMPORTS, uid, by_name[home].items[0]))
             if keys.saved_searches(uid) in by_name:
                 searches += by_name[keys.saved_searches(uid)].items[1::2]

@@ -143,12 +143,15 @@ key                          type    contents
 ``cn:{u:UID}:intents``       hash    channel id → ``add SEQ``, ``move SEQ`` or ``del SEQ``: a change of the user index
                                      that the channel index may lack
 ``cn:{u:UID}:preferences``   hash    number of a subscription, 0 for all, or < 0 for a folder → Preferences (msgpack)
-``cn:{u:UID}:imports``       list    feeds of OPML lists that are still to be subscribed: OpmlSubscription (msgpack)
+``cn:{u:UID}:imports``       list    feeds of OPML lists that are still to be subscribed: QueuedFeed (msgpack)
+``cn:{u:UID}:import``        hash    the user's import: ``id``, ``started_s``, ``new``, ``existing``, and ``shown`` if
+                                     the user was sent a message about the progress
+``cn:{u:UID}:import:failed`` list    its feeds that could not be subscribed: FailedFeed (msgpack)
 ``cn:{u:UID}:searches``      hash    number of a saved search → SavedSearch (msgpack)
 ``cn:{u:UID}:hits``          set     ``CID VERSION`` that a saved search has matched; expires
 ``cn:{u:UID}:rate:WHAT``     string  uses of WHAT in the present window; survives erasure; expires
 ``cn:{i}:users``             zset    ids of users who may have intents → when they were announced (ms)
-``cn:{i}:importing``         hash    id of a user with pending imports → address of the bot that runs them
+``cn:{i}:importing``         hash    id of a user with an import → address of the bot that carries it out
 ``cn:{a}:domains``           hash    domain whose users admins have blocked → HostBlock (JSON)
 ``cn:{a}:leaving``           set     ids of users whose erasure has begun
 ``cn:{a}:restricted``        zset    ids of erased users whose restrictions are kept → when those expire
@@ -249,6 +252,12 @@ key                                  type    contents
                                              and none older than a year
 ``cn:{console}:repeat:H``            string  response to the request whose account and idempotency key have the
                                              SHA-256 H: StoredResponse (msgpack); expires
+``cn:{im}:all``                      zset    ids of the imports that admins have started → when (Unix s)
+``cn:{im:N}``                        hash    import N: ``id``, ``started_s``, ``ended_s``, ``new``, ``existing``;
+                                             expires
+``cn:{im:N}:feeds``                  list    its feeds that are still to be added: QueuedFeed (msgpack)
+``cn:{im:N}:failed``                 list    its feeds that could not be added: FailedFeed (msgpack); expires
+``cn:{im:N}:lease``                  string  the console that carries it out; expires
 ===================================  ======  =============================================================
 """
 
@@ -288,6 +297,7 @@ API_KEYS_LAST_USE = "cn:{console}:keys:used"
 AUDIT_PENDING = "cn:{console}:begun"
 AUDIT_LOG = "cn:{console}:audit"
 USERS_WITH_IMPORTS = "cn:{i}:importing"
+CONSOLE_IMPORTS = "cn:{im}:all"
 USERS_BEING_ERASED = "cn:{a}:leaving"
 ERASED_USERS_WITH_RESTRICTIONS = "cn:{a}:restricted"
 ERASED_USERS = "cn:{a}:erased"
@@ -361,6 +371,9 @@ preferences = _key("cn:{u:*}:preferences")
 bot_rooms = _key("cn:{b:*}:rooms")
 pubsub_nodes = _key("cn:{ps:*}:nodes")
 pending_imports = _key("cn:{u:*}:imports")
+import_counts = _key("cn:{u:*}:import")
+failed_imports = _key("cn:{u:*}:import:failed")
+console_import_lease = _key("cn:{im:*}:lease")
 queued_stanzas = _key("cn:{d}:say:*")
 saved_searches = _key("cn:{u:*}:searches")
 saved_search_hits = _key("cn:{u:*}:hits")
@@ -394,6 +407,12 @@ def push_queue(cid: ChannelId) -> tuple[str, str, str]:
     times of all channels' queues.
     """
     return f"cn:{{push}}:of:{cid}", "cn:{push}:sizes", "cn:{push}:until"
+
+
+def console_import(ident: str) -> tuple[str, str, str]:
+    """Return the keys of an import that an admin has started: its queued feeds, its counts, and its failed feeds."""
+    counts = f"cn:{{im:{ident}}}"
+    return f"{counts}:feeds", counts, f"{counts}:failed"
 
 
 def keyspace(number: Keyspace) -> tuple[str, str, str, str, str]:
@@ -497,7 +516,8 @@ def erasable_user_keys(uid: UserId) -> tuple[str, ...]:
     expire on their own.
     """
     return (
-        *(user(uid), user_index(uid), intents(uid), preferences(uid), pending_imports(uid)),
+        *(user(uid), user_index(uid), intents(uid), preferences(uid)),
+        *(pending_imports(uid), import_counts(uid), failed_imports(uid)),
         *(saved_searches(uid), saved_search_hits(uid)),
         *(outbox(uid), in_flight(uid), sent_messages(uid), last_sent_times(uid)),
         received_announcements(uid),

@@ -38,6 +38,7 @@ from service.errors import AssignmentPending, BadStatus, CoronetError, LimitReac
 from service.feeds import opml_parser
 from service.feeds.canonical_urls import channel_id, protected_url, shown_url
 from service.feeds.credentials import Credential
+from service.feeds.opml_import import ImportProgress
 from service.feeds.opml_writer import OpmlDocument, OpmlSubscription
 from service.model import Channel, ChannelId, Entry, Subscription
 from service.settings import Settings
@@ -302,8 +303,17 @@ class FakeRequests:
         self.person.shared.append(body)
         return self.person.files
 
-    async def import_feeds(self, feeds: tuple[OpmlSubscription, ...]) -> None:
-        self.person.importing += feeds
+    async def import_feeds(self, document: OpmlDocument) -> None:
+        self.person.importing += document.feeds
+
+    async def import_progress(self) -> ImportProgress | None:
+        if not self.person.importing:
+            return None
+        return ImportProgress("1", new=1, existing=0, failed=2, pending=len(self.person.importing), started_s=NOW_S)
+
+    async def stop_import(self) -> bool:
+        was_running, self.person.importing = bool(self.person.importing), ()
+        return was_running
 
     async def forget_everything(self) -> int:
         person = self.person

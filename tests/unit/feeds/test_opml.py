@@ -6,8 +6,8 @@ import pytest
 from lxml import etree
 
 from service.errors import UserError
-from service.feeds.opml_parser import MAX_DEPTH, MAX_OUTLINES, parse
-from service.feeds.opml_writer import OpmlDocument, OpmlSubscription, write
+from service.feeds.opml_parser import MAX_DEPTH, parse
+from service.feeds.opml_writer import MAX_OUTLINES, OpmlDocument, OpmlSubscription, write
 
 CATS = "https://cats.example/feed"
 
@@ -30,7 +30,7 @@ def test_the_innermost_named_outline_is_the_folder_of_a_feed() -> None:
       <outline text="Pets"><outline text="Felines" xmlUrl="HTTPS://Cats.Example:443/feed"/></outline>
       <outline text="Dogs" title="Dogs, daily" xmlUrl="https://dogs.example/"/>"""
     cats = OpmlSubscription(CATS, "Cats!", folder="Daily")
-    assert parse(_opml(body)) == OpmlDocument((cats, OpmlSubscription("https://dogs.example/", "Dogs, daily")))
+    assert parse(_opml(body)).feeds == (cats, OpmlSubscription("https://dogs.example/", "Dogs, daily"))
 
 
 @pytest.mark.parametrize("category", ["/Pets/Furry,Daily", "Furry", " Furry/ ,Daily"])
@@ -124,7 +124,22 @@ def test_entities_are_not_expanded(body: str, encoding: str) -> None:
 
 def test_a_dtd_is_not_loaded() -> None:
     body = f'<!DOCTYPE opml SYSTEM "file:///etc/passwd"><opml><body><outline text="x" xmlUrl="{CATS}"/></body></opml>'
-    assert parse(body.encode()) == OpmlDocument((OpmlSubscription(CATS, "x"),))
+    assert parse(body.encode()) == OpmlDocument((OpmlSubscription(CATS, "x"),), lines=(1,))
+
+
+def test_the_line_of_a_feed_is_where_it_occurs_first() -> None:
+    dogs = '<outline text="Dogs" xmlUrl="https://dogs.example/"/>'
+    body = f'<opml><body>\n<outline text="Cats" xmlUrl="{CATS}"/>\n\n{dogs}<outline text="Cats"\n xmlUrl="{CATS}"/>\n'
+    outline = parse(body.encode())
+    assert list(zip([feed.url for feed in outline.feeds], outline.lines, strict=True)) == [
+        (CATS, 2),
+        ("https://dogs.example/", 4),
+    ]
+
+
+def test_every_line_with_a_problem_is_reported() -> None:
+    outline = parse(_opml("\n".join(f'<outline text="{n}" xmlUrl="ftp://example.org/{n}"/>' for n in range(500))))
+    assert len(outline.problems) == 500
 
 
 def test_nesting_of_folders_is_limited() -> None:
@@ -139,7 +154,7 @@ def test_number_of_outlines_is_limited() -> None:
     lines = "\n".join(f'<outline text="{n}" xmlUrl="https://example.org/{n}"/>' for n in range(MAX_OUTLINES + 10))
     outline = parse(_opml(lines))
     assert len(outline.feeds) == MAX_OUTLINES
-    assert outline.problems == ("Line 5003: only the first 5,000 outlines are read.",)
+    assert outline.problems == ("Line 12003: only the first 12,000 outlines are read.",)
 
 
 @pytest.mark.timeout(20)

@@ -105,7 +105,8 @@ async def add_form(request: web.Request, status: int = 200, *, error: str = "") 
     """
     body = await _read_body(request)
     template = "channel_page.html" if body.as_page else "channel_add.html"
-    return render(request, template, status, body=body, error=error)
+    imports = await request.app[STORE].console_imports.all()
+    return render(request, template, status, body=body, error=error, imports=imports)
 
 
 @redisplay_on_error(add_form)

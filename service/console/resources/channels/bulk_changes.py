@@ -7,7 +7,7 @@ in this time.
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
-from typing import Annotated, Final, Literal, TypeVar
+from typing import Annotated, Final, Literal
 
 import msgspec
 from aiohttp import web
@@ -32,7 +32,6 @@ _TIME_LIMIT_S: Final = 20.0
 _MAX_PROBLEMS: Final = 20
 
 _Id = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{40}$")]
-_Item = TypeVar("_Item")
 
 
 class BulkChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -66,9 +65,7 @@ async def post_bulk(request: web.Request, body: BulkChange) -> BulkResult:
     store = request.app[STORE]
     if body.action in {"tag", "untag"}:
         body = msgspec.structs.replace(body, tag=parse_tag(body.tag))
-    done, failed = await change_each(
-        body.channels, lambda cid: _change_one(store, body, cid), _TIME_LIMIT_S, fatal=StoreUnavailable
-    )
+    done, failed = await _change_each(body.channels, lambda cid: _change_one(store, body, cid))
     await request.app[CHANNEL_CACHE].reload(body.channels)
     request[AUDIT_DETAIL] = f"{body.action} {body.tag}: {done} of {len(body.channels)} channels"
     problems = tuple(f"{short_id(cid)}: {error}" for cid, error in failed[:_MAX_PROBLEMS])
@@ -101,34 +98,33 @@ async def _change_tags(store: Store, bulk: BulkChange, cid: ChannelId) -> None:
     await store.admin_settings.set_tags([(cid, sorted(tags))])
 
 
-async def change_each(
-    items: Iterable[_Item], change: Callable[[_Item], Awaitable[None]], time_limit_s: float, fatal: type[CoronetError]
-) -> tuple[int, list[tuple[_Item, CoronetError]]]:
-    """Call ``change`` on each of ``items``, several at once.
+async def _change_each(
+    cids: Iterable[ChannelId], change: Callable[[ChannelId], Awaitable[None]]
+) -> tuple[int, list[tuple[ChannelId, CoronetError]]]:
+    """Call ``change`` on each of ``cids``, several at once.
 
-    Return (count, failures): the number of successful calls, and a pair (item, error) for each failed call. Calls that
-    do not finish within ``time_limit_s`` seconds are in neither. An error of the class ``fatal`` stops all calls and is
-    raised.
+    Return (count, failures): the number of successful calls, and a pair (id, error) for each failed call. Calls that do
+    not finish within ``_TIME_LIMIT_S`` seconds are in neither. StoreUnavailable stops all calls and is raised.
     """
-    remaining, done = iter(items), 0
-    failed: list[tuple[_Item, CoronetError]] = []
+    remaining, done = iter(cids), 0
+    failed: list[tuple[ChannelId, CoronetError]] = []
 
     async def work() -> None:
         nonlocal done
-        for item in remaining:
+        for cid in remaining:
             try:
-                await change(item)
-            except fatal:
+                await change(cid)
+            except StoreUnavailable:
                 raise
             except CoronetError as error:
-                failed.append((item, error))
+                failed.append((cid, error))
             else:
                 done += 1
 
     tasks = [asyncio.create_task(work()) for _ in range(_CONCURRENCY)]
     try:
         with suppress(TimeoutError):
-            async with asyncio.timeout(time_limit_s):
+            async with asyncio.timeout(_TIME_LIMIT_S):
                 await asyncio.gather(*tasks)
     finally:
         await cancel_and_wait(*tasks)

@@ -9,9 +9,10 @@ from bots.dialogue.reply import CommandOutcome
 from bots.i18n.translator import get_translator
 from bots.replies.formatting import MAX_MESSAGE_BYTES
 from bots.replies.subscription_texts import import_result_text
-from service.errors import BadStatus, LimitReached, ListOfFeeds, UploadRefused
+from service.errors import BadStatus, LimitReached, ListOfFeeds, UploadRefused, UserError, to_fault
 from service.feeds import opml_parser
 from service.feeds.canonical_urls import canonical_url
+from service.feeds.opml_import import FailedFeed
 from service.feeds.opml_writer import OpmlDocument, OpmlSubscription
 from service.users.preferences import Preferences
 from tests.unit.bots.fake_requests import Person, feed, page
@@ -133,16 +134,41 @@ def test_invalid_lists_are_refused_with_an_explanation() -> None:
     assert not person.importing
 
 
-def test_the_import_result_lists_failed_feeds_with_reasons() -> None:
+def _failures() -> list[FailedFeed]:
     gone = BadStatus("example.org answered 404.", status=404)
     full = LimitReached("You've reached the maximum of {count} subscriptions.", count=200)
-    failed = [("https://example.org/a", gone), ("https://example.org/b", full)]
-    said = import_result_text(3, 1, failed, get_translator("en"))
+    problem = FailedFeed(to_fault(UserError("Line 3: “Cats” names no feed.")))
+    return [
+        FailedFeed(to_fault(gone), "https://example.org/a", 5),
+        FailedFeed(to_fault(full), "https://example.org/b", 6),
+        problem,
+    ]
+
+
+def test_the_import_result_lists_failed_feeds_with_reasons() -> None:
+    said = import_result_text(3, 1, _failures(), get_translator("en"), has_file=False)
     assert said.startswith(
-        "Your list is imported: 3 new subscriptions. You were already subscribed to 1. 2 couldn't be added:"
+        "Your list is imported: 3 new subscriptions. You were already subscribed to 1. 3 couldn't be added:"
     )
     assert "“https://example.org/a”" in said
     assert "You've reached the maximum of 200 subscriptions." in said
+    assert said.endswith("\nLine 3: “Cats” names no feed.")
+
+
+def test_the_import_result_leaves_the_reasons_to_a_file() -> None:
+    said = import_result_text(3, 0, _failures(), get_translator("en"), has_file=True)
+    assert said == "Your list is imported: 3 new subscriptions. 3 couldn't be added:"
+
+
+def test_the_progress_of_an_import_is_shown_and_the_import_can_be_stopped() -> None:
+    person = Person(importing=tuple(OpmlSubscription(f"https://example.org/{n}") for n in range(1_000)))
+    told = "Importing your list: 3 of 1,003 feeds done (new: 1, already subscribed: 0, failed: 2)."
+    assert person.say("import status") == told
+    assert person.say("importieren Zustand") == told
+    assert person.say("status").startswith(f"{told}\n")
+    assert person.say("import stop").startswith("I've stopped the import.")
+    assert person.importing == ()
+    assert person.say("import stop") == person.say("import status") == "No list is being imported right now."
 
 
 @pytest.mark.timeout(20)
