@@ -223,12 +223,14 @@ screenshots: $(venv)/dev.stamp
 	@$(bin)/python -m tests.live.screenshots docs/images
 
 # Newer versions are taken only where they are asked for: make lock ARGS="--upgrade-package aiohttp".
+# pip does not take html-clean for html_clean, as trafilatura writes the extra of lxml.
 lock: $(venv)/dev.stamp
 	$(compile) $(ARGS) --extra embedded --extra experiments --extra otel --extra dev pyproject.toml -o requirements-dev.lock
 	$(compile) --constraint requirements-dev.lock --extra embedded pyproject.toml -o requirements.lock
 	$(compile) --constraint requirements-dev.lock --group publish -o requirements-publish.lock
 	$(compile) --constraint requirements-dev.lock --group containers -o requirements-containers.lock
 	printf 'hatchling\neditables\n' | $(compile) --constraint requirements-dev.lock - -o requirements-build.lock
+	sed -i 's/^lxml\[html-clean\]/lxml[html_clean]/' requirements.lock requirements-dev.lock
 
 # Five locks: what runs; what builds it (a checkout's editable install and the image's first stage
 # use it, the image's last stage does not); everything, for tests; what only `make release` and

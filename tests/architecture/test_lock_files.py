@@ -13,7 +13,7 @@ from tests.architecture.sources import ROOT
 
 GROUPS = {group: f"requirements-{group}.lock" for group in ("publish", "containers")}
 LOCKS = ("requirements.lock", "requirements-build.lock", "requirements-dev.lock", *GROUPS.values())
-PIN = re.compile(r"(?P<name>[a-z0-9-]+)(?:\[(?P<extras>[a-z0-9,-]+)\])?==(?P<version>\S+)( ;[^\\]*)? \\")
+PIN = re.compile(r"(?P<name>[a-z0-9-]+)(?:\[(?P<extras>[a-z0-9,_-]+)\])?==(?P<version>\S+)( ;[^\\]*)? \\")
 HASH = re.compile(r"    --hash=sha256:[0-9a-f]{64}( \\)?")
 
 
@@ -61,7 +61,10 @@ def test_all_requirements_are_locked(pyproject: dict[str, Any]) -> None:
 
 def test_extras_that_packages_need_are_locked_by_name() -> None:
     """Otherwise pip takes the newest version of such a package, which has no hash in the lock."""
-    locked = {found["name"]: set((found["extras"] or "").split(",")) for found in pin_lines("requirements-dev.lock")}
+    locked = {
+        found["name"]: set(map(canonicalize_name, (found["extras"] or "").split(",")))
+        for found in pin_lines("requirements-dev.lock")
+    }
     needed = [
         requirement
         for package in distributions()
