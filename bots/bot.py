@@ -42,7 +42,7 @@ class Bot:
         self.connection.answers_presence = lambda: assigned_users.is_leader
         services = BotServices(settings, store, self.connection, clock, assigned_users)
         self.delivery = services.delivery
-        self._opml_importer = services.opml_importer
+        self._opml_importer, self._webhooks = services.opml_importer, services.webhooks
         self._presence = PresenceTracker(store.users, self.delivery.on_presence)
         self._replies = ReplySender(store.inbound_log, store.bot_messages, self.connection, assigned_users)
         self._chat_sessions = ChatSessions(
@@ -64,7 +64,7 @@ class Bot:
         """Serve until cancelled; then stop the parts of the bot, each before the parts that it uses."""
         try:
             await self._rooms.load()
-            parts = [self._rooms.run(), self._publish_profile(), self._opml_importer.run()]
+            parts = [self._rooms.run(), self._publish_profile(), self._opml_importer.run(), self._webhooks.run()]
             if self._node_publisher is not None:
                 parts.append(self._node_publisher.run())
             await run_until_one_ends(
@@ -102,6 +102,7 @@ class Bot:
         await self._rooms.load()
         self.delivery.on_partitions_gained(partitions)
         self._intake.on_partitions_gained()
+        self._webhooks.on_partitions_gained()
 
     async def on_partitions_lost(self) -> None:
         """Wait until all work has ended for the users who are no longer assigned to this bot."""

@@ -266,7 +266,7 @@ def _parse_verb(name: str, rest: str) -> Command:  # noqa: PLR0911 - one arm per
             return VerbCommand(name, _target(rest), " ".join(rest.split()[1:2]))
         case "pause" | "resume":
             return VerbCommand(name, _target_or_all(rest))
-        case "set" | "filter":
+        case "set" | "filter" | "atom":
             return VerbCommand(name, *_target_and_words(rest))
         case "mute" | "unmute":
             return VerbCommand("set", _target_or_all(rest), "mute on" if name == "mute" else "mute off")

@@ -74,6 +74,8 @@ _SYNONYMS: Final[dict[str, tuple[str, ...]]] = {
         *("importieren", "importiere", "importer", "importe", "importar", "importa", "importeren", "importeer"),
         "importuj",
     ),
+    "atom": (),
+    "webhook": (),
     "forget": (
         *("forgetme", "vergiss", "vergessen", "oublier", "oublie", "oublie-moi", "olvidar", "olvida", "olvídame"),
         *("dimentica", "dimenticami", "esquecer", "esqueça-me", "vergeet", "vergeten", "zapomnij"),
@@ -147,7 +149,7 @@ READ_ONLY: Final = ("list", "find", "discover", "more", "show", "why", "status",
 VERBS: Final = (
     *("subscribe", "unsubscribe", "list", "find", "discover", "watch", "unwatch", "show", "why", "status", "quiet"),
     *("digest", "timezone", "language", "pause", "resume", "set", "filter", "announcements", "export", "import"),
-    *("forget", "help"),
+    *("atom", "webhook", "forget", "help"),
 )
 """Verbs with a help text; they are also the nodes of ad-hoc commands."""
 

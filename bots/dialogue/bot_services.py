@@ -4,6 +4,7 @@ from bots.access_control import AccessControl
 from bots.cluster.partitions import AssignedUsers
 from bots.command_rate_limits import CommandRateLimiter
 from bots.delivery.outbox_consumer import OutboxConsumer
+from bots.delivery.webhook_sender import WebhookSender
 from bots.dialogue.opml_import import OpmlImporter
 from bots.xmpp.file_upload import FileUploader
 from bots.xmpp.interface import XmppClient
@@ -30,6 +31,7 @@ class BotServices:
         self.clock = clock
         self.assigned_users = assigned_users
         self.delivery = OutboxConsumer(store, xmpp, clock, assigned_users, settings.messages_per_s_per_user)
+        self.webhooks = WebhookSender(settings, store, xmpp, clock, assigned_users)
         self.access = AccessControl(store, settings, xmpp.rooms)
         self.rate_limiter = CommandRateLimiter(store, settings, self.access)
         self.opml_parser_client = OpmlParserClient()

@@ -24,7 +24,14 @@ from bots.commands.parser import (
     parse,
 )
 from bots.commands.verb_synonyms import LEAVE
-from bots.dialogue import account_commands, opml_commands, search_commands, settings_commands, subscription_commands
+from bots.dialogue import (
+    account_commands,
+    feed_and_webhook_commands,
+    opml_commands,
+    search_commands,
+    settings_commands,
+    subscription_commands,
+)
 from bots.dialogue.message_references import find_referenced_command
 from bots.dialogue.reply import CommandOutcome, Reply, failure, misunderstanding, suggestion
 from bots.dialogue.request_handler import Requests
@@ -42,6 +49,8 @@ _DIALOGUES: Final[Mapping[str, Callable[[Requests, VerbCommand], Awaitable[Reply
     "status": subscription_commands.status,
     "export": opml_commands.export,
     "import": opml_commands.import_list,
+    "atom": feed_and_webhook_commands.show_feed,
+    "webhook": feed_and_webhook_commands.manage_webhook,
     "pause": subscription_commands.pause,
     "resume": subscription_commands.resume,
     "set": settings_commands.change_preferences,

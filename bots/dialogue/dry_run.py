@@ -4,6 +4,8 @@
 that writes. Therefore a newly added request that writes fails in a dry run until its effect is described here.
 """
 
+from collections.abc import Mapping
+
 from bots.dialogue.bot_services import BotServices
 from bots.dialogue.read_requests import ReadRequests
 from service.discovery.queries.saved_searches import SavedSearch, SearchCondition
@@ -143,6 +145,20 @@ class DryRun(ReadRequests):
         if is_running := progress is not None and bool(progress.pending):
             self.effects.append("Stop the import of a list.")
         return is_running
+
+    async def feed_url(self, _chosen: Mapping[str, str]) -> str:
+        """Record in ``effects`` that the user would be shown the URL of a feed; return a URL without the secret."""
+        self.effects.append("Show the secret address of a feed.")
+        return f"{self.settings.console_public_url.rstrip('/')}/feeds/….atom"
+
+    async def revoke_feeds(self) -> None:
+        """Record in ``effects`` that the secret URLs of the user's feeds would become invalid."""
+        self.effects.append("Make the addresses of the user's feeds invalid.")
+
+    async def set_webhook(self, url: str) -> str:
+        """Record in ``effects`` that the user's webhook would be set or ended; return a placeholder for the secret."""
+        self.effects.append(f"Set the user's webhook to {url}." if url else "End the user's webhook.")
+        return "whsec_…"
 
     async def accept_invitation(self, code: str) -> bool:
         """Return whether the user has access to the bot, or would get access with this invitation code."""

@@ -22,6 +22,7 @@ from service.feeds.opml_writer import OpmlDocument
 from service.model import Channel, ChannelId, Subscription
 from service.store.client.keys import user_id
 from service.store.delivery.outbox import Batch, MessageId, SentMessage
+from service.store.delivery.webhooks import Webhook
 from service.users.preferences import NO_PREFERENCES, PreferencesByNumber, is_muted
 from service.users.user_settings import UserSettings
 
@@ -109,6 +110,16 @@ class ReadRequests:
         service = self.settings.pubsub_service
         position = (await self._store.pubsub_nodes.positions(service, [cid])).get(cid) if service else None
         return node_uri(service, cid) if position is not None and position.version else ""
+
+    async def public_feed_url(self, cid: ChannelId) -> str:
+        """Return the URL of the channel's Atom feed for everybody, or "" if the channel is not public."""
+        public = await self._services.search.filter_public([cid])
+        return f"{self.settings.console_public_url.rstrip('/')}/channels/{cid}.atom" if cid in public else ""
+
+    async def webhook(self) -> tuple[Webhook | None, int]:
+        """Return (webhook, count): the user's webhook, or None, and how many items wait for it."""
+        (waiting,) = await self._store.webhooks.queue_lengths([self._uid])
+        return await self._store.webhooks.get(self._uid), waiting
 
     async def health(self, cids: tuple[ChannelId, ...]) -> tuple[int, dict[ChannelId, tuple[str, float]]]:
         """Return how many workers are running, and which of the channels ``cids`` currently cannot be polled.

@@ -6,6 +6,8 @@ would change. Policy, such as limits, is decided by the dialogues rather than by
 """
 
 import contextlib
+from collections.abc import Mapping
+from urllib.parse import urlencode
 
 from bots.dialogue.channel_activation import subscribe_channel
 from bots.dialogue.dry_run import DryRun
@@ -141,6 +143,27 @@ class RequestHandler(ReadRequests):
         """Drop the feeds that are queued for import; return whether there were any."""
         return await self._store.user_imports.stop(self._uid)
 
+    async def feed_url(self, chosen: Mapping[str, str]) -> str:
+        """Return the secret URL of one of the user's Atom feeds.
+
+        ``chosen`` names the number of the subscription ("channel") or the folder; the feed of all is nameless.
+        """
+        url = (
+            f"{self.settings.console_public_url.rstrip('/')}/feeds/{await self._store.feed_links.token(self._uid)}.atom"
+        )
+        return f"{url}?{urlencode(chosen)}" if chosen else url
+
+    async def revoke_feeds(self) -> None:
+        """Make the secret URLs of the user's Atom feeds invalid."""
+        await self._store.feed_links.revoke(self._uid)
+
+    async def set_webhook(self, url: str) -> str:
+        """Set the user's webhook to a canonical URL; return the secret with which requests to it are signed.
+
+        If ``url`` is "", end the webhook, if there is one.
+        """
+        return await self._services.webhooks.set_webhook(self._jid, url)
+
     async def accept_invitation(self, code: str) -> bool:
         """Redeem an invitation code; return whether the user may now use the bot."""
         return await self._services.access.redeem_code(self._jid, code)
@@ -151,6 +174,7 @@ class RequestHandler(ReadRequests):
         Return for how many days the restrictions are kept, or 0 if there are none.
         """
         await self._services.opml_importer.stop(self._jid)
+        await self._services.webhooks.set_webhook(self._jid, "")
         async with self._services.delivery.pause_user(self._jid):
             await self._services.delivery.remove_contact(self._jid)
             is_restricted = await self._store.erasure.erase(self._jid)

@@ -37,6 +37,9 @@ OFF_WORDS: Final = frozenset(
         *("mai", "disattiva", "não", "nao", "desativar", "uit", "nee", "nooit", "nigdy", "wyłącz", "wylacz"),
     )
 )
+NEW_WORDS: Final = frozenset(
+    ("new", "neu", "nouveau", "nouvelle", "nuevo", "nueva", "nuovo", "nuova", "novo", "nova", "nieuw", "nowy", "nowe")
+)
 
 AT_ONCE_WORDS: Final = frozenset(
     (

@@ -161,6 +161,20 @@ HELP: Final = {
             "`import stop` stops it."
         ),
     ),
+    "atom": HelpTopic(
+        gettext_noop("`atom`: get the secret address of a feed with all your news, for other readers (Atom)"),
+        gettext_noop(
+            "`atom #3`: only one subscription. `atom Work`: only those in a folder. Whoever knows an address can read "
+            "all your feeds. `atom new` replaces the addresses, and `atom off` ends them. Your mutes and filters apply."
+        ),
+    ),
+    "webhook": HelpTopic(
+        gettext_noop("`webhook https://example.org/hook`: also send everything new to a program of yours, as JSON"),
+        gettext_noop(
+            "`webhook` shows whether it works, and `webhook off` ends it. Your mutes and filters apply; quiet hours "
+            "and summaries don't."
+        ),
+    ),
     "forget": HelpTopic(
         gettext_noop("`forget me`: delete everything I know about you; I'll ask first"),
         gettext_noop(
@@ -238,6 +252,8 @@ _TITLES: Final = {
     "set": gettext_noop("Settings"),
     "announcements": gettext_noop("Announcements"),
     "export": gettext_noop("Export my subscriptions (OPML)"),
+    "atom": gettext_noop("My news as a feed (Atom)"),
+    "webhook": gettext_noop("Webhook"),
     "forget": gettext_noop("Delete my data"),
     "help": gettext_noop("Help"),
 }

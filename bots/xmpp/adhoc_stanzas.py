@@ -8,7 +8,8 @@ import msgspec
 
 from bots.xmpp.events import AdhocCommandReceived
 from bots.xmpp.service_discovery import NS_COMMANDS
-from bots.xmpp.stanzas import MAX_TOKEN_CHARS, bare_jid, remove_invalid_chars
+from bots.xmpp.stanzas import MAX_TOKEN_CHARS, bare_jid
+from service.feeds.parsing.html_text import remove_invalid_chars
 
 MAX_FORM_VALUES: Final = 300
 """Maximum number of values accepted in one submitted form. Even a user who selects all subscriptions sends only a few

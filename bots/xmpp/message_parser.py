@@ -15,6 +15,7 @@ from bots.commands.parser import command_of_reaction, truncate_input
 from bots.commands.verb_synonyms import VERB_OF
 from bots.xmpp import events, stanzas
 from bots.xmpp.deduplication import STANZA_ID, delayed_since_s
+from service.feeds.parsing.html_text import remove_invalid_chars
 
 _NS_REPLY: Final = "urn:xmpp:reply:0"
 _NS_FALLBACK: Final = "urn:xmpp:fallback:0"
@@ -115,7 +116,7 @@ def _parse_invitation(stanza: Element) -> events.RoomInvitation | None:
         return None
     room, password = invitation.room, invitation.password
     is_sane = 0 < len(room) <= _MAX_JID_CHARS and len(password) <= _MAX_JID_CHARS and "@" in room
-    return invitation if is_sane and stanzas.remove_invalid_chars(room) == room else None
+    return invitation if is_sane and remove_invalid_chars(room) == room else None
 
 
 # Text.

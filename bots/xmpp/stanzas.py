@@ -5,11 +5,12 @@ part of a fan-out. The functions escape their text arguments.
 """
 
 import datetime as dt
-import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 from xml.etree.ElementTree import Element
 from xml.sax.saxutils import escape, quoteattr
+
+from service.feeds.parsing.html_text import remove_invalid_chars
 
 NS_RECEIPTS: Final = "urn:xmpp:receipts"
 NS_MARKERS: Final = "urn:xmpp:chat-markers:0"
@@ -31,15 +32,6 @@ MAX_TOKEN_CHARS: Final = 256
 
 A response longer than the server accepts would end the stream.
 """
-
-_INVALID_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""Characters that XML 1.0 §2.2 forbids. A single such character would end the stream and
-interrupt the service for all users (guarantee I7)."""
-
-
-def remove_invalid_chars(text: str) -> str:
-    """Return the text without the characters that XML 1.0 forbids."""
-    return _INVALID_XML.sub("", text)
 
 
 # Content of messages.

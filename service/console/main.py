@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import structlog
 from aiohttp import hdrs, web
 
-from service.console import websub_callback
+from service.console import atom_feeds, websub_callback
 from service.console.api.openapi_document import get_openapi
 from service.console.api.operation_registry import OPERATIONS, PREFIX
 from service.console.api.operations import File
@@ -82,6 +82,7 @@ def make_app(settings: Settings, store: Store, check_ready: ReadinessCheck | Non
     app[OPML_PARSER_CLIENT] = OpmlParserClient()
     app[TEMPLATES] = load_templates(settings.console_base_path)
     app[PASSWORDS] = Passwords()
+    app[atom_feeds.FEED_LIMITS] = atom_feeds.FeedLimits()
     app[websub_callback.PUSH_READER] = websub_callback.PushReader()
     _add_routes(app, health_routes(check_ready or store.ping, settings))
     app.on_response_prepare.append(add_security_headers)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from aiohttp import web
 
-from service.console import websub_callback
+from service.console import atom_feeds, websub_callback
 from service.console.api.openapi_document import api_page, get_openapi
 from service.console.api.operation_registry import PREFIX
 from service.console.auth import first_account, login, password_links
@@ -50,6 +50,8 @@ def list_routes() -> Mapping[Permission | OpenAccess, Sequence[web.RouteDef]]:
             web.get("/join", password_links.join_form),
             web.post("/join", password_links.join),
             web.get(f"{PREFIX}/openapi.json", get_openapi),
+            web.get("/feeds/{token}.atom", atom_feeds.personal_feed),
+            web.get("/channels/{cid:[0-9a-f]{40}}.atom", atom_feeds.public_feed),
         ],
         OpenAccess.WEBHOOK: [
             web.get(websub_callback.PATH, websub_callback.verify, allow_head=False),

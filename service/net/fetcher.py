@@ -1,6 +1,6 @@
 """The HTTP client for publishers, with limits on time and size.
 
-It sends conditional GET requests for documents, and POST requests to hubs.
+It sends conditional GET requests for documents, and POST requests to hubs and to people's webhooks.
 """
 
 import asyncio
@@ -84,13 +84,16 @@ def user_agent(operator_url: str) -> str:
     return f"Coronet/{version('coronet')} ({f'+{operator_url}' if operator_url else 'feed reader'})"
 
 
-def create_fetcher(settings: Settings, find_credential: CredentialFinder | None = None) -> "Fetcher":
+def create_fetcher(
+    settings: Settings, find_credential: CredentialFinder | None = None, *, total_s: float = TOTAL_S
+) -> "Fetcher":
     """Return a fetcher that connects only to the addresses and ports that the settings allow.
 
-    ``find_credential`` returns the credential of a protected channel, given the channel's URL.
+    - ``find_credential`` returns the credential of a protected channel, given the channel's URL.
+    - ``total_s`` is the time limit for one request including its redirects, in seconds.
     """
     guard = AddressGuard(settings.allow_private, settings.extra_ports, settings.allowed_networks)
-    return Fetcher(user_agent(settings.console_public_url), guard, find_credential=find_credential)
+    return Fetcher(user_agent(settings.console_public_url), guard, total_s, find_credential=find_credential)
 
 
 class FetchResult(msgspec.Struct, frozen=True):
@@ -257,12 +260,13 @@ class Fetcher:
     async def post(
         self,
         url: str,
-        form: Mapping[str, str],
+        body: Mapping[str, str] | bytes,
         on_redirect: RedirectHandler | None = None,
         *,
         public_only: bool = False,
+        further_headers: Mapping[str, str] = _NO_HEADERS,
     ) -> int:
-        """Send ``form`` to ``url`` with a POST request (WebSub §5.1); return the status of the final response.
+        """Send a form (WebSub §5.1) or bytes to ``url`` with a POST request; return the status of the final response.
 
         - ``on_redirect`` is called with the target host of each redirect before the redirect is followed.
         - If ``public_only`` is true, connections to private networks are refused, even if the operator allows them.
@@ -271,8 +275,8 @@ class Fetcher:
         the beginning of the response.
         """
         url = _canonical(url)
-        headers = {"User-Agent": self._user_agent, "Accept": "*/*", "Accept-Encoding": "identity"}
-        sending = self._send("POST", url, headers, form=form, on_redirect=on_redirect, public_only=public_only)
+        headers = {"User-Agent": self._user_agent, "Accept": "*/*", "Accept-Encoding": "identity", **further_headers}
+        sending = self._send("POST", url, headers, body=body, on_redirect=on_redirect, public_only=public_only)
         with FETCH_TIME.time():
             async with time_limit(host_of(url), self._total_s), sending as response:
                 if response.status >= _FIRST_ERROR:
@@ -287,7 +291,7 @@ class Fetcher:
         headers: Mapping[str, str],
         secret: Mapping[str, str] = _NO_HEADERS,
         *,
-        form: Mapping[str, str] | None = None,
+        body: Mapping[str, str] | bytes | None = None,
         on_redirect: RedirectHandler | None,
         public_only: bool,
     ) -> AsyncIterator[PublisherResponse]:
@@ -303,7 +307,7 @@ class Fetcher:
             session = self._public_session if public_only else self._session
             try:
                 async with session.request(
-                    method, URL(url, encoded=True), headers={**headers, **secret}, data=form, allow_redirects=False
+                    method, URL(url, encoded=True), headers={**headers, **secret}, data=body, allow_redirects=False
                 ) as any_response:
                     response = cast("PublisherResponse", any_response)  # the session's response_class
                     refuse_large_headers(response)

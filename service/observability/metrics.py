@@ -167,8 +167,8 @@ REDIS_PERSISTENCE_FAILURES: Final = Gauge(
 
 CONSOLE_REQUESTS: Final = Histogram(
     "coronet_console_request_seconds",
-    "Duration of a request to the console, by class of route: page, api, static, health, hook (pushes of hubs) or"
-    " other (no route). Streams of live updates do not count.",
+    "Duration of a request to the console, by class of route: page, api, static, health, feed (Atom), hook (pushes"
+    " of hubs) or other (no route). Streams of live updates do not count.",
     ["route"],
     buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
 )

@@ -57,6 +57,7 @@ from service.store.delivery.dead_letters import DeadLetters
 from service.store.delivery.fanout_units import FanOutUnits
 from service.store.delivery.inbound_log import InboundLog
 from service.store.delivery.outbox import Outbox
+from service.store.delivery.webhooks import Webhooks
 from service.store.directory.lookup_directory_client import DirectoryAnnouncements, DirectoryLookups
 from service.store.directory.matrix_balancer import NodeLoads
 from service.store.directory.matrix_cells import MatrixCells
@@ -64,6 +65,7 @@ from service.store.directory.matrix_directory import Directory
 from service.store.directory.saved_search_store import SavedSearches
 from service.store.people.bot_rooms import BotRooms
 from service.store.people.erasure import Erasure
+from service.store.people.feed_links import FeedLinks
 from service.store.people.invitations import InvitationCodes
 from service.store.people.user_administration import People
 from service.store.people.users import HomeAddresses, PreferenceStore, Users
@@ -93,7 +95,7 @@ class Store:
         self.credentials, self.public_entries = CredentialStore(redis), PublicEntries(redis, self.channels)
         self.registry_changes = RegistryChanges(redis)
         self.fanout_units = FanOutUnits(redis)
-        self.outbox = Outbox(redis)
+        self.outbox, self.webhooks = Outbox(redis), Webhooks(redis)
         cells = self.matrix_cells = MatrixCells(redis)
         self.channel_directory, self.entry_directory = (
             Directory(redis, cells, "channel"),
@@ -136,6 +138,7 @@ class Store:
         self.idempotency = IdempotencyStore(redis)
         self.invitations = InvitationCodes(redis)
         self.user_imports, self.console_imports = UserImports(redis), ConsoleImports(redis)
+        self.feed_links = FeedLinks(redis)
         self.websub = WebSubStore(redis)
         self.rooms, self.pubsub_nodes = BotRooms(redis), PubsubNodes(redis)
 

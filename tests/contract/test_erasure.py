@@ -39,6 +39,8 @@ async def live(store: Store, jid: str, channels: list[Channel]) -> MessageId:
     uid = keys.user_id(jid)
     await store.users.mark_welcomed(jid)
     await store.users.mark_receipts([keys.user_id(jid)])
+    await store.feed_links.token(uid)
+    await store.webhooks.create(uid, "https://example.org/hook")
     await store.users.set_user_settings(jid, UserSettings("Europe/Berlin"))
     for what in keys.USAGE_KINDS:
         await store.users.count_use(jid, what, 5, 3600.0)

@@ -10,7 +10,7 @@ from aiohttp import hdrs, web
 
 from service.console.app_keys import local_path
 from service.console.page_rendering import render
-from service.console.route_rules import API_PREFIX, Handler
+from service.console.route_rules import API_PREFIX, Handler, rules_of
 from service.errors import (
     CoronetError,
     LimitReached,
@@ -48,6 +48,7 @@ _STATUS: dict[type[CoronetError], int] = {
     OperationalError: 503,
 }
 
+_KINDS_WITH_SECRET_PATHS = ("feed", "hook")
 _TITLES = {
     403: "Not allowed",
     404: "Not found",
@@ -119,7 +120,9 @@ async def handle_errors(request: web.Request, handler: Handler) -> web.StreamRes
         if is_client_fault(request, error):
             raise
         reference = secrets.token_hex(4)
-        log.exception("request failed", method=request.method, path=request.path, reference=reference)
+        kind = rules_of(request).kind
+        path = kind if kind in _KINDS_WITH_SECRET_PATHS else request.path
+        log.exception("request failed", method=request.method, path=path, reference=reference)
         return _error_response(request, make_problem(500, f"The log has the details under reference {reference}."))
 
 

@@ -14,6 +14,7 @@ _CLASSES: Mapping[str, str] = {
     f"{PREFIX}/": "api",
     "/static/": "static",
     websub_callback.PATH: "hook",
+    **dict.fromkeys(("/feeds/", "/channels/{cid:"), "feed"),
     **dict.fromkeys(("/livez", "/readyz", "/metrics"), "health"),
 }
 """The class of a request in the metrics, by the beginning of its path. Requests with any other path have the class

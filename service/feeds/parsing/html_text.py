@@ -26,6 +26,15 @@ _NOT_TEXT = re.compile(
     "]"
 )
 
+_INVALID_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Characters that XML 1.0 §2.2 forbids. A single such character would end an XMPP stream and interrupt the service for
+all users (guarantee I7)."""
+
+
+def remove_invalid_chars(text: str) -> str:
+    """Return the text without the characters that XML 1.0 forbids."""
+    return _INVALID_XML.sub("", text)
+
 
 def one_line(text: str, max_chars: int) -> str:
     """Return the plain text ``text``, sanitised and on one line, truncated to ``max_chars`` characters."""

@@ -27,7 +27,7 @@ _READ_AFTER_USERS: Final = (
     keys.USERS_BEING_ERASED,
     keys.ERASED_USERS,
     keys.ERASED_USERS_WITH_RESTRICTIONS,
-    keys.DEAD_LETTERS,
+    *(keys.DEAD_LETTERS, keys.FEED_OWNERS, keys.WEBHOOK_USERS),
 )
 """Keys that are read twice: before the users' keys, and again after them.
 

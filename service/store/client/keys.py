@@ -143,6 +143,7 @@ key                          type    contents
 ``cn:{u:UID}:intents``       hash    channel id → ``add SEQ``, ``move SEQ`` or ``del SEQ``: a change of the user index
                                      that the channel index may lack
 ``cn:{u:UID}:preferences``   hash    number of a subscription, 0 for all, or < 0 for a folder → Preferences (msgpack)
+``cn:{u:UID}:feed``          string  token in the addresses of the user's Atom feeds
 ``cn:{u:UID}:imports``       list    feeds of OPML lists that are still to be subscribed: QueuedFeed (msgpack)
 ``cn:{u:UID}:import``        hash    the user's import: ``id``, ``started_s``, ``new``, ``existing``, and ``shown`` if
                                      the user was sent a message about the progress
@@ -154,6 +155,7 @@ key                          type    contents
 ``cn:{i}:importing``         hash    id of a user with an import → address of the bot that carries it out
 ``cn:{a}:domains``           hash    domain whose users admins have blocked → HostBlock (JSON)
 ``cn:{a}:leaving``           set     ids of users whose erasure has begun
+``cn:{a}:feeds``             hash    token in the addresses of a user's Atom feeds → id of the user
 ``cn:{a}:restricted``        zset    ids of erased users whose restrictions are kept → when those expire
 ``cn:{a}:erased``            zset    ids of users who were erased in the last 400 days → when (Unix s)
 ``cn:{a}:floor``             string  greatest ``seq`` of recently erased users; expires
@@ -182,6 +184,9 @@ key                          type    contents
 ``cn:{u:UID}:echoes``        list    of a group chat: ids of the bot's last 50 messages there, the room's id and the
                                      bot's id of each (msgpack); expires
 ``cn:{u:UID}:announced``     set     numbers of the announcements that were queued for the user; expires
+``cn:{u:UID}:webhook``       hash    the user's webhook: ``url``, ``secret``, and after a failure ``state``,
+                                     WebhookState (JSON)
+``cn:{u:UID}:webhook:out``   stream  items for the webhook, like those in the outbox but without ``m``; ~1,000
 ``cn:{an}:all``              hash    number → Announcement (JSON), the last 100
 ``cn:{an}:last``             string  greatest number of an announcement
 ``cn:{an}:running``          set     numbers of the announcements that are being queued
@@ -189,7 +194,8 @@ key                          type    contents
 ``cn:{d}:waiting``           zset    ids of users with items in the outbox or batches in flight → when (ms)
 ``cn:{d}:wake``              stream  ``u``: ids of users with new items, separated by spaces; ~10,000
 ``cn:{d}:dead``              stream  dead letters: ``u`` user id, ``m`` message id, ``why``, ``items`` Batch (JSON);
-                                     ~10,000
+                                     ``w`` 1 for those of a webhook; ~10,000
+``cn:{d}:webhooks``          set     ids of users who have a webhook
 ``cn:{d}:news``              stream  ``c``: id of a channel with a new version, for pubsub publishers; ~10,000; expires
 ===========================  ======  =====================================================================
 
@@ -302,6 +308,7 @@ USERS_BEING_ERASED = "cn:{a}:leaving"
 ERASED_USERS_WITH_RESTRICTIONS = "cn:{a}:restricted"
 ERASED_USERS = "cn:{a}:erased"
 SEQ_FLOOR = "cn:{a}:floor"
+FEED_OWNERS = "cn:{a}:feeds"
 INVITATION_CODES = "cn:{v}:invites"
 GUESTS = "cn:{v}:guests"
 USERS_WITH_DELIVERIES = "cn:{d}:waiting"
@@ -317,6 +324,7 @@ USERS_WITH_INBOUND = "cn:{d}:unread"
 BOT_NOTICES = "cn:{d}:heard"
 CAUGHT_UP_UNTIL = "cn:{d}:listened"
 DEAD_LETTERS = "cn:{d}:dead"
+WEBHOOK_USERS = "cn:{d}:webhooks"
 SAVED_SEARCH_LOG = "cn:{ws}:log"
 SITE_RATES = "cn:{hosts}:rates"
 BLOCKED_HOSTS = "cn:{hosts}:blocked"
@@ -368,6 +376,9 @@ inbound_replies = _key("cn:{u:*}:answers")
 inbound_tokens = _key("cn:{u:*}:known")
 home_address = _key("cn:{u:*}:home")
 preferences = _key("cn:{u:*}:preferences")
+feed_token = _key("cn:{u:*}:feed")
+webhook = _key("cn:{u:*}:webhook")
+webhook_queue = _key("cn:{u:*}:webhook:out")
 bot_rooms = _key("cn:{b:*}:rooms")
 pubsub_nodes = _key("cn:{ps:*}:nodes")
 pending_imports = _key("cn:{u:*}:imports")
@@ -520,7 +531,7 @@ def erasable_user_keys(uid: UserId) -> tuple[str, ...]:
         *(pending_imports(uid), import_counts(uid), failed_imports(uid)),
         *(saved_searches(uid), saved_search_hits(uid)),
         *(outbox(uid), in_flight(uid), sent_messages(uid), last_sent_times(uid)),
-        received_announcements(uid),
+        *(received_announcements(uid), webhook(uid), webhook_queue(uid), feed_token(uid)),
         *(article_marks(uid), older_article_marks(uid), room_message_ids(uid)),
         *(inbound_messages(uid), inbound_replies(uid), inbound_tokens(uid), home_address(uid)),
     )
@@ -531,7 +542,7 @@ DURABLE_KEYS: Final = (
     PROTECTED_CHANNELS,
     *(BLOCKED_USER_DOMAINS, INVITATION_CODES, GUESTS, ERASED_USERS_WITH_RESTRICTIONS, USERS_BEING_ERASED, ERASED_USERS),
     *(RUNNING_ANNOUNCEMENTS, ANNOUNCEMENTS, LAST_ANNOUNCEMENT),
-    *(DEAD_LETTERS, CAUGHT_UP_UNTIL, SITE_RATES, BLOCKED_HOSTS),
+    *(DEAD_LETTERS, FEED_OWNERS, WEBHOOK_USERS, CAUGHT_UP_UNTIL, SITE_RATES, BLOCKED_HOSTS),
     *(CONSOLE_ACCOUNTS, API_KEYS, API_KEYS_LAST_USE, AUDIT_PENDING, AUDIT_LOG),
 )
 """Keys that a backup contains in addition to those of users and channels and those in :data:`DURABLE_PATTERNS`.

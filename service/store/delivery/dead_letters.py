@@ -59,9 +59,10 @@ class DeadLetters:
     async def requeue(self, letter: str) -> bool:
         """Put the items of the dead letter with the id ``letter`` back into the user's outbox.
 
-        Items of subscriptions that have ended are left out. The dead letter is then deleted. The call is idempotent.
-        Return False if the dead letter does not exist. Raises :class:`UserError` if the stored dead letter cannot be
-        decoded.
+        If they were given up by the user's webhook, they are put back into the queue of the webhook. Items of
+        subscriptions that have ended are left out. The dead letter is then deleted. The call is idempotent. Return
+        False if the dead letter does not exist. Raises :class:`UserError` if the stored dead letter cannot be decoded,
+        or if the webhook no longer exists.
         """
         found = (
             await self._redis.call("XRANGE", keys.DEAD_LETTERS, letter, letter) if _STREAM_ID.fullmatch(letter) else ()
@@ -72,7 +73,12 @@ class DeadLetters:
         uid = _parse_letter(letter, fields).user
         if not uid:
             raise UserError("That message cannot be read: its content is unknown. It can be dropped.")
-        script_keys = (keys.user_index(uid), keys.outbox(uid), keys.requeued_dead_letter(uid, letter))
+        queue = keys.outbox(uid)
+        if b"w" in fields:
+            if not await self._redis.call("EXISTS", keys.webhook(uid)):
+                raise UserError("That person has no webhook any more. The message can be dropped.")
+            queue = keys.webhook_queue(uid)
+        script_keys = (keys.user_index(uid), queue, keys.requeued_dead_letter(uid, letter))
         await self._redis.run_script("outbox_requeue", script_keys, fields[b"items"])
         await self._outbox.wake_delivery([uid])
         await self._redis.call("XDEL", keys.DEAD_LETTERS, letter)

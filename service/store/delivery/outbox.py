@@ -278,7 +278,7 @@ class Outbox(RedisRepository):
         """
         ranges = [(keys.outbox(uid), f"({entry_id}" if entry_id else "-") for uid, entry_id in after.items()]
         found = await self._redis.call_many([("XRANGE", *each, "+", "COUNT", max_items) for each in ranges])
-        return [[_parse_item(*item) for item in items] for items in found]
+        return [[parse_item(*item) for item in items] for items in found]
 
     async def last_sent_s(self, uids: Sequence[UserId]) -> list[dict[ChannelId, float]]:
         """Return, for each user in order, a mapping from channels to the times of their last deliveries (Unix s).
@@ -423,11 +423,14 @@ class Outbox(RedisRepository):
 
 
 def _queued_keys(uid: UserId) -> tuple[str, ...]:
-    return keys.user_index(uid), keys.outbox(uid), keys.intents(uid)
+    return keys.user_index(uid), keys.outbox(uid), keys.intents(uid), keys.webhook(uid), keys.webhook_queue(uid)
 
 
 def _hit_keys(uid: UserId) -> tuple[str, ...]:
-    return keys.user_index(uid), keys.outbox(uid), keys.saved_searches(uid), keys.saved_search_hits(uid), keys.user(uid)
+    return (
+        *(keys.user_index(uid), keys.outbox(uid), keys.saved_searches(uid), keys.saved_search_hits(uid)),
+        *(keys.user(uid), keys.webhook(uid), keys.webhook_queue(uid)),
+    )
 
 
 def _claimed_keys(uid: UserId) -> tuple[str, ...]:
@@ -441,7 +444,8 @@ def _claimed_keys(uid: UserId) -> tuple[str, ...]:
     )
 
 
-def _parse_item(entry_id: bytes, fields: Mapping[bytes, bytes]) -> QueuedItem:
+def parse_item(entry_id: bytes, fields: Mapping[bytes, bytes]) -> QueuedItem:
+    """Return the item in an entry of the Redis stream of an outbox or of the queue of a webhook."""
     item = OutboxItem(
         fields[b"c"].decode(),
         int(fields[b"v"]),

@@ -26,6 +26,7 @@ from service.store.client.erasure_file import ERASURES_KEPT_DAYS
 from service.store.client.redis_client import RedisClient
 from service.store.client.streams import append_command
 from service.store.directory.saved_search_store import SavedSearches
+from service.store.people.feed_links import FeedLinks
 from service.store.subscriptions.subscriptions import Subscriptions
 
 _PAGE = 1_000
@@ -92,6 +93,7 @@ class Erasure:
         seq = int(await self._redis.call("HGET", keys.user(uid), "seq") or 0)
         await self._redis.run_script("counter_raise", (keys.SEQ_FLOOR,), seq, _FLOOR_TTL_S)
         is_restricted = await self._keep_restrictions(uid)
+        await FeedLinks(self._redis).revoke(uid)
         await self._redis.call("DEL", *keys.erasable_user_keys(uid))
         await self._redis.call_many(
             [
@@ -101,6 +103,7 @@ class Erasure:
             ]
         )
         await self._redis.call("ZREM", keys.USERS_WITH_INBOUND, uid)
+        await self._redis.call("SREM", keys.WEBHOOK_USERS, uid)
         for stream in (keys.DELIVERY_WAKEUPS, keys.BOT_NOTICES, keys.DEAD_LETTERS):
             await self._remove_from_stream(stream, uid)
         await self._redis.call_many(

@@ -1,11 +1,12 @@
 -- Queue the matches of a user's saved searches in a version, once. Nothing is queued for a subscriber of the channel,
 -- who gets the whole version. Changes that only removed searches match are omitted. While the user's saved searches
 -- are paused, matches are counted only.
--- KEYS: user index, outbox, saved searches, hits, user
+-- KEYS: user index, outbox, saved searches, hits, user, webhook, its queue
 -- ARGV: channel id, version, now (Unix s), marks of the matching entries (JSON), number of changes in the version,
 --   then number, text and matching positions (JSON) of each saved search
 -- Reply: 1 queued, 0 queued before or not needed, 2 counted only, -1 none of the saved searches exists
 -- include user_index
+-- include webhook_queue
 local met, wanted = {}, {}
 for i = 6, #ARGV, 3 do
   if redis.call('HEXISTS', KEYS[3], ARGV[i]) == 1 then
@@ -46,5 +47,8 @@ end
 redis.call(
   'XADD', KEYS[2], '*', 'c', ARGV[1], 'v', ARGV[2], 't', ARGV[3], 'e', 0,
   'm', packed(marks), 'x', packed(others), 'w', packed(met)
+)
+queue_for_webhook(
+  KEYS[6], KEYS[7], 'c', ARGV[1], 'v', ARGV[2], 't', ARGV[3], 'e', 0, 'x', packed(others), 'w', packed(met)
 )
 return 1

@@ -1,5 +1,5 @@
--- Put the items of a dead letter back into the outbox, once, without those of ended subscriptions.
--- KEYS: user index, outbox, marker of this dead letter
+-- Put the items of a dead letter back into the outbox, or into the queue of the webhook, once, without those of ended subscriptions.
+-- KEYS: user index, outbox or queue of the webhook, marker of this dead letter
 -- ARGV: batch of the letter (JSON)
 -- include user_index
 if not redis.call('SET', KEYS[3], '1', 'NX', 'EX', 86400) then

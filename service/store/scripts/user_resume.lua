@@ -1,9 +1,10 @@
 -- Resume subscriptions of a user; all withheld versions of a channel are queued as one item.
--- KEYS: user index, outbox, user
+-- KEYS: user index, outbox, user, webhook, its queue
 -- ARGV: now (Unix s), '*' to resume only automatic pauses or '', '1' to resume saved searches, too, then channel ids
 -- Reply: {{{channel id, number of withheld versions} of each that was paused}, number of matches of saved searches
 --   meanwhile, 1 if these were paused}
 -- include user_index
+-- include webhook_queue
 local resumed = {}
 for i = 4, #ARGV do
   local held = held_of(KEYS[1], ARGV[i])
@@ -14,6 +15,7 @@ for i = 4, #ARGV do
     local withheld = seen - version
     if withheld > 0 then
       redis.call('XADD', KEYS[2], '*', 'c', ARGV[i], 'v', seen, 't', ARGV[1], 'e', 0, 'm', '[]', 'a', version)
+      queue_for_webhook(KEYS[4], KEYS[5], 'c', ARGV[i], 'v', seen, 't', ARGV[1], 'e', 0, 'a', version)
     end
     resumed[#resumed + 1] = {ARGV[i], withheld}
   end

@@ -1,6 +1,6 @@
 -- Delete a subscription from the user index, with the intent to delete it from the channel index, and purge what is
 -- queued of that channel or of one that has moved into it: nothing of it may arrive after the reply (I3).
--- KEYS: user, user index, intents, outbox, in flight, preferences, last sent times
+-- KEYS: user, user index, intents, outbox, in flight, preferences, last sent times, queue of the webhook
 -- ARGV: channel id
 -- Reply: seq of the change, or 0 without such a subscription
 -- include user_index
@@ -19,10 +19,12 @@ for former in string.gmatch(redis.call('HGET', KEYS[1], 'was:' .. ARGV[1]) or ''
   purged[former] = true
 end
 redis.call('HDEL', KEYS[1], 'was:' .. ARGV[1])
-for _, item in ipairs(redis.call('XRANGE', KEYS[4], '-', '+')) do
-  for i = 1, #item[2], 2 do
-    if item[2][i] == 'c' and purged[item[2][i + 1]] then
-      redis.call('XDEL', KEYS[4], item[1])
+for _, queue in ipairs({KEYS[4], KEYS[8]}) do
+  for _, item in ipairs(redis.call('XRANGE', queue, '-', '+')) do
+    for i = 1, #item[2], 2 do
+      if item[2][i] == 'c' and purged[item[2][i + 1]] then
+        redis.call('XDEL', queue, item[1])
+      end
     end
   end
 end

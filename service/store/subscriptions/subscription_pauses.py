@@ -62,11 +62,12 @@ class SubscriptionPauses:
 
         For each channel with withheld versions, one item is queued, which covers all of these versions.
         """
-        mark = "*" if automatic else ""
+        mark, uid = "*" if automatic else "", keys.user_id(jid)
+        script_keys = (*_own_keys(jid), keys.webhook(uid), keys.webhook_queue(uid))
         resumed, unheard, searches_paused = await self._redis.run_script(
-            "user_resume", _own_keys(jid), time.time(), mark, int(saved_searches), *cids
+            "user_resume", script_keys, time.time(), mark, int(saved_searches), *cids
         )
-        await self._outbox.wake_delivery([keys.user_id(jid)])  # also without items: a repeated call cannot tell
+        await self._outbox.wake_delivery([uid])  # also without items: a repeated call cannot tell
         return ResumeResult(
             {cid.decode(): int(versions) for cid, versions in resumed}, int(unheard), bool(searches_paused)
         )

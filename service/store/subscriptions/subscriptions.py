@@ -89,8 +89,8 @@ class Subscriptions:
     async def _unsubscribe(self, uid: UserId, cid: ChannelId) -> bool:
         stamp = await self._intents.begin(uid)
         queued = (keys.outbox(uid), keys.in_flight(uid))
-        chosen = (keys.preferences(uid), keys.last_sent_times(uid))
-        script_keys = (keys.user(uid), keys.user_index(uid), keys.intents(uid), *queued, *chosen)
+        other = (keys.preferences(uid), keys.last_sent_times(uid), keys.webhook_queue(uid))
+        script_keys = (keys.user(uid), keys.user_index(uid), keys.intents(uid), *queued, *other)
         seq = await self._redis.run_script("user_unsubscribe", script_keys, cid)
         await self._intents.complete(uid, stamp)
         return bool(seq)

@@ -12,9 +12,9 @@ from slixmpp import ComponentXMPP, Message
 
 from bots.bot import Bot
 from bots.sessions import chat_session, loop_protection
-from bots.xmpp.stanzas import remove_invalid_chars
 from service.embedded.private_prosody import PrivateProsody
 from service.feeds.entries.version_parts import VersionParts
+from service.feeds.parsing.html_text import remove_invalid_chars
 from service.model import Change, Entry
 from service.settings import Settings
 from service.store import Store

@@ -13,8 +13,9 @@ from xml.etree.ElementTree import Element
 import pytest
 
 from bots.dialogue.request_handler import RequestHandler
-from bots.pubsub.atom_items import NS_ATOM, node_uri
+from bots.pubsub.atom_items import node_uri
 from service.embedded.private_prosody import PrivateProsody
+from service.feeds.atom_writer import NS_ATOM
 from service.model import Change, Channel, Entry
 from service.settings import Settings
 from service.store import Store

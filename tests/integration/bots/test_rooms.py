@@ -11,8 +11,8 @@ from structlog.testing import capture_logs
 
 from bots.bot import Bot
 from bots.xmpp.events import MessageReceived
-from bots.xmpp.stanzas import remove_invalid_chars
 from service.feeds.entries.version_parts import VersionParts
+from service.feeds.parsing.html_text import remove_invalid_chars
 from service.settings import Settings
 from service.store import Store
 from service.store.client.keys import user_id

@@ -27,6 +27,8 @@ OPEN_TO_ALL = {
     "/setup",
     "/join",
     "/api/v1/openapi.json",
+    "/feeds/{token}.atom",
+    "/channels/{cid}.atom",
 }
 OPEN_TO_HUBS = {"/websub/{cid}/{token}"}
 

@@ -1,9 +1,10 @@
 """Requests answered from plain values, to test dialogues without XMPP, Redis or workers."""
 
 from collections import defaultdict
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
+from urllib.parse import urlencode
 
 import msgspec
 from pydantic import SecretStr
@@ -43,6 +44,7 @@ from service.feeds.opml_writer import OpmlDocument, OpmlSubscription
 from service.model import Channel, ChannelId, Entry, Subscription
 from service.settings import Settings
 from service.store.coordination.worker_requests import ProbeReply
+from service.store.delivery.webhooks import Webhook
 from service.store.subscriptions.subscription_pauses import ResumeResult
 from service.users.preferences import FOR_ALL, Preferences
 from service.users.user_settings import DEFAULT_USER_SETTINGS, UserSettings
@@ -113,6 +115,7 @@ class Person:
             max_new_urls_per_hour=4,
             max_watches_per_user=2,
             credentials_key=SecretStr("k" * 32),
+            console_public_url="https://coronet.example",
         )
     )
     nodes: dict[ChannelId, str] = field(default_factory=dict)
@@ -145,6 +148,11 @@ class Person:
     """By the id of a message of ours, what it told."""
     guarded: dict[str, tuple[Credential, ProbeReply]] = field(default_factory=dict)
     """By canonical URL, what is found with a credential; as a page, by "page URL"."""
+    feeds: int = 0
+    """How often the addresses of the feeds were revoked."""
+    public: set[ChannelId] = field(default_factory=set)
+    """Channels whose feeds are for everybody."""
+    hook: Webhook | None = None
     requested: list[str] = field(default_factory=list)
     """The names of all requests."""
 
@@ -342,6 +350,22 @@ class FakeRequests:
 
     async def health(self, _cids: tuple[ChannelId, ...]) -> tuple[int, dict[ChannelId, tuple[str, float]]]:
         return self.person.workers, self.person.failing
+
+    async def feed_url(self, chosen: Mapping[str, str]) -> str:
+        return f"https://coronet.example/feeds/token{self.person.feeds}.atom{f'?{urlencode(chosen)}' if chosen else ''}"
+
+    async def revoke_feeds(self) -> None:
+        self.person.feeds += 1
+
+    async def public_feed_url(self, cid: ChannelId) -> str:
+        return f"https://coronet.example/channels/{cid}.atom" if cid in self.person.public else ""
+
+    async def webhook(self) -> tuple[Webhook | None, int]:
+        return self.person.hook, 2
+
+    async def set_webhook(self, url: str) -> str:
+        self.person.hook = Webhook(url, "whsec_c2VjcmV0") if url else None
+        return self.person.hook.secret if self.person.hook else ""
 
     async def message_references(self, message_id: str) -> MessageReferences | None:
         return self.person.told.get(message_id)

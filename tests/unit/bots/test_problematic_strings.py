@@ -14,6 +14,7 @@ from bots.rooms.room_membership import RoomMemberships
 from bots.xmpp import message_parser, stanzas
 from bots.xmpp.events import MessageReceived, OccupantPresence
 from service.feeds.canonical_urls import channel_id
+from service.feeds.parsing.html_text import remove_invalid_chars
 from service.feeds.sandbox.parser_handlers import detect_changes
 from service.feeds.sandbox.protocol import DetectChanges, Document
 from service.model import Change, Channel, Delta, Entry
@@ -115,7 +116,7 @@ def test_replies_to_occupants_with_problematic_nicks_are_well_formed_xml() -> No
         0.0,
     )
     states.confirm(ROOM)
-    for nick in filter(None, map(stanzas.remove_invalid_chars, STRINGS)):
+    for nick in filter(None, map(remove_invalid_chars, STRINGS)):
         come = ET.Element("presence", {"from": f"{ROOM}/{nick}"})
         ET.SubElement(ET.SubElement(come, f"{{{MUC_USER}}}x"), f"{{{MUC_USER}}}item", {"affiliation": "owner"})
         there = message_parser.parse_room_presence(come)

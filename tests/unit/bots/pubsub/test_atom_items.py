@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from bots.pubsub import atom_items
-from bots.pubsub.atom_items import NS_ATOM, NodeItem
+from bots.pubsub.atom_items import NodeItem
+from service.feeds.atom_writer import NS_ATOM
 from service.feeds.canonical_urls import channel_id
 from service.model import Change, Channel, Delta, Entry
 

@@ -5,8 +5,8 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots.delivery.mutes_and_filters import suppressed_positions
 from service.model import Change, Delta, Entry, Notice
+from service.users.change_suppression import suppressed_positions
 from service.users.filters import FilterRule, build_subjects, parse_rule
 from service.users.numeric_conditions import NumericCondition
 from service.users.preferences import (
