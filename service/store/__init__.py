@@ -136,9 +136,8 @@ class Store:
         self.sessions = Sessions(redis)
         self.audit_log = AuditLog(redis)
         self.idempotency = IdempotencyStore(redis)
-        self.invitations = InvitationCodes(redis)
+        self.invitations, self.feed_links = InvitationCodes(redis), FeedLinks(redis)
         self.user_imports, self.console_imports = UserImports(redis), ConsoleImports(redis)
-        self.feed_links = FeedLinks(redis)
         self.websub = WebSubStore(redis)
         self.rooms, self.pubsub_nodes = BotRooms(redis), PubsubNodes(redis)
 
