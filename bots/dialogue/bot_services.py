@@ -4,8 +4,8 @@ from bots.access_control import AccessControl
 from bots.cluster.partitions import AssignedUsers
 from bots.command_rate_limits import CommandRateLimiter
 from bots.delivery.outbox_consumer import OutboxConsumer
-from bots.delivery.webhook_sender import WebhookSender
 from bots.dialogue.opml_import import OpmlImporter
+from bots.webhooks.sender import WebhookSender
 from bots.xmpp.file_upload import FileUploader
 from bots.xmpp.interface import XmppClient
 from service.clock import Clock

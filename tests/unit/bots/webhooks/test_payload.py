@@ -2,7 +2,7 @@
 
 import msgspec
 
-from bots.delivery.webhook_payload import MAX_ENTRIES, signed_headers, webhook_payload
+from bots.webhooks.payload import MAX_ENTRIES, signed_headers, webhook_payload
 from service.feeds.canonical_urls import channel_id, protected_url
 from service.model import Change, Channel, Delta, Enclosure, Entry, Notice
 from service.store.delivery.outbox import MatchedSearch, OutboxItem

@@ -20,9 +20,9 @@ import structlog
 
 from bots.cluster.partitions import AssignedUsers
 from bots.delivery.batch_renderer import load_versions, select_changes
-from bots.delivery.webhook_payload import signed_headers, webhook_payload
 from bots.i18n.translator import get_translator
 from bots.replies.feed_and_webhook_texts import WEBHOOK_ENDED, WEBHOOK_FAILING
+from bots.webhooks.payload import signed_headers, webhook_payload
 from bots.xmpp import stanzas
 from bots.xmpp.interface import XmppSender, send_until_confirmed
 from bots.xmpp.message_ids import new_message_id
