@@ -138,10 +138,10 @@ experiments: $(venv)/dev.stamp
 
 # A thousand fleets of node protocols through loss, delay, cuts, crashes and joins; every run of the tests has fifty.
 # Fifteen thousand histories of key groups that split and merge under readers, writers and dying balancers; else six hundred.
-# The store's whole contract on a Redis Cluster as well.
+# The store's whole contract on a Redis Cluster as well. A webhook that fails for a minute, instead of ten seconds.
 storms: $(venv)/dev.stamp
-	@scripts/need redis-server
-	@$(bin)/pytest -n 2 --dist worksteal -m "storms or not storms" tests/property/test_fleet.py tests/property/test_clash_moves.py tests/contract tests/integration/workers/test_key_group_balancer.py $(ARGS)
+	@scripts/need redis-server prosody openssl
+	@$(bin)/pytest -n 2 --dist worksteal -m "storms or not storms" tests/property/test_fleet.py tests/property/test_clash_moves.py tests/contract tests/integration/workers/test_key_group_balancer.py tests/e2e/test_reading_elsewhere.py $(ARGS)
 
 # All fault tests, also those that take minutes.
 faults: $(venv)/dev.stamp

@@ -43,9 +43,10 @@ async def manage_webhook(requests: Requests, command: VerbCommand) -> Reply:
     translator, words = requests.translator, command.words.strip()
     if requests.room_nick:
         return failure(translator.gettext(texts.NO_WEBHOOK_IN_ROOMS))
-    if words.lower() in OFF_WORDS:
+    if words.lower() in OFF_WORDS and (await requests.webhook())[0] is not None:
         await requests.set_webhook("")
-    elif words:
+        return Reply(translator.gettext(texts.WEBHOOK_OFF))
+    if words and words.lower() not in OFF_WORDS:
         url = canonical_url(words)
         if not url.startswith("https:") and not requests.settings.allow_private:
             return failure(translator.gettext(texts.NO_HTTPS))

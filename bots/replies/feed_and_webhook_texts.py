@@ -16,6 +16,7 @@ NO_PUBLIC_URL: Final = gettext_noop(
 )
 NO_FOLDER: Final = gettext_noop("You have no folder “{words}”. `atom #3` shows the feed of one subscription.")
 NO_WEBHOOK: Final = gettext_noop("You have no webhook. `webhook https://example.org/hook` sets one.")
+WEBHOOK_OFF: Final = gettext_noop("I've ended your webhook. `webhook https://example.org/hook` sets a new one.")
 NO_WEBHOOK_IN_ROOMS: Final = gettext_noop("A webhook is for one person: please send me this command directly.")
 NO_HTTPS: Final = gettext_noop("A webhook needs an https address, e.g. `webhook https://example.org/hook`.")
 NEW_WEBHOOK: Final = gettext_noop(

@@ -207,7 +207,8 @@ def _refuse_unknown_field(name: str, source: str) -> None:
     if not source.startswith(f"{name}=") and re.match(r'[^\W\d_]{3,}:["\w]', source) is None:
         return
     folded = fold(name)
-    near = get_close_matches(folded[:20], [*_FIELDS, *FIELD_SYNONYMS], n=1, cutoff=0.6)
+    near = get_close_matches(folded[:20], _FIELDS, n=1, cutoff=0.6)
+    near = near or get_close_matches(folded[:20], FIELD_SYNONYMS, n=1, cutoff=0.75)
     if suggested := _FOREIGN_FIELDS.get(folded, near[0] if near else ""):
         raise BadQuery(
             "I don't know “{name}”. Did you mean “{near}:”? To search for it as text, put it in quotation marks.",
