@@ -147,6 +147,7 @@ class Run:
     async def phase(self, seconds: float, **aims: object) -> tuple[Phase, dict[str, dict[str, Any]]]:
         """Set a policy, wait until it is followed, and let some time pass; return the phase and what the API says."""
         begin_s = await self.fleet.set_policy(**AIMS, **aims)
+        await asyncio.sleep(MAINTENANCE_S)  # workers read the policy once in this time
         details = await self.settled()
         settled_s = time.time()
         await asyncio.sleep(seconds)
