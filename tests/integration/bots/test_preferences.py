@@ -215,6 +215,15 @@ async def test_a_returning_user_gets_a_greeting_and_a_summary(person: Person, st
         assert not (await alice.say("status")).startswith("Welcome back!")
 
 
+async def all_are_received(store: Store, person: ChatClient) -> None:
+    """Wait until the bot has the receipts for everything it has sent; otherwise the next bot waits for them first."""
+
+    async def is_so() -> bool:
+        return not any((await store.outbox.in_flight([user_id(person.jid)])).values())
+
+    await until(is_so, "all receipts have arrived")
+
+
 async def test_an_interval_delays_only_messages_after_the_first(
     person: Person, store: Store, settings: Settings
 ) -> None:
@@ -230,11 +239,13 @@ async def test_an_interval_delays_only_messages_after_the_first(
         await tell(store, [alice], other, "free")
         await alice.wait_for(lambda message: "Entry free" in message.body)
         assert not [message for message in alice.notifications if "held" in message.body]
+        await all_are_received(store, alice)
     clock.ahead_s = 3_601.0  # and by then another bot serves her
     async with serving(settings, store, clock):
         message = await alice.wait_for(lambda message: "Entry held2" in message.body)
         assert "held3" in message.body
         assert "held4" in message.body
+        await all_are_received(store, alice)
     clock.ahead_s = 0.0
     async with serving(settings, store, clock):
         await tell(store, [alice], spaced, "last", base=5)
@@ -259,10 +270,12 @@ async def test_the_digest_of_a_folder_holds_back_only_its_entries(
         await tell(store, [alice], other, "free")
         await alice.wait_for(lambda message: "Entry free" in message.body)
         assert not [message for message in alice.notifications if "held" in message.body]
+        await all_are_received(store, alice)
     clock.ahead_s = 7 * 86_400.0  # and by then another bot serves her
     async with serving(settings, store, clock):
         message = await alice.wait_for(lambda message: "Entry held1" in message.body)
         assert message.body.index("held1") < message.body.index("held2") < message.body.index("held3")
+        await all_are_received(store, alice)
     clock.ahead_s = 0.0
     async with serving(settings, store, clock):
         await tell(store, [alice], news, "last", base=4)
