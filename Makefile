@@ -32,7 +32,7 @@ check: $(venv)/dev.stamp
 	@$(bin)/ruff format --quiet --check
 	@$(bin)/mypy --no-error-summary
 	@$(bin)/mypy --no-error-summary compose/bootstrap.py compose/trim.py
-	@$(bin)/codespell --skip '*/vendor/*,*/fuzz/corpus/*,*/search_quality/*,*/catalogs/*,*/transcripts/*,*/commands/verb_synonyms.py,*/commands/days_and_times.py,settings_parser.py,query_tokens.py,query_parser.py,word_analysis.py,test_word_analysis.py,test_query_expansion.py,test_query_parser.py,*/dialogue/search_commands.py,*/replies/search_texts.py,test_languages.py' --ignore-words-list tage,nd,vor,hace,tabel,ist,caf,fro,titel,intervall,alle,ore,pyhton service bots workers tests compose docs scripts Makefile *.md
+	@$(bin)/codespell --skip '*/vendor/*,*/fuzz/corpus/*,*/search_quality/*,*/catalogs/*,*/transcripts/*,*/commands/verb_synonyms.py,*/commands/days_and_times.py,settings_parser.py,query_tokens.py,query_parser.py,word_analysis.py,test_word_analysis.py,test_query_expansion.py,test_query_parser.py,*/dialogue/search_commands.py,*/replies/search_texts.py,test_languages.py' --ignore-words-list tage,nd,ordner,vor,hace,tabel,ist,caf,fro,titel,intervall,alle,ore,pyhton service bots workers tests compose docs scripts Makefile *.md
 	@$(bin)/djlint --quiet --lint service/console/templates
 	@$(bin)/yamllint --strict compose
 	@$(bin)/check-jsonschema --quiet --builtin-schema vendor.compose-spec compose/compose*.yaml
