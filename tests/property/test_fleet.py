@@ -115,11 +115,11 @@ def _ring(fleet: Fleet) -> RingView:
 
 
 def _run_without_versions(fleet: Fleet) -> None:
-    """Run a healed fleet until no channel has got a version for two intervals."""
+    """Run a healed fleet until no channel has got a version for an interval."""
     fleet.run_until(HEALED_S)
     for later in range(1, 2 + len(fleet.channels)):
         versions = [stored.version for stored in fleet.channels.values()]
-        fleet.run_until(HEALED_S + later * 2 * POLICY.maintenance_interval_s)
+        fleet.run_until(HEALED_S + later * POLICY.maintenance_interval_s)
         if versions == [stored.version for stored in fleet.channels.values()]:
             return
 
@@ -229,7 +229,7 @@ def test_a_healed_fleet_polls_by_whole_levels(levels: Levels, block: int) -> Non
 
 @blocks
 def test_a_healed_fleet_keeps_site_budgets(levels: Levels, block: int) -> None:
-    """A new version changes its channel's weight within an interval; the site's others follow within another one."""
+    """A new version changes its channel's weight at once; the site's other channels follow within an interval."""
     for fleet in _storms(levels, block):
         _run_without_versions(fleet)
         crowded = [size for channel, size in _sizes(fleet).items() if fleet.channels[channel].site]
