@@ -112,7 +112,9 @@ class NodeMessageTransport:
         try:
             yield
         finally:
-            del self._handlers[node]
+            # Another node of this worker may have joined under this id, if this node had lost its lease unnoticed.
+            if self._handlers.get(node) == handler:
+                del self._handlers[node]
 
     def on_ring_changed(self, ring: RingView) -> None:
         """Learn from ``ring`` which worker runs each node; discard links to workers that have left the ring."""

@@ -1,6 +1,7 @@
 """Messages between nodes: from worker to worker over real sockets, or through the inboxes in Redis."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Sequence
 
 import msgspec
@@ -109,6 +110,19 @@ async def test_messages_within_a_process_use_neither_sockets_nor_redis(two: tupl
         assert sender.peers.messages.post([(THERE, each) for each in _numbered(3)]) == []
         await until_so(lambda: len(node.received) == 3, "all have arrived")
     assert counted("coronet_node_messages_total", way="process") == before + 3
+
+
+async def test_a_node_receives_on_when_an_earlier_node_with_its_id_ends(two: tuple[Worker, Worker]) -> None:
+    """A node can join under the id of another node of its process that has not noticed yet that it lost its lease."""
+    transport = two[0].peers.messages
+    former, present = Recipient(), Recipient()
+    earlier = contextlib.ExitStack()
+    earlier.enter_context(transport.receive(THERE, former.process))
+    with transport.receive(THERE, present.process):
+        earlier.close()
+        assert transport.post([(THERE, each) for each in _numbered(3)]) == []
+        await until_so(lambda: len(present.received) == 3, "all have arrived")
+    assert former.received == []
 
 
 @pytest.mark.parametrize("theirs", [OTHER_SECRET, NO_SECRET], ids=["another secret", "no secret"])
