@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from service.discovery.cell_rounds import Rounds, latest_size, run_together
 from service.discovery.matrix import CellAddress, MatrixSize, PairKey, cell_addresses, head_address
 from service.discovery.matrix_cell import CellAnswer, CellState, ReadPostings, ReadState
-from service.discovery.postings import NameKeys, PostingArray, parse, valid_postings
+from service.discovery.postings import NameKeys, NameWeights, PostingArray, parse, valid_names
 from service.errors import CellsUnavailable
 
 MAX_ROUNDS = 64
@@ -152,8 +152,7 @@ def search(
         is_whole = False
         if len(names) < query.most:
             names, is_whole = yield from _collect(clauses, query, readers, importances)
-    best, scores, weights, choices = _order(names, clauses, readers, importances)
-    best = best[: query.most]
+    best, scores, weights, choices = _best(names, clauses, readers, importances, query.most)
     return SearchOutcome(
         names[best],
         scores[best],
@@ -193,7 +192,7 @@ def _collect(
         is_whole = all(reader.is_whole for reader in leading)  # looking names up below may read more partitions
         is_all = not driver.is_optional or len(names) <= first
         if not is_all:
-            names = np.sort(names[_order(names, clauses, readers, importances)[0][:first]])
+            names = np.sort(names[_best(names, clauses, readers, importances, first)[0]])
         # A name with one leading pair may also have another one, whose posting is in a partition that was not read.
         looked_up = readers.values() if len(leading) > 1 else others
         yield from run_together([reader.read_names(names) for reader in looked_up])
@@ -214,7 +213,7 @@ def _collect(
 
 def read_matrix(
     pair: PairKey, draw: int, now_s: float, cached_size: MatrixSize | None
-) -> Rounds[tuple[NameKeys, NDArray[np.uint8], MatrixSize]]:
+) -> Rounds[tuple[NameKeys, NameWeights, MatrixSize]]:
     """Read all names that have an attribute-value pair; return (name keys, weights, size of the pair's matrix).
 
     The keys are sorted, and the weights are in the same order.
@@ -253,18 +252,17 @@ class MatrixReader:
         """Partitions that have been read whole."""
         self._looked_up: NameKeys = np.empty(0, np.uint64)
         """Names whose postings have been read individually, sorted."""
-        self._content: tuple[NameKeys, NDArray[np.uint8]] | None = None
+        self._content: tuple[NameKeys, NameWeights] | None = None
 
     @property
     def is_whole(self) -> bool:
         """Whether all partitions of the matrix have been read."""
         return len(self._read) >= self.size.partitions
 
-    def content(self) -> tuple[NameKeys, NDArray[np.uint8]]:
+    def content(self) -> tuple[NameKeys, NameWeights]:
         """Return (sorted keys of the names read so far, their weights in the same order)."""
         if self._content is None:
-            postings = valid_postings(self._parts, self._now_s)
-            self._content = postings["name"].astype(np.uint64), postings["weight"]
+            self._content = valid_names(self._parts, self._now_s)
         return self._content
 
     def read_state(self) -> Rounds[None]:
@@ -440,6 +438,8 @@ def _union(parts: Iterable[NameKeys]) -> NameKeys:
 
 def _where(names: NameKeys, within: NameKeys) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Find each of ``names`` in the sorted array ``within``; return (the indices, whether each name was found)."""
+    if names is within:
+        return np.arange(len(names)), np.ones(len(names), np.bool_)
     places = np.minimum(np.searchsorted(within, names), max(0, len(within) - 1))
     return places, within[places] == names if len(within) else np.zeros(len(names), np.bool_)
 
@@ -472,18 +472,30 @@ def _first_share(driver: PairClause, readers: "MatrixReaders") -> float:
     return min(1.0, FIRST_POSTINGS / max(1, _frequency(driver, readers)))
 
 
-def _order(
-    names: NameKeys, clauses: Sequence[PairClause], readers: "MatrixReaders", importances: Sequence[float]
+def _best(
+    names: NameKeys,
+    clauses: Sequence[PairClause],
+    readers: "MatrixReaders",
+    importances: Sequence[float],
+    most: int,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]:
-    """Return (indices that sort ``names`` from best to worst, scores, weights, choices).
+    """Return (indices of the best ``most`` names, best first, scores, weights, choices).
 
-    :class:`SearchOutcome` describes the arrays ``scores``, ``weights`` and ``choices``. Their rows are here in the
-    order of ``names``.
+    :class:`SearchOutcome` describes the order, and the arrays ``scores``, ``weights`` and ``choices``. Their rows are
+    here in the order of ``names``.
     """
     weights, choices = _weights(names, clauses, readers)
     scores = weights @ np.array(importances)
     coverages = _coverages(clauses, weights, choices, importances)
-    return np.lexsort((names, -scores, -coverages)), scores, weights, choices
+    near = np.arange(len(names))
+    if len(names) > most:  # sorting all names would take longer than the rest of the search
+        least = np.partition(coverages, -most)[-most] if coverages.any() else 0.0
+        near = np.flatnonzero(coverages >= least)
+        if len(near) > most:
+            least_score = np.partition(scores[near], -most)[-most]
+            near = near[(scores[near] >= least_score) | (coverages[near] > least)]
+    order = np.lexsort((names[near], -scores[near], -coverages[near]))
+    return near[order[:most]], scores, weights, choices
 
 
 def _necessary(clauses: Sequence[PairClause]) -> list[PairClause]:
@@ -522,7 +534,8 @@ def _satisfying(
         has = np.zeros(len(names), np.bool_)
         for pair, _ in clause.alternatives:
             has |= _where(names, readers[pair].content()[0])[1]
-        names = names[has]
+        if not has.all():
+            names = names[has]
     for pair in excluded:
         names = names[~_where(names, readers[pair].content()[0])[1]]
     return names

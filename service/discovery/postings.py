@@ -33,13 +33,15 @@ PostingArray = NDArray[Any]
 """Postings as an array of ``POSTING_TYPE``."""
 
 NameKeys = NDArray[np.uint64]
+NameWeights = NDArray[np.uint8]
 
 POSTING_TYPE: Final = np.dtype([("name", ">u8"), ("weight", "u1"), ("expires_s", ">u4")])
 POSTING_BYTES: Final = POSTING_TYPE.itemsize
-NO_POSTINGS: Final[PostingArray] = np.empty(0, POSTING_TYPE)
 
 _FORMAT = struct.Struct(">QBI")
 _CACHED_NAMES = 20_000
+_NO_NAMES: Final[NameKeys] = np.empty(0, np.uint64)
+_NO_WEIGHTS: Final[NameWeights] = np.empty(0, np.uint8)
 
 
 @lru_cache(_CACHED_NAMES)
@@ -87,26 +89,33 @@ def parse(packed: bytes) -> PostingArray:
     return np.frombuffer(packed, POSTING_TYPE)
 
 
-def valid_postings(parts: Sequence[PostingArray], now_s: float) -> PostingArray:
-    """Return the valid posting (record) of each name, sorted by name key.
+def valid_names(parts: Sequence[PostingArray], now_s: float) -> tuple[NameKeys, NameWeights]:
+    """Return (sorted keys of the names, the weight of each name in the same order) by the postings in ``parts``.
 
-    ``parts`` are the postings of several cells, in which a name may occur several times. Expired postings and withdrawn
-    names are left out. ``now_s`` is the Unix time in seconds.
+    ``parts`` are the postings (records of names) of several cells. If a name occurs several times, its valid posting
+    counts. Names whose posting has expired and withdrawn names are left out. ``now_s`` is the Unix time in seconds.
     """
     if not parts:
-        return NO_POSTINGS
+        return _NO_NAMES, _NO_WEIGHTS
     postings = np.concatenate(parts) if len(parts) > 1 else parts[0]
-    names = postings["name"].astype(np.uint64)
+    names, weights, expiries = postings["name"].astype(np.uint64), postings["weight"], postings["expires_s"]
     if len(parts) > 1:
-        expiries, weights = postings["expires_s"].astype(np.int64), postings["weight"].astype(np.int64)
-        order = np.lexsort((expiries * 512 + np.where(weights == 0, 256, weights), names))
-        names, postings = names[order], postings[order]
-        is_last = np.append(names[1:] != names[:-1], True)[: len(names)]
-        postings = postings[is_last]
-    else:
-        postings = postings[np.argsort(names)]
-    kept: PostingArray = postings[(postings["weight"] > 0) & (postings["expires_s"] > int(now_s))]
-    return kept
+        precedence = np.where(weights == 0, 256, weights.astype(np.int64))
+        order = np.lexsort((expiries.astype(np.int64) * 512 + precedence, names))
+        in_order = names[order]
+        order = order[np.append(in_order[1:] != in_order[:-1], True)[: len(names)]]  # the last one of each name
+        names, weights, expiries = names[order], weights[order], expiries[order]
+    elif (names[1:] < names[:-1]).any():
+        order = np.argsort(names)
+        names, weights, expiries = names[order], weights[order], expiries[order]
+    is_valid = (weights > 0) & (expiries > int(now_s))
+    return (names, weights) if is_valid.all() else (names[is_valid], weights[is_valid])
+
+
+def sort_by_name(packed: bytes) -> bytes:
+    """Return packed postings (records of names), sorted by name key."""
+    postings = parse(packed)
+    return postings[np.argsort(postings["name"].astype(np.uint64))].tobytes()
 
 
 def last_name(packed: bytes) -> NameKey:

@@ -10,6 +10,9 @@ as much memory as these entries. Cells are therefore grouped into ``keys.CELL_BU
 - Each larger cell has its *own hash*, divided into 2 ^ b pages by the first b bits of the names. The shared hash
   states b.
 
+A process keeps copies of the large cells that it has read last. Before it uses a copy, it asks Redis whether the cell
+has changed, so it never uses an outdated one.
+
 ``scripts/cell_common.lua`` documents the layout. Reads are plain commands without scripts.
 """
 
@@ -27,7 +30,7 @@ from service.discovery import matrix_cell
 from service.discovery.cell_rounds import Rounds
 from service.discovery.matrix import CellAddress, CellLoad, Matrix, MatrixSize, PairKey, head_address
 from service.discovery.matrix_cell import CellAnswer, CellState, Command, Membership, transition
-from service.discovery.postings import POSTING_BYTES, parse
+from service.discovery.postings import POSTING_BYTES, parse, sort_by_name
 from service.store.client import keys
 from service.store.client import redis_client as redis
 from service.store.client.redis_client import RedisClient, RedisRepository
@@ -36,6 +39,8 @@ T = TypeVar("T")
 
 _CACHED_PAIRS = 10_000
 _CACHED_CELLS = 20_000
+_COPIED_BYTES = 8 << 20
+"""Maximum size in bytes of all postings that a process keeps as copies of large cells."""
 _PAIR_BYTES = 8
 _NAME_BITS = 64
 _READ_WITH_STATE_BITS = 2
@@ -53,6 +58,16 @@ def pair_key(pair: str) -> PairKey:
     return blake2b(pair.encode(), digest_size=_PAIR_BYTES).digest().decode("latin-1")
 
 
+class _CellCopy(msgspec.Struct, frozen=True):
+    """A copy of a large cell's postings (records of names), sorted by name.
+
+    ``count`` is the field ``n`` of the cell's hash, which changes whenever the postings change.
+    """
+
+    count: bytes
+    postings: bytes
+
+
 class MatrixCells(RedisRepository):
     """Runs commands on the cells of all directories, and stores the cells in Redis.
 
@@ -66,6 +81,7 @@ class MatrixCells(RedisRepository):
         super().__init__(client)
         self._page_bits: LRUCache[CellAddress, int] = LRUCache(_CACHED_CELLS)
         """The number of bits in the page numbers of each cell that had its own hash when it was last read."""
+        self._copies: LRUCache[CellAddress, _CellCopy] = LRUCache(_COPIED_BYTES, lambda copy: len(copy.postings))
 
     async def carry_out(self, commands: Sequence[Command]) -> list[CellAnswer]:
         """Run commands on cells and return the cells' answers, in the order of ``commands``.
@@ -126,7 +142,8 @@ class MatrixCells(RedisRepository):
     async def _read_states(self, places: Sequence[CellAddress]) -> list[CellAnswer]:
         """Return the state of the cell at each address in ``places``, in order.
 
-        If a cell has few postings (records of names), its answer also contains the postings.
+        If a cell has few postings (records of names), or if this process has an up-to-date copy of them, the cell's
+        answer also contains the postings.
         """
         # A small cell is in the hash that the cells of its bucket share; a larger one has its own hash. The hash in
         # which a cell was found last is read first, and the other hash only if the cell is no longer there.
@@ -162,11 +179,14 @@ class MatrixCells(RedisRepository):
                 elif isinstance(found, dict):
                     answers[number] = self._answer_of_hash(place, found)
                 else:
-                    load = CellLoad(int(found[2] or 0))
-                    answers[number] = CellAnswer(_decode_membership(found[0]), _decode_matrix(found[1]), load)
+                    answers[number] = self._answer_of_state(place, found)
         return [answers[number] for number in range(len(places))]
 
     async def _read_all(self, place: CellAddress) -> CellAnswer:
+        if place in self._copies:
+            answer = self._answer_of_state(place, await self._redis.call(*_state_fields(place)))
+            if answer.postings is not None:
+                return answer
         for _ in range(_MAX_TRIES):
             found = await self._redis.call("HGETALL", keys.cell(place)[1])
             if found:
@@ -195,13 +215,27 @@ class MatrixCells(RedisRepository):
     def _answer_of_hash(self, place: CellAddress, found: dict[bytes, bytes]) -> CellAnswer:
         """Convert the fields of a large cell's own Redis hash to the cell's answer."""
         member, matrix = found.pop(b"m", None), found.pop(b"x", None)
-        found.pop(b"n", None)
+        count = found.pop(b"n", None)
         page = next(iter(found), None)
         if page is not None:
             self._page_bits[place] = int(page.partition(b".")[0])
         postings = b"".join(found.values())
+        if count is not None and len(postings) <= _COPIED_BYTES // 4:
+            postings = sort_by_name(postings)
+            self._copies[place] = _CellCopy(count, postings)
         load = CellLoad(len(postings) // POSTING_BYTES)
         return CellAnswer(_decode_membership(member), _decode_matrix(matrix), load, done=True, postings=postings)
+
+    def _answer_of_state(self, place: CellAddress, found: Sequence[bytes | None]) -> CellAnswer:
+        """Convert the state of a large cell, which :func:`_state_fields` reads, to the cell's answer.
+
+        If this process has a copy of the cell's postings that is up to date, the answer contains the postings.
+        """
+        member, matrix, count = found
+        copy = self._copies.get(place)
+        postings = copy.postings if copy is not None and copy.count == count else None
+        load = CellLoad(int(count.partition(b" ")[0]) if count else 0)
+        return CellAnswer(_decode_membership(member), _decode_matrix(matrix), load, postings=postings)
 
     async def _read_names(self, command: matrix_cell.ReadPostings) -> CellAnswer:
         """Read a cell's postings (records of names) for the names in ``command.names``.
@@ -259,7 +293,11 @@ def _own_state(place: CellAddress, bits: int) -> redis.Command:
     of names).
     """
     own = keys.cell(place)[1]
-    return ("HGETALL", own) if bits <= _READ_WITH_STATE_BITS else ("HMGET", own, "m", "x", "n")
+    return ("HGETALL", own) if bits <= _READ_WITH_STATE_BITS else _state_fields(place)
+
+
+def _state_fields(place: CellAddress) -> redis.Command:
+    return ("HMGET", keys.cell(place)[1], "m", "x", "n")
 
 
 def _redis_command(place: CellAddress, name: str, arguments: Sequence[redis.Value]) -> redis.Command:

@@ -7,12 +7,14 @@
 -- further fields (1 byte), postings; and ID, 1 … (1 byte) → postings.
 -- Other cells have a hash of their own, and in the shared hash ID → number of bits (1 byte), expiry of the own hash (4).
 -- The own hash has pages of postings, BITS.PAGE → postings; the page of a posting is the first BITS bits of its name.
--- Other fields: m membership, x record of the matrix, n number of postings (only if there are several pages).
+-- Other fields: m membership, x record of the matrix, and, only if there are several pages, n: number of postings, space,
+-- time of their last change in µs. Readers use n to notice that postings which they have read have changed.
 local SHARED, CELL = unpack(KEYS)
 local ID = ARGV[1]
 local SIZE, FEW, SHARED_MOST, OWN_LEAST, PAGE, MOST_BITS = 13, 4, 32, 16, 64, 12
 local LIFE_S, SLACK_S = 86400, 3600
-local now_s = tonumber(redis.call('TIME')[1])
+local TIME = redis.call('TIME')
+local now_s = tonumber(TIME[1])
 
 local function further_fields(id, count)
   local fields = {}
@@ -63,11 +65,18 @@ local function look()
   end
   local found = redis.call('HMGET', CELL, 'm', 'x', 'n')
   local cell = {bits = string.byte(held), until_s = struct.unpack('>I4', held, 2), m = found[1], x = found[2]}
-  cell.n = found[3] and tonumber(found[3]) or redis.call('HSTRLEN', CELL, '0.0') / SIZE
+  cell.n = found[3] and tonumber(string.match(found[3], '^%d+')) or redis.call('HSTRLEN', CELL, '0.0') / SIZE
   if not cell.m and redis.call('EXISTS', CELL) == 0 then
     cell.until_s = 0 -- the hash is created, and has no expiry
   end
   return cell
+end
+
+-- Store the number of postings after a change of the pages.
+local function write_count(cell)
+  if cell.bits > 0 then
+    redis.call('HSET', CELL, 'n', string.format('%d %d%06d', cell.n, TIME[1], TIME[2]))
+  end
 end
 
 -- Return the reply of all scripts: {membership, matrix, number of postings, 1 if done}.
@@ -151,9 +160,7 @@ local function write_pages(cell, bits)
   end
   all = table.concat(all)
   cell.n, cell.bits = #all / SIZE, bits
-  if bits > 0 then
-    redis.call('HSET', CELL, 'n', cell.n)
-  end
+  write_count(cell)
   for page, postings in pairs(by_page(all, bits)) do
     local after = table.concat(postings)
     if before[page] ~= after then

@@ -20,8 +20,6 @@ if cell.m and string.sub(cell.m, 1, 6) == 'closed' then
       redis.call('HSET', CELL, page, postings)
     end
   end
-  if cell.bits > 0 then
-    redis.call('HSET', CELL, 'n', cell.n)
-  end
+  write_count(cell)
 end
 return answer(cell, cell.m)

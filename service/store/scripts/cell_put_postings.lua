@@ -23,7 +23,7 @@ end
 for at = 1, #arriving, SIZE do
   latest_s = math.max(latest_s, expiry_s(arriving, at))
 end
-local done, is_stored = true, nil
+local done, is_stored, is_changed = true, nil, false
 if cell.few then
   local list = {}
   for at = 1, #arriving, SIZE do
@@ -42,7 +42,7 @@ else
     local before = redis.call('HGET', CELL, page) or ''
     local after = math.random(4) == 1 and unexpired(before) or before
     after, is_stored = merge(after, list, accepts)
-    done = done and is_stored
+    done, is_changed = done and is_stored, is_changed or after ~= before
     cell.n = cell.n + (#after - #before) / SIZE
     if after == '' then
       redis.call('HDEL', CELL, page)
@@ -50,8 +50,8 @@ else
       redis.call('HSET', CELL, page, after)
     end
   end
-  if cell.bits > 0 then
-    redis.call('HSET', CELL, 'n', cell.n)
+  if is_changed then
+    write_count(cell)
   end
 end
 if cell.bits then
