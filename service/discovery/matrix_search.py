@@ -310,7 +310,7 @@ class MatrixReader:
         """
         if self.is_whole or not len(names) or not self.frequency:
             return
-        names = names[~_where(names, self._looked_up)[1]]
+        names = np.delete(names, _intersect(names, self._looked_up)[0])
         if not len(names):
             return
         places = 1 + (self.size.partitions - 1).bit_length() / 2
@@ -436,12 +436,18 @@ def _union(parts: Iterable[NameKeys]) -> NameKeys:
     return names[is_first]
 
 
-def _where(names: NameKeys, within: NameKeys) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Find each of ``names`` in the sorted array ``within``; return (the indices, whether each name was found)."""
-    if names is within:
-        return np.arange(len(names)), np.ones(len(names), np.bool_)
-    places = np.minimum(np.searchsorted(within, names), max(0, len(within) - 1))
-    return places, within[places] == names if len(within) else np.zeros(len(names), np.bool_)
+def _intersect(names: NameKeys, others: NameKeys) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Find the names that two sorted arrays have in common; return (their indices in ``names``, and in ``others``)."""
+    if names is others:
+        both = np.arange(len(names))
+        return both, both
+    if len(names) > len(others):  # each of the fewer names is looked up in the longer array
+        in_others, in_names = _intersect(others, names)
+        return in_names, in_others
+    places = np.searchsorted(others, names)
+    places[places == len(others)] = 0
+    found = np.flatnonzero(others[places] == names) if len(others) else places[:0]
+    return found, places[found]
 
 
 def _driver(clauses: Sequence[PairClause], readers: "MatrixReaders", most: int | None) -> PairClause:
@@ -489,7 +495,9 @@ def _best(
     coverages = _coverages(clauses, weights, choices, importances)
     near = np.arange(len(names))
     if len(names) > most:  # sorting all names would take longer than the rest of the search
-        least = np.partition(coverages, -most)[-most] if coverages.any() else 0.0
+        least = coverages.max()
+        if np.count_nonzero(coverages == least) < most:
+            least = np.partition(coverages, -most)[-most]
         near = np.flatnonzero(coverages >= least)
         if len(near) > most:
             least_score = np.partition(scores[near], -most)[-most]
@@ -533,11 +541,11 @@ def _satisfying(
     for clause in clauses:
         has = np.zeros(len(names), np.bool_)
         for pair, _ in clause.alternatives:
-            has |= _where(names, readers[pair].content()[0])[1]
+            has[_intersect(names, readers[pair].content()[0])[0]] = True
         if not has.all():
             names = names[has]
     for pair in excluded:
-        names = names[~_where(names, readers[pair].content()[0])[1]]
+        names = np.delete(names, _intersect(names, readers[pair].content()[0])[0])
     return names
 
 
@@ -555,9 +563,12 @@ def _weights(
     choices = np.zeros((len(names), len(clauses)), np.int64)
     for column, clause in enumerate(clauses):
         for index, (pair, factor) in zip(count_from(), clause.alternatives, strict=False):
-            within, held = readers[pair].content()
-            places, has = _where(names, within)
-            own = np.where(has, factor * held[places], 0.0) if len(within) else np.zeros(len(names))
-            better = own > weights[:, column]
-            weights[better, column], choices[better, column] = own[better], index
+            with_pair, held = readers[pair].content()
+            rows, places = _intersect(names, with_pair)
+            own = factor * held[places]
+            if index:
+                is_better = own > weights[rows, column]
+                rows, own = rows[is_better], own[is_better]
+                choices[rows, column] = index
+            weights[rows, column] = own
     return weights, choices
