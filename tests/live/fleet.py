@@ -68,11 +68,11 @@ class Size(msgspec.Struct, frozen=True):
     settle_s: float
     measure_s: float
 
-    def settings(self, redis_url: str) -> Settings:
-        """Return the settings of the fleet's workers."""
+    def settings(self, **further: str) -> Settings:
+        """Return the settings of the fleet's workers: those of its size and load, and ``further`` ones by name."""
         return load(
             {},
-            redis_url=redis_url,
+            **further,
             allow_private=True,
             poll_interval_s=POLL_INTERVAL_S,
             longest_wait_s=10 * POLL_INTERVAL_S,
@@ -134,7 +134,7 @@ async def measured(size: Size, *, with_tasks: bool) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="coronet-") as name:
         folder = Path(name)
         async with run_publisher() as publisher, PrivateRedis(folder / "redis") as redis:
-            settings = size.settings(redis.url)
+            settings = size.settings(redis_url=redis.url)
             async with opened(settings) as store:
                 subscribers = zipf_subscribers(size.channels, np.random.default_rng(SEED), 1)
                 await add_channels(store, publisher.origin, subscribers.tolist())
@@ -206,7 +206,7 @@ async def read_counters(store: Store) -> Counters:
 
 def forecast(size: Size) -> FleetForecast:
     """Return the forecast for a fleet of this size."""
-    settings = size.settings("")
+    settings = size.settings()
     setup = FleetSetup(
         nodes=size.nodes,
         channels=size.channels,
