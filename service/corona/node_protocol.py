@@ -117,6 +117,9 @@ class NodeProtocol:
                 yield from self._owner.release(message.channel)
             case messages.PollingLimit():
                 yield from self._owner.on_polling_limit(message, fleet_s)
+            case messages.SiteScales():
+                outdated = self.plans.on_site_scales(sender, message, now_s, fleet_s)
+                yield from self._owner.update_schedules(fleet_s, outdated)
             case _:
                 yield from self.plans.on_message(sender, message, now_s)
 

@@ -4,6 +4,8 @@ A node has tens of thousands of channels. When all polling rates change, array o
 new schedule. Schedules are then computed one by one, for these channels only.
 """
 
+from math import inf
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,6 +22,7 @@ _PLAN_ROW = np.dtype(
         *(("rate", "<f8"), ("set_size", "<u4")),
         *(("gap_s", "<f8"), ("size", "<u4"), ("slowest", "<f4"), ("fastest", "<f4")),
         ("recorded_gap_s", "<f8"),
+        *(("site_limit", "<f8"), ("next_site_limit", "<f8")),
     ]
 )
 
@@ -40,6 +43,10 @@ class PlanTable:
     - ``slowest``, ``fastest``: the lowest and the highest polling rate in any hour of the week, as multiples of
       the mean rate. Without a weekly rhythm, they are infinity and 0, which satisfies all limits.
     - ``recorded_gap_s``: the time between polls that was last recorded in the channel's history; 0 for none.
+    - ``site_limit``: the maximum of the channel's polls per τ, if its site's budget limits them; infinity otherwise. It
+      falls at once, but rises only after a maintenance interval (``PollingPlans._raise_site_limits``).
+    - ``next_site_limit``: the lowest value since the last maintenance that ``site_limit`` would have without this
+      delay.
     """
 
     def __init__(self) -> None:
@@ -58,11 +65,15 @@ class PlanTable:
         return self._rows[: len(self.channels)]
 
     def add(self, channel: ChannelId, site: str) -> int:
-        """Append a row for a channel, with all columns zero except for its site, and return the row's index."""
+        """Append a row for a channel, and return the row's index.
+
+        Its site limits are infinite. All other columns except for the site are zero.
+        """
         row = len(self.channels)
         if row == len(self._rows):
             self._rows = np.concatenate((self._rows, np.zeros(max(_FIRST_ROWS, row // 2), dtype=_PLAN_ROW)))
         self._rows[row] = np.zeros((), dtype=_PLAN_ROW)
+        self._rows[row]["site_limit"] = self._rows[row]["next_site_limit"] = inf
         self._rows[row]["site"] = self.sites.setdefault(site, len(self.sites))
         self.channels.append(channel)
         return row

@@ -11,6 +11,9 @@ The amount of work depends on the number of changes, not on the number of channe
 - A new schedule is computed only for channels whose schedule no longer fits.
 - The summary of the channels, which other nodes need, is recomputed when the polls have changed by more than the
   fraction ``SUMMARY_TOLERANCE``.
+
+Polling rates of channels whose site's request budget is exhausted fall at once, but rise one to two maintenance
+intervals later. By then, the owners of the site's other channels have lowered the rates of these channels.
 """
 
 from collections import Counter
@@ -133,6 +136,8 @@ class PollingPlans:
         """Whether channels, subscribers, the ring or budgets have changed since ``_crowded`` was found."""
         self._outdated_shares: set[str] = set()
         """Sites whose channels have changed since this node's share was computed."""
+        self._are_site_limits_rising = False
+        """Whether the factors or the scale of a crowded site's channel may allow more polls than its ``site_limit``."""
         self._bounds: Mapping[ChannelId, ChannelBounds] = {}
         """Bounds that admins have set for individual channels of the fleet."""
 
@@ -177,17 +182,25 @@ class PollingPlans:
         self._is_aggregate_current = False
         self._can_crowd_change = True
 
-    def on_message(self, sender: NodeId, message: SummaryMessage | SiteShares | SiteScales, now_s: float) -> list[Send]:
-        """Process another node's message about summaries of channels or limits of sites; return the replies to send."""
-        match message:
-            case SiteShares():
-                self._sites.on_shares(sender, message, now_s)
-            case SiteScales():
-                for site in self._sites.on_scales(sender, message, now_s):
-                    self._on_site_scale_changed(site)
-            case _:
-                return self._fleet.aggregation.on_message(sender, message, now_s)
-        return []
+    def on_message(self, sender: NodeId, message: SummaryMessage | SiteShares, now_s: float) -> list[Send]:
+        """Process another node's summaries of channels; return the replies to send."""
+        if isinstance(message, SiteShares):
+            self._sites.on_shares(sender, message, now_s)
+            return []
+        return self._fleet.aggregation.on_message(sender, message, now_s)
+
+    def on_site_scales(
+        self, sender: NodeId, message: SiteScales, now_s: float, fleet_s: float
+    ) -> Collection[ChannelId]:
+        """Adopt the limits of sites that the node ``sender`` coordinates.
+
+        Return this node's channels on these sites whose schedules no longer fit; the caller must update them at once.
+        """
+        changed = set(self._sites.on_scales(sender, message, now_s))
+        for site in changed:
+            self._on_site_scale_changed(site)
+        self._review(fleet_s)
+        return sorted(channel for channel in self._outdated if self._plans[channel].site in changed)
 
     def send_summaries(
         self, now_s: float, fleet_s: float, owned: int | None, *, is_maintenance: bool
@@ -205,6 +218,8 @@ class PollingPlans:
         is_due = is_maintenance or not self._is_aggregate_current
         if is_due:
             self._review(fleet_s)
+        if is_maintenance:
+            self._raise_site_limits()
         if self._can_crowd_change:
             self._update_crowded_sites()
         if is_due:
@@ -471,17 +486,36 @@ class PollingPlans:
             changed = self._write_factors([self._plans[channel] for channel in stale], fleet_s)
             if len(changed):
                 self._outdated_shares |= {self._plans[self._table.channels[row]].site for row in changed.tolist()}
-                before = self._table.rows["rate"][changed]
-                self._compare_schedules(changed)
-                drift = float(np.abs(self._table.rows["rate"][changed] - before).sum())
-                is_unknown = self._fleet.has_changed or self.scale is None
-                self._drift = inf if is_unknown else (self._drift or 0.0) + drift
+                self._compare_changed(changed)
         if self._fleet.take_change():
             if self._drift is not None:
                 self._drift = inf  # factors that made no difference by the former scale may make one by this
             self._compare_schedules(np.arange(len(self._table.channels)))
             if self.scale is not None:
                 self._provisional &= self._outdated  # the other schedules fit
+
+    def _raise_site_limits(self) -> None:
+        """Raise the limits of channels on crowded sites to the lowest values since the last maintenance.
+
+        A channel's limit falls at once, but rises only after it could have been higher for a whole maintenance
+        interval. In this time, the site's other owners receive a scale that takes the higher limit into account, and
+        lower the limits of their channels. Unless messages are late or lost, the owners' polls together therefore stay
+        within the site's budget.
+        """
+        if self._are_site_limits_rising:
+            self._are_site_limits_rising = False
+            table = self._table.rows
+            rows = np.flatnonzero(np.isfinite(table["site_limit"]))
+            table["site_limit"], table["next_site_limit"] = table["next_site_limit"], inf
+            self._compare_changed(rows)
+
+    def _compare_changed(self, rows: NDArray[np.intp]) -> None:
+        """Compare the schedules of channels whose factors or limits have changed, and add up how much polls change."""
+        before = self._table.rows["rate"][rows]
+        self._compare_schedules(rows)
+        drift = float(np.abs(self._table.rows["rate"][rows] - before).sum())
+        is_unknown = self._fleet.has_changed or self.scale is None
+        self._drift = inf if is_unknown else (self._drift or 0.0) + drift
 
     def _write_factors(self, plans: Sequence[_ChannelPlan], fleet_s: float) -> NDArray[np.intp]:
         """Update the table rows of the channels in ``plans``; return the indices of the rows that have changed notably.
@@ -521,6 +555,7 @@ class PollingPlans:
         for start in range(0, len(rows), _ROWS_PER_CHECK):
             some = rows[start : start + _ROWS_PER_CHECK]
             part = self._planned_rows(some)
+            self._apply_site_limits(part, some)
             rates, set_sizes = self._rates_and_set_sizes(part, some)
             table["rate"][some], table["set_size"][some] = rates, set_sizes
             with np.errstate(divide="ignore", invalid="ignore"):
@@ -534,6 +569,24 @@ class PollingPlans:
             fits &= part["slowest"] >= lowest / rates * (1 - GAP_TOLERANCE)
             fits &= part["fastest"] <= highest / rates * (1 + GAP_TOLERANCE)
             self._outdated.update(self._table.channels[row] for row in some[~fits].tolist())
+
+    def _apply_site_limits(self, part: FactorTable, rows: NDArray[np.intp]) -> None:
+        """Lower the site scales in ``part``, a copy of the table rows ``rows``, so that the site limits are kept.
+
+        Before that, site limits that are higher than the present factors and site scales allow are lowered.
+        """
+        is_crowded = np.isfinite(part["site_scale"])
+        is_limited = is_crowded | np.isfinite(part["site_limit"])
+        if not is_limited.any():
+            return
+        table, limited = self._table.rows, rows[is_limited]
+        problem = node_allocation.allocation_problem(self._policy, self._nodes, part[is_limited])
+        most = np.where(is_crowded[is_limited], problem.most, inf)
+        for name in ("site_limit", "next_site_limit"):
+            table[name][limited] = np.minimum(table[name][limited], most)
+        limits = table["site_limit"][limited]
+        self._are_site_limits_rising |= bool((most > limits).any())
+        part["site_scale"][is_limited] = np.minimum(part["site_scale"][is_limited], limits / problem.slopes())
 
     def _planned_rows(self, rows: NDArray[np.intp]) -> FactorTable:
         """Return a copy of the table rows with these indices, in which a pause counts as at most τ."""

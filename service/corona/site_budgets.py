@@ -8,6 +8,9 @@ nodes exchange no messages about these sites. For the other sites:
 2. The coordinator computes the site's *scale* and returns it to the nodes.
 3. The scale limits a channel's polls per poll interval τ to scale·√(weight/cost), so that the site's channels use
    exactly the budget (see ``allocation_solver.apply_site_scales``).
+4. If a channel's limit falls, its owner lowers the channel's polls at once. If the limit rises, the owner waits for one
+   to two maintenance intervals. By then, the owners of the site's other channels have adopted the new scale, and
+   the polls of all owners together stay within the budget.
 
 Shares and scales are sent when they have changed, and repeated once per maintenance interval. They are dropped if they
 are not repeated in time, or if their sender has left the fleet. In addition, each poll waits for the site's token

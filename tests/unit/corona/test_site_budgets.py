@@ -5,7 +5,15 @@ from hashlib import sha1
 import numpy as np
 import pytest
 
-from service.corona.events import ChannelsListed, ListedChannel, ObjectiveLoaded, OwnershipTaken, RingChanged, Tick
+from service.corona.events import (
+    ChannelsChanged,
+    ChannelsListed,
+    ListedChannel,
+    ObjectiveLoaded,
+    OwnershipTaken,
+    RingChanged,
+    Tick,
+)
 from service.corona.fleet_policy import FleetObjective, FleetPolicy, Goal
 from service.corona.messages import SiteScale, SiteScales, SiteShare, SiteShares
 from service.corona.optimizer.allocation_solver import UNBOUNDED_SCALE, AllocationProblem, sizes
@@ -130,6 +138,31 @@ def test_a_single_node_keeps_a_crowded_sites_budget_and_explains_it() -> None:
     unbound = spread.explain(_channels(1)[0], 10)
     assert unbound is not None
     assert unbound.size == 1.0
+
+
+def _polls(node: Node, channel: str) -> float:
+    """Return the channel's polls per τ by its schedule."""
+    schedule, _ = node.plans.schedule_and_limits(channel)
+    return POLICY.poll_interval_s / schedule.gap_s
+
+
+def test_channels_that_gain_weight_are_raised_after_the_sites_other_channels_are_lowered() -> None:
+    node, channels = _owner(100, SITE), _channels(100)
+    node.handle(ChannelsChanged(15, tuple(ListedChannel(channel, 25) for channel in channels[:10])), 15)
+    for now_s in range(16, 34, 2):
+        node.handle(Tick(), now_s)
+        assert sum(_polls(node, channel) for channel in channels) <= BUDGET * 1.001
+    assert [_polls(node, channel) for channel in channels[:10]] == [1.0] * 10
+    assert sum(_polls(node, channel) for channel in channels) == pytest.approx(BUDGET, rel=1e-3)
+
+
+def test_a_gain_of_weight_that_ends_within_a_maintenance_interval_raises_no_channel() -> None:
+    node, (channel, *_) = _owner(100, SITE), _channels(100)
+    before = _polls(node, channel)
+    for now_s in range(11, 61, 2):
+        node.handle(ChannelsChanged(now_s, (ListedChannel(channel, 25 if now_s % 8 >= 4 else 1),)), now_s)
+        node.handle(Tick(), now_s + 1)
+        assert _polls(node, channel) == before
 
 
 def test_polls_beyond_a_site_budget_go_to_other_channels() -> None:

@@ -74,8 +74,11 @@ def test_each_channel_gets_the_polls_and_the_delay_that_its_owner_explains(
     # Owner and coordinator of all sites are the same node: it gets the scales of sites in the second round.
     for tick_s in range(1, 4):
         for send in list(plans.send_summaries(float(tick_s), now_s, len(channels), is_maintenance=True)):
-            assert isinstance(send.message, Summary | SiteShares | SiteScales)
-            plans.on_message(node, send.message, float(tick_s))
+            if isinstance(send.message, SiteScales):
+                plans.on_site_scales(node, send.message, float(tick_s), now_s)
+            else:
+                assert isinstance(send.message, Summary | SiteShares)
+                plans.on_message(node, send.message, float(tick_s))
         plans.solve(float(tick_s))
     list(plans.update_schedules([channel.id for channel in channels], now_s, len(channels)))
     solution = PolicyModel(channels, ring, {}).solve(policy)
