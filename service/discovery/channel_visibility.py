@@ -21,6 +21,8 @@ _KEY_NAMES: Final = re.compile(
 )
 # Parameters whose values look like tokens but are public on their sites.
 _PUBLIC_NAMES: Final = frozenset({"channel_id", "playlist_id"})
+# A URL without user name, port, query, and percent-encoding; its host name and its path.
+_PLAIN_URL = re.compile(r"https?://([a-z0-9.-]+)((?:/[A-Za-z0-9._~-]*)*)")
 _UUID = re.compile(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}", re.IGNORECASE)
 _HEX = re.compile(r"(?=.*[0-9].*[0-9])(?=.*[a-f])[0-9a-f]{12,}", re.IGNORECASE)
 _MAILBOX = re.compile(r"[^@]@[^@]")
@@ -37,6 +39,7 @@ _FOLLOWERS: Final = (
 _USUAL_PAIRS: Final = frozenset(each[0] + second for each in _FOLLOWERS.split() for second in each[1:])
 
 _MIN_TOKEN_CHARS = 12
+_MIN_UUID_CHARS = 32
 _MIN_CHUNK_CHARS = 3.0
 """Minimum mean length, in characters, of the runs of letters or digits in a text that a person wrote.
 
@@ -87,6 +90,17 @@ def looks_secret(url: str) -> bool:
 
     A user name counts as a secret, and so does an access token in the host name, the path or the query.
     """
+    # Most URLs are plain, and need not be parsed. Their short parts are no tokens.
+    plain = _PLAIN_URL.fullmatch(url)
+    if plain is None:
+        return _has_secret_part(url)
+    labels, segments = plain[1].split("."), plain[2].split("/")
+    return any(len(label) >= _MIN_TOKEN_CHARS and _is_token(label) for label in labels) or any(
+        len(segment) >= _MIN_TOKEN_CHARS and _segment_is_secret(segment) for segment in segments
+    )
+
+
+def _has_secret_part(url: str) -> bool:
     parts = urlsplit(without_selector(url))
     if "@" in parts.netloc or any(_is_token(label) for label in (parts.hostname or "").split(".")):
         return True
@@ -118,14 +132,15 @@ def _is_token(text: str) -> bool:
     """Return whether a text looks like a random access token or a mail address, rather than like ordinary words."""
     if len(text) < _MIN_TOKEN_CHARS and "@" not in text:
         return False
-    if _UUID.search(text) or _MAILBOX.search(text):
+    if (len(text) >= _MIN_UUID_CHARS and _UUID.search(text)) or ("@" in text and _MAILBOX.search(text)):
         return True
     parts = [part for part in _PARTS.split(text) if part]
     # A token may itself contain dashes and underscores; slugs have words between them.
     length = sum(map(len, parts))
-    chunks = [chunk for part in parts for chunk in _CHUNK.findall(part)]
-    if length >= _MIN_TOKEN_CHARS + len(parts) and length < (_MIN_CHUNK_CHARS - 0.5) * len(chunks):
-        return True
+    if length >= _MIN_TOKEN_CHARS + len(parts):
+        chunks = sum(len(_CHUNK.findall(part)) for part in parts)
+        if length < (_MIN_CHUNK_CHARS - 0.5) * chunks:
+            return True
     return any(_is_random_part(part) for part in parts)
 
 

@@ -6,6 +6,8 @@ import string
 import uuid
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from service.discovery.channel_visibility import is_public, looks_secret
 from service.model import Channel
@@ -79,6 +81,18 @@ def test_hardly_any_random_token_looks_like_words(place: str) -> None:
     rounds = [tokens(random_source) for _ in range(500)]
     missed = {kind: sum(not looks_secret(place.format(each[kind])) for each in rounds) / 500 for kind in rounds[0]}
     assert max(missed.values()) <= 0.015, missed
+
+
+_PARTS = st.sampled_from(["feed", "index.xml", "rechtsprechungsuebersicht", "a1b2c3d4e5f6", "~x", "-", ""]) | st.text(
+    string.ascii_letters + string.digits + "._~-", max_size=40
+)
+
+
+@given(st.lists(_PARTS, min_size=1, max_size=3), st.lists(_PARTS, max_size=4))
+def test_an_empty_query_does_not_change_whether_a_url_looks_secret(labels: list[str], segments: list[str]) -> None:
+    # Only URLs without "?" are judged without being parsed.
+    url = "/".join(["https:/", ".".join(labels).lower().replace("_", "").replace("~", ""), *segments])
+    assert looks_secret(url) is looks_secret(f"{url}?")
 
 
 def test_a_channel_is_public_if_it_is_listed_or_popular_and_never_with_a_secret() -> None:
