@@ -13,6 +13,7 @@ from service.feeds.canonical_urls import channel_id
 from service.model import Channel, ChannelId, UserId
 from service.store import LAYOUT, Store
 from service.store.client import keys
+from service.store.subscriptions.keyspace_store import run_move
 from tests.support.channels import make_channel
 
 SITE = "example.org"
@@ -70,6 +71,18 @@ async def test_channels_with_the_same_keys_are_distinguished(store: Store) -> No
     await store.channel_index.remove(both[0].id, [(PEOPLE[0], 1)])
     assert sorted(await _everybody(store, both[0].id)) == sorted(PEOPLE[1:3])
     assert sorted(await _everybody(store, both[1].id)) == sorted(PEOPLE[:4])
+
+
+async def test_channels_are_counted_together_before_and_after_their_leaf_is_split(store: Store) -> None:
+    numbers = range(1, 7)
+    cids = [(await _subscribed(store, PEOPLE[:each], f"https://site{each}.example/feed")).id for each in numbers]
+    assert await store.channel_index.count([*cids, "f" * 40]) == [*numbers, 0]
+    root = KeyGroup(0, 0, LAYOUT.bits)
+    async for _ in run_move(store.keyspaces, SplitGroup(store.keyspaces.map.keyspace_of(root), root)):
+        found = await store.channel_index.count(cids)
+        assert all(count >= number for count, number in zip(found, numbers, strict=True))
+    for _ in range(2):  # the first one learns the new leaves
+        assert await store.channel_index.count(cids) == [*numbers]
 
 
 async def test_all_subscribers_are_found_counted_and_written_during_moves(

@@ -13,7 +13,7 @@ from sys import intern
 
 from cachetools import LRUCache
 
-from service.clash.group_search import DepthCache, DepthSearch, Probe
+from service.clash.group_search import DepthCache, DepthSearch
 from service.clash.key_groups import KeyGroup, KeyLayout, Keyspace
 from service.clash.prefix_query import Position, PrefixQuery, ReadDonor, ReadLeaf, Record
 from service.clash.table_transitions import Accepted
@@ -106,20 +106,14 @@ class ChannelIndex:
         """
         # A leaf is a key group that is not split. A channel is left out if its leaf is not cached, or is moving to
         # another keyspace.
-        leaves, probes = dict[ChannelId, bytes](), list[tuple[Probe, bytes]]()
+        at_leaves: dict[KeyGroup, list[bytes]] = {}
+        prefixes = {cid: channel_prefix(cid) for cid in sites}
         for cid, site in sites.items():
-            group = self._layout.channel_group(site, cid)
-            leaf = self._depths.leaf_of(group)
+            leaf = self._depths.leaf_of(self._layout.channel_group(site, cid))
             if leaf is not None:
-                leaves[cid] = leaf.label.encode()
-                probe = Probe(self._keyspaces.map.keyspace_of(leaf), group.key, leaf.depth)
-                probes.append((probe, channel_prefix(cid)))
-        answers = await self._keyspaces.count_at_leaves(probes)
-        return {
-            cid: number
-            for (cid, label), (answer, number) in zip(leaves.items(), answers, strict=True)
-            if answer == label
-        }
+                at_leaves.setdefault(leaf, []).append(prefixes[cid])
+        counts = await self._keyspaces.count_at_leaves(at_leaves)
+        return {cid: counts[prefix] for cid, prefix in prefixes.items() if prefix in counts}
 
     def _search(self, key: int) -> DepthSearch:
         return DepthSearch(key, self._layout.bits, self._keyspaces.map, self._depths)

@@ -150,6 +150,7 @@ def decode_fields(reply: Any) -> Fields:
 RECORDS_PER_STEP = 500
 """Maximum number of records in one step of a move. A step takes Redis a few milliseconds."""
 _TOMBSTONES_PER_STEP = 500
+_CHANNELS_PER_COUNT = 500
 _EMPTY_PAGE = Page((), complete=True)
 
 
@@ -215,29 +216,35 @@ class KeyspaceStore:
         found, (number,) = await self._accept(probe, "count", prefix)
         return found, number
 
-    async def count_at_leaves(self, pairs: Sequence[tuple[Probe, bytes]]) -> list[tuple[bytes | None, int]]:
-        """Count the subscriptions to several channels, using one round trip.
+    async def count_at_leaves(self, channels: Mapping[KeyGroup, Sequence[bytes]]) -> dict[bytes, int]:
+        """Count the subscriptions to several channels, using one round trip and one command per leaf.
 
-        A leaf is a key group that is not split. Each of ``pairs`` describes one channel:
+        A leaf is a key group that is not split. ``channels`` maps each leaf that probably contains the subscriptions of
+        channels to the :func:`channel_prefix` of each of these channels.
 
-        - a probe, which names the keyspace and the leaf that probably contain the channel's subscriptions
-        - the :func:`channel_prefix` of the channel
-
-        Return a tuple for each pair, in order: the label of the leaf that contains the probe's key, and how many
-        subscriptions to the channel the keyspace stores.
-
-        The label is None if the keyspace does not have this leaf, or if the leaf is moving. The caller must then call
-        :meth:`count`.
+        The result maps the prefix of each channel to the number of its subscriptions. The channels of a leaf are left
+        out if the keyspace does not have this leaf, or if the leaf is moving. The caller must then call :meth:`count`.
         """
-        replies = await self._redis.call_many(
-            [
-                script_command(
-                    "keyspace_count", keys.keyspace(probe.keyspace), f"{probe.key:0{self.bits}b}", probe.depth, prefix
-                )
-                for probe, prefix in pairs
-            ]
-        )
-        return [(answer if isinstance(answer, bytes) else None, number) for answer, number in replies]
+        asked = [
+            (leaf, prefixes[first : first + _CHANNELS_PER_COUNT])
+            for leaf, prefixes in channels.items()
+            for first in range(0, len(prefixes), _CHANNELS_PER_COUNT)
+        ]
+        commands = [
+            script_command(
+                "keyspace_count",
+                keys.keyspace(self.map.keyspace_of(leaf)),
+                f"{leaf.key:0{self.bits}b}",
+                leaf.depth,
+                *prefixes,
+            )
+            for leaf, prefixes in asked
+        ]
+        counts: dict[bytes, int] = {}
+        for (leaf, prefixes), (label, *found) in zip(asked, await self._redis.call_many(commands), strict=True):
+            if label == leaf.label.encode():
+                counts |= zip(prefixes, found, strict=True)
+        return counts
 
     async def count_in(self, keyspace: Keyspace, prefix: bytes) -> int:
         """Return how many subscriptions to the channel with this :func:`channel_prefix` a keyspace stores."""
