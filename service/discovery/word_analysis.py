@@ -178,7 +178,9 @@ def without_umlauts(folded: str) -> str:
 
     Both spellings of an umlaut then become equal: "für" (folded to "fur") and "fuer".
     """
-    return _UMLAUT_E.sub("", folded)
+    plain = folded.replace("ae", "a").replace("oe", "o").replace("ue", "u")
+    has_more = len(plain) < len(folded) and ("ae" in plain or "oe" in plain or "ue" in plain)
+    return _UMLAUT_E.sub("", plain) if has_more else plain
 
 
 @lru_cache(_CACHED_WORDS)

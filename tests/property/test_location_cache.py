@@ -13,6 +13,7 @@ from service.location.content_cache import (
     merge_latest,
     pack_entries,
     unpack_entries,
+    unpack_titles,
 )
 from service.model import Change, Entry
 
@@ -73,3 +74,4 @@ def test_latest_entries_do_not_depend_on_batching(deltas: list[list[Entry]]) -> 
     whole = merge_latest([Change("addition", entry) for delta in deltas for entry in delta], ())
     assert latest == whole
     assert unpack_entries(pack_entries(latest)) == latest
+    assert unpack_titles(pack_entries(latest)) == [entry.title for entry in latest]

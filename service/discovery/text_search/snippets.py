@@ -38,15 +38,16 @@ def best_snippet(texts: Sequence[str], is_hit: Callable[[str], bool], beginnings
     - ``beginnings``: the beginnings of the query's words, without umlauts (:func:`without_umlauts`). A text that
       contains none of these cannot contain a word of the query.
     """
-
-    def count(text: str) -> int:
-        folded = fold(text[:MAX_TEXT_CHARS])
-        has_beginning = any(map(without_umlauts(folded).__contains__, beginnings))
-        return sum(map(is_hit, words(folded))) if has_beginning else 0
-
     if not texts:
         return Snippet("")
-    counts = [count(text) for text in texts]
+    folded = [fold(text[:MAX_TEXT_CHARS]) for text in texts]
+    together = without_umlauts("\n".join(folded))
+    if not any(map(together.__contains__, beginnings)):
+        return make_snippet(texts[0])
+    counts = [
+        sum(map(is_hit, words(text))) if any(map(plain.__contains__, beginnings)) else 0
+        for text, plain in zip(folded, together.split("\n"), strict=True)
+    ]
     best = counts.index(max(counts))
     return make_snippet(texts[best], is_hit if counts[best] else None)
 

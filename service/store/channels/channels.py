@@ -28,6 +28,7 @@ from service.location.content_cache import (
     digest_of,
     merge_latest,
     unpack_entries,
+    unpack_titles,
 )
 from service.model import Change, Channel, ChannelId, Delta, Entry, FeedMetadata, NodeId, PollResult
 from service.store.channels import version_log
@@ -387,7 +388,7 @@ class Channels:
     async def latest_titles(self, cids: Sequence[ChannelId], count: int) -> list[list[str]]:
         """Return, for each channel in order, up to ``count`` titles of its latest entries, newest first."""
         found = await self._redis.call_many([("HGET", keys.channel(cid), "latest") for cid in cids])
-        return [[entry.title for entry in unpack_entries(latest or b"")[:count]] for latest in found]
+        return [unpack_titles(latest or b"")[:count] for latest in found]
 
     async def polls(self, cid: ChannelId, count: int) -> tuple[PollResult, ...]:
         """Return the results of a channel's last ``count`` polls, newest first."""

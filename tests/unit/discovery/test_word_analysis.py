@@ -1,5 +1,7 @@
 """Text analysis for search: words, stems, and the language of a text."""
 
+import re
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -132,3 +134,8 @@ _ENDINGS = (
 def test_stem_beginnings_are_prefixes_of_the_words(word: str, ending: str) -> None:
     for stemmed in query_stems(word + ending):
         assert without_umlauts(word + ending).startswith(stem_beginning(stemmed))
+
+
+@given(st.text("aeoux ", max_size=30))
+def test_every_e_after_a_o_or_u_is_removed(text: str) -> None:
+    assert without_umlauts(text) == re.sub("(?<=[aou])e+", "", text)

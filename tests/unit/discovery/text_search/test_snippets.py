@@ -3,7 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.discovery.text_search.snippets import MAX_SNIPPET_CHARS, make_snippet
+from service.discovery.text_search.query_expansion import QueryWords
+from service.discovery.text_search.snippets import MAX_SNIPPET_CHARS, best_snippet, make_snippet
+from service.discovery.word_analysis import query_stems, words
 
 
 def marked(text: str, *words: str) -> list[str]:
@@ -40,3 +42,14 @@ def test_any_snippet_is_short_and_its_hits_are_in_it(text: str, word: str) -> No
     for start, end in snippet.hits:
         assert place <= start < end <= len(snippet.text)
         place = end
+
+
+_TITLES = st.lists(st.text("aeunfFüö \n.", max_size=20) | st.sampled_from(["Für Häuser", "fuer haeuser"]), max_size=5)
+
+
+@given(_TITLES, st.sampled_from(["fuer", "haus", "neu", "an"]), st.sampled_from([(), ("fue",), ("u",)]))
+def test_the_text_with_most_words_of_the_query_is_shown(texts: list[str], word: str, prefixes: tuple[str, ...]) -> None:
+    asked = QueryWords(frozenset(query_stems(word)), prefixes)
+    counts = [sum(map(asked.has, words(text))) for text in texts]
+    best = texts[counts.index(max(counts))] if texts else ""
+    assert best_snippet(texts, asked.has, asked.beginnings) == make_snippet(best, asked.has)
