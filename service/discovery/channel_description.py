@@ -80,9 +80,9 @@ def text_of_named_channel(
         )
         return channel_text(channel, DeclaredMetadata(channel.language, tags, authors), domain_of(channel)).fields
 
-    host = channel.url.partition("//")[2].partition("/")[0]
+    title, host = channel.title[:MAX_TITLE_CHARS], channel.url.partition("//")[2].partition("/")[0]
     listed = (pair.partition("=")[2] for pair in pairs if pair.startswith(("tag=", "author=")))
-    return SearchableText(analyse, channel.language, chain((channel.title[:MAX_TITLE_CHARS], host), listed))
+    return SearchableText(analyse, channel.language, title, chain((title, host), listed))
 
 
 def _most_common(texts: Iterable[str], most: int) -> tuple[str, ...]:

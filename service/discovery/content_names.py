@@ -136,22 +136,22 @@ def entry_text(entry: Entry, declared_language: str) -> SearchableText:
 
     ``declared_language`` is the language tag that the channel's documents declare; "" if they declare none.
     """
-    summary = entry.summary[:EXCERPT_CHARS]
+    title, summary = entry.title[:MAX_TITLE_CHARS], entry.summary[:EXCERPT_CHARS]
 
     def analyse() -> tuple[TextField, ...]:
         return (
-            text_field(entry.title[:MAX_TITLE_CHARS], boost=3.0, mean_words=10, is_title=True),
+            text_field(title, boost=3.0, mean_words=10, is_title=True),
             _list_field(entry.tags, MAX_TAGS),
             _list_field(entry.authors, MAX_AUTHORS),
             text_field(summary, boost=1.0, mean_words=60),
         )
 
     source = (
-        entry.title[:MAX_TITLE_CHARS],
+        title,
         *(value[:MAX_VALUE_CHARS] for value in (*entry.tags[:MAX_TAGS], *entry.authors[:MAX_AUTHORS])),
         summary,
     )
-    return SearchableText(analyse, declared_language, source)
+    return SearchableText(analyse, declared_language, title, source)
 
 
 def language_pairs(tag: str) -> list[Pair]:

@@ -14,6 +14,7 @@ again, and sorts them by exact values.
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from math import log2
 from typing import Final, Literal
 
@@ -72,7 +73,7 @@ class DiscoverCandidate(msgspec.Struct, frozen=True):
 
     channel: Channel
     subscribers: int
-    pairs: frozenset[Pair]
+    pairs: AbstractSet[Pair]
 
 
 def popularity_weight(subscribers: int) -> int:

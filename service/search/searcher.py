@@ -18,6 +18,7 @@ The steps without I/O are in :mod:`service.discovery.text_search`.
 import asyncio
 import time
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime
 from itertools import islice
 
@@ -45,7 +46,7 @@ from service.discovery.discover_listings import (
 from service.discovery.matrix_search import MatrixReaders
 from service.discovery.queries.query import DEFAULT_LIMIT, PairCondition, Query, SearchAnswer, SearchHit
 from service.discovery.search_candidates import MAX_WEIGHT, CandidateName, Candidates, Clause, require_all
-from service.discovery.text_search.query_expansion import ExpandedQuery, expand
+from service.discovery.text_search.query_expansion import ExpandedQuery, Match, expand
 from service.discovery.text_search.ranking import RankingSignals, ScoreParts, clause_importance, coverage, score
 from service.discovery.text_search.searchable_text import SearchableText
 from service.discovery.text_search.snippets import best_snippet
@@ -139,7 +140,7 @@ class _Document(msgspec.Struct, frozen=True):
     score: ScoreParts
     channel: Channel
     subscribers: int
-    name: frozenset[Pair] = frozenset()
+    name: AbstractSet[Pair] = frozenset()
     entry: Entry | None = None
     time_s: float = 0.0
 
@@ -154,7 +155,7 @@ class _Match(msgspec.Struct, frozen=True, eq=False):
 
     document: _Document
     text: SearchableText
-    pairs: frozenset[Pair]
+    pairs: AbstractSet[Pair]
     has_all_words: bool
 
 
@@ -248,8 +249,7 @@ class Searcher:
             hits += [
                 SearchHit(state.channel, own=True)
                 for state, name in zip(private, names, strict=True)
-                if expanded.has_all_words(name.text, name.pairs.keys())
-                and expanded.is_satisfied_by(name.text, name.pairs.keys())
+                if expanded.match(name.text, name.pairs.keys()) is Match.ALL_WORDS
             ]
             if len(hits) >= query.limit:
                 break
@@ -268,7 +268,7 @@ class Searcher:
 
     async def _read_public_named(
         self, cids: Sequence[ChannelId]
-    ) -> tuple[dict[ChannelId, _PublicChannel], dict[ChannelId, frozenset[Pair]]]:
+    ) -> tuple[dict[ChannelId, _PublicChannel], dict[ChannelId, AbstractSet[Pair]]]:
         """Return (public channels by id, attribute-value pairs by id) for the channels with the ids ``cids``.
 
         The second dict contains all channels that exist, including those that are not public.
@@ -278,7 +278,7 @@ class Searcher:
         }
         # Channels are counted afterwards, because the counts need the sites that have been read with the channels.
         present = [cid for cid, named in found.items() if not named.channel.moved_to]
-        counts = dict(zip(present, await self._store.channel_index.count(present), strict=True))
+        counts = await self._store.channel_index.count_at_sites({cid: found[cid].site for cid in present})
         public = self._select_public((found[cid].channel for cid in present), counts)
         return public, {cid: named.pairs for cid, named in found.items()}
 
@@ -290,8 +290,8 @@ class Searcher:
         Elements that are None are ignored. ``counts`` maps the id of each channel to its subscriber count.
         """
         existing = [channel for channel in channels if channel is not None]
-        public = public_channels(existing, [counts[channel.id] for channel in existing], self._min_subscribers)
-        return {cid: _PublicChannel(channel, counts[cid]) for cid, channel in public.items()}
+        public = public_channels(existing, [counts.get(channel.id, 0) for channel in existing], self._min_subscribers)
+        return {cid: _PublicChannel(channel, counts.get(cid, 0)) for cid, channel in public.items()}
 
     async def _find_expanded(self, expanded: ExpandedQuery, language: str, cached: MatrixReaders) -> SearchExplanation:
         """Return the best results of a query whose words have been expanded to attribute-value pairs.
@@ -471,14 +471,16 @@ def _matches(expanded: ExpandedQuery, documents: Iterable[_Document]) -> Iterato
     for one in documents:
         channel = one.channel
         if one.entry is None:
-            text, pairs = text_of_named_channel(channel, one.name, _domain), one.name
+            pairs = one.name
+            text = text_of_named_channel(channel, pairs, _domain)
         else:
-            text, pairs = entry_text(one.entry, channel.language), frozenset[Pair]()
+            pairs, text = frozenset(), entry_text(one.entry, channel.language)
             if has_attributes:
                 traits = DeclaredMetadata(channel.language)
                 pairs = frozenset(entry_attributes(one.entry, channel, traits, _domain(channel)))
-        if expanded.is_satisfied_by(text, pairs):
-            yield _Match(one, text, pairs, expanded.has_all_words(text, pairs))
+        found = expanded.match(text, pairs)
+        if found is not Match.NONE:
+            yield _Match(one, text, pairs, found is Match.ALL_WORDS)
 
 
 def _is_in_language(channel: Channel, language: str) -> bool:

@@ -14,12 +14,13 @@ come first.
 
 Each group of alternatives of the query becomes a *clause*: a set of attribute-value pairs, at least one of which a
 document must have. A phrase becomes one clause for each of its words. The clauses ignore the order of the phrase's
-words, so :meth:`ExpandedQuery.is_satisfied_by` compares the phrase with the text.
+words, so :meth:`ExpandedQuery.match` compares the phrase with the text.
 """
 
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from functools import cached_property
+from enum import Enum
+from functools import cached_property, lru_cache
 from itertools import islice
 from typing import Final
 
@@ -45,6 +46,7 @@ MAX_SIMILAR_STEMS: Final = 8
 MAX_PREFIX_STEMS: Final = 16
 """Maximum number of stems to which a prefix is expanded."""
 
+_CACHED_WORDS: Final = 10_000
 _FOREIGN_FACTOR = 0.8
 """Factor of a stem in a language other than the user's: how well the stem fits the query.
 
@@ -74,8 +76,10 @@ class QueryWords(msgspec.Struct, frozen=True, dict=True):
         ``word`` must be folded (without case and accents). Inflected forms of the query's words count, and so do
         words that begin with one of the prefixes.
         """
-        return without_umlauts(word).startswith(self.beginnings) and (
-            not self.stems.isdisjoint(query_stems(word)) or word.startswith(self.prefixes)
+        return (
+            word.startswith(self._first_letters)
+            and without_umlauts(word).startswith(self.beginnings)
+            and (not self.stems.isdisjoint(query_stems(word)) or word.startswith(self.prefixes))
         )
 
     @cached_property
@@ -86,8 +90,20 @@ class QueryWords(msgspec.Struct, frozen=True, dict=True):
         """
         return (*dict.fromkeys(map(stem_beginning, self.stems)), *map(without_umlauts, self.prefixes))
 
+    @cached_property
+    def _first_letters(self) -> tuple[str, ...]:
+        return tuple({beginning[:1] for beginning in self.beginnings})
 
-class ExpandedQuery(msgspec.Struct, frozen=True):
+
+class Match(Enum):
+    """How a document matches a query: not at all, with some of the optional words, or with all words."""
+
+    NONE = "none"
+    SOME_WORDS = "some words"
+    ALL_WORDS = "all words"
+
+
+class ExpandedQuery(msgspec.Struct, frozen=True, dict=True):
     """A query, together with the attribute-value pairs for finding its results.
 
     - ``clauses``: the query's conditions, each converted to a set of alternative attribute-value pairs.
@@ -103,30 +119,28 @@ class ExpandedQuery(msgspec.Struct, frozen=True):
     similar: dict[str, tuple[SimilarWord, ...]]
     optional: tuple[tuple[Condition, ...], ...] = ()
 
-    def is_satisfied_by(self, text: SearchableText, pairs: AbstractSet[Pair]) -> bool:
-        """Return whether a document with this text and these attribute-value pairs matches the query.
+    def match(self, text: SearchableText, pairs: AbstractSet[Pair]) -> Match:
+        """Return how a document with this text and these attribute-value pairs matches the query.
 
-        A registered word that is similar to a word of the query counts as that word. If words are optional, the
-        document needs at least one of them.
+        A registered word that is similar to a word of the query counts as that word. If words are optional, a document
+        matches if it has at least one of them.
         """
-        return (
-            all(self._has_one(group, text, pairs) for group in self.query.all_of if group not in self.optional)
-            and (not self.optional or any(self._has_one(group, text, pairs) for group in self.optional))
-            and not any(_holds_as_written(condition, text, pairs) for condition in self.query.none_of)
-        )
-
-    def has_all_words(self, text: SearchableText, pairs: AbstractSet[Pair]) -> bool:
-        """Return whether a document that matches the query satisfies all optional groups, not only some."""
-        return all(self._has_one(group, text, pairs) for group in self.optional)
+        if any(_holds_as_written(condition, text, pairs) for condition in self.query.none_of) or not all(
+            self._has_one(group, text, pairs) for group in self._required
+        ):
+            return Match.NONE
+        held = [self._has_one(group, text, pairs) for group in self.optional]
+        if all(held):
+            return Match.ALL_WORDS
+        return Match.SOME_WORDS if any(held) else Match.NONE
 
     def share_as_written(self, text: str) -> float:
         """Return the fraction (0 to 1) of the query's words that occur in ``text`` as written.
 
         Case and accents are ignored. The result is 0 if the query has no words.
         """
-        own = [word for condition in self._conditions() for word in _words_of(condition)]
-        folded = fold(text)
-        return sum(word in folded for word in own) / len(own) if own else 0.0
+        own, folded = self._words, fold(text)
+        return sum(map(folded.__contains__, own)) / len(own) if own else 0.0
 
     def corrections(self, documents: Sequence[tuple[SearchableText, AbstractSet[Pair]]]) -> Iterator[Correction]:
         """Yield a correction for each word of the query that none of the documents contains as written.
@@ -142,11 +156,19 @@ class ExpandedQuery(msgspec.Struct, frozen=True):
 
     def query_words(self) -> QueryWords:
         """Return the words of the query and the words similar to them, for marking them in the texts of results."""
-        own = [word for condition in self._conditions() for word in _words_of(condition)]
-        stems = {stemmed for word in own for stemmed in query_stems(word)}
+        stems = {stemmed for word in self._words for stemmed in query_stems(word)}
         stems.update(each.stem for candidates in self.similar.values() for each in candidates)
         prefixes = (each.word for each in self._conditions() if isinstance(each, WordCondition) and each.is_prefix)
         return QueryWords(frozenset(stems), tuple(prefixes))
+
+    @cached_property
+    def _words(self) -> tuple[str, ...]:
+        return tuple(word for condition in self._conditions() for word in _words_of(condition))
+
+    @cached_property
+    def _required(self) -> tuple[tuple[Condition, ...], ...]:
+        """The groups of the query's conditions that are not optional."""
+        return tuple(group for group in self.query.all_of if group not in self.optional)
 
     def _conditions(self) -> Iterator[Condition]:
         return (condition for group in self.query.all_of for condition in group)
@@ -270,16 +292,21 @@ def _holds_as_written(condition: Condition, text: SearchableText, pairs: Abstrac
         return condition.pair in pairs
     if isinstance(condition, PhraseCondition) or condition.in_title:
         return text.satisfies(condition)
-    # A channel's pairs include words of its latest entries, which its text lacks, and they need no analysis.
+    # The title costs least. A channel's pairs include words of its latest entries, which its text lacks.
     if condition.is_prefix:
         found = any(pair.startswith(word_pair(condition.word)) for pair in pairs)
     else:
-        found = any(word_pair(stemmed) in pairs for stemmed in query_stems(condition.word))
+        found = text.has_title_word(condition.word) or not pairs.isdisjoint(_pairs_of_word(condition.word))
     return found or text.satisfies(condition)
 
 
+@lru_cache(_CACHED_WORDS)
+def _pairs_of_word(word: str) -> tuple[Pair, ...]:
+    return tuple(map(word_pair, query_stems(word)))
+
+
 def _has_stem(stemmed: str, text: SearchableText, pairs: AbstractSet[Pair]) -> bool:
-    return word_pair(stemmed) in pairs or stemmed in text.stems
+    return word_pair(stemmed) in pairs or text.has_stem(stemmed)
 
 
 def _words_of(condition: Condition) -> tuple[str, ...]:

@@ -64,17 +64,23 @@ class SearchableText:
     """The text of a document (a channel or entry), in which searches look for words; analysed only when needed."""
 
     def __init__(
-        self, analyse: Callable[[], Sequence[TextField]], declared_language: str, source: Iterable[str] = ()
+        self,
+        analyse: Callable[[], Sequence[TextField]],
+        declared_language: str,
+        title: str = "",
+        source: Iterable[str] = (),
     ) -> None:
         """Create the text of a document.
 
         - ``analyse``: function that returns the document's fields. It is called when the fields are first needed.
         - ``declared_language``: the language tag that the publisher declares; "" if there is none.
-        - ``source``: the plain texts of the fields. In most cases, they are enough to decide whether the document
+        - ``title``: the plain text of the title, with which a word is compared first.
+        - ``source``: the plain texts of all fields. In most cases, they are enough to decide whether the document
           contains a word, without calling ``analyse``.
         """
         self._analyse = analyse
         self._declared_language = declared_language
+        self._title = title
         self._source = source
 
     @cached_property
@@ -96,6 +102,19 @@ class SearchableText:
     def title_stems(self) -> frozenset[str]:
         """The stems of the words in the document's titles, without common words such as "the"."""
         return frozenset(self._stems_of(field for field in self.fields if field.is_title))
+
+    def has_title_word(self, word: str) -> bool:
+        """Return whether the title contains the folded ``word`` between spaces, without an inflection.
+
+        If the result is False, the title may nevertheless contain the word.
+        """
+        return word.isalnum() and f" {word} " in self._folded_title
+
+    def has_stem(self, stemmed: str) -> bool:
+        """Return whether ``stemmed`` is one of the document's :attr:`stems`; the text is analysed only in doubt."""
+        if self._folded_source and stem_beginning(stemmed) not in self._source_without_umlauts:
+            return False
+        return stemmed in self.stems
 
     def satisfies(self, condition: WordCondition | PhraseCondition) -> bool:
         """Return whether the text contains the word or phrase of ``condition``.
@@ -130,6 +149,10 @@ class SearchableText:
             return False
         similar = (each for each in self._source_words if without_umlauts(each).startswith(beginnings))
         return False if all(map(frozenset(stems).isdisjoint, map(query_stems, similar))) else None
+
+    @cached_property
+    def _folded_title(self) -> str:
+        return f" {fold(self._title)} "
 
     @cached_property
     def _folded_source(self) -> str:

@@ -49,8 +49,9 @@ field               content
 """
 
 import struct
-from collections.abc import Collection, Sequence
-from functools import lru_cache
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from functools import cached_property
 from math import ceil
 from typing import Final, Literal
 
@@ -85,7 +86,6 @@ STATE_FIELDS: Final = (
 )
 _NO_HINTS: Final = PollingHints()
 _NAME_QUALITY: Final = 5
-_CACHED_NAMES: Final = 1_000
 
 
 class ChannelState(msgspec.Struct, frozen=True):
@@ -227,6 +227,7 @@ class StoredSnapshot(msgspec.Struct, frozen=True, array_like=True):
         )
 
 
+_decode_pairs = msgspec.msgpack.Decoder(list[Pair]).decode
 _decode_snapshot = msgspec.msgpack.Decoder(StoredSnapshot).decode
 
 
@@ -374,11 +375,34 @@ def pack_name(version: int, pairs: Collection[Pair]) -> bytes:
     return b"%d %b" % (version, brotli.compress(msgspec.msgpack.encode(sorted(pairs)), quality=_NAME_QUALITY))
 
 
-@lru_cache(_CACHED_NAMES)
 def unpack_name(packed: bytes) -> frozenset[Pair]:
     """Return the attribute-value pairs in ``packed``, which :func:`pack_name` has encoded.
 
     If ``packed`` is empty, the result is an empty set.
     """
     pairs = packed.partition(b" ")[2]
-    return frozenset(msgspec.msgpack.decode(brotli.decompress(pairs), type=list[Pair])) if pairs else frozenset()
+    return frozenset(_decode_pairs(brotli.decompress(pairs))) if pairs else frozenset()
+
+
+class StoredPairs(AbstractSet[Pair]):
+    """The attribute-value pairs of a content name that :func:`pack_name` has encoded; decoded when they are needed."""
+
+    def __init__(self, packed: bytes) -> None:
+        self._packed = packed
+
+    def __contains__(self, pair: object) -> bool:
+        return pair in self._pairs
+
+    def __iter__(self) -> Iterator[Pair]:
+        return iter(self._pairs)
+
+    def __len__(self) -> int:
+        return len(self._pairs)
+
+    def isdisjoint(self, other: Iterable[object]) -> bool:
+        """Return whether the content name has none of the pairs in ``other``."""
+        return self._pairs.isdisjoint(other)
+
+    @cached_property
+    def _pairs(self) -> frozenset[Pair]:
+        return unpack_name(self._packed)

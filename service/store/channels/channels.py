@@ -7,6 +7,7 @@ Only the owner can add a version to the channel (:meth:`Channels.publish`).
 
 import time
 from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 
 import msgspec
 
@@ -37,6 +38,7 @@ from service.store.channels.channel_records import (
     STATE_FIELDS,
     ChannelState,
     Snapshot,
+    StoredPairs,
     StoredSnapshot,
     channel_fields,
     decode_snapshot,
@@ -67,11 +69,13 @@ _NAMED_FIELDS = (*CHANNEL_FIELDS, "name", "site")
 class NamedChannel(msgspec.Struct, frozen=True):
     """A channel with the attribute-value pairs by which searches find it.
 
-    ``pairs`` is empty if searches cannot find the channel.
+    - ``pairs``: empty if searches cannot find the channel.
+    - ``site``: the registrable domain by which its subscriptions are placed; "" if it is not stored yet.
     """
 
     channel: Channel
-    pairs: frozenset[Pair]
+    pairs: AbstractSet[Pair]
+    site: str
 
 
 class Predecessor(msgspec.Struct, frozen=True):
@@ -196,12 +200,13 @@ class Channels:
         The result contains None for each channel that does not exist.
         """
         found = await self._redis.call_many([("HMGET", keys.channel(cid), *_NAMED_FIELDS) for cid in cids])
-        self._index.learn_sites({cid: site for cid, (*_, site) in zip(cids, found, strict=True) if site})
-        channels = (parse_channel(cid, values[:-2]) for cid, values in zip(cids, found, strict=True))
-        return [
-            None if channel is None else NamedChannel(channel, unpack_name(name or b""))
-            for channel, (*_, name, _) in zip(channels, found, strict=True)
-        ]
+        named: list[NamedChannel | None] = []
+        for cid, (*values, name, site) in zip(cids, found, strict=True):
+            channel = parse_channel(cid, values)
+            named.append(
+                None if channel is None else NamedChannel(channel, StoredPairs(name or b""), (site or b"").decode())
+            )
+        return named
 
     async def states(self, cids: Sequence[ChannelId]) -> list[ChannelState | None]:
         """Return the states of channels in the order of ``cids``; None for each channel that does not exist."""

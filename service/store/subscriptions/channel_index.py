@@ -90,13 +90,22 @@ class ChannelIndex:
 
         A count may temporarily be too high, but is never too low.
         """
-        sites = await self._sites(cids)
-        known = {cid: site for cid, site in zip(cids, sites, strict=True) if site is not None}
-        counts = await self._count_at_leaves(known)
-        others = [cid for cid in known if cid not in counts]
-        found = await asyncio.gather(*(self._count(known[cid], cid) for cid in others))
-        counts |= zip(others, found, strict=True)
+        counts = await self.count_at_sites(dict.fromkeys(cids, ""))
         return [counts.get(cid, 0) for cid in cids]
+
+    async def count_at_sites(self, sites: Mapping[ChannelId, str]) -> dict[ChannelId, int]:
+        """Return how many subscribers each channel has, as :meth:`count` does; omit channels that do not exist.
+
+        ``sites`` maps each channel to the registrable domain that is stored with it. If the domain is "", it is read.
+        """
+        unknown = [cid for cid, site in sites.items() if not site]
+        if unknown:
+            read = dict(zip(unknown, await self._sites(unknown), strict=True))
+            sites = {cid: known for cid, site in sites.items() if (known := site or read[cid])}
+        counts = await self._count_at_leaves(sites)
+        others = [cid for cid in sites if cid not in counts]
+        found = await asyncio.gather(*(self._count(sites[cid], cid) for cid in others))
+        return counts | dict(zip(others, found, strict=True))
 
     async def _count_at_leaves(self, sites: Mapping[ChannelId, str]) -> dict[ChannelId, int]:
         """Count the subscribers of each channel, using one round trip.
@@ -199,13 +208,6 @@ class ChannelIndex:
             is_last = not cursor
             yield entries
 
-    def learn_sites(self, sites: Mapping[ChannelId, bytes | None]) -> None:
-        """Cache the registrable domains of channels. A channel without a domain (None) is ignored.
-
-        The values of ``sites`` are bytes, as stored in the channels' Redis hashes.
-        """
-        self._sites_known.update({cid: intern(site.decode()) for cid, site in sites.items() if site})
-
     async def _sites(self, cids: Sequence[ChannelId]) -> list[str | None]:
         """Return the registrable domain of each channel, in order; None for a channel that does not exist.
 
@@ -223,8 +225,9 @@ class ChannelIndex:
                 [script_command("channel_set_site", (keys.channel(cid),), site) for cid, site in new.items()]
             )
             asked = {cid: site for cid, (site, _) in held.items()} | dict(zip(new, decided, strict=True))
-            self.learn_sites(asked)
-            found |= {cid: site.decode() for cid, site in asked.items() if site}
+            known = {cid: intern(site.decode()) for cid, site in asked.items() if site}
+            self._sites_known.update(known)
+            found |= known
         return [found.get(cid) for cid in cids]
 
     async def _write(self, site: str, cid: ChannelId, uid: UserId, seq: int, *, present: bool = True) -> None:
