@@ -132,14 +132,8 @@ class KeyLayout(msgspec.Struct, frozen=True):
         It may also contain subscriptions to other channels, if their hashes begin with the same bits. ``domain`` is the
         registrable domain of the channel's URL.
         """
-        depth = self.domain_bits + self.channel_bits
-        own = _first_bits(channel, self.channel_bits) << self.subscriber_bits
-        return KeyGroup(self.domain_group(domain).key | own, depth, self.bits)
-
-    def domain_group(self, domain: str) -> KeyGroup:
-        """Return the group that contains all subscriptions to the channels of one registrable domain."""
-        key = _first_bits(domain, self.domain_bits) << (self.bits - self.domain_bits)
-        return KeyGroup(shape(key, self.domain_bits, self.bits), self.domain_bits, self.bits)
+        prefix = _first_bits(domain, self.domain_bits) << self.channel_bits | _first_bits(channel, self.channel_bits)
+        return KeyGroup(prefix << self.subscriber_bits, self.domain_bits + self.channel_bits, self.bits)
 
 
 def check_key(key: int, bits: int) -> None:
@@ -149,8 +143,7 @@ def check_key(key: int, bits: int) -> None:
 
 
 def _first_bits(text: str, count: int) -> int:
-    digest = sha1(text.encode(), usedforsecurity=False).digest()
-    return int.from_bytes(digest) >> (8 * len(digest) - count)
+    return int.from_bytes(sha1(text.encode(), usedforsecurity=False).digest()) >> (HASH_BITS - count)
 
 
 HASH_BITS = 160

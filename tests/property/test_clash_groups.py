@@ -64,7 +64,8 @@ def test_domain_groups_contain_channel_groups_and_these_contain_keys(
     layout = KeyLayout()
     key = layout.key(domain, channel, subscriber)
     assert key in layout.channel_group(domain, channel)
-    assert layout.channel_group(domain, channel).intersection(layout.domain_group(domain)) is not None
+    domain_group = KeyGroup.containing(layout.key(domain, "", ""), layout.domain_bits, layout.bits)
+    assert layout.channel_group(domain, channel).intersection(domain_group) is not None
     assert key >> layout.bits == 0
 
 

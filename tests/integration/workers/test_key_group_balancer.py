@@ -26,7 +26,7 @@ LIMITS = LoadLimits(capacity=20.0)
 URL = next(
     f"https://{name}/feed"
     for name in (f"site{n}.example" for n in range(100))
-    if LAYOUT.domain_group(name).key >> LAYOUT.bits - 1
+    if LAYOUT.channel_group(name, "").key >> LAYOUT.bits - 1
 )
 ONE, OTHER = "11" * 20, "ee" * 20
 
