@@ -1,8 +1,7 @@
 """Descriptions of channels for searches: their attribute-value pairs, and their searchable text."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from itertools import chain
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -73,6 +72,7 @@ def text_of_named_channel(
       taken from these pairs.
     - ``domain_of``: function that returns the registrable domain of a channel's URL.
     """
+    title = channel.title[:MAX_TITLE_CHARS]
 
     def analyse() -> Sequence[TextField]:
         tags, authors = (
@@ -80,9 +80,12 @@ def text_of_named_channel(
         )
         return channel_text(channel, DeclaredMetadata(channel.language, tags, authors), domain_of(channel)).fields
 
-    title, host = channel.title[:MAX_TITLE_CHARS], channel.url.partition("//")[2].partition("/")[0]
-    listed = (pair.partition("=")[2] for pair in pairs if pair.startswith(("tag=", "author=")))
-    return SearchableText(analyse, channel.language, title, chain((title, host), listed))
+    def source() -> Iterator[str]:
+        yield title
+        yield channel.url.partition("//")[2].partition("/")[0]
+        yield from (pair.partition("=")[2] for pair in pairs if pair.startswith(("tag=", "author=")))
+
+    return SearchableText(analyse, channel.language, title, source())
 
 
 def _most_common(texts: Iterable[str], most: int) -> tuple[str, ...]:

@@ -94,10 +94,9 @@ def looks_secret(url: str) -> bool:
     plain = _PLAIN_URL.fullmatch(url)
     if plain is None:
         return _has_secret_part(url)
-    labels, segments = plain[1].split("."), plain[2].split("/")
-    return any(len(label) >= _MIN_TOKEN_CHARS and _is_token(label) for label in labels) or any(
-        len(segment) >= _MIN_TOKEN_CHARS and _segment_is_secret(segment) for segment in segments
-    )
+    labels = [label for label in plain[1].split(".") if len(label) >= _MIN_TOKEN_CHARS]
+    segments = [segment for segment in plain[2].split("/") if len(segment) >= _MIN_TOKEN_CHARS]
+    return any(map(_is_token, labels)) or any(map(_segment_is_secret, segments))
 
 
 def _has_secret_part(url: str) -> bool:

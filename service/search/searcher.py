@@ -26,7 +26,7 @@ import msgspec
 
 from service.discovery.av_pairs import ContentKind, Pair, attribute_of
 from service.discovery.channel_description import ChannelDescription, describe_channel, text_of_named_channel
-from service.discovery.channel_visibility import public_channels
+from service.discovery.channel_visibility import is_public, public_channels
 from service.discovery.content_names import (
     DeclaredMetadata,
     channel_attributes,
@@ -160,8 +160,11 @@ class _Match(msgspec.Struct, frozen=True, eq=False):
 
 
 class _PublicChannel(msgspec.Struct, frozen=True):
+    """A public channel, its number of subscribers, and its attribute-value pairs if they were read."""
+
     channel: Channel
     subscribers: int
+    pairs: AbstractSet[Pair] = frozenset()
 
 
 class Searcher:
@@ -217,9 +220,11 @@ class Searcher:
                 await self._find_in_matrices("channel", require_all(pairs), (), MAX_CANDIDATES, MatrixReaders())
             ).names
         )
-        public, names = await self._read_public_named(cids)
+        public = await self._read_public_named(cids)
         listed = [
-            DiscoverCandidate(public[cid].channel, public[cid].subscribers, names[cid]) for cid in cids if cid in public
+            DiscoverCandidate(public[cid].channel, public[cid].subscribers, public[cid].pairs)
+            for cid in cids
+            if cid in public
         ]
         return arrange_listing(order, pairs, listed, limit)
 
@@ -266,21 +271,15 @@ class Searcher:
         )
         return self._select_public(channels, dict(zip(cids, counts, strict=True)))
 
-    async def _read_public_named(
-        self, cids: Sequence[ChannelId]
-    ) -> tuple[dict[ChannelId, _PublicChannel], dict[ChannelId, AbstractSet[Pair]]]:
-        """Return (public channels by id, attribute-value pairs by id) for the channels with the ids ``cids``.
-
-        The second dict contains all channels that exist, including those that are not public.
-        """
-        found = {
-            cid: named for cid, named in zip(cids, await self._store.channels.get_named(cids), strict=True) if named
-        }
+    async def _read_public_named(self, cids: Sequence[ChannelId]) -> dict[ChannelId, _PublicChannel]:
+        """Map the id of each public channel in ``cids`` to the channel with its attribute-value pairs."""
         # Channels are counted afterwards, because the counts need the sites that have been read with the channels.
-        present = [cid for cid, named in found.items() if not named.channel.moved_to]
-        counts = await self._store.channel_index.count_at_sites({cid: found[cid].site for cid in present})
-        public = self._select_public((found[cid].channel for cid in present), counts)
-        return public, {cid: named.pairs for cid, named in found.items()}
+        named = [each for each in await self._store.channels.get_named(cids) if each and not each.channel.moved_to]
+        counts = await self._store.channel_index.count_at_sites({each.channel.id: each.site for each in named})
+        found = [_PublicChannel(each.channel, counts.get(each.channel.id, 0), each.pairs) for each in named]
+        return {
+            each.channel.id: each for each in found if is_public(each.channel, each.subscribers, self._min_subscribers)
+        }
 
     def _select_public(
         self, channels: Iterable[Channel | None], counts: Mapping[ChannelId, int]
@@ -411,7 +410,8 @@ class Searcher:
             if candidate.name not in entries:
                 continue
             entry, detected_s = msgspec.structs.astuple(entries[candidate.name])
-            channel, subscribers = msgspec.structs.astuple(public[channel_id_of(candidate.name)])
+            found = public[channel_id_of(candidate.name)]
+            channel, subscribers = found.channel, found.subscribers
             time_s = detected_s if entry.published is None else min(entry.published, detected_s)
             as_written = expanded.share_as_written(f"{entry.title}\n{entry.summary}")
             known = RankingSignals(as_written, _is_in_language(channel, language), subscribers, now_s - time_s)
@@ -426,20 +426,16 @@ class Searcher:
         importances: Sequence[float],
         language: str,
     ) -> list[_Document]:
-        documents, cids = list[_Document](), [candidate.name for candidate in candidates]
-        public, names = await self._read_public_named(cids)
+        documents = list[_Document]()
+        public = await self._read_public_named([candidate.name for candidate in candidates])
         for candidate in candidates:
-            if candidate.name not in public:
-                continue
-            channel, subscribers, pairs = (
-                public[candidate.name].channel,
-                public[candidate.name].subscribers,
-                names[candidate.name],
-            )
-            as_written = expanded.share_as_written(channel.title)
-            known = RankingSignals(as_written, _is_in_language(channel, language), subscribers, None)
-            total = score(candidate, importances, known)
-            documents.append(_Document(candidate, total, channel, subscribers, pairs))
+            found = public.get(candidate.name)
+            if found is not None:
+                channel, subscribers = found.channel, found.subscribers
+                as_written = expanded.share_as_written(channel.title)
+                known = RankingSignals(as_written, _is_in_language(channel, language), subscribers, None)
+                total = score(candidate, importances, known)
+                documents.append(_Document(candidate, total, channel, subscribers, found.pairs))
         return documents
 
     async def _hits(self, expanded: ExpandedQuery, matches: Sequence[_Match]) -> list[SearchHit]:
