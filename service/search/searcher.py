@@ -56,6 +56,7 @@ from service.model import Channel, ChannelId, Entry
 from service.net.sites_and_networks import site_of
 from service.store import Store
 from service.store.channels.channel_records import ChannelState
+from service.store.channels.channels import NamedChannel
 from service.store.directory.matrix_directory import Directory
 
 OVERFETCH_FACTORS = (1.5, 40)
@@ -108,8 +109,6 @@ _OWN_BATCH = 50
 """Number of subscriptions that are read at a time when a user's private channels are searched."""
 _LATEST = 20
 """Number of latest entries from which a channel's name (its attribute-value pairs) is built."""
-_SNIPPET_ENTRIES = 10
-"""Number of a channel's latest entries whose titles are considered for the channel's snippet."""
 
 
 class SearchExplanation(msgspec.Struct, frozen=True):
@@ -132,7 +131,7 @@ class SearchExplanation(msgspec.Struct, frozen=True):
 class _Document(msgspec.Struct, frozen=True):
     """A candidate of a search, with the current content of its channel or entry.
 
-    - ``name``: the attribute-value pairs of a channel in the search directory; empty for entries.
+    - ``named``: the channel with its attribute-value pairs in the search directory; None for entries.
     - ``time_s``: the Unix time at which the entry was published or detected, whichever is earlier; 0 for channels.
     """
 
@@ -140,7 +139,7 @@ class _Document(msgspec.Struct, frozen=True):
     score: ScoreParts
     channel: Channel
     subscribers: int
-    name: AbstractSet[Pair] = frozenset()
+    named: NamedChannel | None = None
     entry: Entry | None = None
     time_s: float = 0.0
 
@@ -160,11 +159,8 @@ class _Match(msgspec.Struct, frozen=True, eq=False):
 
 
 class _PublicChannel(msgspec.Struct, frozen=True):
-    """A public channel, its number of subscribers, and its attribute-value pairs if they were read."""
-
     channel: Channel
     subscribers: int
-    pairs: AbstractSet[Pair] = frozenset()
 
 
 class Searcher:
@@ -220,11 +216,10 @@ class Searcher:
                 await self._find_in_matrices("channel", require_all(pairs), (), MAX_CANDIDATES, MatrixReaders())
             ).names
         )
-        public = await self._read_public_named(cids)
+        public = await self._read_public_named(cids, with_latest=False)
         listed = [
-            DiscoverCandidate(public[cid].channel, public[cid].subscribers, public[cid].pairs)
-            for cid in cids
-            if cid in public
+            DiscoverCandidate(named.channel, subscribers, named.pairs)
+            for named, subscribers in (public[cid] for cid in cids if cid in public)
         ]
         return arrange_listing(order, pairs, listed, limit)
 
@@ -271,14 +266,21 @@ class Searcher:
         )
         return self._select_public(channels, dict(zip(cids, counts, strict=True)))
 
-    async def _read_public_named(self, cids: Sequence[ChannelId]) -> dict[ChannelId, _PublicChannel]:
-        """Map the id of each public channel in ``cids`` to the channel with its attribute-value pairs."""
+    async def _read_public_named(
+        self, cids: Sequence[ChannelId], *, with_latest: bool
+    ) -> dict[ChannelId, tuple[NamedChannel, int]]:
+        """Map the id of each public channel in ``cids`` to the channel and its subscriber count.
+
+        The channels have their attribute-value pairs, and also their latest entries if ``with_latest`` is true.
+        """
         # Channels are counted afterwards, because the counts need the sites that have been read with the channels.
-        named = [each for each in await self._store.channels.get_named(cids) if each and not each.channel.moved_to]
-        counts = await self._store.channel_index.count_at_sites({each.channel.id: each.site for each in named})
-        found = [_PublicChannel(each.channel, counts.get(each.channel.id, 0), each.pairs) for each in named]
+        read = await self._store.channels.get_named(cids, with_latest=with_latest)
+        named = {each.channel.id: each for each in read if each and not each.channel.moved_to}
+        counts = await self._store.channel_index.count_at_sites({cid: each.site for cid, each in named.items()})
         return {
-            each.channel.id: each for each in found if is_public(each.channel, each.subscribers, self._min_subscribers)
+            cid: (each, counts[cid])
+            for cid, each in named.items()
+            if cid in counts and is_public(each.channel, counts[cid], self._min_subscribers)
         }
 
     def _select_public(
@@ -316,7 +318,7 @@ class Searcher:
             matching = complete
         shown = matching[:limit]
         answer = SearchAnswer(
-            tuple(await self._hits(expanded, shown)),
+            tuple(_hits(expanded, shown)),
             tuple(expanded.corrections([(match.text, match.pairs) for match in complete[:limit] or shown])),
             has_more=len(matching) > limit,
             total=len(matching) if whole else None,
@@ -427,35 +429,17 @@ class Searcher:
         language: str,
     ) -> list[_Document]:
         documents = list[_Document]()
-        public = await self._read_public_named([candidate.name for candidate in candidates])
+        public = await self._read_public_named([candidate.name for candidate in candidates], with_latest=True)
         for candidate in candidates:
-            found = public.get(candidate.name)
-            if found is not None:
-                channel, subscribers = found.channel, found.subscribers
-                as_written = expanded.share_as_written(channel.title)
-                known = RankingSignals(as_written, _is_in_language(channel, language), subscribers, None)
-                total = score(candidate, importances, known)
-                documents.append(_Document(candidate, total, channel, subscribers, found.pairs))
+            if candidate.name not in public:
+                continue
+            named, subscribers = public[candidate.name]
+            channel = named.channel
+            as_written = expanded.share_as_written(channel.title)
+            known = RankingSignals(as_written, _is_in_language(channel, language), subscribers, None)
+            total = score(candidate, importances, known)
+            documents.append(_Document(candidate, total, channel, subscribers, named))
         return documents
-
-    async def _hits(self, expanded: ExpandedQuery, matches: Sequence[_Match]) -> list[SearchHit]:
-        """Convert matches to search hits with snippets."""
-        channels = [match.document.channel.id for match in matches if match.document.entry is None]
-        latest = await self._store.channels.latest_titles(channels, _SNIPPET_ENTRIES) if channels else []
-        titles = dict(zip(channels, latest, strict=True))
-        asked = expanded.query_words()
-        hits = []
-        for match in matches:
-            found = match.document
-            texts = titles[found.channel.id] if found.entry is None else [found.entry.summary]
-            snippet = best_snippet(texts, asked.has, asked.beginnings)
-            hits.append(
-                SearchHit(
-                    found.channel, found.entry, False, found.subscribers, snippet.text, snippet.hits,
-                    lacks_words=not match.has_all_words,
-                )
-            )  # fmt: skip
-        return hits
 
 
 def _matches(expanded: ExpandedQuery, documents: Iterable[_Document]) -> Iterator[_Match]:
@@ -466,17 +450,31 @@ def _matches(expanded: ExpandedQuery, documents: Iterable[_Document]) -> Iterato
     has_attributes = any(isinstance(condition, PairCondition) for condition in conditions)
     for one in documents:
         channel = one.channel
-        if one.entry is None:
-            pairs = one.name
+        pairs: AbstractSet[Pair] = frozenset()
+        if one.named is not None:
+            pairs = one.named.pairs
             text = text_of_named_channel(channel, pairs, _domain)
-        else:
-            pairs, text = frozenset(), entry_text(one.entry, channel.language)
+        elif one.entry is not None:
+            text = entry_text(one.entry, channel.language)
             if has_attributes:
                 traits = DeclaredMetadata(channel.language)
                 pairs = frozenset(entry_attributes(one.entry, channel, traits, _domain(channel)))
         found = expanded.match(text, pairs)
         if found is not Match.NONE:
             yield _Match(one, text, pairs, found is Match.ALL_WORDS)
+
+
+def _hits(expanded: ExpandedQuery, matches: Iterable[_Match]) -> Iterator[SearchHit]:
+    """Convert matches to search hits with snippets."""
+    asked = expanded.query_words()
+    for match in matches:
+        found = match.document
+        texts = [found.entry.summary] if found.entry else found.named.latest_titles if found.named else []
+        snippet = best_snippet(texts, asked.has, asked.beginnings)
+        yield SearchHit(
+            found.channel, found.entry, False, found.subscribers, snippet.text, snippet.hits,
+            lacks_words=not match.has_all_words,
+        )  # fmt: skip
 
 
 def _is_in_language(channel: Channel, language: str) -> bool:

@@ -64,6 +64,7 @@ _UNDECIDED = "?"
 _MAX_REDIRECTIONS = 8
 _PREDECESSOR_FIELDS = ("url", "snapshot", "private", "full_texts")
 _NAMED_FIELDS = (*CHANNEL_FIELDS, "name", "site")
+_DOCUMENT_FIELDS = (*_NAMED_FIELDS, "latest")
 
 
 class NamedChannel(msgspec.Struct, frozen=True):
@@ -71,11 +72,18 @@ class NamedChannel(msgspec.Struct, frozen=True):
 
     - ``pairs``: empty if searches cannot find the channel.
     - ``site``: the registrable domain by which its subscriptions are placed; "" if it is not stored yet.
+    - ``latest``: the channel's latest entries, encoded; empty if they were not read.
     """
 
     channel: Channel
     pairs: AbstractSet[Pair]
     site: str
+    latest: bytes = b""
+
+    @property
+    def latest_titles(self) -> list[str]:
+        """The titles of the channel's latest entries, newest first; empty if the entries were not read."""
+        return unpack_titles(self.latest)
 
 
 class Predecessor(msgspec.Struct, frozen=True):
@@ -194,18 +202,19 @@ class Channels:
         found = await self._redis.call_many([("HMGET", keys.channel(cid), *CHANNEL_FIELDS) for cid in cids])
         return [parse_channel(cid, values) for cid, values in zip(cids, found, strict=True)]
 
-    async def get_named(self, cids: Sequence[ChannelId]) -> list[NamedChannel | None]:
+    async def get_named(self, cids: Sequence[ChannelId], *, with_latest: bool = False) -> list[NamedChannel | None]:
         """Return channels with their attribute-value pairs, in the order of ``cids``.
 
-        The result contains None for each channel that does not exist.
+        If ``with_latest`` is true, their latest entries are also read. The result contains None for each channel that
+        does not exist.
         """
-        found = await self._redis.call_many([("HMGET", keys.channel(cid), *_NAMED_FIELDS) for cid in cids])
+        fields = _DOCUMENT_FIELDS if with_latest else _NAMED_FIELDS
+        found = await self._redis.call_many([("HMGET", keys.channel(cid), *fields) for cid in cids])
         named: list[NamedChannel | None] = []
-        for cid, (*values, name, site) in zip(cids, found, strict=True):
-            channel = parse_channel(cid, values)
-            named.append(
-                None if channel is None else NamedChannel(channel, StoredPairs(name or b""), (site or b"").decode())
-            )
+        for cid, values in zip(cids, found, strict=True):
+            name, site, *latest = (value or b"" for value in values[len(CHANNEL_FIELDS) :])
+            channel = parse_channel(cid, values[: len(CHANNEL_FIELDS)])
+            named.append(None if channel is None else NamedChannel(channel, StoredPairs(name), site.decode(), *latest))
         return named
 
     async def states(self, cids: Sequence[ChannelId]) -> list[ChannelState | None]:
@@ -389,11 +398,6 @@ class Channels:
                 if change.kind != "omission":
                     newest.setdefault(change.entry.key, change.entry)
         return (*newest.values(), *(entry for entry in entries if entry.key not in newest))[:count]
-
-    async def latest_titles(self, cids: Sequence[ChannelId], count: int) -> list[list[str]]:
-        """Return, for each channel in order, up to ``count`` titles of its latest entries, newest first."""
-        found = await self._redis.call_many([("HGET", keys.channel(cid), "latest") for cid in cids])
-        return [unpack_titles(latest or b"")[:count] for latest in found]
 
     async def polls(self, cid: ChannelId, count: int) -> tuple[PollResult, ...]:
         """Return the results of a channel's last ``count`` polls, newest first."""
