@@ -193,6 +193,15 @@ def query_stems(word: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys([word, *(_stem(word, language) for language in LANGUAGES)]))
 
 
+@lru_cache(_CACHED_WORDS)
+def word_beginnings(word: str) -> tuple[str, ...]:
+    """Return the beginnings (:func:`stem_beginning`) of all stems of a folded word of a query, without duplicates.
+
+    A text that contains none of them, after its umlauts were removed, contains no inflected form of the word.
+    """
+    return tuple(dict.fromkeys(map(stem_beginning, query_stems(word))))
+
+
 def text_language(text_words: Sequence[str], declared: str) -> str:
     """Return the language (ISO 639-1) of a text, recognised by its function words; "" if it is unknown.
 

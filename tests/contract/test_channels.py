@@ -95,6 +95,23 @@ async def test_the_latest_entries_are_newest_first_without_duplicates(store: Sto
     assert [entry.key for entry in await store.channels.latest(channel.id, 9)][-1] == "first"
 
 
+async def test_named_channels_have_their_pairs_and_the_titles_of_their_latest_entries(store: Store) -> None:
+    channel = await make_channel(store)
+    await publish(store, channel, "second", "third")
+    await store.channels.set_content_name(channel.id, 2, ["word=feed", "tag=rust"])
+    named, missing = await store.channels.get_named([channel.id, "f" * 40], with_latest=True)
+    assert missing is None
+    assert named is not None
+    assert named.channel == await store.channels.get(channel.id)
+    assert named.pairs == {"word=feed", "tag=rust"}
+    assert not named.pairs.isdisjoint(["tag=go", "tag=rust"])
+    latest = await store.channels.latest(channel.id, MAX_LATEST_ENTRIES)
+    assert named.latest_titles == [entry.title for entry in latest]
+    (other,) = await store.channels.get_named([channel.id])
+    assert other is not None
+    assert other.latest_titles == []
+
+
 async def test_polls_are_stored_and_failures_last_until_a_success(store: Store) -> None:
     channel = await make_channel(store)
     outcomes = [(10.0, "unchanged"), (20.0, "unreachable"), (30.0, "unreachable")]

@@ -30,6 +30,7 @@ Deviation from BM25: N is a constant, because no process counts the documents.
 """
 _MAX_POPULARITY: Final = 1_000
 """Number of subscribers with which a channel gets the full bonus for popularity."""
+_MAX_POPULARITY_LOG: Final = log(1 + _MAX_POPULARITY)
 _HALF_LIFE_S: Final = 24 * 3600.0
 """Time in which the bonus for recency falls to a half."""
 _MAX_AS_WRITTEN: Final = 0.1
@@ -107,7 +108,7 @@ def score(candidate: CandidateName, importances: Sequence[float], signals: Ranki
     )
     as_written = _MAX_AS_WRITTEN * signals.as_written
     language = _MAX_LANGUAGE if signals.is_in_askers_language else 0.0
-    subscribers = _MAX_SUBSCRIBERS * min(1.0, log(1 + signals.subscribers) / log(1 + _MAX_POPULARITY))
+    subscribers = _MAX_SUBSCRIBERS * min(1.0, log(1 + signals.subscribers) / _MAX_POPULARITY_LOG)
     recency = 0.0 if signals.age_s is None else _MAX_RECENCY * 0.5 ** (max(0.0, signals.age_s) / _HALF_LIFE_S)
     total = sum(clauses) * (1 + as_written + language + subscribers + recency)
     return ScoreParts(total, clauses, as_written, language, subscribers, recency)

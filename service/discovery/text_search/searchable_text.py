@@ -30,6 +30,7 @@ from service.discovery.word_analysis import (
     stem_beginning,
     text_language,
     without_umlauts,
+    word_beginnings,
     word_parts,
     words,
 )
@@ -80,7 +81,7 @@ class SearchableText:
         """
         self._analyse = analyse
         self._declared_language = declared_language
-        self._title = title
+        self._folded_title = f" {fold(title)} "
         self._source = source
 
     @cached_property
@@ -143,16 +144,11 @@ class SearchableText:
             return None
         if word.isalnum() and f" {word} " in self._folded_source:
             return True
-        stems, source = query_stems(word), self._source_without_umlauts
-        beginnings = tuple(map(stem_beginning, stems))
-        if not any(each in source for each in beginnings):
+        beginnings = word_beginnings(word)
+        if not any(map(self._source_without_umlauts.__contains__, beginnings)):
             return False
         similar = (each for each in self._source_words if without_umlauts(each).startswith(beginnings))
-        return False if all(map(frozenset(stems).isdisjoint, map(query_stems, similar))) else None
-
-    @cached_property
-    def _folded_title(self) -> str:
-        return f" {fold(self._title)} "
+        return False if all(map(frozenset(query_stems(word)).isdisjoint, map(query_stems, similar))) else None
 
     @cached_property
     def _folded_source(self) -> str:

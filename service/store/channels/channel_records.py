@@ -51,7 +51,6 @@ field               content
 import struct
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from functools import cached_property
 from math import ceil
 from typing import Final, Literal
 
@@ -389,6 +388,7 @@ class StoredPairs(AbstractSet[Pair]):
 
     def __init__(self, packed: bytes) -> None:
         self._packed = packed
+        self._unpacked: frozenset[Pair] | None = None
 
     def __contains__(self, pair: object) -> bool:
         return pair in self._pairs
@@ -403,6 +403,8 @@ class StoredPairs(AbstractSet[Pair]):
         """Return whether the content name has none of the pairs in ``other``."""
         return self._pairs.isdisjoint(other)
 
-    @cached_property
+    @property
     def _pairs(self) -> frozenset[Pair]:
-        return unpack_name(self._packed)
+        if self._unpacked is None:
+            self._unpacked = unpack_name(self._packed)
+        return self._unpacked

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from service.discovery.content_names import entry_text
 from service.discovery.queries.query import WordCondition
 from service.discovery.text_search.searchable_text import MAX_TEXT_STEMS, MAX_TITLE_STEMS, SearchableText
-from service.discovery.word_analysis import fold
+from service.discovery.word_analysis import fold, query_stems
 from service.model import Entry
 
 
@@ -75,3 +75,5 @@ def test_a_text_has_the_same_words_with_and_without_its_source(title: list[str],
     analysed = SearchableText(lambda: quick.fields, language)
     condition = WordCondition(fold(word))
     assert quick.satisfies(condition) == analysed.satisfies(condition)
+    assert analysed.satisfies(condition) or not quick.has_title_word(condition.word)
+    assert all(quick.has_stem(each) is (each in analysed.stems) for each in query_stems(condition.word))
