@@ -8,7 +8,7 @@ harm, but showing a private one can do much (guarantee I10 in docs/guarantees.md
 import re
 from collections.abc import Iterable
 from functools import lru_cache
-from itertools import pairwise
+from operator import add
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
@@ -151,7 +151,8 @@ def _is_random_part(part: str) -> bool:
     chunks = _CHUNK.findall(part)
     if len(part) < _MIN_CHUNK_CHARS * len(chunks) or _HEX.fullmatch(part):
         return True
-    pairs = [first + second for chunk in chunks if chunk.isalpha() for first, second in pairwise(chunk.lower())]
+    letters = [chunk.lower() for chunk in chunks if chunk.isalpha()]
+    pairs = [pair for chunk in letters for pair in map(add, chunk, chunk[1:])]
     return len(pairs) > _MAX_INCONCLUSIVE_PAIRS and sum(map(_USUAL_PAIRS.__contains__, pairs)) < _MIN_USUAL_SHARE * len(
         pairs
     )

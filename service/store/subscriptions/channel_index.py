@@ -104,8 +104,9 @@ class ChannelIndex:
             sites = {cid: known for cid, site in sites.items() if (known := site or read[cid])}
         counts = await self._count_at_leaves(sites)
         others = [cid for cid in sites if cid not in counts]
-        found = await asyncio.gather(*(self._count(sites[cid], cid) for cid in others))
-        return counts | dict(zip(others, found, strict=True))
+        if others:  # gathering nothing would still wait for the event loop
+            counts |= zip(others, await asyncio.gather(*(self._count(sites[cid], cid) for cid in others)), strict=True)
+        return counts
 
     async def _count_at_leaves(self, sites: Mapping[ChannelId, str]) -> dict[ChannelId, int]:
         """Count the subscribers of each channel, using one round trip.
