@@ -46,7 +46,7 @@ from service.discovery.discover_listings import (
 from service.discovery.matrix_search import MatrixReaders
 from service.discovery.queries.query import DEFAULT_LIMIT, PairCondition, Query, SearchAnswer, SearchHit
 from service.discovery.search_candidates import MAX_WEIGHT, CandidateName, Candidates, Clause, require_all
-from service.discovery.text_search.query_expansion import ExpandedQuery, Match, expand
+from service.discovery.text_search.query_expansion import ExpandedQuery, MatchKind, expand
 from service.discovery.text_search.ranking import RankingSignals, ScoreParts, clause_importance, coverage, score
 from service.discovery.text_search.searchable_text import SearchableText
 from service.discovery.text_search.snippets import best_snippet
@@ -249,7 +249,7 @@ class Searcher:
             hits += [
                 SearchHit(state.channel, own=True)
                 for state, name in zip(private, names, strict=True)
-                if expanded.match(name.text, name.pairs.keys()) is Match.ALL_WORDS
+                if expanded.match(name.text, name.pairs.keys()) is MatchKind.ALL_WORDS
             ]
             if len(hits) >= query.limit:
                 break
@@ -460,8 +460,8 @@ def _matches(expanded: ExpandedQuery, documents: Iterable[_Document]) -> Iterato
                 traits = DeclaredMetadata(channel.language)
                 pairs = frozenset(entry_attributes(one.entry, channel, traits, _domain(channel)))
         found = expanded.match(text, pairs)
-        if found is not Match.NONE:
-            yield _Match(one, text, pairs, found is Match.ALL_WORDS)
+        if found is not MatchKind.NONE:
+            yield _Match(one, text, pairs, found is MatchKind.ALL_WORDS)
 
 
 def _hits(expanded: ExpandedQuery, matches: Iterable[_Match]) -> Iterator[SearchHit]:

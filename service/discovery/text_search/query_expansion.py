@@ -95,7 +95,7 @@ class QueryWords(msgspec.Struct, frozen=True, dict=True):
         return tuple({beginning[:1] for beginning in self.beginnings})
 
 
-class Match(Enum):
+class MatchKind(Enum):
     """How a document matches a query: not at all, with some of the optional words, or with all words."""
 
     NONE = "none"
@@ -119,7 +119,7 @@ class ExpandedQuery(msgspec.Struct, frozen=True, dict=True):
     similar: dict[str, tuple[SimilarWord, ...]]
     optional: tuple[tuple[Condition, ...], ...] = ()
 
-    def match(self, text: SearchableText, pairs: AbstractSet[Pair]) -> Match:
+    def match(self, text: SearchableText, pairs: AbstractSet[Pair]) -> MatchKind:
         """Return how a document with this text and these attribute-value pairs matches the query.
 
         A registered word that is similar to a word of the query counts as that word. If words are optional, a document
@@ -128,11 +128,11 @@ class ExpandedQuery(msgspec.Struct, frozen=True, dict=True):
         if any(_holds_as_written(condition, text, pairs) for condition in self.query.none_of) or not all(
             self._has_one(group, text, pairs) for group in self._required
         ):
-            return Match.NONE
+            return MatchKind.NONE
         held = [self._has_one(group, text, pairs) for group in self.optional]
         if all(held):
-            return Match.ALL_WORDS
-        return Match.SOME_WORDS if any(held) else Match.NONE
+            return MatchKind.ALL_WORDS
+        return MatchKind.SOME_WORDS if any(held) else MatchKind.NONE
 
     def share_as_written(self, text: str) -> float:
         """Return the fraction (0 to 1) of the query's words that occur in ``text`` as written.

@@ -11,7 +11,7 @@ from service.discovery.text_search.query_expansion import (
     MAX_PREFIX_STEMS,
     MAX_SIMILAR_STEMS,
     ExpandedQuery,
-    Match,
+    MatchKind,
     expand,
 )
 from service.discovery.text_search.vocabulary import Vocabulary
@@ -42,7 +42,7 @@ def pairs(query: ExpandedQuery) -> list[dict[str, float]]:
 def satisfies(entry: Entry, text: str) -> bool:
     name = entry_pairs(entry, CHANNEL, DeclaredMetadata("en"), "example.org")
     attributes = {pair for pair in name if not pair.startswith("word=")}
-    return expanded(text).match(entry_text(entry, "en"), attributes) is not Match.NONE
+    return expanded(text).match(entry_text(entry, "en"), attributes) is not MatchKind.NONE
 
 
 def test_a_word_is_expanded_to_its_stems_with_most_weight_in_the_users_language() -> None:
@@ -151,18 +151,18 @@ def test_words_are_optional_only_if_there_are_several(text: str, optional: int) 
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("volcano zebra", Match.SOME_WORDS),
-        ("zebra giraffe", Match.NONE),
-        ("volcano zebra -ash", Match.NONE),
-        ("volcano zebra tag:geology", Match.SOME_WORDS),
-        ("volcano zebra tag:sport", Match.NONE),
-        ('volcano zebra "in Iceland"', Match.SOME_WORDS),
-        ('volcano zebra "in Norway"', Match.NONE),
-        ("volcano cloud tag:geology", Match.ALL_WORDS),
-        ("volcano", Match.ALL_WORDS),
+        ("volcano zebra", MatchKind.SOME_WORDS),
+        ("zebra giraffe", MatchKind.NONE),
+        ("volcano zebra -ash", MatchKind.NONE),
+        ("volcano zebra tag:geology", MatchKind.SOME_WORDS),
+        ("volcano zebra tag:sport", MatchKind.NONE),
+        ('volcano zebra "in Iceland"', MatchKind.SOME_WORDS),
+        ('volcano zebra "in Norway"', MatchKind.NONE),
+        ("volcano cloud tag:geology", MatchKind.ALL_WORDS),
+        ("volcano", MatchKind.ALL_WORDS),
     ],
 )
-def test_one_of_several_optional_words_is_enough(text: str, found: Match) -> None:
+def test_one_of_several_optional_words_is_enough(text: str, found: MatchKind) -> None:
     entry = Entry("1", "Volcano erupts in Iceland", summary="An ash cloud drifts east.", tags=("Geology",))
     query = expand(parse_query(f"type:entry {text}", DAY), WORDS)
     assert query.match(entry_text(entry, "en"), {"tag=geology"}) is found
