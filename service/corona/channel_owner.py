@@ -357,6 +357,8 @@ class OwnerProtocol:
             elif now_s - owned.requested_s >= self._policy.maintenance_interval_s:
                 yield self._take_ownership_again(channel, owned, now_s)
         yield from self.update_schedules(fleet_s)
+        # A set that once had all channels keeps its size when they are removed one by one.
+        self._waiting, self._outdated = set(self._waiting), set(self._outdated)
         for member, digests in self._digests.items():
             if member in self._view:
                 yield Send(member, AssignmentDigest(self._view.version, digests.total))

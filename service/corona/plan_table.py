@@ -13,6 +13,8 @@ from service.corona.optimizer.node_allocation import FACTORS_ROW, FactorTable
 from service.model import ChannelId
 
 _FIRST_ROWS = 64
+_GROWTH = 8
+"""A full table grows by one row for each so many rows."""
 
 _PLAN_ROW = np.dtype(
     [
@@ -71,7 +73,7 @@ class PlanTable:
         """
         row = len(self.channels)
         if row == len(self._rows):
-            self._rows = np.concatenate((self._rows, np.zeros(max(_FIRST_ROWS, row // 2), dtype=_PLAN_ROW)))
+            self._rows = np.concatenate((self._rows, np.zeros(max(_FIRST_ROWS, row // _GROWTH), dtype=_PLAN_ROW)))
         self._rows[row] = np.zeros((), dtype=_PLAN_ROW)
         self._rows[row]["site_limit"] = self._rows[row]["next_site_limit"] = inf
         self._rows[row]["site"] = self.sites.setdefault(site, len(self.sites))

@@ -464,6 +464,8 @@ class PollingPlans:
         if abs(ahead_s - self._ahead_s) > _CLOCK_JUMP_S:
             self._outdated.update(self._plans)
         self._ahead_s = ahead_s
+        # A set that once had all channels keeps its size when they are removed one by one.
+        self._outdated, self._provisional = set(self._outdated), set(self._provisional)
         ends_s = self._table.rows["paused_until_s"]
         self._mark_stale(np.flatnonzero((ends_s > 0) & (ends_s <= fleet_s)))
         total = len(self._table.channels)

@@ -49,7 +49,7 @@ _MAX_NUMBER_DIGITS = 14
 _MIN_USUAL_SHARE = 0.65
 _MAX_INCONCLUSIVE_PAIRS = 3
 _MAX_QUERY_VALUE_CHARS = 200
-_CACHED_URLS = 20_000
+_CACHED_URLS = 2_000
 
 
 def is_public(channel: Channel, subscribers: int, min_subscribers: int) -> bool:

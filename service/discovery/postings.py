@@ -18,7 +18,6 @@ size  content
 
 import struct
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -39,12 +38,10 @@ POSTING_TYPE: Final = np.dtype([("name", ">u8"), ("weight", "u1"), ("expires_s",
 POSTING_BYTES: Final = POSTING_TYPE.itemsize
 
 _FORMAT = struct.Struct(">QBI")
-_CACHED_NAMES = 20_000
 _NO_NAMES: Final[NameKeys] = np.empty(0, np.uint64)
 _NO_WEIGHTS: Final[NameWeights] = np.empty(0, np.uint8)
 
 
-@lru_cache(_CACHED_NAMES)
 def name_key(name: str) -> NameKey:
     """Return the key of a content name (the id of a channel or entry): 64 bits of its BLAKE2b hash.
 

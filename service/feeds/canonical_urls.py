@@ -39,7 +39,7 @@ SHARED = "shared"
 _READER = "login="
 _MAX_HOST_CHARS = 253
 _MAX_PORT = 65535
-_MAX_CACHED_HOSTS = 10_000
+_MAX_CACHED_HOSTS = 2_000
 _IPV4_BYTES = 4
 
 _INVISIBLE = {"Cc", "Cf", "Cs", "Zs", "Zl", "Zp"}

@@ -54,7 +54,6 @@ _MAX_CONNECTIONS_PER_HOST = 4
 _KEEP_ALIVE_S = 4.0
 """Time for which an idle connection to a publisher is kept open. It is less than the 5 s after which many servers close
 a connection, because a request that is sent at that moment is lost."""
-_MAX_CACHED_URLS = 10_000
 _MAX_REASON_CHARS = 60
 
 _OK = 200
@@ -71,8 +70,6 @@ RedirectHandler = Callable[[str], Awaitable[None]]
 """A function that is called with the target host of a redirect. It waits until a request to this host is allowed, or
 raises a :class:`service.errors.CoronetError`."""
 CredentialFinder = Callable[[str], Awaitable[Credential]]
-
-_canonical = functools.lru_cache(_MAX_CACHED_URLS)(canonical_url)  # the same URLs are fetched repeatedly
 
 
 def user_agent(operator_url: str) -> str:
@@ -238,7 +235,7 @@ class Fetcher:
         started_s = time.monotonic()
         if credential is None and reader_of(url) and self._find_credential is not None:
             credential = await self._find_credential(url)
-        url, known = _canonical(url), validators or Validators()
+        url, known = canonical_url(url), validators or Validators()
         headers = {**_conditional_headers(known), "User-Agent": _user_agent_for(self._user_agent, subscribers)}
         secret = {credential.header: credential.value} if credential is not None else {}
         if secret and url.startswith("http:"):
@@ -274,7 +271,7 @@ class Fetcher:
         Raises the same errors as :meth:`fetch`. A status of 400 or above raises :class:`BadStatus`, whose text quotes
         the beginning of the response.
         """
-        url = _canonical(url)
+        url = canonical_url(url)
         headers = {"User-Agent": self._user_agent, "Accept": "*/*", "Accept-Encoding": "identity", **further_headers}
         sending = self._send("POST", url, headers, body=body, on_redirect=on_redirect, public_only=public_only)
         with FETCH_TIME.time():

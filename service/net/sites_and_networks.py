@@ -11,7 +11,7 @@ from functools import cache, lru_cache
 import idna
 from publicsuffixlist import PublicSuffixList
 
-_MAX_CACHED_SITES = 10_000
+_MAX_CACHED_SITES = 2_000
 _suffixes = cache(PublicSuffixList)
 
 

@@ -5,10 +5,10 @@ from hypothesis import strategies as st
 
 from workers.polling.due_queue import DueQueue
 
-plans = st.lists(st.tuples(st.sampled_from("abcde"), st.one_of(st.none(), st.integers(0, 50))), max_size=40)
+plans = st.lists(st.tuples(st.sampled_from("abcde"), st.one_of(st.none(), st.integers(0, 400))), max_size=40)
 
 
-@given(plans=plans, now_s=st.integers(0, 60))
+@given(plans=plans, now_s=st.integers(0, 420))
 def test_due_channels_are_popped_once_in_order(plans: list[tuple[str, int | None]], now_s: int) -> None:
     queue, expected = DueQueue(), dict[str, int]()
     for channel, due_s in plans:
@@ -22,9 +22,25 @@ def test_due_channels_are_popped_once_in_order(plans: list[tuple[str, int | None
     assert sorted(due) == sorted((due_s, channel) for channel, due_s in expected.items() if due_s <= now_s)
     assert [due_s for due_s, _ in due] == sorted(due_s for due_s, _ in due)
     assert queue.pop_due(now_s) == []
-    assert sorted(queue.pop_due(100)) == sorted(
+    assert sorted(queue.pop_due(1000)) == sorted(
         (due_s, channel) for channel, due_s in expected.items() if due_s > now_s
     )
+
+
+@given(plans=plans, later=plans, now_s=st.integers(0, 420))
+def test_channels_can_be_scheduled_after_others_were_popped(
+    plans: list[tuple[str, int | None]], later: list[tuple[str, int | None]], now_s: int
+) -> None:
+    queue, expected = DueQueue(), dict[str, int]()
+    for number, channels in enumerate((plans, later)):
+        for channel, due_s in channels:
+            if due_s is not None:
+                queue.schedule(channel, due_s)
+                expected[channel] = due_s
+        if not number:
+            for _, channel in queue.pop_due(now_s):
+                del expected[channel]
+    assert sorted(queue.pop_due(1000)) == sorted((due_s, channel) for channel, due_s in expected.items())
 
 
 @given(plans=plans)

@@ -33,7 +33,7 @@ _BUDGET_TIMEOUT_S = 20.0
 _HINT_SHARE = 0.95
 """A channel is paused for this fraction of the interval that its publisher's hints request. Scheduled polls are a whole
 interval apart. But after a poll that was late, the next one is due a little before the interval has passed."""
-_MAX_CACHED_HOSTS = 10_000
+_MAX_CACHED_SITES = 2_000
 
 
 class Politeness:
@@ -193,7 +193,7 @@ def charged_site(channel: Channel) -> str:
     return "" if channel.private or is_loopback(host) else site_of(host)
 
 
-@lru_cache(_MAX_CACHED_HOSTS)
+@lru_cache(_MAX_CACHED_SITES)
 def pausable_site(url: str) -> str:
     """Return the site to which a pause caused by ``url`` applies: its registrable domain.
 

@@ -8,6 +8,7 @@ channel. The steps of a poll can be traced for a user who has requested it and w
 import contextlib
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
+from functools import lru_cache
 from math import inf
 
 import msgspec
@@ -26,7 +27,7 @@ from service.errors import (
 from service.feeds.canonical_urls import host_of
 from service.feeds.publisher_polling_hints import shortest_interval_s, skipped_s, with_freshness
 from service.feeds.sandbox.protocol import DetectChanges, DetectionResult, Document
-from service.model import Delta, NodeId, PollResult, Validators
+from service.model import Delta, NodeId, PollingHints, PollResult, Validators
 from service.net.fetcher import Fetcher, FetchResult
 from service.observability.metrics import DETECTION_DELAY, POLLS, PUBLISHER_BYTES_SAVED
 from workers.peers.baseline_lookup import BaselineLookup
@@ -67,6 +68,7 @@ def trace_listener(listener: Callable[[str], None]) -> Iterator[None]:
 
 
 _MAX_MEASURED_DELAY_S = 86_400.0
+_SHARED_HINTS = 1_000
 
 
 class PollOutcome(msgspec.Struct, frozen=True):
@@ -226,7 +228,7 @@ class Poller:
         Return (update, findings): the detected changes, or None if there are none; and the parser's findings, or None
         if no document was parsed.
         """
-        state.polling_hints = with_freshness(state.polling_hints, fetched.headers, self._clock.wall_s())
+        state.polling_hints = _shared(with_freshness(state.polling_hints, fetched.headers, self._clock.wall_s()))
         arrived = document_of(fetched) if fetched.body is not None else None
         if arrived is not None and fetched.validators.body_sha256 == state.deadly_sha256:
             raise ParseKilled("The document is still the one that used up a parser's time or memory.")
@@ -270,7 +272,7 @@ class Poller:
                 # Without the located baseline, an additional fetch would have been necessary to create a baseline.
                 PUBLISHER_BYTES_SAVED.inc(sum(len(document.body) for document in documents))
             findings = await self._detect_changes(state, documents, baseline, held_lane)
-            state.polling_hints = findings.polling_hints
+            state.polling_hints = _shared(findings.polling_hints)
             if findings.older_url and held_lane is None:
                 with self._mark_slow(state):
                     documents, findings = await self._archives.add_archives(
@@ -315,6 +317,12 @@ class Poller:
         finally:
             if self._clock.monotonic_s() - started_s > FAST_FETCH_S:
                 state.slow = True
+
+
+@lru_cache(_SHARED_HINTS)
+def _shared(hints: PollingHints) -> PollingHints:
+    """Return hints equal to ``hints``; channels with equal hints share one object, because a node has many channels."""
+    return hints
 
 
 def _observe_delay(delta: Delta) -> None:

@@ -446,10 +446,9 @@ CELL_BUCKETS = 1 << 14
 
 Fewer buckets would mean fewer keys, but larger and slower hashes.
 """
-_CACHED_CELLS = 10_000
+_CACHED_CELLS = 1_000
 
 
-@lru_cache(_CACHED_CELLS)
 def cell_id(address: CellAddress) -> bytes:
     """Return the 8-byte id of a cell of the search directory.
 

@@ -37,7 +37,6 @@ from service.store.client.redis_client import RedisClient, RedisRepository
 
 T = TypeVar("T")
 
-_CACHED_PAIRS = 10_000
 _CACHED_CELLS = 20_000
 _COPIED_BYTES = 8 << 20
 """Maximum size in bytes of all postings that a process keeps as copies of large cells."""
@@ -52,7 +51,6 @@ _ScriptCall = tuple[str, Sequence[redis.Value]]
 """Name of a script, and the arguments after the id of the cell."""
 
 
-@lru_cache(_CACHED_PAIRS)
 def pair_key(pair: str) -> PairKey:
     """Return the digest of an attribute-value pair: 64 bits of BLAKE2b as 8 Latin-1 characters."""
     return blake2b(pair.encode(), digest_size=_PAIR_BYTES).digest().decode("latin-1")

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 from zlib import crc32
 
-from cachetools import TTLCache
+import numpy as np
 
 from service.discovery.av_pairs import ContentKind
 from service.discovery.text_search.vocabulary import Vocabulary
@@ -39,7 +39,9 @@ Words that do not fit into the list reach the copy in a process's memory when th
 _MAX_WORD_BYTES: Final = 64
 """Maximum size in bytes of a word together with its stem (UTF-8). Larger values do not fit into listpacks."""
 _REPEAT_S: Final = 6 * 3600
-"""Time in seconds for which a process does not add a word again."""
+"""Time in seconds after which a process may add all words again."""
+_REMEMBERED_WORDS: Final = 1 << 17
+"""Maximum number of words that a process remembers to have added. It remembers a hash of 8 bytes of each word."""
 _UPDATE_S: Final = 60.0
 """Interval in seconds at which a process adds the new words to its copy."""
 _RELOAD_S: Final = 3600.0
@@ -56,7 +58,10 @@ class StoredVocabulary:
         """Create the repository. ``about`` selects the words: those of channels or those of entries."""
         self._redis = redis
         self._about = about
-        self._added: TTLCache[str, None] = TTLCache(SHARDS * SHARD_WORDS, _REPEAT_S)
+        self._added = np.zeros(_REMEMBERED_WORDS, np.int64)
+        """The hashes of added words, each at the index given by its last bits."""
+        self._forgotten_s = time.monotonic()
+        """When ``_added`` was last cleared (monotonic time)."""
         self._copy = Vocabulary()
         self._loaded_s = self._updated_s = float("-inf")
 
@@ -66,8 +71,11 @@ class StoredVocabulary:
         ``words`` maps each case-folded word to its stem. In the directory, channels or entries that contain the word
         are registered under the stem.
         """
+        if time.monotonic() - self._forgotten_s >= _REPEAT_S:
+            self._added = np.zeros(_REMEMBERED_WORDS, np.int64)
+            self._forgotten_s = time.monotonic()
         members = (word if word == stem else f"{word} {stem}" for word, stem in words.items())
-        new = [each for each in members if each not in self._added and len(each.encode()) <= _MAX_WORD_BYTES]
+        new = [each for each in members if not self._is_added(each) and len(each.encode()) <= _MAX_WORD_BYTES]
         if not new:
             return
         by_shard: defaultdict[str, list[Value]] = defaultdict(list)
@@ -88,7 +96,11 @@ class StoredVocabulary:
                     ("EXPIRE", key, 2 * HOUR_S),
                 ]
             )
-        self._added.update(dict.fromkeys(new))
+        for member in new:
+            self._added[hash(member) % _REMEMBERED_WORDS] = hash(member)
+
+    def _is_added(self, member: str) -> bool:
+        return bool(self._added[hash(member) % _REMEMBERED_WORDS] == hash(member))
 
     async def read(self) -> Vocabulary:
         """Return this process's copy of the words, which is at most a minute old."""
