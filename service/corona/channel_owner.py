@@ -21,6 +21,7 @@ States of a channel:
 """
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from math import inf
 
 import msgspec
@@ -56,6 +57,8 @@ from service.overlay.ring import RingView
 
 _SCHEDULE_BATCH = 1_000
 """Number of channels whose schedules are computed together; it bounds the memory needed and the size of messages."""
+
+_SHARED_POLLING_SETS = 1_000
 
 UNKNOWN_EPOCH = 0
 """The epoch of a channel whose state has not been loaded yet. The epochs of loaded channels start at 1."""
@@ -417,7 +420,7 @@ class OwnerProtocol:
                 owned = self._channels[channel]
                 former, prints = owned.members, owned.fingerprints
                 if not owned.are_members_current or schedule.size != len(former):
-                    owned.members = self._view.nearest(channel, schedule.size)
+                    owned.members = _shared(self._view.nearest(channel, schedule.size))
                     owned.are_members_current = True
                 is_changed = schedule is not former_schedule or channel in self._outdated
                 if not is_changed and owned.members == former:
@@ -487,3 +490,9 @@ class OwnerProtocol:
             self._outdated.discard(channel)
             self._set_fingerprints(channel, owned.members, owned, ())
         return owned
+
+
+@lru_cache(_SHARED_POLLING_SETS)
+def _shared(members: tuple[NodeId, ...]) -> tuple[NodeId, ...]:
+    """Return a tuple equal to ``members``; channels that the same nodes poll share one object."""
+    return members
