@@ -117,6 +117,8 @@ class Node:
         self._by_level = GaugeShare(OWNED_CHANNELS)
         self._by_constraint = GaugeShare(PLANNED_CHANNELS)
         self._by_network = GaugeShare(NODES)
+        self._counted_revision = -1
+        """The revision of the plans that the gauges show."""
         self.ring = RingView(-1, ())
         """The ring as this node last read it."""
         self._inbox_cursor = self._trimmed_cursor = "0"
@@ -282,8 +284,10 @@ class Node:
         """Store the poll rates of channels whose rates have changed, up to a limit per call."""
         # The number is limited, so that polls are not delayed.
         plans, fleet_s = self.protocol.plans, self.clock.wall_s()
-        self._by_level.set({str(level): count for level, count in plans.count_by_level().items()})
-        self._by_constraint.set({each.value: count for each, count in plans.count_by_constraint(fleet_s).items()})
+        if plans.revision != self._counted_revision:
+            self._counted_revision = plans.revision
+            self._by_level.set({str(level): count for level, count in plans.count_by_level().items()})
+            self._by_constraint.set({each.value: count for each, count in plans.count_by_constraint(fleet_s).items()})
         if changed := plans.find_changed_gaps(_RATES_PER_WRITE):
             await self._store.poll_rate_history.record(changed)
             plans.record_gaps(changed)

@@ -138,6 +138,8 @@ class PollingPlans:
         """Sites whose channels have changed since this node's share was computed."""
         self._are_site_limits_rising = False
         """Whether the factors or the scale of a crowded site's channel may allow more polls than its ``site_limit``."""
+        self.revision = 0
+        """A number that increases with each change that can change the results of the ``count_…`` methods."""
         self._bounds: Mapping[ChannelId, ChannelBounds] = {}
         """Bounds that admins have set for individual channels of the fleet."""
 
@@ -293,6 +295,7 @@ class PollingPlans:
             self._stale.discard(channel)
             self._outdated.discard(channel)
             self._provisional.discard(channel)
+            self.revision += 1
             if (moved := self._table.remove(plan.row)) is not None:
                 self._plans[moved].row = plan.row
             self._can_crowd_change = True
@@ -329,6 +332,7 @@ class PollingPlans:
         if plan.limits.hint_s < before.hint_s or plan.limits.failure_s < before.failure_s:
             self._is_aggregate_current = False
         if plan.limits != before:
+            self.revision += 1  # the kind of the limit may have changed, but not its length
             self._stale.add(limit.channel)
         return plan.limits != before
 
@@ -374,6 +378,7 @@ class PollingPlans:
                 else:
                     plan.schedule = self._fit_schedule(before, rate, set_size, speeds, fleet_s)
                 row["gap_s"], row["size"] = plan.schedule.gap_s, plan.schedule.size
+                self.revision += 1
                 if before is None or before.speeds != speeds:
                     self._stale.add(channel)  # its present speed has changed
                 self._outdated.discard(channel)
@@ -490,6 +495,7 @@ class PollingPlans:
                 self._outdated_shares |= {self._plans[self._table.channels[row]].site for row in changed.tolist()}
                 self._compare_changed(changed)
         if self._fleet.take_change():
+            self.revision += 1
             if self._drift is not None:
                 self._drift = inf  # factors that made no difference by the former scale may make one by this
             self._compare_schedules(np.arange(len(self._table.channels)))
@@ -513,6 +519,7 @@ class PollingPlans:
 
     def _compare_changed(self, rows: NDArray[np.intp]) -> None:
         """Compare the schedules of channels whose factors or limits have changed, and add up how much polls change."""
+        self.revision += 1
         before = self._table.rows["rate"][rows]
         self._compare_schedules(rows)
         drift = float(np.abs(self._table.rows["rate"][rows] - before).sum())

@@ -109,9 +109,9 @@ async def test_all_names_of_a_pair_are_listed_with_their_weights(store: Store) -
     await directory.register(names, EXPIRES_S)
     await settled(store, directory)
     await directory.withdraw("name007", ["lang=en"], EXPIRES_S)
-    weights = await directory.weights_of("lang=en")
-    resolved = await directory.resolve(list(weights))
-    assert {resolved[key]: weight for key, weight in weights.items()} == {
+    keys, weights = (found.tolist() for found in await directory.weights_of("lang=en"))
+    resolved = await directory.resolve(keys)
+    assert {resolved[key]: weight for key, weight in zip(keys, weights, strict=True)} == {
         name.id: name.pairs["lang=en"] for name in names if name.id != "name007"
     }
 

@@ -23,7 +23,9 @@ from secrets import randbits
 from typing import TypeGuard
 
 import msgspec
+import numpy as np
 from cachetools import LRUCache
+from numpy.typing import NDArray
 
 from service.discovery import matrix_cell, matrix_registration
 from service.discovery.av_pairs import ContentKind, Pair
@@ -33,7 +35,7 @@ from service.discovery.matrix import CellAddress, MatrixLimits, MatrixSize, Pair
 from service.discovery.matrix_cell import CellAnswer, CellState
 from service.discovery.matrix_search import MatrixReaders, PairClause, PairQuery, read_matrix, search
 from service.discovery.partial_lookup.node_shares import NamesOfPair
-from service.discovery.postings import NameKey, Posting, name_key, pack
+from service.discovery.postings import NameKey, NameKeys, Posting, name_key, pack
 from service.discovery.search_candidates import (
     MAX_WEIGHT,
     CandidateName,
@@ -234,17 +236,17 @@ class Directory(MatrixAccess):
             time.perf_counter() - began_s,
         )
 
-    async def weights_of(self, pair: AvPair) -> dict[NameKey, int]:
-        """Return the weight of an attribute-value pair in each name (channel or entry) that has the pair.
+    async def weights_of(self, pair: AvPair) -> tuple[NameKeys, NDArray[np.uint8]]:
+        """Return (keys, weights): the names (channels or entries) that have an attribute-value pair.
 
-        The result maps the key of each name to the weight, from 1 to 255. The weight expresses how characteristic the
-        pair is of the channel or entry. Raises :class:`service.errors.CellsUnavailable` if cells changed or
-        disappeared too often during the call.
+        The keys are sorted, and the weights, from 1 to 255, are in the same order. A weight expresses how
+        characteristic the pair is of the channel or entry. Raises :class:`service.errors.CellsUnavailable` if cells
+        changed or disappeared too often during the call.
         """
         key = self.key(pair)
         names, weights, size = await self._run(read_matrix(key, randbits(48), time.time(), self._sizes.get(key)))
         self._learn([key], [size])
-        return dict(zip(names.tolist(), weights.tolist(), strict=True))
+        return names, weights
 
     async def resolve(self, name_keys: Sequence[NameKey]) -> dict[NameKey, str]:
         """Map each key to its name. Keys of names that are no longer registered are omitted."""
@@ -329,10 +331,11 @@ class MatrixNameReader:
         has changed since that result. Raises :class:`service.errors.CellsUnavailable` if cells changed or disappeared
         too often during the call.
         """
-        weights = await self._directory.weights_of(pair)
-        mark = hash(frozenset(weights.items()))
+        name_keys, key_weights = await self._directory.weights_of(pair)
+        mark = hash((name_keys.tobytes(), key_weights.tobytes()))
         if mark == known_mark:
             return None
+        weights = dict(zip(name_keys.tolist(), key_weights.tolist(), strict=True))
         best = nlargest(max_count, weights, key=lambda key: (weights[key], -key))
         self._names.update(await self._directory.resolve([key for key in best if key not in self._names]))
         named = [(self._names[key], weights[key]) for key in best if key in self._names]
