@@ -53,6 +53,8 @@ _PASSES_PER_CHECK = 10
 """Number of passes in which each matrix with more than one cell is checked at least once, even without load."""
 _CONCURRENT_MATRICES = 8
 _MIN_MEASUREMENT_S = 1.0
+_SWEEP_INTERVAL_S = 3600.0
+"""Time after which the expired names of a cell are deleted again if its number of names has not changed."""
 
 log = structlog.get_logger(__name__)
 
@@ -122,6 +124,8 @@ class MatrixBalancer:
         self._superfluous: dict[Pair, int] = {}
         """Maps each AV-pair to how many successive passes found a partition or replica of its matrix superfluous."""
         self._listed: set[Pair] = set()
+        self._swept: dict[CellAddress, tuple[int, float]] = {}
+        """How many names a cell had after its expired names were deleted, and when that was (monotonic time)."""
         self.cell_count = 0
         """Number of cells of all matrices with more than one cell, in the last pass."""
 
@@ -229,11 +233,25 @@ class MatrixBalancer:
         if last and all(names[place] < self._limits.low * self._limits.names for place in last):
             # It may be removed: expired names would count in the partition that takes over the others.
             both = [*last, *(CellAddress(key, merge_target(place.partition), place.replica) for place in last)]
-            swept = await self._directory.cells.run(_run_once([matrix_cell.ExpireNames(place) for place in both]))
-            names |= {place: answer.load.names for place, answer in zip(both, swept, strict=True)}
+            names |= await self._expire_names({place: names[place] for place in both})
         return {
             place: msgspec.structs.replace(rates.get(place, CellLoad()), names=count) for place, count in names.items()
         }
+
+    async def _expire_names(self, names: Mapping[CellAddress, int]) -> dict[CellAddress, int]:
+        """Delete the expired names of cells; return the number of names that are left in each cell.
+
+        ``names`` contains the present number of names of each cell. A cell is skipped if its number of
+        names has not changed since its expired names were last deleted, at most an hour ago.
+        """
+        # This takes Redis several milliseconds for a cell with thousands of names, which live for hours.
+        now_s = time.monotonic()
+        self._swept = {place: swept for place, swept in self._swept.items() if now_s - swept[1] < _SWEEP_INTERVAL_S}
+        due = [place for place, count in names.items() if self._swept.get(place, (-1, 0.0))[0] != count]
+        answers = await self._directory.cells.run(_run_once([matrix_cell.ExpireNames(place) for place in due]))
+        left = {place: answer.load.names for place, answer in zip(due, answers, strict=True)}
+        self._swept |= {place: (count, now_s) for place, count in left.items()}
+        return {**names, **left}
 
     def _choose_request(
         self, pair: Pair, matrix: Matrix, loads: dict[CellAddress, CellLoad], nodes: RedisNodes
