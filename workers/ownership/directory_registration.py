@@ -35,7 +35,7 @@ RETRY_INTERVAL_S = 30.0
 """Time after which a failed registration is retried."""
 CHECK_INTERVAL_S = DAY_S
 """Time between two checks of the entries of a channel."""
-MAX_CHECKS = 50
+MAX_CHECKS = 100
 """Maximum number of channels whose entries are checked in one call. They are checked concurrently, so that their
 requests to the store share round trips."""
 MAX_DUE = 500
