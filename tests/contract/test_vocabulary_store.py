@@ -57,3 +57,16 @@ async def test_the_shards_of_a_vocabulary_stay_listpacks(store: Store, monkeypat
     await repository(store).add({"я" * 40: "я" * 39} | {f"word{n}" + "s" * 20: f"word{n}" for n in range(300)})
     encoding = await store.redis.call("OBJECT", "ENCODING", keys.vocabulary("entry", 0))
     assert encoding in (b"listpack", b"ziplist")
+
+
+async def test_a_process_adds_the_same_word_again_only_after_hours(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer, shard = repository(store), keys.vocabulary("entry", crc32(b"python") % SHARDS)
+    await writer.add({"python": "python"})
+    await store.redis.call("DEL", shard)
+    await writer.add({"python": "python"})
+    assert await store.redis.call("EXISTS", shard) == 0
+    monkeypatch.setattr(vocabulary_store, "_REPEAT_S", 0.0)
+    await writer.add({"python": "python"})
+    assert await store.redis.call("EXISTS", shard) == 1
