@@ -22,9 +22,10 @@ from service.corona.events import (
     Tick,
 )
 from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds, FleetObjective, FleetPolicy, Goal, Levels
-from service.corona.messages import Aggregate, Assign, Assignment, Summary, Unassign
+from service.corona.messages import Aggregate, Assign, Assignment, ChannelRemoved, PollingLimit, Summary, Unassign
 from service.corona.node_protocol import NodeProtocol
 from service.corona.optimizer.poll_explanation import BindingConstraint
+from service.corona.polling_limits import LimitReason
 from service.corona.polling_schedule import PollingSchedule
 from service.corona.update_rates import UpdateHistory, initial_estimate
 from service.corona.weekly_rhythm import learn_rhythm
@@ -334,6 +335,31 @@ def test_gaps_are_reported_when_first_known_and_after_notable_changes() -> None:
     node.handle(ObjectiveLoaded(msgspec.structs.replace(LITE, budget_polls_per_minute=2.0)), 1)
     _tick_with(node, 2, NEXT, FAR)
     assert dict(node.plans.find_changed_gaps(10)) == {CHANNEL: pytest.approx(30.0)}
+
+
+def test_the_revision_changes_with_the_counts_of_plans() -> None:
+    node = _owner(NEXT, FAR)
+    plans, before = node.plans, -1
+    counts = plans.count_by_level(), plans.count_by_constraint(0)
+    scarce, failing = msgspec.structs.replace(LITE, budget_polls_per_minute=0.1), LimitReason.FAILURE
+    events: list[tuple[float, Event]] = [
+        (0, Tick()),
+        (1, ObjectiveLoaded(scarce)),
+        (20, ObjectiveLoaded(LITE)),
+        (40, MessageReceived(FAR, PollingLimit(CHANNEL, LimitReason.HINT, 3600))),
+        (60, MessageReceived(FAR, PollingLimit(CHANNEL, failing, 3700))),
+        (80, RingChanged(ring([ME], version=9))),
+        (100, MessageReceived("", ChannelRemoved(CHANNEL))),
+    ]
+    seen = [counts]
+    for now_s, event in events:
+        node.handle(event, now_s)
+        _tick_with(node, now_s + 9, NEXT, FAR)
+        former, counts = counts, (plans.count_by_level(), plans.count_by_constraint(now_s + 9))
+        assert counts == former or plans.revision != before, event
+        before = plans.revision
+        seen += [counts] if counts != former else []
+    assert len(seen) > 4
 
 
 def test_levels_apply_once_all_nodes_have_sent_aggregates_for_them() -> None:
