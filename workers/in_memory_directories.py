@@ -23,6 +23,7 @@ from random import Random
 
 import msgspec
 import structlog
+from cachetools import LRUCache
 
 from service.discovery.discover_listings import MAX_CANDIDATES, NEW, WORKING
 from service.discovery.partial_lookup.node_shares import (
@@ -67,6 +68,7 @@ TARGET_DECAY = 0.98
 """Factor by which a pair's target decreases at each maintenance. The target is the greatest number of entries that one
 lookup has requested."""
 _MAX_COUNTED_PAIRS = 1000
+_CACHED_COORDINATORS = 1_000
 _MAX_DESCRIBED = 2_000
 """Maximum number of names whose AV-pairs are read in one request."""
 
@@ -142,6 +144,7 @@ class InMemoryDirectories:
         self._random = random
         self._lifetime_s = 3 * interval_s
         self._ring = RingView(-1, ())
+        self._coordinators: LRUCache[str, NodeId | None] = LRUCache(_CACHED_COORDINATORS)
         self._shares = NodeShares()
         self._demand: dict[str, _Demand] = {}
         """Lookups of all clients for the pairs that this node coordinates."""
@@ -168,6 +171,7 @@ class InMemoryDirectories:
         """Use the nodes of ``ring`` as the servers of all directories from now on."""
         # This node keeps its share of a directory until the directory's coordinator sends a new one.
         self._ring = ring
+        self._coordinators.clear()
         self._directories = {}
         self._demand = {pair: demand for pair, demand in self._demand.items() if self.is_coordinator(pair)}
 
@@ -387,7 +391,9 @@ class InMemoryDirectories:
             await self._announcements.announce(announced, self._lifetime_s)
 
     def _coordinator_of(self, pair: str) -> NodeId | None:
-        return self._ring.owner(sha1(pair.encode(), usedforsecurity=False).hexdigest())
+        if pair not in self._coordinators:
+            self._coordinators[pair] = self._ring.owner(sha1(pair.encode(), usedforsecurity=False).hexdigest())
+        return self._coordinators[pair]
 
     def _server_node(self, pair: str, number: int) -> NodeId:
         """Return the node that is server ``number`` of the directory of ``pair``; server 0 is the coordinator."""
