@@ -30,7 +30,7 @@ from service.store.coordination.worker_requests import ContentSource
 EXPIRY_S = 6 * 3600.0
 """Time in seconds after which unused content is removed, because other nodes may poll the channel by now."""
 
-MAX_BASELINE_BYTES = 16 * 1024 * 1024
+MAX_BASELINE_BYTES = 8 * 1024 * 1024
 _FRAMING_BYTES = 16
 _BASELINE_OVERHEAD_BYTES = 512
 
