@@ -127,6 +127,19 @@ async def test_a_failure_without_a_symptom_is_only_shown(store: Store) -> None:
     assert len(await store.channels.polls(channel.id, 9)) == 1
 
 
+async def test_a_failure_before_the_recovery_does_not_count(store: Store) -> None:
+    """Nodes store their results with a delay, so that earlier ones may come after later ones."""
+    channel = await make_channel(store)
+    await _poll(store, channel, 10.0, BadStatus.code, 410)
+    await _poll(store, channel, 20.0, "unchanged", 304)
+    assert await _poll(store, channel, 15.0, BadStatus.code, 410, node=B) is None
+    assert await _failing_since_s(store, channel) is None
+    case = await _poll(store, channel, 30.0, BadStatus.code, 410)
+    assert case is not None
+    assert case.evidence == Evidence("gone", 30.0, 30.0, 1, (A,))
+    assert len(await store.channels.polls(channel.id, 9)) == 4
+
+
 def _read(charges: Sequence[tuple[str, str]]) -> tuple[str, int, set[str]] | None:
     """Return the evidence of successive polls (symptom, node) by a simple model: last symptom, count, and nodes."""
     telling = [poll for poll in charges if poll[0] != "busy"]

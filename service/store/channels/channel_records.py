@@ -36,6 +36,7 @@ field               content
 ``name``            content name last stored: version from which it was made, space, AV-pairs (msgpack, brotli)
 ``entries``         entries that searches can find: see service.store.channels.public_entries.EntryTable (msgpack)
 ``failing_since``   first failed poll since the last successful one (Unix s)
+``recovered``       end of the first successful poll after the last failed ones (Unix s)
 ``failed``          last failed poll that the back-off includes (Unix s)
 ``backoff``         shortest interval between polls while they fail (s): see service.feeds.channel_health
 ``tags``            admins' tags, separated by spaces

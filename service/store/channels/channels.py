@@ -328,6 +328,7 @@ class Channels:
 
         - The channel does not exist.
         - The report's symptom is None.
+        - The poll failed before the channel's last recovery, so the report is late.
         - The poll succeeded, and the channel is neither dead nor quarantined.
         """
         commands = []

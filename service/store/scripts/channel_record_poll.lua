@@ -1,11 +1,13 @@
 -- Store the result of a poll, and update the evidence of consecutive polls with the same charge (the symptom of a
 -- failed poll): another charge restarts the evidence, a successful poll deletes it. The back-off is the time for which
--- polls have been failing; the time between two failed polls counts at most as much as the time before them.
+-- polls have been failing; the time between two failed polls counts at most as much as the time before them. A failed
+-- poll before the last recovery is not judged: its node stored it late.
 -- KEYS: channel, poll results
 -- ARGV: result (msgpack, '' if it is stored already), maximum number of results, charge ('' after a successful poll,
 --   '?' if undecided), time (Unix s), node id, time that counts at least (s), longest back-off (s)
 -- Reply: {condition, back-off in s, evidence as JSON or ''}, or nil if there is nothing to judge
-local held = redis.call('HMGET', KEYS[1], 'url', 'condition', 'failing_since', 'backoff', 'evidence', 'failed')
+local held = redis.call('HMGET', KEYS[1], 'url', 'condition', 'failing_since', 'backoff', 'evidence', 'failed',
+  'recovered')
 if not held[1] then
   return false
 end
@@ -16,6 +18,9 @@ if ARGV[1] ~= '' then
 end
 local charge, at, node = ARGV[3], tonumber(ARGV[4]), ARGV[5]
 if charge == '?' then
+  return false
+end
+if charge ~= '' and at <= tonumber(held[7] or 0) then
   return false
 end
 local condition, backoff = held[2] or '', '0'
@@ -35,6 +40,9 @@ if charge == 'busy' then
   return {condition, backoff, ''}
 end
 if charge == '' then
+  if held[3] or held[5] then
+    redis.call('HSET', KEYS[1], 'recovered', ARGV[4])
+  end
   if held[5] then
     redis.call('HDEL', KEYS[1], 'evidence')
   end
