@@ -166,7 +166,7 @@ class ShareMatches(msgspec.Struct, frozen=True):
 
 MAX_SILENT_ROUNDS = 3
 """Number of maintenance rounds without an update after which a share (part of a directory) is dropped."""
-MIN_REREAD = 20
+MIN_REREAD = 5
 REREAD_SHARE = 0.02
 """Fraction of the names in a share (part of a directory) whose AV-pairs are read again in one round.
 
