@@ -29,8 +29,6 @@ from service.store.directory.matrix_directory import ContentName
 from workers.polling.due_queue import DueQueue
 
 REFRESH_INTERVAL_S = NAME_TTL_S / 3
-SECRECY_RECHECK_S = 300.0
-"""Interval at which a channel with a secret in its URL is examined again, in case its URL has changed."""
 RETRY_INTERVAL_S = 30.0
 """Time after which a failed registration is retried."""
 CHECK_INTERVAL_S = DAY_S
@@ -66,7 +64,7 @@ class DirectoryRegistrar:
         self._least_subscribers = least_subscribers
         self._entries = EntryRegistrar(store)
         self._due = DueQueue()
-        """The due times of channels that have enough subscribers, or that an admin has listed (monotonic time)."""
+        """The due times of public channels, and of channels that may have become public (monotonic time)."""
         self._refresh_s: dict[ChannelId, float] = {}
         """The times at which unchanged names of public channels are refreshed (monotonic time)."""
         self._checks = DueQueue()
@@ -221,8 +219,8 @@ class DirectoryRegistrar:
             if channel_id not in public:
                 self._checks.remove(channel_id)
                 self._refresh_s.pop(channel_id, None)
-            if channel_id in public or not self._has_few(count):
-                self._due.schedule(channel_id, self._refresh_s.get(channel_id, now_s + SECRECY_RECHECK_S))
+            if channel_id in public:
+                self._due.schedule(channel_id, self._refresh_s[channel_id])
                 if self._has_few(count):
                     self._listed.add(channel_id)
 
