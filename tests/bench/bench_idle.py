@@ -40,9 +40,9 @@ def cpu_s(pid: int) -> float:
 
 
 def memory_mb(pid: int, kind: str = "Pss") -> float:
-    """Return a process's proportional set size, or its resident set size for the kind "Rss"."""
+    """Return a process's proportional set size, or its resident set size for the kind "Rss"; 0 if it has just ended."""
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(f"{kind}:")) / 1024
+    return next((int(line.split()[1]) for line in lines if line.startswith(f"{kind}:")), 0) / 1024
 
 
 async def add_channels(store: Store, origin: str) -> None:

@@ -226,8 +226,9 @@ class Observer:
     async def watch(self) -> None:
         """Sample the workers' memory until cancelled."""
         while True:
-            found = {name: sum(map(memory_mb, process_tree(self._pids[name]))) for name in self._workers}
-            self._memory.append((time.time(), found))
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a parser process has ended meanwhile
+                found = {name: sum(map(memory_mb, process_tree(self._pids[name]))) for name in self._workers}
+                self._memory.append((time.time(), found))
             await asyncio.sleep(_SAMPLED_EVERY_S)
 
     def cpu_s(self) -> dict[str, float]:
