@@ -185,7 +185,7 @@ class PollingPlans:
         self._can_crowd_change = True
 
     def on_message(self, sender: NodeId, message: SummaryMessage | SiteShares, now_s: float) -> list[Send]:
-        """Process another node's summaries of channels; return the replies to send."""
+        """Process another node's summaries of channels, or its share of sites' budgets; return the replies to send."""
         if isinstance(message, SiteShares):
             self._sites.on_shares(sender, message, now_s)
             return []
