@@ -140,9 +140,7 @@ def up(
 @app.command(rich_help_panel=RUN)
 def worker(*, config: Config = None) -> None:
     """Run one worker. It polls channels and queues changes for subscribers."""
-    import uvloop  # noqa: PLC0415 - see module docstring
-
-    _run_programs("worker", config=config, new_loop=uvloop.new_event_loop)
+    _run_programs("worker", config=config)
 
 
 @app.command(rich_help_panel=RUN)
@@ -409,14 +407,13 @@ def _environment(config: Path | None, state: Path | None) -> Mapping[str, str]:
     return load_environment(state)
 
 
-def _run_programs(
-    *names: str, config: Path | None, new_loop: Callable[[], asyncio.AbstractEventLoop] | None = None
-) -> None:
+def _run_programs(*names: str, config: Path | None) -> None:
     """Run the programs called ``names`` together in this process until SIGTERM or SIGINT.
 
-    - ``config``: the settings file; None means the file named by ``CORONET_CONFIG``, if any.
-    - ``new_loop``: a function that creates the event loop; None means asyncio's default.
+    ``config`` is the settings file; None means the file named by ``CORONET_CONFIG``, if any.
     """
+    import uvloop  # noqa: PLC0415 - see module docstring
+
     from service import settings  # noqa: PLC0415 - see module docstring
     from service.asyncio_tasks import run_until_stopped  # noqa: PLC0415 - same
     from service.host_process import configure_memory, find_programs, serve_programs  # noqa: PLC0415 - same
@@ -426,7 +423,7 @@ def _run_programs(
     log_configuration.configure(effective)
     tracing.configure()
     configure_memory()
-    with asyncio.Runner(loop_factory=new_loop) as runner:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(run_until_stopped(serve_programs(effective, find_programs(*names))))
 
 
