@@ -1,11 +1,11 @@
 """Cost of searches as users send them: ``Searcher.find`` with ranking, on many public channels in one Redis.
 
 Channels have titles, tags, authors, languages and latest entries; their invented words have a Zipf-Mandelbrot
-distribution. They are registered with the words and attributes of their content names. Several processes ask for 1 to 3
-words of a channel's title, of which one in ten is misspelt, and in one query of four for an attribute. At first they
-ask as much as they can, each with eight queries at once; then at a fixed rate for all processes together (open loop: a
-query that has to wait counts as slow). Prints JSON: queries per second, durations, and per query the processor time and
-the commands of Redis.
+distribution. They are registered with the words and attributes of their content names. Several processes, which are
+configured as bots, ask for 1 to 3 words of a channel's title, of which one in ten is misspelt, and in one query of four
+for an attribute. At first they ask as much as they can, each with eight queries at once; then at a fixed rate for all
+processes together (open loop: a query that has to wait counts as slow). Prints JSON: queries per second, durations, and
+per query the processor time and the commands of Redis.
 
 ``python -m tests.bench.bench_search [--channels N] [--askers N] [--queries N] [--rate N]``
 """
@@ -23,10 +23,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import uvloop
 
 from service.discovery.channel_description import describe_channel
 from service.discovery.queries.query_parser import parse_query
 from service.embedded.private_redis import PrivateRedis
+from service.host_process import configure_memory
 from service.model import Channel, Entry, FeedMetadata, Validators
 from service.search.searcher import Searcher
 from service.settings import Settings
@@ -205,7 +207,9 @@ def main() -> None:
     parser.add_argument("--ask", default="", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.ask:
-        found = asyncio.run(ask(given.ask, json.load(sys.stdin), given.rate))
+        configure_memory()
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            found = runner.run(ask(given.ask, json.load(sys.stdin), given.rate))
     else:
         found = asyncio.run(measure(given.channels, given.askers, given.queries, given.rate))
     sys.stdout.write(json.dumps(found, indent=None if given.ask else 1) + "\n")
