@@ -47,7 +47,7 @@ class TickTimer:
         The interval is rounded to a whole number of ticks, at least one. With the default 0.0, the task is therefore
         due at every tick. All tasks with the same interval are due at the same ticks.
         """
-        ticks = max(1, round(interval_s / self.interval_s))
+        ticks = ticks_per_run(interval_s, self.interval_s)
         awake: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._sleepers.append(((self._number // ticks + 1) * ticks, awake))
         await awake
@@ -65,13 +65,22 @@ class TickTimer:
 
 
 def create_tick_timer(settings: Settings) -> TickTimer:
-    """Create the timer for all periodic tasks of a process.
+    """Create the timer for all periodic tasks of a process."""
+    return TickTimer(tick_interval_s(settings.maintenance_interval_s, settings.lease_ttl_s))
 
-    The interval between ticks is chosen to satisfy these conditions:
 
-    - A lease (``lease_ttl_s``) lasts at least three ticks, because leases are renewed at each tick.
+def tick_interval_s(maintenance_interval_s: float, lease_s: float) -> float:
+    """Return the interval in seconds between the ticks of a process.
+
+    It satisfies these conditions:
+
+    - A lease (``lease_s`` seconds) lasts at least three ticks, because leases are renewed at each tick.
     - The maintenance interval is a whole number of ticks, at least four.
     """
-    interval_s = settings.maintenance_interval_s
-    most = min(_LONGEST_INTERVAL_S, interval_s / _TICKS_PER_MAINTENANCE, settings.lease_ttl_s / _TICKS_PER_LEASE)
-    return TickTimer(interval_s / ceil(interval_s / most - 1e-9))
+    most = min(_LONGEST_INTERVAL_S, maintenance_interval_s / _TICKS_PER_MAINTENANCE, lease_s / _TICKS_PER_LEASE)
+    return maintenance_interval_s / ceil(maintenance_interval_s / most - 1e-9)
+
+
+def ticks_per_run(interval_s: float, tick_s: float) -> int:
+    """Return after how many ticks a task that runs about every ``interval_s`` seconds runs again; at least one."""
+    return max(1, round(interval_s / tick_s))

@@ -6,6 +6,7 @@ with the forecast for the same size and settings. Fails if one is not within a q
 
 The maintenance interval is long, and polls are rare, so that two processors are not saturated. Messages are
 counted by the workers' metrics, their bytes by the kernel's counters of connections between workers, Redis's by INFO.
+Memory is that of the workers without their parser processes, as in the forecast.
 ``--tasks`` also prints Redis's commands by task, as MONITOR shows them: ``service/simulate/fleet/costs.py`` has them.
 """
 
@@ -38,7 +39,7 @@ from service.simulate.report import without_garbage_collection
 from service.store import Store, opened
 from service.store.channels.channel_records import Snapshot
 from tests.bench.bench_checks import run_publisher
-from tests.bench.bench_idle import memory_mb, process_tree
+from tests.bench.bench_idle import memory_mb
 from tests.support.redis_monitor import tally_commands
 
 POLL_INTERVAL_S = 100_000.0
@@ -148,7 +149,7 @@ async def measured(size: Size, *, with_tasks: bool) -> dict[str, Any]:
                     await asyncio.sleep(size.measure_s)
                     after = await read_counters(store)
                     polls = await publisher.answered() - polls
-                    memory = sum(memory_mb(pid) for child in workers for pid in process_tree(child.pid)) * 2**20
+                    memory = sum(memory_mb(child.pid) for child in workers) * 2**20
                     tally = await tally_commands(redis.url, size.measure_s)
                 sys.stderr.write("".join(log.read_text()[-1_000:] for log in folder.glob("worker-*.log")))
     took_s = after.at_s - before.at_s

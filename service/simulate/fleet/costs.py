@@ -26,17 +26,15 @@ class RedisCost(NamedTuple):
 
 
 HEARTBEAT = RedisCost(9, 390)
-"""Cost of a heartbeat, by which a node renews its lease. A node sends four heartbeats in the time of one lease."""
+"""Cost of a heartbeat, by which a node renews its lease at each tick of its timer."""
 RING_CHANGE = RedisCost(1, 165)
 """Cost of a ring change for each worker process: it reads which node has joined or left."""
-TICK = RedisCost(1, 130)
-"""Cost of a timer tick, at which a node trims its inbox; a node has four per maintenance interval."""
 MAINTENANCE = RedisCost(8, 800)
 """Cost of a node's maintenance, once per maintenance interval. The node reads the policy, changes of the registry of
 channels, and changes of the names in its lookup directories."""
 MATRIX_UPKEEP = RedisCost(8, 500)
-"""Cost of a node's maintenance of load-balancing matrices, every ``MATRIX_UPKEEP_S`` seconds. The node reads the sizes
-and the reported loads of the matrices of both discovery directories."""
+"""Cost of a node's maintenance of load-balancing matrices, about every ``MATRIX_UPKEEP_S`` seconds. The node reads the
+sizes and the reported loads of the matrices of both discovery directories."""
 MATRIX_UPKEEP_S = 3.0
 KEYSPACE = RedisCost(1.1, 60)
 """Cost of measuring the load of one keyspace, a CLASH server, once per maintenance interval."""
@@ -44,9 +42,9 @@ KEYSPACES = 256
 INBOX_READ = RedisCost(1, 130)
 """Cost of one read of a node's inbox, which waits up to ``INBOX_WAIT_S`` for messages."""
 INBOX_WAIT_S = 5.0
-INBOX_MESSAGE = RedisCost(3, 420)
+INBOX_MESSAGE = RedisCost(4, 550)
 """Cost of one message through an inbox, not counting the message's own bytes: the message is appended to the inbox, the
-inbox's expiry is extended, and the message is read."""
+inbox's expiry is extended, the message is read, and the inbox is trimmed."""
 INBOX_COPIES = 2
 """The number of times that a message in an inbox is transferred: from the sender to Redis, and from Redis to the
 receiver."""

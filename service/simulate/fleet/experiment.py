@@ -20,12 +20,13 @@ from service.corona.fleet_policy import DEFAULT_POLICY, FleetPolicy
 from service.corona.update_rates import UpdateEstimate, UpdateHistory
 from service.model import ChannelId
 from service.overlay.ring import RingView
-from service.simulate.corona.protocol_fleet import TICKS_PER_MAINTENANCE, StoredChannel
+from service.simulate.corona.protocol_fleet import StoredChannel
 from service.simulate.corona.workload import DRAWN_BITS, draw_intervals_s, hex_id, zipf_subscribers
 from service.simulate.fleet import costs
 from service.simulate.fleet.costs import total_bytes
-from service.simulate.fleet.section_fleet import FLEET_AHEAD_S, HEARTBEATS_PER_LEASE, SectionFleet, Traffic
+from service.simulate.fleet.section_fleet import FLEET_AHEAD_S, SectionFleet, Traffic
 from service.simulate.numerics import HOUR_S
+from service.tick_timer import tick_interval_s, ticks_per_run
 
 STEPS = 5
 MAX_SECTION_BITS = 4
@@ -280,14 +281,15 @@ def _load(
     - ``churn`` is the fraction of nodes that die per hour.
     """
     interval_s, counts = setup.policy.maintenance_interval_s, traffic.counts
+    tick_s = tick_interval_s(interval_s, setup.lease_s)
+    matrix_upkeep_s = tick_s * ticks_per_run(costs.MATRIX_UPKEEP_S, tick_s)
     all_counts = defaultdict(float, {name: number * setup.nodes / simulated for name, number in counts.items()})
     ring_readings = 2 * churn * setup.nodes / HOUR_S * setup.nodes / setup.nodes_per_worker
     runs_per_s = {
-        "heartbeats": (costs.HEARTBEAT, setup.nodes * HEARTBEATS_PER_LEASE / setup.lease_s),
+        "heartbeats": (costs.HEARTBEAT, setup.nodes / tick_s),
         "changes of the ring": (costs.RING_CHANGE, ring_readings),
-        "ticks": (costs.TICK, setup.nodes * TICKS_PER_MAINTENANCE / interval_s),
         "maintenance": (costs.MAINTENANCE, setup.nodes / interval_s),
-        "upkeep of matrices": (costs.MATRIX_UPKEEP, setup.nodes / costs.MATRIX_UPKEEP_S),
+        "upkeep of matrices": (costs.MATRIX_UPKEEP, setup.nodes / matrix_upkeep_s),
         "key groups": (costs.KEYSPACE, costs.KEYSPACES / interval_s),
         "inboxes at rest": (costs.INBOX_READ, setup.nodes / costs.INBOX_WAIT_S),
         "messages": (costs.INBOX_MESSAGE, all_counts["inbox_messages"]),

@@ -24,15 +24,13 @@ from service.model import Change, ChannelId, Delta, Entry, NodeId, NodeInfo, Val
 from service.overlay.ring import BITS, balanced_id, from_hex
 from service.simulate.corona.fleet import SimulatedNetwork
 from service.simulate.corona.protocol_fleet import (
-    TICKS_PER_MAINTENANCE,
     LossyNetwork,
     ProtocolFleet,
     ProtocolNode,
     StoredChannel,
 )
+from service.tick_timer import tick_interval_s
 
-HEARTBEATS_PER_LEASE = 4
-"""Number of times that a node renews its lease within the lease's duration, as in workers."""
 URGENT = messages.Candidate | messages.Rejection | messages.ChannelAdded | messages.ChannelRemoved
 """Messages that always go through inboxes, as in workers."""
 FLEET_AHEAD_S = 1.7e9
@@ -85,8 +83,8 @@ class SectionFleet(ProtocolFleet):
     """The simulation of one section of a fleet: the ``channels`` and nodes whose ids begin with the same bits.
 
     - ``section`` contains these leading bits as binary digits, at most four.
-    - ``lease_s`` is the duration of a node's lease in seconds. In this time, a node renews its lease four times, and
-      reads the list of nodes each time.
+    - ``lease_s`` is the duration of a node's lease in seconds. A node renews its lease, and reads the list of nodes, at
+      each tick of its timer.
     - ``nodes_per_worker`` is the number of nodes in a worker process. Nodes are assigned to processes at random.
 
     Polls are not simulated. Instead, :meth:`publish_entry` gives a node the result of a poll.
@@ -102,7 +100,7 @@ class SectionFleet(ProtocolFleet):
         lease_s: float,
         nodes_per_worker: int = 1,
     ) -> None:
-        tick_s = policy.maintenance_interval_s / TICKS_PER_MAINTENANCE
+        self.tick_s = tick_s = tick_interval_s(policy.maintenance_interval_s, lease_s)
         delays = SimulatedNetwork(0.0, rng)
         network = LossyNetwork(delays, delays)
         super().__init__(channels, policy, network, tick_s=tick_s, prompt_s=_READ_S, fleet_ahead_s=FLEET_AHEAD_S)
@@ -187,7 +185,7 @@ class SectionFleet(ProtocolFleet):
         """
         if node.node_id not in self._reading_ring:
             self._reading_ring.add(node.node_id)
-            self.after(float(self._rng.random()) * self._lease_s / HEARTBEATS_PER_LEASE, partial(self.show_ring, node))
+            self.after(float(self._rng.random()) * self.tick_s, partial(self.show_ring, node))
 
     def show_ring(self, node: ProtocolNode) -> None:
         """Pass the current ring to ``node`` immediately."""
