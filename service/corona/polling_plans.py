@@ -70,7 +70,10 @@ NOTABLE_GAP_CHANGE = 0.1
 REVIEW_INTERVAL_S = 600.0
 """Time in seconds within which the factors of every channel are read again, even if no event has changed them."""
 _LEAST_REVIEWED = 16
-"""Minimum number of channels that are reviewed in each maintenance interval."""
+"""Minimum number of channels that are reviewed per maintenance interval on average."""
+_REVIEWED_TOGETHER = 64
+"""Minimum number of channels that are reviewed at once, unless there are fewer. A review of one channel costs almost as
+much as a review of 64."""
 _ROWS_PER_CHECK = 8_192
 """Number of channels that are compared with their schedules at once; it limits the memory needed."""
 _CLOCK_JUMP_S = 1.0
@@ -462,8 +465,8 @@ class PollingPlans:
         """Choose the channels to review, and mark them as stale.
 
         A review reads the inputs of a channel's polling rate again, such as its number of subscribers. Channels are
-        reviewed when their pause has ended, and in turn: each call chooses the next few channels. If the store's clock
-        has jumped, all schedules are also marked as outdated.
+        reviewed when their pause has ended, and in turn: the next channels are chosen as soon as enough are due. If the
+        store's clock has jumped, all schedules are also marked as outdated.
         """
         ahead_s = fleet_s - now_s
         if abs(ahead_s - self._ahead_s) > _CLOCK_JUMP_S:
@@ -474,11 +477,13 @@ class PollingPlans:
         ends_s = self._table.rows["paused_until_s"]
         self._mark_stale(np.flatnonzero((ends_s > 0) & (ends_s <= fleet_s)))
         total = len(self._table.channels)
-        share = min(1.0, (now_s - self._reviewed_s) / REVIEW_INTERVAL_S)
-        begin, reviewed = min(self._reviewed_rows, total), min(total, max(_LEAST_REVIEWED, ceil(total * share)))
-        self._mark_stale(np.arange(begin, begin + reviewed) % max(1, total))
-        self._reviewed_rows = (begin + reviewed) % max(1, total)
-        self._reviewed_s = now_s
+        elapsed_s = min(now_s - self._reviewed_s, REVIEW_INTERVAL_S)
+        per_s = max(total / REVIEW_INTERVAL_S, _LEAST_REVIEWED / self._policy.maintenance_interval_s)
+        begin, reviewed = min(self._reviewed_rows, total), min(total, ceil(per_s * elapsed_s))
+        if reviewed >= min(_REVIEWED_TOGETHER, total):
+            self._mark_stale(np.arange(begin, begin + reviewed) % max(1, total))
+            self._reviewed_rows = (begin + reviewed) % max(1, total)
+            self._reviewed_s = now_s
 
     def _review(self, fleet_s: float) -> None:
         """Read the inputs of stale channels again, and mark channels that may need new schedules as outdated.
