@@ -138,9 +138,7 @@ def search(
     """
     clauses, excluded = query.clauses, query.excluded
     pairs = dict.fromkeys((*(pair for clause in clauses for pair, _ in clause.alternatives), *excluded))
-    new = {pair: MatrixReader(pair, cached_sizes.get(pair), draw, now_s) for pair in pairs if pair not in known_readers}
-    yield from run_together([reader.read_state() for reader in new.values()])
-    known_readers.update(new)
+    yield from read_states(pairs, draw, now_s, cached_sizes, known_readers)
     readers = {pair: known_readers[pair] for pair in pairs}
     importances = [
         query.importance(index, [readers[pair].frequency for pair, _ in clause.alternatives])
@@ -164,6 +162,25 @@ def search(
         {pair: reader.size for pair, reader in readers.items()},
         {pair: reader.cells for pair, reader in readers.items()},
     )
+
+
+def read_states(
+    pairs: Iterable[PairKey],
+    draw: int,
+    now_s: float,
+    cached_sizes: Mapping[PairKey, MatrixSize],
+    known_readers: "MatrixReaders",
+) -> Rounds[None]:
+    """Read one cell of the matrix of each attribute-value pair, and thereby estimate how many names have the pair.
+
+    The reader of each new pair is added to ``known_readers``; pairs that have a reader are skipped. The parameters are
+    those of :func:`search`.
+
+    This is a generator: in each round, it yields the commands to run, and the caller sends back the cells' answers.
+    """
+    new = {pair: MatrixReader(pair, cached_sizes.get(pair), draw, now_s) for pair in pairs if pair not in known_readers}
+    yield from run_together([reader.read_state() for reader in new.values()])
+    known_readers.update(new)
 
 
 def _collect(

@@ -46,7 +46,7 @@ from service.discovery.discover_listings import (
 from service.discovery.matrix_search import MatrixReaders
 from service.discovery.queries.query import DEFAULT_LIMIT, PairCondition, Query, SearchAnswer, SearchHit
 from service.discovery.search_candidates import MAX_WEIGHT, CandidateName, Candidates, Clause, require_all
-from service.discovery.text_search.query_expansion import ExpandedQuery, MatchKind, expand
+from service.discovery.text_search.query_expansion import ExpandedQuery, MatchKind, correctable_words, expand
 from service.discovery.text_search.ranking import RankingSignals, ScoreParts, clause_importance, coverage, score
 from service.discovery.text_search.searchable_text import SearchableText
 from service.discovery.text_search.snippets import best_snippet
@@ -188,10 +188,15 @@ class Searcher:
         """Return the answer that :meth:`find` gives, with the candidates, importances and scores it is based on."""
         vocabulary = await directory_of(self._store, query.about).vocabulary.read()
         expanded, cached = expand(query, vocabulary, language), MatrixReaders()
+        if words := correctable_words(query):
+            pairs = [each.pair for clause in expanded.clauses for each in clause.alternatives]
+            frequencies = await directory_of(self._store, query.about).frequencies(pairs, cached)
+            if missing := expanded.words_without_documents(frequencies):
+                expanded = expand(query, vocabulary, language, missing)
         found = await self._find_expanded(expanded, language, cached)
         if not any(hit.lacks_words for hit in found.answer.hits[:1]) and found.answer.hits:
             return found
-        tolerant = expand(query, vocabulary, language, tolerant=True)
+        tolerant = expand(query, vocabulary, language, words)
         return found if tolerant == expanded else await self._find_expanded(tolerant, language, cached)
 
     async def discover(

@@ -27,9 +27,9 @@ async def test_a_copy_gets_new_words_and_drops_expired_ones(store: Store, monkey
     monkeypatch.setattr(vocabulary_store, "_UPDATE_S", 0.0)
     reader = repository(store)
     await repository(store).add({"python": "python"})
-    assert (await reader.read()).has_stem("python")
+    assert (await reader.read()).with_prefix("python", 1)
     await repository(store).add({"rust": "rust"})
-    assert (await reader.read()).has_stem("rust")
+    assert (await reader.read()).with_prefix("rust", 1)
     shard = keys.vocabulary("entry", crc32(b"python") % SHARDS)
     await store.redis.call("HSET", shard, "python", int(time.time() - WORD_TTL_S) // HOUR_S - 2)
     monkeypatch.setattr(vocabulary_store, "SHARD_WORDS", 400)
@@ -38,8 +38,8 @@ async def test_a_copy_gets_new_words_and_drops_expired_ones(store: Store, monkey
     for word in in_shard:  # expired words are removed now and then
         await repository(store).add({word: word})
     monkeypatch.setattr(vocabulary_store, "_RELOAD_S", 0.0)
-    assert not (await reader.read()).has_stem("python")
-    assert (await reader.read()).has_stem("rust")
+    assert not (await reader.read()).with_prefix("python", 1)
+    assert (await reader.read()).with_prefix("rust", 1)
 
 
 async def test_a_flood_of_words_removes_the_oldest(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,7 +49,7 @@ async def test_a_flood_of_words_removes_the_oldest(store: Store, monkeypatch: py
     await store.redis.call("HSET", shard, "oldest", int(time.time()) // HOUR_S - 1)
     await repository(store).add({f"word{n}": f"word{n}" for n in range(100)})
     assert await store.redis.call("HLEN", shard) == 100
-    assert not (await repository(store).read()).has_stem("oldest")
+    assert not (await repository(store).read()).with_prefix("oldest", 1)
 
 
 async def test_the_shards_of_a_vocabulary_stay_listpacks(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

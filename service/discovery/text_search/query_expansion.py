@@ -7,7 +7,7 @@ word of a query is expanded to several stems:
 - A prefix gets the stems of registered words that begin with it.
 - A word that no document contains may be misspelt. It gets the stems of similar words, with less weight.
 
-If a search has no results, it is repeated with a *tolerant* expansion, which adds similar words for all words.
+If no result of a search has all words, the search is repeated with the stems of similar words for all words.
 
 If a query has several words, the words are *optional*: a result needs only one of them, and results with more of them
 come first.
@@ -17,7 +17,7 @@ document must have. A phrase becomes one clause for each of its words. The claus
 words, so :meth:`ExpandedQuery.match` compares the phrase with the text.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from enum import Enum
 from functools import cached_property, lru_cache
@@ -161,6 +161,17 @@ class ExpandedQuery(msgspec.Struct, frozen=True, dict=True):
         prefixes = (each.word for each in self._conditions() if isinstance(each, WordCondition) and each.is_prefix)
         return QueryWords(frozenset(stems), tuple(prefixes))
 
+    def words_without_documents(self, frequencies: Mapping[Pair, int]) -> tuple[str, ...]:
+        """Return the words of the query that no document contains, which may therefore be misspelt.
+
+        ``frequencies`` maps each pair of the clauses to the approximate number of documents that have it.
+        """
+        return tuple(
+            word
+            for word in correctable_words(self.query)
+            if not any(frequencies.get(pair) for pair in _pairs_of_word(word))
+        )
+
     @cached_property
     def _words(self) -> tuple[str, ...]:
         return tuple(word for condition in self._conditions() for word in _words_of(condition))
@@ -187,21 +198,16 @@ class ExpandedQuery(msgspec.Struct, frozen=True, dict=True):
         return any(_has_stem(stemmed, text, pairs) for stemmed in stems)
 
 
-def expand(query: Query, vocabulary: Vocabulary, language: str = "", *, tolerant: bool = False) -> ExpandedQuery:
+def expand(query: Query, vocabulary: Vocabulary, language: str = "", misspelt: Collection[str] = ()) -> ExpandedQuery:
     """Find the attribute-value pairs by which a query's results can be found; return them together with the query.
 
     - ``vocabulary``: the registered words.
     - ``language``: the user's language (ISO 639-1); "" if unknown. Stems in other languages get lower factors.
-    - ``tolerant``: whether to add similar words even for words that are registered.
+    - ``misspelt``: the words of the query that may be misspelt, for which similar words are added.
 
     If the query has several words, a result needs only one of them. Phrases and fields are always required.
     """
-    similar: dict[str, tuple[SimilarWord, ...]] = {}
-    for condition in (condition for group in query.all_of for condition in group):
-        if isinstance(condition, WordCondition) and not condition.is_prefix:
-            known = any(map(vocabulary.has_stem, query_stems(condition.word)))
-            if tolerant or not known:
-                similar[condition.word] = tuple(vocabulary.similar(condition.word, MAX_SIMILAR_STEMS))
+    similar = {word: tuple(vocabulary.similar(word, MAX_SIMILAR_STEMS)) for word in misspelt}
     words = tuple(group for group in dict.fromkeys(query.all_of) if all(map(_is_word, group)))
     optional = words if len(words) > 1 else ()
     clauses = (
@@ -212,6 +218,13 @@ def expand(query: Query, vocabulary: Vocabulary, language: str = "", *, tolerant
     excluded = frozenset(pair for condition in query.none_of for pair in _excluded_pairs(condition))
     found = {word: candidates for word, candidates in similar.items() if candidates}
     return ExpandedQuery(query, tuple(dict.fromkeys(clauses)), excluded, found, optional)
+
+
+def correctable_words(query: Query) -> tuple[str, ...]:
+    """Return the words of a query that may be misspelt: its single words, but not those of phrases, and no prefixes."""
+    conditions = (condition for group in query.all_of for condition in group)
+    words = (each.word for each in conditions if isinstance(each, WordCondition) and not each.is_prefix)
+    return tuple(dict.fromkeys(words))
 
 
 def _is_word(condition: Condition) -> bool:

@@ -44,7 +44,6 @@ class Vocabulary:
     def __init__(self, words: Iterable[tuple[str, str]] = ()) -> None:
         """Create a vocabulary from tuples (folded word, stem of the word)."""
         self._stems: dict[str, tuple[str, ...]] = {}
-        self._known_stems: set[str] = set()
         for word, stem in words:
             self._add_stem(word, stem)
         self._sorted = sorted(self._stems)
@@ -63,10 +62,6 @@ class Vocabulary:
             if self._add_stem(word, stem):
                 insort(self._sorted, word)
                 self._by_length.setdefault(len(word), []).append(word)
-
-    def has_stem(self, stem: str) -> bool:
-        """Return whether a word of the vocabulary has this stem."""
-        return stem in self._known_stems
 
     def with_prefix(self, prefix: str, most: int) -> list[SimilarWord]:
         """Return words that begin with ``prefix``, shortest first.
@@ -118,7 +113,6 @@ class Vocabulary:
         before = self._stems.get(word, ())
         if stem not in before:
             self._stems[word] = (*before, stem)
-            self._known_stems.add(stem)
         return not before
 
     def _first_stems(self, words: Iterable[tuple[str, int]], most: int) -> list[SimilarWord]:

@@ -33,7 +33,7 @@ from service.discovery.av_pairs import Pair as AvPair
 from service.discovery.cell_rounds import run_together
 from service.discovery.matrix import CellAddress, MatrixLimits, MatrixSize, PairKey, home_partition
 from service.discovery.matrix_cell import CellAnswer, CellState
-from service.discovery.matrix_search import MatrixReaders, PairClause, PairQuery, read_matrix, search
+from service.discovery.matrix_search import MatrixReaders, PairClause, PairQuery, read_matrix, read_states, search
 from service.discovery.partial_lookup.node_shares import NamesOfPair
 from service.discovery.postings import NameKey, NameKeys, Posting, name_key, pack
 from service.discovery.search_candidates import (
@@ -172,6 +172,17 @@ class Directory(MatrixAccess):
             dialogues = [matrix_registration.withdraw(pair, posting, self._sizes.get(pair)) for pair in left]
             self._learn(left, await self._run(run_together(dialogues)))
 
+    async def frequencies(self, pairs: Iterable[AvPair], cached: MatrixReaders) -> dict[AvPair, int]:
+        """Return approximately how many names have each attribute-value pair.
+
+        ``cached`` is data that earlier calls for the same query have read. This call adds what it reads. Raises
+        :class:`service.errors.CellsUnavailable` if cells changed or disappeared too often during the call.
+        """
+        by_key = {self.key(pair): pair for pair in pairs}
+        sizes = self._known_sizes(by_key)
+        await self._run(read_states(by_key, randbits(48), time.time(), sizes, cached), is_query=True)
+        return {pair: cached[key].frequency for key, pair in by_key.items()}
+
     async def find(
         self,
         clauses: Sequence[Clause],
@@ -196,11 +207,7 @@ class Directory(MatrixAccess):
             for clause in clauses
         ]
         without = [self.key(pair) for pair in excluded]
-        known = {
-            pair: self._sizes[pair]
-            for pair in (*(pair for clause in asked for pair, _ in clause.alternatives), *without)
-            if pair in self._sizes
-        }
+        known = self._known_sizes((*(pair for clause in asked for pair, _ in clause.alternatives), *without))
 
         def importance(index: int, frequencies: Sequence[int]) -> float:
             alternatives = (each.pair for each in clauses[index].alternatives)
@@ -295,6 +302,9 @@ class Directory(MatrixAccess):
         if not answer.done:
             return False
         return member.size == assumed or (assumed == _ONE and member.size.partitions * member.size.replicas == 1)
+
+    def _known_sizes(self, pairs: Iterable[PairKey]) -> dict[PairKey, MatrixSize]:
+        return {pair: self._sizes[pair] for pair in pairs if pair in self._sizes}
 
     def _learn(self, pairs: Sequence[PairKey], sizes: Sequence[MatrixSize]) -> None:
         """Cache the size of each attribute-value pair's matrix; ``pairs`` and ``sizes`` are in the same order.
