@@ -67,10 +67,12 @@ REFRESHED_NAME = RedisCost(71, 2_300)
 with 21 attribute-value pairs."""
 REFRESH_INTERVAL_S = 14_400.0
 
-PROCESS_BYTES = 75e6
-"""The memory of a worker process without channels. The processes that parse feeds are not included, because they are a
-cost of polls."""
-SCHEDULED_CHANNEL_BYTES = 1_200
+PROCESS_BYTES = 79.6e6
+"""The memory of a worker process without nodes and channels. The processes that parse feeds are not included, because
+they are a cost of polls."""
+NODE_BYTES = 0.3e6
+"""The memory of a node without channels, in addition to the state of the protocol between nodes."""
+SCHEDULED_CHANNEL_BYTES = 1_600
 """The memory that a worker uses for each channel it polls, in addition to the state of the protocol between nodes."""
 
 

@@ -267,7 +267,7 @@ def _memory_per_node(setup: FleetSetup, fleet: SectionFleet) -> float:
     assert ring.points  # noqa: S101 - the caches that each node fills
     protocols = sum(total_bytes(node.protocol, without=(RingView,)) for node in some) / len(some)
     polled = sum(len(node.instructions) for node in some) / len(some)
-    shell = polled * costs.SCHEDULED_CHANNEL_BYTES
+    shell = costs.NODE_BYTES + polled * costs.SCHEDULED_CHANNEL_BYTES
     return costs.PROCESS_BYTES / setup.nodes_per_worker + protocols + total_bytes(ring) + shell
 
 
