@@ -37,15 +37,15 @@ from workers.polling.poll_state import PollState
 
 FAST_FETCH_S = 2.0
 """Maximum duration of a fast fetch in seconds; a longer fetch counts as slow."""
-FAST_CPU_S = 0.3
-"""Maximum processor time of fast parsing in seconds; longer parsing counts as slow. Typical feeds take a fiftieth of
-this time."""
+FAST_CPU_S = 0.1
+"""Maximum processor time of fast parsing in seconds; longer parsing counts as slow. Other documents wait meanwhile.
+Typical feeds take less than a tenth of this time."""
 
 _SLOT_TIMEOUT_S = 5.0
 _MAX_BUCKETS = 10_000
 _MIN_CHARGE_AFTER_KILL_S = 1.0
-"""Minimum parser time, in seconds, that is charged for a document if a parser process was killed because of it. The
-start of a new process is included."""
+"""Minimum parser time, in seconds, that is charged for a document if a parser process was killed because of it. A site
+can therefore cause only one such death per minute in the fast lane."""
 _LARGE_BYTES = 512 * 1024
 """Size in bytes above which a document is parsed in the slow lane at once, because the fast lane's parser would hardly
 finish such a document."""

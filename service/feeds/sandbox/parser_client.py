@@ -4,8 +4,9 @@ The client's own process loads neither feedparser nor lxml. A parser process is 
 ``parser_process``:
 
 - It is started on demand and handles one request after the other.
-- It is killed if a document takes too much time or memory (``resource_limits``), or if there has been no request for
-  two minutes.
+- Its own child, which reads the documents, is killed and replaced if a document takes too much time or memory
+  (``resource_limits``).
+- It is killed if there has been no request for two minutes.
 - OPML files are parsed one at a time, each in a process of its own.
 """
 
@@ -43,18 +44,14 @@ from service.feeds.sandbox.protocol import (
 from service.observability.metrics import PARSE_KILLS, PARSER_WITHOUT_SECCOMP
 
 PARSE_TIMEOUT_S = 12.0
-"""Time after which the client kills a parser process that has not responded. Normally the timer of the process ends the
-process after 10 s. This timeout is needed if that timer does not run, because the process is stopped or gets no
+"""Time after which the client kills a parser process that has not responded. Normally a timer ends the work on a
+document after 10 s. This timeout is needed if that timer does not run, because the process is stopped or gets no
 processor time."""
 _IDLE_TIMEOUT_S = 120.0
 """Time after which a parser process without requests is killed. An idle process takes 41 MB of memory; starting a new
 one takes 0.2 s."""
 _PACKAGES = str(Path(service.__file__).parent.parent)
 _log = structlog.get_logger(__name__)
-_EXIT_REASONS = {
-    -signal.SIGPROF: "took more processor time than one document gets",
-    -signal.SIGALRM: "took longer than one document may",
-}
 
 
 class ParserClient:
@@ -129,14 +126,15 @@ class ParserClient:
                 if isinstance(error, ParseKilled):
                     PARSE_KILLS.inc()
                 raise
-            self._record_confinement(response.confinement)
+            if response.confinement is not None:
+                self._record_confinement(response.confinement)
             self.cpu_s += response.cpu_s
-            if response.needs_restart:
-                await self._end_process()
-            else:
-                self._idle_timer = asyncio.get_running_loop().call_later(_IDLE_TIMEOUT_S, self._on_idle)
+            self._idle_timer = asyncio.get_running_loop().call_later(_IDLE_TIMEOUT_S, self._on_idle)
         if response.fault is not None:
-            raise from_fault(response.fault)
+            fault = from_fault(response.fault)
+            if isinstance(fault, ParseKilled):
+                PARSE_KILLS.inc()
+            raise fault
         return cast("Result", response.result)
 
     async def _exchange(
@@ -144,7 +142,7 @@ class ParserClient:
     ) -> ParserResponse[Result]:
         if self._process is None or self._process.returncode is not None:
             self._process = await _start_process(self._niceness, self._modules)
-        process, stdin, stdout = self._process, self._process.stdin, self._process.stdout
+        stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None  # noqa: S101 - the process was started with pipes
         assert stdout is not None  # noqa: S101 - see above
         try:
@@ -158,9 +156,7 @@ class ParserClient:
         except TimeoutError as error:
             raise ParseKilled("The document took longer than one document may.") from error
         except (asyncio.IncompleteReadError, ConnectionError, msgspec.DecodeError) as error:
-            await self._end_process()
-            reason = _EXIT_REASONS.get(process.returncode or 0, "crashed the parser or used too much memory")
-            raise ParseKilled(f"The document {reason}.") from error
+            raise ParseKilled("The document crashed the parser or used too much memory.") from error
 
     def _record_confinement(self, confinement: Confinement) -> None:
         if confinement != self.confinement:
@@ -195,11 +191,12 @@ class ParserClient:
 
 async def _start_process(niceness: int, modules: Sequence[str]) -> asyncio.subprocess.Process:
     try:
-        process = await asyncio.create_subprocess_exec(
+        return await asyncio.create_subprocess_exec(
             sys.executable,
             "-P",  # do not import modules from the current directory
             "-m",
             "service.feeds.sandbox.parser_process",
+            str(niceness),
             *modules,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
@@ -208,10 +205,6 @@ async def _start_process(niceness: int, modules: Sequence[str]) -> asyncio.subpr
         )
     except OSError as error:
         raise OperationalError(f"A parser process cannot be started: {error.strerror}.") from error
-    if niceness:
-        with contextlib.suppress(ProcessLookupError):
-            os.setpriority(os.PRIO_PROCESS, process.pid, niceness)
-    return process
 
 
 _MAX_PENDING_FILES = 8

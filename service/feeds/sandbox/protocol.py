@@ -117,15 +117,14 @@ Result = TypeVar("Result", ParsedDocument, DetectionResult, OpmlDocument)
 class ParserResponse(msgspec.Struct, Generic[Result], frozen=True, array_like=True):
     """The result of a request, or the fault (an encoded error) that ended it.
 
-    - ``confinement`` is the kernel feature that confines the parser process.
-    - ``needs_restart`` is true if the process uses so much memory that it should be replaced.
+    - ``confinement`` is the kernel feature that confines the parser process; None if the process has died because of
+      the document.
     - ``cpu_s`` is the processor time that the request took, in seconds.
     """
 
     result: Result | None
     fault: Fault | None
-    confinement: Confinement
-    needs_restart: bool
+    confinement: Confinement | None
     cpu_s: float
 
 

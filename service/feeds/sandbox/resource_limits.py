@@ -11,10 +11,9 @@ import signal
 
 CPU_S = 5.0
 WALL_S = 10.0
-MEMORY_BYTES = 106 * 1024 * 1024
-"""How much memory a parser process may map in addition to what it has mapped when it starts. Loading the parsers takes
-28 MB of this."""
-_RESTART_BYTES = 80 * 1024 * 1024
+MEMORY_BYTES = 78 * 1024 * 1024
+"""How much memory a parser process may map in addition to what it has mapped after loading the parsers."""
+_MOST_RESIDENT_BYTES = 80 * 1024 * 1024
 _STATM_BYTES = 200
 
 
@@ -39,11 +38,11 @@ def limit_memory() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (limit_bytes, limit_bytes))
 
 
-def needs_restart() -> bool:
-    """Return whether this process uses so much memory that its parent should replace it."""
+def is_too_large() -> bool:
+    """Return whether this process uses so much memory that it should be replaced."""
     # Not ru_maxrss: on Linux, a new program inherits the value of the process that started it.
     _, resident_bytes = _memory_bytes()
-    return resident_bytes > _RESTART_BYTES
+    return resident_bytes > _MOST_RESIDENT_BYTES
 
 
 def _memory_bytes() -> tuple[int, int]:

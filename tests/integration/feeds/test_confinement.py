@@ -22,7 +22,7 @@ from service.feeds.sandbox.protocol import (
     encode_frame,
 )
 from tests.fuzz.__main__ import KEPT
-from tests.integration.feeds.test_parser_client import children
+from tests.integration.feeds.test_parser_client import children, reader_of
 from tests.support.feed_corpus import Sample, damaged, encodings
 from tests.support.feed_documents import item, page, rss
 
@@ -95,7 +95,7 @@ def test_a_confined_process_has_no_access_to_files_network_and_programs(confinem
 async def test_a_parser_process_is_confined_before_its_first_response() -> None:
     async with ParserClient() as pool:
         await pool.parse_document(Document(rss([item("a")]), URL, {}))
-        (child,) = children()
+        child = reader_of(*children())
         status = dict(line.split(":\t", 1) for line in Path(f"/proc/{child}/status").read_text().splitlines())
         assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2")
         limits = Path(f"/proc/{child}/limits").read_text()
@@ -137,7 +137,7 @@ def _answers(confinement: str, jobs: Iterable[ParseDocument]) -> list[ParserResp
     )
     told = b"".join(map(encode_frame, jobs))
     output = subprocess.run(
-        (sys.executable, "-P", "-c", program), input=told, stdout=subprocess.PIPE, check=True
+        (sys.executable, "-P", "-c", program, "0"), input=told, stdout=subprocess.PIPE, check=True
     ).stdout
     answers = [msgspec.msgpack.decode(each, type=ParserResponse[ParsedDocument]) for each in _frames(output)]
     assert {answer.confinement for answer in answers} == {confinement}

@@ -63,10 +63,16 @@ async def read_title(parser: ParserClient, body: bytes = GOOD) -> str:
     return reading.feed.entries[0].title
 
 
-def children() -> list[int]:
-    """Return the parser processes among this process's children; servers shared by tests may be children too."""
-    listed = [int(pid) for each in Path("/proc/self/task").glob("*/children") for pid in each.read_text().split()]
+def children(of: int | str = "self") -> list[int]:
+    """Return the parser processes among a process's children; servers shared by tests may be children too."""
+    listed = [int(pid) for each in Path(f"/proc/{of}/task").glob("*/children") for pid in each.read_text().split()]
     return [pid for pid in listed if is_parser(pid)]
+
+
+def reader_of(parser: int) -> int:
+    """Return the child of a parser process, which reads the documents."""
+    (reader,) = children(parser)
+    return reader
 
 
 def is_parser(pid: int) -> bool:
@@ -171,8 +177,10 @@ async def test_a_process_is_reused_although_its_parent_is_large(parser: ParserCl
     ballast = bytearray(b"x" * 200_000_000)
     await read_title(parser)
     (child,) = children()
+    reader = reader_of(child)
     await read_title(parser)
     assert children() == [child]
+    assert reader_of(child) == reader
     assert len(ballast) == 200_000_000
 
 
@@ -192,7 +200,7 @@ async def test_an_idle_process_is_stopped_and_another_one_replaces_it(
 async def test_a_stopped_process_is_killed_after_the_timeout(parser: ParserClient) -> None:
     before = kills()
     await read_title(parser)
-    os.kill(children()[0], signal.SIGSTOP)
+    os.kill(reader_of(*children()), signal.SIGSTOP)
     with pytest.raises(ParseKilled, match="longer"):
         await parser.detect_changes(DetectChanges((Document(GOOD, URL, {}),), b"", URL, "feed", 0.0), timeout_s=0.3)
     assert await read_title(parser) == "Title a"
@@ -201,15 +209,40 @@ async def test_a_stopped_process_is_killed_after_the_timeout(parser: ParserClien
 
 async def test_cancellation_kills_the_process(parser: ParserClient) -> None:
     await read_title(parser)
-    (child,) = children()
+    child = reader_of(*children())
     idle = cpu_ticks(child)
     reading = asyncio.ensure_future(parser.parse_document(Document(HOSTILE["100,000 attributes"], URL, {})))
     await until_so(lambda: cpu_ticks(child) > idle + 20, "the child works on it")
     reading.cancel()
     with pytest.raises(asyncio.CancelledError):
         await reading
-    assert state(child) == ""
+    await until_so(lambda: state(child) == "", "the child ends")
     assert await read_title(parser) == "Title a"
+
+
+async def test_a_document_that_kills_its_reader_leaves_the_parser_process(parser: ParserClient) -> None:
+    await read_title(parser)
+    (child,) = children()
+    reader, before = reader_of(child), kills()
+    costly = DetectChanges((Document(rss_with(b"<b>" * 20_000), URL, {}),), b"", URL, "feed", 0.0, cpu_s=0.05)
+    with pytest.raises(ParseKilled, match="more processor time"):
+        await parser.detect_changes(costly)
+    assert parser.cpu_s >= 0.05
+    assert await read_title(parser) == "Title a"
+    assert children() == [child]
+    assert reader_of(child) != reader
+    assert kills() == before + 1
+
+
+async def test_a_reader_that_is_killed_between_two_documents_is_replaced(parser: ParserClient) -> None:
+    await read_title(parser)
+    (child,) = children()
+    reader = reader_of(child)
+    await until_so(lambda: state(reader) == "S", "the reader waits")
+    os.kill(reader, signal.SIGKILL)
+    await until_so(lambda: reader not in children(child), "the reader is gone")
+    assert await read_title(parser) == "Title a"
+    assert children() == [child]
 
 
 async def test_repeatedly_killed_processes_leave_no_resources(parser: ParserClient) -> None:
