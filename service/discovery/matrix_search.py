@@ -101,6 +101,18 @@ class SearchOutcome(msgspec.Struct, frozen=True):
     cells: Mapping[PairKey, int]
 
 
+class _Found(msgspec.Struct, frozen=True):
+    """Sorted keys of names, and the arrays ``weights`` and ``choices`` of :class:`SearchOutcome` in the same order."""
+
+    names: NameKeys
+    weights: NDArray[np.float64]
+    choices: NDArray[np.int64]
+
+    def take(self, rows: NDArray[np.bool_] | NDArray[np.intp]) -> "_Found":
+        """Return the names in these rows."""
+        return _Found(self.names[rows], self.weights[rows], self.choices[rows])
+
+
 class PairQuery(msgspec.Struct, frozen=True):
     """A query for the best names that satisfy its clauses.
 
@@ -145,18 +157,18 @@ def search(
         for index, clause in enumerate(clauses)
     ]
     complete = [msgspec.structs.replace(clause, is_optional=False) for clause in clauses]
-    names, is_whole = yield from _collect(complete, query, readers, importances)
+    found, is_whole = yield from _collect(complete, query, readers, importances)
     if complete != list(clauses):
         is_whole = False
-        if len(names) < query.most:
-            names, is_whole = yield from _collect(clauses, query, readers, importances)
-    best, scores, weights, choices = _best(names, clauses, readers, importances, query.most)
+        if len(found.names) < query.most:
+            found, is_whole = yield from _collect(clauses, query, readers, importances)
+    best, scores = _best(found, clauses, importances, query.most)
     return SearchOutcome(
-        names[best],
+        found.names[best],
         scores[best],
-        weights[best],
-        choices[best],
-        len(names),
+        found.weights[best],
+        found.choices[best],
+        len(found.names),
         is_whole,
         {pair: reader.frequency for pair, reader in readers.items()},
         {pair: reader.size for pair, reader in readers.items()},
@@ -185,7 +197,7 @@ def read_states(
 
 def _collect(
     clauses: Sequence[PairClause], query: PairQuery, readers: "MatrixReaders", importances: Sequence[float]
-) -> Rounds[tuple[NameKeys, bool]]:
+) -> Rounds[tuple[_Found, bool]]:
     """Return (names that satisfy ``clauses``, whether these are all such names).
 
     Cells are read until ``query.most`` names are found or nothing is left to read. ``readers`` contains the reader of
@@ -196,7 +208,8 @@ def _collect(
     # Of optional clauses, those with the rarest pairs are read first, because their names have the best scores.
     first = FIRST_NAMES * query.most
     driver = _driver(clauses, readers, first)
-    share, names, is_all = _first_share(driver, readers), np.empty(0, np.uint64), True
+    share, is_all = _first_share(driver, readers), True
+    found = _weigh(np.empty(0, np.uint64), clauses, readers)
     is_whole = all(readers[pair].is_whole for pair, _ in driver.alternatives)
     while _frequency(driver, readers):
         leading = [readers[pair] for pair, _ in driver.alternatives]
@@ -209,12 +222,12 @@ def _collect(
         is_whole = all(reader.is_whole for reader in leading)  # looking names up below may read more partitions
         is_all = not driver.is_optional or len(names) <= first
         if not is_all:
-            names = np.sort(names[_best(names, clauses, readers, importances, first)[0]])
+            names = np.sort(names[_best(_weigh(names, clauses, readers), clauses, importances, first)[0]])
         # A name with one leading pair may also have another one, whose posting is in a partition that was not read.
         looked_up = readers.values() if len(leading) > 1 else others
         yield from run_together([reader.read_names(names) for reader in looked_up])
-        names = _satisfying(names, _necessary(clauses), query.excluded, readers)
-        if len(names) >= query.most:
+        found = _select_satisfying(_weigh(names, clauses, readers), clauses, query.excluded, readers)
+        if len(found.names) >= query.most:
             break
         if not is_all:
             first = 4 * first
@@ -225,7 +238,7 @@ def _collect(
         else:
             break
     is_widest = not driver.is_optional or driver == _driver(clauses, readers, None)
-    return names, is_all and is_widest and is_whole
+    return found, is_all and is_widest and is_whole
 
 
 def read_matrix(
@@ -496,22 +509,16 @@ def _first_share(driver: PairClause, readers: "MatrixReaders") -> float:
 
 
 def _best(
-    names: NameKeys,
-    clauses: Sequence[PairClause],
-    readers: "MatrixReaders",
-    importances: Sequence[float],
-    most: int,
-) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]:
-    """Return (indices of the best ``most`` names, best first, scores, weights, choices).
+    found: _Found, clauses: Sequence[PairClause], importances: Sequence[float], most: int
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return (rows of the best ``most`` names in ``found``, best first, scores of all names in ``found``).
 
-    :class:`SearchOutcome` describes the order, and the arrays ``scores``, ``weights`` and ``choices``. Their rows are
-    here in the order of ``names``.
+    :class:`SearchOutcome` describes the order and the scores.
     """
-    weights, choices = _weights(names, clauses, readers)
-    scores = weights @ np.array(importances)
-    coverages = _coverages(clauses, weights, choices, importances)
-    near = np.arange(len(names))
-    if len(names) > most:  # sorting all names would take longer than the rest of the search
+    scores = found.weights @ np.array(importances)
+    coverages = _coverages(clauses, found, importances)
+    near = np.arange(len(scores))
+    if len(scores) > most:  # sorting all names would take longer than the rest of the search
         least = coverages.max()
         if np.count_nonzero(coverages == least) < most:
             least = np.partition(coverages, -most)[-most]
@@ -519,57 +526,40 @@ def _best(
         if len(near) > most:
             least_score = np.partition(scores[near], -most)[-most]
             near = near[(scores[near] >= least_score) | (coverages[near] > least)]
-    order = np.lexsort((names[near], -scores[near], -coverages[near]))
-    return near[order[:most]], scores, weights, choices
+    order = np.lexsort((found.names[near], -scores[near], -coverages[near]))
+    return near[order[:most]], scores
 
 
-def _necessary(clauses: Sequence[PairClause]) -> list[PairClause]:
-    """Return the clauses that every result must satisfy: the required ones, and one that unites all optional ones."""
-    optional = dict(each for clause in clauses if clause.is_optional for each in clause.alternatives)
-    required = [clause for clause in clauses if not clause.is_optional]
-    return [*required, PairClause(tuple(optional.items()))] if optional else required
-
-
-def _coverages(
-    clauses: Sequence[PairClause],
-    weights: NDArray[np.float64],
-    choices: NDArray[np.int64],
-    importances: Sequence[float],
-) -> NDArray[np.float64]:
+def _coverages(clauses: Sequence[PairClause], found: _Found, importances: Sequence[float]) -> NDArray[np.float64]:
     """Return the coverage of each name: the sum of importance * factor over the optional clauses that it satisfies.
 
-    ``weights`` and ``choices`` are the arrays described in :class:`SearchOutcome`. ``importances`` contains the
-    importance of each clause.
+    ``importances`` contains the importance of each clause.
     """
-    found = np.zeros(len(weights))
+    coverages = np.zeros(len(found.names))
     for column, clause in enumerate(clauses):
         if clause.is_optional:
             factors = np.array([factor for _, factor in clause.alternatives])
-            found += importances[column] * np.where(weights[:, column] > 0, factors[choices[:, column]], 0.0)
-    return found
+            satisfied = factors[found.choices[:, column]]
+            coverages += importances[column] * np.where(found.weights[:, column] > 0, satisfied, 0.0)
+    return coverages
 
 
-def _satisfying(
-    names: NameKeys,
-    clauses: Sequence[PairClause],
-    excluded: Iterable[PairKey],
-    readers: Mapping[PairKey, MatrixReader],
-) -> NameKeys:
-    for clause in clauses:
-        has = np.zeros(len(names), np.bool_)
-        for pair, _ in clause.alternatives:
-            has[_intersect(names, readers[pair].content()[0])[0]] = True
-        if not has.all():
-            names = names[has]
+def _select_satisfying(
+    found: _Found, clauses: Sequence[PairClause], excluded: Iterable[PairKey], readers: Mapping[PairKey, MatrixReader]
+) -> _Found:
+    """Select the names that satisfy all required clauses and one of the optional ones, and have no excluded pair."""
+    has = found.weights > 0
+    is_optional = np.array([clause.is_optional for clause in clauses])
+    selected: NDArray[np.bool_] = np.all(has[:, ~is_optional], axis=1)
+    if is_optional.any():
+        selected &= np.any(has[:, is_optional], axis=1)
     for pair in excluded:
-        names = np.delete(names, _intersect(names, readers[pair].content()[0])[0])
-    return names
+        selected[_intersect(found.names, readers[pair].content()[0])[0]] = False
+    return found if selected.all() else found.take(selected)
 
 
-def _weights(
-    names: NameKeys, clauses: Sequence[PairClause], readers: Mapping[PairKey, MatrixReader]
-) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return (weights, choices), two arrays with a row for each of ``names`` and a column for each clause.
+def _weigh(names: NameKeys, clauses: Sequence[PairClause], readers: Mapping[PairKey, MatrixReader]) -> _Found:
+    """Return ``names`` with their weights and choices, which have a row for each name and a column for each clause.
 
     - Weight: the greatest factor * weight among the clause's alternatives that the name has.
     - Choice: the index of the alternative with this greatest product.
@@ -581,6 +571,8 @@ def _weights(
     for column, clause in enumerate(clauses):
         for index, (pair, factor) in zip(count_from(), clause.alternatives, strict=False):
             with_pair, held = readers[pair].content()
+            if not len(with_pair):  # as for most stems in other languages
+                continue
             rows, places = _intersect(names, with_pair)
             own = factor * held[places]
             if index:
@@ -588,4 +580,4 @@ def _weights(
                 rows, own = rows[is_better], own[is_better]
                 choices[rows, column] = index
             weights[rows, column] = own
-    return weights, choices
+    return _Found(names, weights, choices)

@@ -128,7 +128,11 @@ def words(text: str, *, include_common: bool = False) -> list[str]:
     Common words and single ASCII characters are left out unless ``include_common`` is true. Only the first
     ``MAX_TEXT_CHARS`` characters of ``text`` are examined.
     """
-    folded = fold(text[:MAX_TEXT_CHARS])[:MAX_TEXT_CHARS]
+    return folded_words(fold(text[:MAX_TEXT_CHARS])[:MAX_TEXT_CHARS], include_common=include_common)
+
+
+def folded_words(folded: str, *, include_common: bool = False) -> list[str]:
+    """Return the words of a folded text (without case and accents), as :func:`words` does."""
     found: list[str] = _WORD.findall(folded)
     if not folded.isascii():
         found = [part for run in found for part in _split_unspaced(run)]

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from service.discovery.word_analysis import MAX_TEXT_CHARS, fold, without_umlauts, words
+from service.discovery.word_analysis import MAX_TEXT_CHARS, fold, folded_words, without_umlauts, words
 
 MAX_SNIPPET_CHARS: Final = 160
 
@@ -45,7 +45,7 @@ def best_snippet(texts: Sequence[str], is_hit: Callable[[str], bool], beginnings
     if not any(map(together.__contains__, beginnings)):
         return make_snippet(texts[0])
     counts = [
-        sum(map(is_hit, words(text))) if any(map(plain.__contains__, beginnings)) else 0
+        sum(map(is_hit, folded_words(text[:MAX_TEXT_CHARS]))) if any(map(plain.__contains__, beginnings)) else 0
         for text, plain in zip(folded, together.split("\n"), strict=True)
     ]
     best = counts.index(max(counts))
