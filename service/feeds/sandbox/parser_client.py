@@ -48,7 +48,7 @@ PARSE_TIMEOUT_S = 12.0
 document after 10 s. This timeout is needed if that timer does not run, because the process is stopped or gets no
 processor time."""
 _IDLE_TIMEOUT_S = 120.0
-"""Time after which a parser process without requests is killed. An idle process takes 41 MB of memory; starting a new
+"""Time after which a parser process without requests is killed. An idle process takes 46 MB of memory; starting a new
 one takes 0.2 s."""
 _PACKAGES = str(Path(service.__file__).parent.parent)
 _log = structlog.get_logger(__name__)

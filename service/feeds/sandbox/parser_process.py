@@ -44,8 +44,6 @@ from service.feeds.sandbox.protocol import (
 from service.feeds.sandbox.resource_limits import CPU_S, WALL_S, cpu_time_s, is_too_large, limit_memory, set_timers
 
 _LAZY_IMPORTS = ("idna.uts46data", "lxml.cssselect", "xml.sax.expatreader")
-
-
 _PR_SET_PDEATHSIG: Final = 1
 _END_OF_INPUT, _TOO_LARGE, _FAILED = 0, 3, 4
 """Exit statuses of a child: stdin was closed, the child uses too much memory, or it raised an unexpected exception."""
