@@ -25,21 +25,24 @@ class RedisCost(NamedTuple):
     bytes: float
 
 
-HEARTBEAT = RedisCost(9, 390)
+HEARTBEAT = RedisCost(9, 300)
 """Cost of a heartbeat, by which a node renews its lease at each tick of its timer."""
 RING_CHANGE = RedisCost(1, 165)
 """Cost of a ring change for each worker process: it reads which node has joined or left."""
 MAINTENANCE = RedisCost(8, 800)
 """Cost of a node's maintenance, once per maintenance interval. The node reads the policy, changes of the registry of
 channels, and changes of the names in its lookup directories."""
-MATRIX_UPKEEP = RedisCost(8, 500)
+PAIRS_READ = RedisCost(10, 2_200)
+"""Cost of reading attribute-value pairs again, once per maintenance interval. A node reads those of five names in each
+of the two lookup directories that always exist."""
+MATRIX_UPKEEP = RedisCost(8, 400)
 """Cost of a node's maintenance of load-balancing matrices, about every ``MATRIX_UPKEEP_S`` seconds. The node reads the
 sizes and the reported loads of the matrices of both discovery directories."""
 MATRIX_UPKEEP_S = 3.0
 KEYSPACE = RedisCost(1.1, 60)
 """Cost of measuring the load of one keyspace, a CLASH server, once per maintenance interval."""
 KEYSPACES = 256
-INBOX_READ = RedisCost(1, 130)
+INBOX_READ = RedisCost(1, 145)
 """Cost of one read of a node's inbox, which waits up to ``INBOX_WAIT_S`` for messages."""
 INBOX_WAIT_S = 5.0
 INBOX_MESSAGE = RedisCost(4, 550)

@@ -289,6 +289,7 @@ def _load(
         "heartbeats": (costs.HEARTBEAT, setup.nodes / tick_s),
         "changes of the ring": (costs.RING_CHANGE, ring_readings),
         "maintenance": (costs.MAINTENANCE, setup.nodes / interval_s),
+        "pairs of names": (costs.PAIRS_READ, setup.nodes / interval_s),
         "upkeep of matrices": (costs.MATRIX_UPKEEP, setup.nodes / matrix_upkeep_s),
         "key groups": (costs.KEYSPACE, costs.KEYSPACES / interval_s),
         "inboxes at rest": (costs.INBOX_READ, setup.nodes / costs.INBOX_WAIT_S),
