@@ -7,14 +7,10 @@ takes 0.2 to 0.5 ms of processor time, which is most of the cost of an idle proc
 import asyncio
 from math import ceil
 from random import random
-from typing import Final
 
 from service.observability.metrics import LOOP_LAG
 from service.settings import Settings
-
-_LONGEST_INTERVAL_S: Final = 2.5
-_TICKS_PER_MAINTENANCE: Final = 4
-_TICKS_PER_LEASE: Final = 3
+from service.tick_interval import tick_interval_s, ticks_per_run
 
 
 class TickTimer:
@@ -67,20 +63,3 @@ class TickTimer:
 def create_tick_timer(settings: Settings) -> TickTimer:
     """Create the timer for all periodic tasks of a process."""
     return TickTimer(tick_interval_s(settings.maintenance_interval_s, settings.lease_ttl_s))
-
-
-def tick_interval_s(maintenance_interval_s: float, lease_s: float) -> float:
-    """Return the interval in seconds between the ticks of a process.
-
-    It satisfies these conditions:
-
-    - A lease (``lease_s`` seconds) lasts at least three ticks, because leases are renewed at each tick.
-    - The maintenance interval is a whole number of ticks, at least four.
-    """
-    most = min(_LONGEST_INTERVAL_S, maintenance_interval_s / _TICKS_PER_MAINTENANCE, lease_s / _TICKS_PER_LEASE)
-    return maintenance_interval_s / ceil(maintenance_interval_s / most - 1e-9)
-
-
-def ticks_per_run(interval_s: float, tick_s: float) -> int:
-    """Return after how many ticks a task that runs about every ``interval_s`` seconds runs again; at least one."""
-    return max(1, round(interval_s / tick_s))

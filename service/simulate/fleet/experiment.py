@@ -26,7 +26,7 @@ from service.simulate.fleet import costs
 from service.simulate.fleet.costs import total_bytes
 from service.simulate.fleet.section_fleet import FLEET_AHEAD_S, SectionFleet, Traffic
 from service.simulate.numerics import HOUR_S
-from service.tick_timer import tick_interval_s, ticks_per_run
+from service.tick_interval import tick_interval_s, ticks_per_run
 
 STEPS = 5
 MAX_SECTION_BITS = 4

@@ -29,7 +29,7 @@ from service.simulate.corona.protocol_fleet import (
     ProtocolNode,
     StoredChannel,
 )
-from service.tick_timer import tick_interval_s
+from service.tick_interval import tick_interval_s
 
 URGENT = messages.Candidate | messages.Rejection | messages.ChannelAdded | messages.ChannelRemoved
 """Messages that always go through inboxes, as in workers."""
