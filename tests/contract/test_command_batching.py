@@ -66,6 +66,18 @@ class _OneNodeIsDown(NodePools):
         return [command[0] for command in commands]
 
 
+async def test_tasks_that_start_together_share_a_round_trip_although_one_issues_its_command_later() -> None:
+    pools = _OneNodeIsDown()
+    batcher = CommandBatcher(pools, SlotMap())
+
+    async def ask_later() -> list[Any]:
+        return await batcher.submit([("ECHO", "b")])
+
+    first = batcher.submit([("ECHO", "a")])
+    assert [*await asyncio.gather(first, ask_later())] == [["ECHO"], ["ECHO"]]
+    assert len(pools.sent) == 1
+
+
 async def test_an_unavailable_node_delays_only_its_own_commands() -> None:
     pools, slots = _OneNodeIsDown(), SlotMap()
     slots.masters = [("down", 1), ("up", 1)]

@@ -17,12 +17,14 @@ from service.store import Store
 from service.store.channels.public_entries import WINDOW_S, entry_name
 from service.store.client import keys
 from service.store.directory.matrix_directory import ContentName
+from service.store.directory.vocabulary_store import SHARDS, StoredVocabulary
 from tests.support.channels import change, make_channel
 from workers.ownership.directory_registration import DirectoryRegistrar
 from workers.ownership.fanout import FanOut
 
 SNAKES = Entry("a", "On snakes", "https://example.org/a", tags=("Reptiles",))
 CRABS = Entry("b", "On crabs", "https://example.org/b", tags=("Crustaceans",))
+SHAKES = Entry("c", "On shakes", "https://example.org/c")
 EDITED = Entry("a", "On turtles", "https://example.org/a", tags=("Shells",))
 
 
@@ -109,6 +111,15 @@ async def test_an_entry_is_not_found_by_a_pair_that_it_does_not_have(store: Stor
     await store.entry_directory.register([name], time.time() + 600.0)
     assert await registered(store, "tag=rust") == 1
     assert await titles(store, "tag=rust") == []
+
+
+async def test_a_word_of_a_document_is_not_misspelt_although_the_vocabulary_lacks_it(store: Store) -> None:
+    channel = await public_channel(store)
+    await publish(store, channel, Change("addition", SNAKES), Change("addition", SHAKES))
+    await store.redis.call("DEL", *(keys.vocabulary("entry", shard) for shard in range(SHARDS)))
+    await StoredVocabulary(store.redis, "entry").add({"shakes": "shake"})
+    assert await titles(store, "snakes") == ["On snakes"]
+    assert await titles(store, "shbkes") == ["On shakes"]
 
 
 async def test_an_entry_is_found_for_three_days(store: Store) -> None:
