@@ -8,24 +8,23 @@ files that the next start needs.
 import abc
 import asyncio
 import contextlib
-import ctypes
 import os
 import signal
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Self
 
 from service.errors import OperationalError
+from service.parent_death import die_with
 
-_PR_SET_PDEATHSIG = 1
 _MAX_LOG_BYTES = 20_000_000
 _TAIL_LINES = 8
 _READINESS_INTERVAL_S = 0.02
 START_TIMEOUT_S = 30.0
 GRACE_S = 5.0
 LAST_GRACE_S = 3.0
-_libc = ctypes.CDLL(None)
 
 
 @dataclass(frozen=True)
@@ -60,11 +59,6 @@ class Child:
         """Start the program without waiting until it is ready. Raises :class:`OperationalError` if it cannot be run."""
         parent = os.getpid()
 
-        def die_with_parent() -> None:
-            _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-            if os.getppid() != parent:  # the parent died between fork and prctl
-                os._exit(1)
-
         try:
             with open_log(program.log) as log:
                 process = await asyncio.create_subprocess_exec(
@@ -74,7 +68,7 @@ class Child:
                     stderr=log,
                     env=program.environ,
                     start_new_session=True,
-                    preexec_fn=die_with_parent,
+                    preexec_fn=partial(die_with, parent),
                 )
         except OSError as error:
             raise OperationalError(f"{program.name} cannot be started: {error}") from error
