@@ -4,6 +4,7 @@ A module names its compose files beside ``compose.yaml`` in ``FILES``.
 """
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -19,6 +20,8 @@ from tests.support.netns import started
 from tests.support.public_publisher import PublicPublisher
 
 PUBLISHER = "44.128.7.9"
+
+del os.environ["SSL_CERT_FILE"]  # public authorities have signed the certificates of image registries
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,7 @@ It supports STARTTLS, stream management (XEP-0198), receipts (XEP-0184) and pres
 
 import asyncio
 import contextlib
+import hashlib
 import ssl
 import time
 import uuid
@@ -14,10 +15,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from slixmpp import ClientXMPP
+from slixmpp.util.sasl.mechanisms import SCRAM
 
 RECONNECT_S = 0.3
 """Delay between two connection attempts."""
 _DELAY = "{urn:xmpp:delay}delay"
+
+
+def _salted_password(mechanism: Any, password: Any, salt: bytes, iterations: int) -> bytes:
+    """Return Hi(password, salt, iterations) of RFC 5802 §2.2, which takes slixmpp 30 ms."""
+    return hashlib.pbkdf2_hmac(mechanism.hash().name, bytes(password), salt, iterations)
+
+
+SCRAM.Hi = _salted_password  # type: ignore[method-assign,assignment]  # the signature is wrong in slixmpp
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from service.store.client import keys
 from service.store.coordination.host_blocklist import HostBlock
 from tests.support.bot_in_process import Person
 from tests.support.channels import make_channel
+from tests.support.redis_contents import redis_contents
 from tests.support.scripted_worker import scripted_worker
 from tests.support.waiting import until
 
@@ -29,7 +30,7 @@ COMMANDS = (
 async def _held(store: Store) -> dict[bytes, Any]:
     """Return all data in Redis, without counters and waiting requests."""
     found: dict[bytes, Any] = {}
-    for key in sorted(await store.redis.call("KEYS", "*")):
+    for key, value in (await redis_contents(store)).items():
         passing = (
             b":rate:",
             b":identity",
@@ -45,7 +46,7 @@ async def _held(store: Store) -> dict[bytes, Any]:
             b"{d}:unread",
         )
         if not any(part in key for part in passing):
-            found[key] = await store.redis.call("DUMP", key)
+            found[key] = value
     return found
 
 

@@ -16,6 +16,7 @@ from service.store.client import keys
 from service.store.coordination.worker_requests import ProbeRequest, WorkerRequest
 from tests.support.bot_in_process import Person
 from tests.support.client_software import Errand, where
+from tests.support.redis_contents import redis_contents
 from tests.support.scripted_worker import scripted_worker
 from tests.support.waiting import until
 
@@ -30,9 +31,7 @@ def settings(settings: Settings) -> Settings:
 
 
 async def keys_with_the_secret(store: Store) -> list[bytes]:
-    return [
-        key for key in await store.redis.call("KEYS", "*") if SECRET in (await store.redis.call("DUMP", key) or b"")
-    ]
+    return [key for key, value in (await redis_contents(store)).items() if SECRET in value]
 
 
 async def test_a_login_that_waits_for_its_answer_is_encrypted(

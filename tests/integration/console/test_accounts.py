@@ -15,6 +15,7 @@ from service.store import Store
 from service.store.client import keys
 from service.store.console.accounts import Role
 from tests.support.console import TOKEN, Visitor, logged_in, make_account, stranger
+from tests.support.redis_contents import redis_contents
 
 PASSWORD = "correct horse battery"
 API = "/api/v1"
@@ -212,7 +213,7 @@ async def test_the_store_contains_no_usable_key_link_or_session(store: Store) ->
         await store.accounts.create_password_link("ada", account) or "",
         await store.sessions.open("ada", account),
     ]
-    stored = [str(await store.redis.call("DUMP", key)) + str(key) for key in await store.redis.call("KEYS", "*")]
+    stored = [str(value) + str(key) for key, value in (await redis_contents(store)).items()]
     assert len(stored) == 5
     assert all(tokens)
     assert not [value for value in stored for token in tokens if token in value]

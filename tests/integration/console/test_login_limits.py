@@ -12,6 +12,7 @@ from service.store.client import keys
 from service.store.console.accounts import Account
 from service.store.console.login_limits import MAX_KNOWN_BROWSERS
 from tests.support.console import Visitor, console, make_account, stranger
+from tests.support.redis_contents import redis_contents
 
 PASSWORD = "correct horse battery"
 ELSEWHERE = "127.0.0.9"
@@ -115,9 +116,8 @@ async def test_a_browser_cookie_is_for_one_account_and_stored_as_a_hash(
     bob = await store.accounts.get("bob")
     assert bob is not None
     assert not await store.login_limits.is_known_browser("bob", bob, token)
-    keys = await store.redis.call("KEYS", "*")
-    stored = b"".join([*keys, *[await store.redis.call("DUMP", key) for key in keys]])
-    assert token.encode() not in stored
+    contents = await redis_contents(store)
+    assert token.encode() not in b"".join([*contents, *contents.values()])
 
 
 async def test_known_browsers_of_an_account_are_limited(store: Store, account: Account) -> None:

@@ -106,13 +106,6 @@ def test_an_interrupted_command_has_the_status_130(
     assert (status, err) == (130, "")
 
 
-def test_an_experiment_prints_json(call: Call) -> None:
-    status, out, err = call("simulate", "schedulers", "--json", "--channels", "10", "--weeks", "1", "--seed", "7")
-    assert (status, err) == (0, "")
-    found = json.loads(out)
-    assert (found["experiment"], found["seed"], len(found["schedulers"])) == ("schedulers", 7, 7)
-
-
 def test_the_corona_experiment_accepts_the_papers_parameters(call: Call) -> None:
     small = ("--nodes", "16", "--channels", "50", "--subscriptions", "500")
     paper = ("--base", "4", "--ids", "random", "--bins", "16", "--goal", "fair-log", "--churn", "0.1")

@@ -18,6 +18,7 @@ from tests.integration.workers.test_new_url_resolver_guesses import one_worker
 from tests.support.channels import count_channels, make_channel
 from tests.support.feed_documents import item, page, rss
 from tests.support.raw_http import RawPublisher, ok, raw_publisher
+from tests.support.redis_contents import redis_contents
 from tests.support.waiting import until
 from tests.support.websub_hub import Hub
 
@@ -82,11 +83,8 @@ async def test_a_dormant_channel_adopts_the_current_kind_of_its_url(
 
 async def kept_in_redis(store: Store) -> dict[bytes, bytes]:
     """Return all keys in Redis except those that workers renew: the ring, leases, and the identity of the store."""
-    names = [
-        key for key in await store.redis.call("KEYS", "*") if b"{r}" not in key and key != keys.STORE_IDENTITY.encode()
-    ]
-    found = {key: await store.redis.call("DUMP", key) for key in names}
-    return {key: value for key, value in found.items() if await store.redis.call("TTL", key) == -1}
+    found = await redis_contents(store, expiring=False)
+    return {key: value for key, value in found.items() if b"{r}" not in key and key != keys.STORE_IDENTITY.encode()}
 
 
 @pytest.mark.parametrize("as_page", [False, True])

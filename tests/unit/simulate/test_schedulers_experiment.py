@@ -1,5 +1,6 @@
 """The experiment ``schedulers``: it is fair, repeatable, and reports as JSON, table, plot and page."""
 
+import json
 from io import StringIO
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
+from service.simulate.cli import run as run_command
 from service.simulate.schedulers.experiment import STEPS, Comparison, SchedulersSetup, run
 from service.simulate.schedulers.reader_schedulers import READERS
 from service.simulate.schedulers.report import page, plot, plot_run, table
@@ -24,9 +26,11 @@ def comparison(reports: list[str]) -> Comparison:
     return run(SMALL, 3, reports.append)
 
 
-def test_the_same_seed_gives_the_same_json(comparison: Comparison) -> None:
-    again = run(SMALL, 3, lambda _what: None)
-    assert msgspec.json.encode(again) == msgspec.json.encode(comparison)
+def test_the_command_prints_the_same_json_for_the_same_seed(
+    comparison: Comparison, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_command(["schedulers", "--json", "--channels", "20", "--weeks", "1", "--seed", "3"])
+    assert json.loads(capsys.readouterr().out) == json.loads(msgspec.json.encode(comparison))
 
 
 def test_corona_uses_as_many_requests_as_each_reader_within_one_percent(comparison: Comparison) -> None:
