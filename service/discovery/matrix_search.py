@@ -24,7 +24,6 @@ A matrix may change while it is read:
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from itertools import count as count_from
 
 import msgspec
 import numpy as np
@@ -33,7 +32,7 @@ from numpy.typing import NDArray
 from service.discovery.cell_rounds import Rounds, latest_size, run_together
 from service.discovery.matrix import CellAddress, MatrixSize, PairKey, cell_addresses, head_address
 from service.discovery.matrix_cell import CellAnswer, CellState, ReadPostings, ReadState
-from service.discovery.postings import NameKeys, NameWeights, PostingArray, parse, valid_names
+from service.discovery.postings import POSTING_BYTES, NameKeys, NameWeights, valid_names
 from service.errors import CellsUnavailable
 
 MAX_ROUNDS = 64
@@ -157,11 +156,13 @@ def search(
         for index, clause in enumerate(clauses)
     ]
     complete = [msgspec.structs.replace(clause, is_optional=False) for clause in clauses]
-    found, is_whole = yield from _collect(complete, query, readers, importances)
-    if complete != list(clauses):
-        is_whole = False
-        if len(found.names) < query.most:
-            found, is_whole = yield from _collect(clauses, query, readers, importances)
+    has_optional, found = complete != list(clauses), None
+    # Names that satisfy all clauses come first. If too few of them exist, they are found with the others.
+    if not (has_optional and _finds_complete(clauses, readers, query.most)):
+        found, is_whole = yield from _collect(complete, query, readers, importances)
+        is_whole = is_whole and not has_optional
+    if found is None or (has_optional and len(found.names) < query.most):
+        found, is_whole = yield from _collect(clauses, query, readers, importances)
     best, scores = _best(found, clauses, importances, query.most)
     return SearchOutcome(
         found.names[best],
@@ -208,10 +209,12 @@ def _collect(
     # Of optional clauses, those with the rarest pairs are read first, because their names have the best scores.
     first = FIRST_NAMES * query.most
     driver = _driver(clauses, readers, first)
-    share, is_all = _first_share(driver, readers), True
-    found = _weigh(np.empty(0, np.uint64), clauses, readers)
-    is_whole = all(readers[pair].is_whole for pair, _ in driver.alternatives)
-    while _frequency(driver, readers):
+    if not _frequency(driver, readers):
+        is_whole = all(readers[pair].is_whole for pair, _ in driver.alternatives)
+        return _weigh(np.empty(0, np.uint64), clauses, readers), is_whole
+    share = _first_share(driver, readers)
+    kept = [column for column, clause in enumerate(clauses) if _frequency(clause, readers) < query.most]
+    while True:
         leading = [readers[pair] for pair, _ in driver.alternatives]
         others = [reader for reader in readers.values() if reader not in leading]
         small = [reader for reader in others if not reader.is_whole and reader.frequency <= _ALWAYS_WHOLE]
@@ -221,12 +224,18 @@ def _collect(
         names = _union(reader.content()[0] for reader in leading)
         is_whole = all(reader.is_whole for reader in leading)  # looking names up below may read more partitions
         is_all = not driver.is_optional or len(names) <= first
+        found = _weigh(names, clauses, readers)
         if not is_all:
-            names = np.sort(names[_best(_weigh(names, clauses, readers), clauses, importances, first)[0]])
+            best = _best(found, clauses, importances, first)[0]
+            # The weights of other clauses may not be known yet.
+            found = found.take(np.union1d(best, np.flatnonzero(found.weights[:, kept].any(axis=1))))
         # A name with one leading pair may also have another one, whose posting is in a partition that was not read.
         looked_up = readers.values() if len(leading) > 1 else others
-        yield from run_together([reader.read_names(names) for reader in looked_up])
-        found = _select_satisfying(_weigh(names, clauses, readers), clauses, query.excluded, readers)
+        cells = sum(reader.cells for reader in looked_up)
+        yield from run_together([reader.read_names(found.names) for reader in looked_up])
+        if sum(reader.cells for reader in looked_up) > cells:
+            found = _weigh(found.names, clauses, readers)
+        found = _select_satisfying(found, clauses, query.excluded, readers)
         if len(found.names) >= query.most:
             break
         if not is_all:
@@ -277,7 +286,7 @@ class MatrixReader:
         self.cells = 0
         self.postings = 0
         self._pair, self._draw, self._now_s = pair, draw, now_s
-        self._parts: list[PostingArray] = []
+        self._parts: list[bytes] = []
         self._read: set[int] = set()
         """Partitions that have been read whole."""
         self._looked_up: NameKeys = np.empty(0, np.uint64)
@@ -415,8 +424,8 @@ class MatrixReader:
 
     def _add(self, answer: CellAnswer) -> None:
         if answer.postings:
-            self._parts.append(parse(answer.postings))
-            self.postings += len(self._parts[-1])
+            self._parts.append(answer.postings)
+            self.postings += len(answer.postings) // POSTING_BYTES
             self._content = None
 
 
@@ -433,6 +442,16 @@ def _is_open(answer: CellAnswer, place: CellAddress, size: MatrixSize) -> bool:
     if answer.member is None:
         return place == head_address(place.pair) and size.partitions * size.replicas == 1
     return answer.is_in(CellState.OPEN)
+
+
+def _finds_complete(clauses: Sequence[PairClause], readers: "MatrixReaders", most: int) -> bool:
+    """Return whether a search in which some clauses are optional finds all names that satisfy all clauses.
+
+    This is certain if fewer than ``most`` names satisfy one of the clauses, and all of these names are read.
+    """
+    driver = _driver(clauses, readers, FIRST_NAMES * most)
+    is_read_whole = driver.is_optional or _frequency(driver, readers) <= FIRST_POSTINGS
+    return is_read_whole and min(_frequency(clause, readers) for clause in clauses) < most
 
 
 def _frequency(clause: PairClause, readers: Mapping[PairKey, MatrixReader]) -> int:
@@ -457,13 +476,13 @@ def _partitions_of(names: NameKeys, partitions: int) -> _NamesToRead:
 
 def _union(parts: Iterable[NameKeys]) -> NameKeys:
     """Merge sorted arrays of names into one sorted array without duplicates."""
-    found = list(parts)
-    if len(found) == 1:
-        return found[0]
-    names = np.sort(np.concatenate(found), kind="stable")  # merges sorted runs; np.unique would hash them
-    is_first = np.ones(len(names), np.bool_)
-    np.not_equal(names[1:], names[:-1], out=is_first[1:])
-    return names[is_first]
+    found = [part for part in parts if len(part)]
+    if len(found) <= 1:
+        return found[0] if found else np.empty(0, np.uint64)
+    names = np.concatenate(found)
+    names.sort(kind="stable")  # merges sorted runs; np.unique would hash them
+    is_repeated = names[1:] == names[:-1]
+    return np.delete(names, is_repeated.nonzero()[0]) if is_repeated.any() else names
 
 
 def _intersect(names: NameKeys, others: NameKeys) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -522,10 +541,11 @@ def _best(
         least = coverages.max()
         if np.count_nonzero(coverages == least) < most:
             least = np.partition(coverages, -most)[-most]
-        near = np.flatnonzero(coverages >= least)
+        near = (coverages >= least).nonzero()[0]
         if len(near) > most:
-            least_score = np.partition(scores[near], -most)[-most]
-            near = near[(scores[near] >= least_score) | (coverages[near] > least)]
+            near_scores = scores[near]
+            least_score = np.partition(near_scores, -most)[-most]
+            near = near[(near_scores >= least_score) | (coverages[near] > least)]
     order = np.lexsort((found.names[near], -scores[near], -coverages[near]))
     return near[order[:most]], scores
 
@@ -536,11 +556,10 @@ def _coverages(clauses: Sequence[PairClause], found: _Found, importances: Sequen
     ``importances`` contains the importance of each clause.
     """
     coverages = np.zeros(len(found.names))
-    for column, clause in enumerate(clauses):
+    for column, (clause, importance) in enumerate(zip(clauses, importances, strict=True)):
         if clause.is_optional:
-            factors = np.array([factor for _, factor in clause.alternatives])
-            satisfied = factors[found.choices[:, column]]
-            coverages += importances[column] * np.where(found.weights[:, column] > 0, satisfied, 0.0)
+            products = np.array([importance * factor for _, factor in clause.alternatives])
+            coverages += products.take(found.choices[:, column]) * (found.weights[:, column] > 0)
     return coverages
 
 
@@ -566,18 +585,29 @@ def _weigh(names: NameKeys, clauses: Sequence[PairClause], readers: Mapping[Pair
 
     If the name has none of the alternatives, the weight and the choice are 0.
     """
-    weights = np.zeros((len(names), len(clauses)))
-    choices = np.zeros((len(names), len(clauses)), np.int64)
-    for column, clause in enumerate(clauses):
-        for index, (pair, factor) in zip(count_from(), clause.alternatives, strict=False):
+    weights = np.zeros((len(clauses), len(names)))
+    choices = np.zeros((len(clauses), len(names)), np.int64)
+    for clause, own_weights, own_choices in zip(clauses, weights, choices, strict=True):
+        for index, (pair, factor) in enumerate(clause.alternatives):
             with_pair, held = readers[pair].content()
             if not len(with_pair):  # as for most stems in other languages
                 continue
-            rows, places = _intersect(names, with_pair)
-            own = factor * held[places]
-            if index:
-                is_better = own > weights[rows, column]
-                rows, own = rows[is_better], own[is_better]
-                choices[rows, column] = index
-            weights[rows, column] = own
-    return _Found(names, weights, choices)
+            # numpy's methods are called directly, because its functions take longer than these short arrays.
+            if len(names) <= len(with_pair):
+                if names is with_pair:
+                    weighed = held * factor
+                else:
+                    places = with_pair.searchsorted(names)
+                    weighed = held.take(places, mode="clip") * (with_pair.take(places, mode="clip") == names) * factor
+                if index:
+                    own_choices[weighed > own_weights] = index
+                np.maximum(own_weights, weighed, out=own_weights)
+            else:
+                rows = names.searchsorted(with_pair)
+                is_found = names.take(rows, mode="clip") == with_pair
+                rows, weighed = rows[is_found], held[is_found] * factor
+                former = own_weights[rows]
+                if index:
+                    own_choices[rows[weighed > former]] = index
+                own_weights[rows] = np.maximum(former, weighed)
+    return _Found(names, weights.T, choices.T)

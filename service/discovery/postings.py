@@ -23,6 +23,7 @@ from typing import Any, Final
 
 import msgspec
 import numpy as np
+from cachetools import LRUCache
 from numpy.typing import NDArray
 
 NameKey = int
@@ -38,6 +39,9 @@ POSTING_TYPE: Final = np.dtype([("name", ">u8"), ("weight", "u1"), ("expires_s",
 POSTING_BYTES: Final = POSTING_TYPE.itemsize
 
 _FORMAT = struct.Struct(">QBI")
+_DECODED_BYTES: Final = 8 << 20
+_CACHED_FROM_BYTES: Final = 2_000
+"""Size of a cell from which its decoded postings are cached; decoding fewer takes no longer than finding them."""
 _NO_NAMES: Final[NameKeys] = np.empty(0, np.uint64)
 _NO_WEIGHTS: Final[NameWeights] = np.empty(0, np.uint8)
 
@@ -86,27 +90,65 @@ def parse(packed: bytes) -> PostingArray:
     return np.frombuffer(packed, POSTING_TYPE)
 
 
-def valid_names(parts: Sequence[PostingArray], now_s: float) -> tuple[NameKeys, NameWeights]:
+class _Postings(msgspec.Struct, frozen=True):
+    """Postings as arrays, sorted by name, with the valid posting of each name.
+
+    Until ``valid_until_s`` (Unix time), none of them is withdrawn or has expired; 0 if one is withdrawn.
+    """
+
+    names: NameKeys
+    weights: NameWeights
+    expiries_s: NDArray[np.uint32]
+    valid_until_s: int
+
+    @property
+    def size(self) -> int:
+        """The size of the arrays in bytes."""
+        return len(self.names) * POSTING_BYTES
+
+
+_decoded: LRUCache[tuple[bytes, ...], _Postings] = LRUCache(_DECODED_BYTES, lambda postings: postings.size)
+"""Postings that were decoded last. Popular pairs have many, and are read from the process's copies of their cells."""
+
+
+def valid_names(parts: Sequence[bytes], now_s: float) -> tuple[NameKeys, NameWeights]:
     """Return (sorted keys of the names, the weight of each name in the same order) by the postings in ``parts``.
 
-    ``parts`` are the postings (records of names) of several cells. If a name occurs several times, its valid posting
-    counts. Names whose posting has expired and withdrawn names are left out. ``now_s`` is the Unix time in seconds.
+    ``parts`` are the packed postings (records of names) of several cells. If a name occurs several times, its valid
+    posting counts. Names whose posting has expired and withdrawn names are left out. ``now_s`` is the Unix time in
+    seconds.
     """
     if not parts:
         return _NO_NAMES, _NO_WEIGHTS
-    postings = np.concatenate(parts) if len(parts) > 1 else parts[0]
-    names, weights, expiries = postings["name"].astype(np.uint64), postings["weight"], postings["expires_s"]
-    if len(parts) > 1:
-        precedence = np.where(weights == 0, 256, weights.astype(np.int64))
-        order = np.lexsort((expiries.astype(np.int64) * 512 + precedence, names))
+    key = tuple(parts)
+    postings = _decoded.get(key) if len(parts[0]) >= _CACHED_FROM_BYTES else None
+    if postings is None:
+        postings = _decode(parts)
+        if len(parts[0]) >= _CACHED_FROM_BYTES and postings.size <= _DECODED_BYTES:
+            _decoded[key] = postings
+    if postings.valid_until_s > int(now_s):
+        return postings.names, postings.weights
+    is_valid = (postings.weights > 0) & (postings.expiries_s > int(now_s))
+    return postings.names[is_valid], postings.weights[is_valid]
+
+
+def _decode(parts: Sequence[bytes]) -> _Postings:
+    packed = parse(parts[0] if len(parts) == 1 else b"".join(parts))
+    names, weights, expiries_s = packed["name"].astype(np.uint64), packed["weight"], packed["expires_s"]
+    if (names[1:] <= names[:-1]).any():
+        order = names.argsort(kind="stable")
         in_order = names[order]
-        order = order[np.append(in_order[1:] != in_order[:-1], True)[: len(names)]]  # the last one of each name
-        names, weights, expiries = names[order], weights[order], expiries[order]
-    elif (names[1:] < names[:-1]).any():
-        order = np.argsort(names)
-        names, weights, expiries = names[order], weights[order], expiries[order]
-    is_valid = (weights > 0) & (expiries > int(now_s))
-    return (names, weights) if is_valid.all() else (names[is_valid], weights[is_valid])
+        if (in_order[1:] == in_order[:-1]).any():
+            precedence = np.where(weights == 0, 256, weights.astype(np.int64))
+            order = np.lexsort((expiries_s.astype(np.int64) * 512 + precedence, names))
+            in_order = names[order]
+            order = order[np.append(in_order[1:] != in_order[:-1], True)]  # the last one of each name
+        names, weights, expiries_s = names[order], weights[order], expiries_s[order]
+    valid_until_s = int(expiries_s.min()) if len(names) and weights.all() else 0
+    weights = weights.copy()
+    for shared in (names, weights):  # by all callers of valid_names
+        shared.flags.writeable = False
+    return _Postings(names, weights, expiries_s.astype(np.uint32), valid_until_s)
 
 
 def sort_by_name(packed: bytes) -> bytes:

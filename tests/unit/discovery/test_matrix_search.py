@@ -131,3 +131,17 @@ def test_names_that_satisfy_more_optional_clauses_come_first() -> None:
     found = cells.run(search(PairQuery(asked, (), 9, importance), 0, 0.0, {}, {}))
     assert found.names.tolist()[0] == 2
     assert sorted(found.names.tolist()) == [1, 2, 4]
+
+
+def test_a_name_that_satisfies_all_clauses_is_found_although_it_satisfies_some_poorly() -> None:
+    cells = MemoryCells()
+    whole = {0: {"a=1": 9, "b=2": 9, "d=4": 9}}
+    partly = {name: {"c=3": 9} for name in range(1, 30)} | {name: {"d=4": 9} for name in range(30, 70)}
+    for name, pairs in {**whole, **partly}.items():
+        for pair, weight in pairs.items():
+            cells.run(register(pair, Posting(name, weight, EXPIRES_S)))
+    grow(cells, "d=4")
+    alternatives = ((("a=1", 0.1),), (("b=2", 0.1), ("c=3", 1.0)), (("d=4", 1.0),))
+    asked = [PairClause(each, is_optional=True) for each in alternatives]
+    found = cells.run(search(PairQuery(asked, (), 2, importance), 0, 0.0, {}, {}))
+    assert found.names.tolist()[0] == 0
