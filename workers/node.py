@@ -273,8 +273,7 @@ class Node:
         await self._on_events(RingChanged(ring))
 
     async def _tick(self) -> None:
-        await self._on_events(Tick())
-        await self._on_events(*await self.polling.health.record())
+        await self._on_events(Tick(), *await self.polling.health.record())
         self.owner.retry_fan_outs()
         if (cursor := self._inbox_cursor) != self._trimmed_cursor:  # not after each message; the inbox is bounded
             await self._store.node_inboxes.trim(self.info.id, cursor)

@@ -2,13 +2,15 @@
 
 - Most messages are sent directly to the other worker, without load on Redis. They may be lost; the protocols that send
   them make up for this.
-- A worker sends one request at a time to each other worker. Messages queued in the meantime share the next request.
+- A worker sends one request at a time to each other worker, ``GATHERING_S`` after its first message. Messages queued in
+  the meantime share the request.
 - If a worker does not accept a request, messages to it go through inboxes for ``RETRY_S`` seconds.
 - Urgent messages always go through inboxes, because a direct request would delay them if the other worker hangs.
 
 Messages that take different paths may arrive in a different order. The protocols tolerate this.
 """
 
+import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Sequence
@@ -33,6 +35,9 @@ NODE_MESSAGES_VERB = "nodes"
 """The verb (last part of the URL) of a request with messages for nodes of the receiving worker."""
 RETRY_S = 30.0
 """Time for which messages go through the inboxes after a worker has not accepted a request."""
+GATHERING_S = 0.05
+"""Delay of a message, in which others that a node sends at the same tick are queued: a request costs as much as dozens
+of messages."""
 REQUEST_TIMEOUT_S = 2.0
 MAX_BATCH_BYTES = 512 * 1024
 """Maximum size of the messages in one request; a larger message goes through an inbox."""
@@ -183,6 +188,7 @@ class NodeMessageTransport:
     async def _send_queue(self, link: _Link) -> None:
         try:
             while link.queue:
+                await asyncio.sleep(GATHERING_S)
                 messages = link.take_batch()
                 absent = await self._send(link, messages)
                 rest = [message for message in messages if message[0] in absent]

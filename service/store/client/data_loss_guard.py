@@ -148,6 +148,16 @@ class IdentityFile:
     def __init__(self, path: Path) -> None:
         """Create an accessor for the identity file at ``path``. The file need not exist."""
         self.path = path
+        self._seen: tuple[int, int] | None = None
+
+    def has_changed(self) -> bool:
+        """Return whether another file has been written since the last call, or whether this is the first call."""
+        try:
+            found = self.path.stat()
+        except OSError:
+            return True
+        before, self._seen = self._seen, (found.st_ino, found.st_mtime_ns)
+        return before != self._seen
 
     def read(self) -> TrustedIdentity:
         """Return the identity in the file; an empty identity if the file does not exist.
@@ -213,11 +223,11 @@ class DataLossGuard:
         return f"{_SENTENCES.get(self.reason, self.reason)} {_WHAT_TO_DO}"
 
     def reload(self) -> TrustedIdentity:
-        """Read the identity file again, and return the newest trusted identity.
+        """Read the identity file again if it has changed, and return the newest trusted identity.
 
         Another process may have written a newer identity to the file.
         """
-        if self.file is not None:
+        if self.file is not None and self.file.has_changed():
             with suppress(SettingsInvalid):
                 kept = self.file.read()
                 if kept.is_newer_than(self.trusted):
