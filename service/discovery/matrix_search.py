@@ -81,16 +81,17 @@ class SearchOutcome(msgspec.Struct, frozen=True):
     - ``choices``: one column per clause: the index of the alternative that counts.
     - ``weights``: one column per clause: factor * weight of this alternative; 0 if the name has none.
     - ``scores``: the sum of importance * ``weights`` over all clauses.
+    - ``coverages``: the sum of importance * factor over the optional clauses that the name satisfies.
     - ``total``, ``complete``, ``frequencies``: as in :class:`service.discovery.search_candidates.Candidates`.
     - ``sizes``: the size of each matrix that was read, by attribute-value pair.
     - ``cells``: how many cells were read, by attribute-value pair.
 
-    Names are sorted by coverage, then by score. The coverage of a name is the sum of importance * factor over the
-    optional clauses that the name satisfies.
+    Names are sorted by coverage, then by score.
     """
 
     names: NameKeys
     scores: NDArray[np.float64]
+    coverages: NDArray[np.float64]
     weights: NDArray[np.float64]
     choices: NDArray[np.int64]
     total: int
@@ -163,10 +164,11 @@ def search(
         is_whole = is_whole and not has_optional
     if found is None or (has_optional and len(found.names) < query.most):
         found, is_whole = yield from _collect(clauses, query, readers, importances)
-    best, scores = _best(found, clauses, importances, query.most)
+    best, scores, coverages = _best(found, clauses, importances, query.most)
     return SearchOutcome(
         found.names[best],
         scores[best],
+        coverages[best],
         found.weights[best],
         found.choices[best],
         len(found.names),
@@ -529,10 +531,10 @@ def _first_share(driver: PairClause, readers: "MatrixReaders") -> float:
 
 def _best(
     found: _Found, clauses: Sequence[PairClause], importances: Sequence[float], most: int
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return (rows of the best ``most`` names in ``found``, best first, scores of all names in ``found``).
+) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+    """Return (rows of the best ``most`` names in ``found``, best first; all scores in ``found``; all its coverages).
 
-    :class:`SearchOutcome` describes the order and the scores.
+    :class:`SearchOutcome` describes the order, the scores and the coverages.
     """
     scores = found.weights @ np.array(importances)
     coverages = _coverages(clauses, found, importances)
@@ -547,7 +549,7 @@ def _best(
             least_score = np.partition(near_scores, -most)[-most]
             near = near[(near_scores >= least_score) | (coverages[near] > least)]
     order = np.lexsort((found.names[near], -scores[near], -coverages[near]))
-    return near[order[:most]], scores
+    return near[order[:most]], scores, coverages
 
 
 def _coverages(clauses: Sequence[PairClause], found: _Found, importances: Sequence[float]) -> NDArray[np.float64]:
@@ -567,11 +569,15 @@ def _select_satisfying(
     found: _Found, clauses: Sequence[PairClause], excluded: Iterable[PairKey], readers: Mapping[PairKey, MatrixReader]
 ) -> _Found:
     """Select the names that satisfy all required clauses and one of the optional ones, and have no excluded pair."""
-    has = found.weights > 0
-    is_optional = np.array([clause.is_optional for clause in clauses])
-    selected: NDArray[np.bool_] = np.all(has[:, ~is_optional], axis=1)
-    if is_optional.any():
-        selected &= np.any(has[:, is_optional], axis=1)
+    selected, has_any = np.ones(len(found.names), np.bool_), np.zeros(len(found.names), np.bool_)
+    for column, clause in enumerate(clauses):
+        has = found.weights[:, column] > 0
+        if clause.is_optional:
+            has_any |= has
+        else:
+            selected &= has
+    if any(clause.is_optional for clause in clauses):
+        selected &= has_any
     for pair in excluded:
         selected[_intersect(found.names, readers[pair].content()[0])[0]] = False
     return found if selected.all() else found.take(selected)

@@ -53,10 +53,13 @@ class CandidateName(msgspec.Struct, frozen=True):
       how well the pair describes the name.
     - ``weights``: for each clause, factor * weight of this pair, at most 255. The value is 0 if the name does not
       satisfy the clause; this is possible only for optional clauses.
+    - ``coverage``: the sum of importance * factor over the optional clauses that the name satisfies. Results are sorted
+      by this sum before any other criterion.
     """
 
     name: str
     score: float
+    coverage: float
     weights: tuple[float, ...]
     pairs: tuple[Pair, ...]
 

@@ -47,7 +47,7 @@ from service.discovery.matrix_search import MatrixReaders
 from service.discovery.queries.query import DEFAULT_LIMIT, PairCondition, Query, SearchAnswer, SearchHit
 from service.discovery.search_candidates import MAX_WEIGHT, CandidateName, Candidates, Clause, require_all
 from service.discovery.text_search.query_expansion import ExpandedQuery, MatchKind, correctable_words, expand
-from service.discovery.text_search.ranking import RankingSignals, ScoreParts, clause_importance, coverage, score
+from service.discovery.text_search.ranking import RankingSignals, ScoreParts, clause_importance, score
 from service.discovery.text_search.searchable_text import SearchableText
 from service.discovery.text_search.snippets import best_snippet
 from service.discovery.text_search.vocabulary import Vocabulary
@@ -354,7 +354,8 @@ class Searcher:
         if pairs and query.about == "channel":
             listed = await self._store.directory_lookups.lookup(pairs, first)
             if listed is not None:
-                equal = [CandidateName(name, 0.0, (float(MAX_WEIGHT),) * len(pairs), pairs) for name in listed.names]
+                weights = (float(MAX_WEIGHT),) * len(pairs)
+                equal = [CandidateName(name, 0.0, 0.0, weights, pairs) for name in listed.names]
                 yield Candidates(tuple(equal), len(equal), False, dict.fromkeys(pairs, 0), (), 0.0), limit
         for max_count in (first, *others) if expanded.clauses else ():
             found = await self._find_in_matrices(query.about, expanded.clauses, expanded.excluded, max_count, cached)
@@ -397,9 +398,8 @@ class Searcher:
                 documents = [one for one in documents if one.time_s >= after_s]
         else:
             documents = await self._channel_documents(expanded, candidates, importances, language)
-        covered = {each.name: coverage(expanded.clauses, each, importances) for each in candidates}
         # Stable: the candidates are in the order of their relevance and then of their names.
-        documents.sort(key=lambda one: (-covered[one.candidate.name], -one.score.total, -one.time_s))
+        documents.sort(key=lambda one: (-one.candidate.coverage, -one.score.total, -one.time_s))
         return documents
 
     async def _entry_documents(

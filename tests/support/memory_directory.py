@@ -35,6 +35,6 @@ class MemoryDirectory:
         for name in names:
             weights, pairs = zip(*(best[name] for best in matched), strict=True)
             score = sum(one * weight / MAX_WEIGHT for one, weight in zip(importances, weights, strict=True))
-            found.append(CandidateName(name, score, weights, pairs))
+            found.append(CandidateName(name, score, 0.0, weights, pairs))
         found.sort(key=lambda each: (-each.score, each.name))
         return Candidates(tuple(found[:most]), len(found), True, frequencies, (), 0.0)

@@ -84,20 +84,6 @@ def clause_importance(clause: Clause, frequencies: Mapping[Pair, int]) -> float:
     return log(1 + _DOCUMENTS / max(count, 1))
 
 
-def coverage(clauses: Sequence[Clause], candidate: CandidateName, importances: Sequence[float]) -> float:
-    """Return the sum of importance * factor over the optional clauses that a candidate satisfies.
-
-    Results are sorted by this sum before any other criterion. ``importances`` contains the importance of each clause.
-    """
-    return sum(
-        importance * next(each.factor for each in clause.alternatives if each.pair == pair)
-        for clause, weight, pair, importance in zip(
-            clauses, candidate.weights, candidate.pairs, importances, strict=True
-        )
-        if clause.is_optional and weight
-    )
-
-
 def score(candidate: CandidateName, importances: Sequence[float], signals: RankingSignals) -> ScoreParts:
     """Compute the score of a candidate from its relevance and from ``signals``.
 

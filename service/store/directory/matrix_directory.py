@@ -68,7 +68,8 @@ class ContentNameTable:
         """Create the table. ``about`` selects whose names it contains: those of channels or those of entries."""
         self._redis = client
         self._about = about
-        self._cached: LRUCache[NameKey, bytes] = LRUCache(_CACHED_NAMES)
+        self._cached: dict[NameKey, bytes] = {}
+        """At most ``_CACHED_NAMES`` names, as they are stored. A cache that records uses would take longer to read."""
 
     async def put(self, names: Iterable[str], expires_s: int) -> None:
         """Store names until ``expires_s`` (Unix time), unless they are already stored for longer."""
@@ -88,7 +89,9 @@ class ContentNameTable:
         missing = [key for key in name_keys if key not in found]
         held = await self._redis.call_many([("HGET", self._bucket(key), _field(key)) for key in missing])
         read = {key: value for key, value in zip(missing, held, strict=True) if _is_current(value, now_s)}
-        self._cached.update(read)
+        if len(self._cached) + len(read) > _CACHED_NAMES:
+            self._cached.clear()
+        self._cached |= read
         found |= read
         return {key: found[key][_EXPIRY.size :].decode() for key in name_keys if key in found}
 
@@ -221,12 +224,14 @@ class Directory(MatrixAccess):
             CandidateName(
                 names[key],
                 score,
+                coverage,
                 tuple(weights),
                 tuple(clause.alternatives[choice].pair for clause, choice in zip(clauses, choices, strict=True)),
             )
-            for key, score, weights, choices in zip(
+            for key, score, coverage, weights, choices in zip(
                 outcome.names.tolist(),
                 outcome.scores.tolist(),
+                outcome.coverages.tolist(),
                 outcome.weights.tolist(),
                 outcome.choices.tolist(),
                 strict=True,

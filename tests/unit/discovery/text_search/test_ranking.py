@@ -7,7 +7,7 @@ NOTHING = RankingSignals(as_written=0.0, is_in_askers_language=False, subscriber
 
 
 def total(weight: float, circumstances: RankingSignals = NOTHING) -> float:
-    return score(CandidateName("n", 0.0, (weight,), ("word=a",)), [5.0], circumstances).total
+    return score(CandidateName("n", 0.0, 0.0, (weight,), ("word=a",)), [5.0], circumstances).total
 
 
 def test_rare_words_are_more_important() -> None:
