@@ -412,17 +412,19 @@ def _run_programs(*names: str, config: Path | None) -> None:
 
     ``config`` is the settings file; None means the file named by ``CORONET_CONFIG``, if any.
     """
-    import uvloop  # noqa: PLC0415 - see module docstring
+    from service.process_memory import configure_memory  # noqa: PLC0415 - see module docstring
 
-    from service import settings  # noqa: PLC0415 - see module docstring
+    configure_memory()
+    import uvloop  # noqa: PLC0415 - same
+
+    from service import settings  # noqa: PLC0415 - same
     from service.asyncio_tasks import run_until_stopped  # noqa: PLC0415 - same
-    from service.host_process import configure_memory, find_programs, serve_programs  # noqa: PLC0415 - same
+    from service.host_process import find_programs, serve_programs  # noqa: PLC0415 - same
     from service.observability import log_configuration, tracing  # noqa: PLC0415 - same
 
     effective = settings.load(settings.environment(config))
     log_configuration.configure(effective)
     tracing.configure()
-    configure_memory()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(run_until_stopped(serve_programs(effective, find_programs(*names))))
 

@@ -7,12 +7,10 @@ stops the others and fails. A service manager then restarts the whole process, s
 import abc
 import asyncio
 import contextlib
-import ctypes
-import gc
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import entry_points
-from typing import ClassVar, Final
+from typing import ClassVar
 
 import structlog
 from aiohttp import web
@@ -24,10 +22,6 @@ from service.settings import Settings
 from service.store import Store, open_store
 from service.systemd_notifications import SystemdNotifier
 from service.tick_timer import TickTimer, create_tick_timer
-
-_GC_THRESHOLDS: Final = 20_000, 20, 20
-_MMAP_THRESHOLD_BYTES: Final = 64 * 1024
-_M_MMAP_THRESHOLD: Final = -3
 
 log = structlog.get_logger(__name__)
 
@@ -147,21 +141,3 @@ def _raise_failure(task: "asyncio.Task[None]") -> None:
     log.error("program ended unexpectedly", program=name, error=repr(error), exc_info=error if is_bug else None)
     reason = "nobody stopped it" if error is None else str(error) or type(error).__name__
     raise OperationalError(f"The {name} ended unexpectedly: {reason}") from error
-
-
-def configure_memory() -> None:
-    """Configure garbage collection and the memory allocator for a process with tens of thousands of channels.
-
-    - Garbage collection runs less often than by default.
-    - glibc allocates each block above a certain size as a separate memory mapping. This size is fixed here, because
-      glibc would otherwise increase it while the process runs.
-    """
-    # Garbage collection traverses the channels' state, which has no reference cycles. At Python's default threshold of
-    # 700 new objects, this takes a quarter of a busy worker's time.
-    #
-    # glibc raises the size for separate mappings whenever such a block is freed. Later blocks would then come from the
-    # heap and leave holes in it.
-    gc.set_threshold(*_GC_THRESHOLDS)
-    libc = ctypes.CDLL(None)
-    if hasattr(libc, "mallopt"):
-        libc.mallopt(_M_MMAP_THRESHOLD, _MMAP_THRESHOLD_BYTES)

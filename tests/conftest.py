@@ -14,6 +14,7 @@ import pytest_asyncio
 
 from service.embedded.private_prosody import PrivateProsody
 from service.embedded.private_redis import PrivateRedis
+from service.process_memory import configure_memory
 from service.settings import Settings
 from service.store import Store, opened
 from tests.support.ejabberd import PrivateEjabberd
@@ -28,6 +29,8 @@ hypothesis.settings.load_profile("default")
 # That was two fifths of the tests' time, and five frames a seventh; the innermost frames are enough.
 constants.DEBUG_STACK_DEPTH = 2  # type: ignore[misc]  # Final in typeshed
 traceback.extract_stack.__defaults__ = (None, constants.DEBUG_STACK_DEPTH)
+
+configure_memory()
 
 # Nothing in these tests is signed by a public authority, and to load all of them takes 25 ms for each TLS context.
 os.environ["SSL_CERT_FILE"] = os.devnull

@@ -13,8 +13,9 @@ from service.asyncio_tasks import cancel_and_wait
 from service.embedded import ports
 from service.embedded.child_process import open_log
 from service.errors import OperationalError
-from service.host_process import HostedProgram, configure_memory, find_programs, serve_programs
+from service.host_process import HostedProgram, find_programs, serve_programs
 from service.observability import log_configuration, tracing
+from service.process_memory import configure_memory
 from service.settings import Settings
 
 PROGRAMS: Final = ("worker", "bot", "console")

@@ -28,8 +28,8 @@ import uvloop
 from service.discovery.channel_description import describe_channel
 from service.discovery.queries.query_parser import parse_query
 from service.embedded.private_redis import PrivateRedis
-from service.host_process import configure_memory
 from service.model import Channel, Entry, FeedMetadata, Validators
+from service.process_memory import configure_memory
 from service.search.searcher import Searcher
 from service.settings import Settings
 from service.store import Store, open_store

@@ -19,10 +19,11 @@ import aiohttp
 import msgspec
 
 from service.clock import Clock
-from service.host_process import configure_memory, serve_programs
+from service.host_process import serve_programs
 from service.location.content_cache import DIGEST_BYTES, Content, ContentCache, Digest
 from service.model import ChannelId, NodeId
 from service.net.peer_client import Peer, PeerClient
+from service.process_memory import configure_memory
 from service.settings import Settings, load
 from service.store import Store
 from service.store.channels.channels import Channels
