@@ -40,6 +40,7 @@ POSTING_BYTES: Final = POSTING_TYPE.itemsize
 
 _FORMAT = struct.Struct(">QBI")
 _DECODED_BYTES: Final = 8 << 20
+"""Maximum size of all decoded postings that a process caches."""
 _CACHED_FROM_BYTES: Final = 2_000
 """Size of a cell from which its decoded postings are cached; decoding fewer takes no longer than finding them."""
 _NO_NAMES: Final[NameKeys] = np.empty(0, np.uint64)
@@ -108,7 +109,10 @@ class _Postings(msgspec.Struct, frozen=True):
 
 
 _decoded: LRUCache[tuple[bytes, ...], _Postings] = LRUCache(_DECODED_BYTES, lambda postings: postings.size)
-"""Postings that were decoded last. Popular pairs have many, and are read from the process's copies of their cells."""
+"""Postings that were decoded last. Popular pairs have many, and are read from the process's copies of their cells.
+
+The packed postings, by which they are found here, take as much memory again.
+"""
 
 
 def valid_names(parts: Sequence[bytes], now_s: float) -> tuple[NameKeys, NameWeights]:
