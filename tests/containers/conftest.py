@@ -4,7 +4,6 @@ A module names its compose files beside ``compose.yaml`` in ``FILES``.
 """
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -21,7 +20,13 @@ from tests.support.public_publisher import PublicPublisher
 
 PUBLISHER = "44.128.7.9"
 
-del os.environ["SSL_CERT_FILE"]  # public authorities have signed the certificates of image registries
+
+@pytest.fixture(scope="session", autouse=True)
+def _public_authorities() -> Iterator[None]:
+    """Trust public authorities, which have signed the certificates of image registries."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("SSL_CERT_FILE")
+        yield
 
 
 @pytest.fixture(scope="session")
