@@ -148,24 +148,22 @@ class IdentityFile:
     def __init__(self, path: Path) -> None:
         """Create an accessor for the identity file at ``path``. The file need not exist."""
         self.path = path
-        self._seen: tuple[int, int] | None = None
-
-    def has_changed(self) -> bool:
-        """Return whether another file has been written since the last call, or whether this is the first call."""
-        try:
-            found = self.path.stat()
-        except OSError:
-            return True
-        before, self._seen = self._seen, (found.st_ino, found.st_mtime_ns)
-        return before != self._seen
+        self._read_version: tuple[int, int] | None = None
+        """The inode and modification time of the file that was read last."""
+        self._identity = TrustedIdentity()
 
     def read(self) -> TrustedIdentity:
         """Return the identity in the file; an empty identity if the file does not exist.
 
-        Raises :class:`SettingsInvalid` if the file cannot be read.
+        The file is read only if it has been replaced since it was read last. Raises :class:`SettingsInvalid` if it
+        cannot be read.
         """
         try:
-            return msgspec.json.decode(self.path.read_bytes(), type=TrustedIdentity)
+            status = self.path.stat()
+            version = status.st_ino, status.st_mtime_ns
+            if version != self._read_version:
+                self._identity = msgspec.json.decode(self.path.read_bytes(), type=TrustedIdentity)
+                self._read_version = version
         except FileNotFoundError:
             return TrustedIdentity()
         except (OSError, msgspec.MsgspecError) as error:
@@ -173,6 +171,7 @@ class IdentityFile:
                 f"The store's identity file {self.path} cannot be read ({error}). Restore it, or delete it: a new one "
                 "is made for the store that is found."
             ) from error
+        return self._identity
 
     def write(self, seen: TrustedIdentity) -> None:
         """Write an identity to the file, unless the identity in the file is at least as new.
@@ -223,11 +222,11 @@ class DataLossGuard:
         return f"{_SENTENCES.get(self.reason, self.reason)} {_WHAT_TO_DO}"
 
     def reload(self) -> TrustedIdentity:
-        """Read the identity file again if it has changed, and return the newest trusted identity.
+        """Read the identity file again, and return the newest trusted identity.
 
         Another process may have written a newer identity to the file.
         """
-        if self.file is not None and self.file.has_changed():
+        if self.file is not None:
             with suppress(SettingsInvalid):
                 kept = self.file.read()
                 if kept.is_newer_than(self.trusted):
