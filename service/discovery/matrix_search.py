@@ -229,7 +229,7 @@ def _collect(
         found = _weigh(names, clauses, readers)
         if not is_all:
             best = _best(found, clauses, importances, first)[0]
-            # The weights of other clauses may not be known yet.
+            # Names with a rare pair may satisfy all clauses, although not all of their weights are known yet.
             found = found.take(np.union1d(best, np.flatnonzero(found.weights[:, kept].any(axis=1))))
         # A name with one leading pair may also have another one, whose posting is in a partition that was not read.
         looked_up = readers.values() if len(leading) > 1 else others
@@ -489,9 +489,6 @@ def _union(parts: Iterable[NameKeys]) -> NameKeys:
 
 def _intersect(names: NameKeys, others: NameKeys) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Find the names that two sorted arrays have in common; return (their indices in ``names``, and in ``others``)."""
-    if names is others:
-        both = np.arange(len(names))
-        return both, both
     if len(names) > len(others):  # each of the fewer names is looked up in the longer array
         in_others, in_names = _intersect(others, names)
         return in_names, in_others
