@@ -8,13 +8,14 @@ if Redis is unavailable, and the driver's own error if a command is invalid.
 import asyncio
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache, partial
 from importlib.resources import files
 from typing import Any
 
 from redis import exceptions
 
-from service.errors import StoreUnavailable
+from service.errors import StoreIdentityMismatch, StoreUnavailable
 from service.observability.metrics import REDIS_ERRORS
 from service.settings import Settings
 from service.store.client.cluster_routing import READ_ONLY_MARKER, REPLY_TIMEOUT_S, Address, NodePools, SlotMap
@@ -118,7 +119,8 @@ class RedisClient:
     - blocking commands, for which Redis may wait before it answers
     - commands that must not run twice
     - urgent scripts, which must not wait for a free connection
-    - commands that detect data loss, which run even if the store must not be used
+    - commands that detect data loss, which run even if the store must not be used; while it may be used, those for a
+      single server are sent with the urgent scripts
 
     If the connection breaks before the reply has arrived, a command is sent again, unless it must not run twice. Every
     method that sends commands may raise :class:`StoreUnavailable`.
@@ -141,6 +143,7 @@ class RedisClient:
         self._urgent = open_pools(guard, _URGENT_CONNECTIONS, REPLY_TIMEOUT_S, tries=4, replicated=False)
         self._unguarded = open_pools(None, _IDENTITY_CONNECTIONS, REPLY_TIMEOUT_S, tries=4, replicated=True)
         self._batcher = CommandBatcher(self._prompt, self._slots)
+        self._urgent_batcher = CommandBatcher(self._urgent, self._slots)
 
     async def call(self, *command: Value) -> Any:
         """Run one command and return its reply."""
@@ -183,10 +186,13 @@ class RedisClient:
 
     async def run_urgent_script(self, name: str, keys: Sequence[str], *arguments: Value) -> Any:
         """Run a script that must not wait for a free connection, such as a heartbeat; return the script's reply."""
-        return (await self._call(self._urgent.call_each, [script_command(name, keys, *arguments)]))[0]
+        return (await self._call(self._urgent_batcher.submit, [script_command(name, keys, *arguments)]))[0]
 
     async def call_unguarded(self, *command: Value) -> Any:
         """Run one command and return its reply, even if the store must not be used because it has lost data."""
+        if not self._slots:  # A single server needs only one round trip for this command and for heartbeats.
+            with suppress(StoreIdentityMismatch):
+                return (await self._call(self._urgent_batcher.submit, [command]))[0]
         return (await self._call(self._unguarded.call_each, [command]))[0]
 
     async def call_on_node(self, node: Address, *command: Value) -> Any:
