@@ -17,6 +17,7 @@ After the ring has changed, the new coordinators distribute their directories at
 answer lookups from their old shares. Shares are soft state: messages about them may be lost.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Sequence
 from hashlib import sha1
 from random import Random
@@ -206,11 +207,11 @@ class InMemoryDirectories:
         await self._send_all(outgoing)
         await self._read_pairs(reread=False)
 
-    async def maintain(self) -> None:
+    async def maintain(self, fleet_s: float) -> None:
         """Update and announce the directories that this node coordinates. Call this once per maintenance interval.
 
-        Also read all attribute-value pairs of the names that this node holds. Raises :class:`StoreUnavailable`; the
-        next call repeats any lost updates.
+        Also read all attribute-value pairs of the names that this node holds. ``fleet_s`` is the time of Redis's clock
+        (Unix s), which all nodes share. Raises :class:`StoreUnavailable`; the next call repeats any lost updates.
         """
         self._shares.expire()
         if self._node_id not in self._ring:
@@ -219,8 +220,7 @@ class InMemoryDirectories:
         for pair in self._needed_pairs():
             outgoing += await self._update(pair)
         await self._send_all(outgoing)
-        await self._read_pairs(reread=True)
-        await self._announce()
+        await asyncio.gather(self._read_pairs(reread=True), self._announce(fleet_s))
 
     def _needed_pairs(self) -> list[str]:
         """Return the attribute-value pairs whose directories this node must coordinate.
@@ -379,7 +379,7 @@ class InMemoryDirectories:
             names = wanted[first : first + _MAX_DESCRIBED]
             self._shares.set_pairs(dict(zip(names, await self._names.pairs_of(names), strict=True)))
 
-    async def _announce(self) -> None:
+    async def _announce(self, fleet_s: float) -> None:
         announced = [
             DirectoryAnnouncement(
                 choice.pair, choice.choice.strategy, choice.measured, own.total <= len(own.coordinator.entries)
@@ -388,7 +388,7 @@ class InMemoryDirectories:
             if (own := self._directories[choice.pair]).number > 0
         ]
         if announced:
-            await self._announcements.announce(announced, self._lifetime_s)
+            await self._announcements.announce(announced, fleet_s, fleet_s + self._lifetime_s)
 
     def _coordinator_of(self, pair: str) -> NodeId | None:
         if pair not in self._coordinators:

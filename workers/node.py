@@ -95,6 +95,8 @@ class WorkerContext:
     read_article: ArticleReader
 
 
+_PeriodicFunction = Callable[[], Coroutine[Any, Any, object]]
+
 RequestHandler = Callable[["Node", InboxMessage], Coroutine[Any, Any, None]]
 """Handles a request that a bot or the console sent to a node."""
 
@@ -126,6 +128,8 @@ class Node:
         self._fraction = from_hex(info.id) / (1 << BITS)
         """The position of this node in the id space, from 0 to 1."""
         self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._awaiting_maintenance: list[asyncio.Future[None]] = []
+        """The futures that are resolved when the protocol's next maintenance begins."""
         self._tasks = tasks = BackgroundTasks()
         settings = context.settings
         least_subscribers, interval_s = settings.public_from_subscribers, settings.maintenance_interval_s
@@ -178,7 +182,7 @@ class Node:
             ReleaseOwnership: lambda effect: self.owner.release(effect.channel),
             Publish: lambda effect: tasks.start(self.owner.publish(effect)),
             ListOwnedChannels: lambda effect: tasks.start(self.owner.registry.list_owned(effect)),
-            LoadObjective: lambda _: tasks.start(self._load_objective()),
+            LoadObjective: lambda _: self._on_maintenance(),
         }
         """The handlers of effects that are carried out one by one; effects of other types are carried out together."""
 
@@ -195,17 +199,20 @@ class Node:
             await run_logged(self._send_heartbeat())
             self._tasks.start(self._end_on_error(self._read_inbox))
             self._tasks.start(self._end_on_error(self.polling.run))
-            interval_s = self._context.settings.maintenance_interval_s
-            functions: tuple[tuple[Callable[[], Coroutine[Any, Any, object]], float], ...] = (
+            at_ticks: tuple[tuple[_PeriodicFunction, float], ...] = (
                 (self._send_heartbeat, 0.0),
                 (self._tick, 0.0),
                 (self._maintain_matrices, _MATRIX_UPKEEP_INTERVAL_S),
-                (lambda: self._balancer.balance(self.clock.wall_s()), interval_s),
-                (self.directories.maintain, interval_s),
-                (self._record_poll_rates, interval_s),
             )
-            for function, every_s in functions:
-                self._tasks.start(self._repeat(function, every_s))
+            for function, every_s in at_ticks:
+                self._tasks.start(self._repeat_at_ticks(function, every_s))
+            at_maintenance: tuple[_PeriodicFunction, ...] = (
+                lambda: self._balancer.balance(self.clock.wall_s()),
+                lambda: self.directories.maintain(self.clock.wall_s()),
+                self._record_poll_rates,
+            )
+            for function in at_maintenance:
+                self._tasks.start(self._repeat_at_maintenance(function))
             scheduler.add_job(self._renew_hub_subscriptions, "interval", seconds=RENEWAL_INTERVAL_S)
             scheduler.start()
             with self._context.peers.messages.receive(self.info.id, self._process_messages):
@@ -229,7 +236,7 @@ class Node:
         """Poll a channel as often as usual again, because a document was fetched with its new credential."""
         self._tasks.start(self._on_events(LimitObserved(PollingLimit(channel_id, LimitReason.FAILURE, 0))))
 
-    async def _repeat(self, function: Callable[[], Coroutine[Any, Any, object]], interval_s: float) -> None:
+    async def _repeat_at_ticks(self, function: _PeriodicFunction, interval_s: float) -> None:
         """Call ``function`` about every ``interval_s`` seconds, at ticks of the process timer; 0.0 means every tick."""
         timer = self._context.timer
         # If all nodes of a process ran the same task at once, polls would be delayed.
@@ -239,6 +246,25 @@ class Node:
             if delay_s:
                 await asyncio.sleep(delay_s)
             await run_logged(function())
+
+    async def _repeat_at_maintenance(self, function: _PeriodicFunction) -> None:
+        """Call ``function`` whenever the protocol's maintenance begins.
+
+        The messages of both then share requests to other workers, and their commands share round trips to Redis.
+        """
+        while True:
+            due: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._awaiting_maintenance.append(due)
+            await due
+            await run_logged(function())
+
+    def _on_maintenance(self) -> None:
+        """Load the objective, and wake up the other tasks that run once in each maintenance interval."""
+        self._tasks.start(self._load_objective())
+        awaiting, self._awaiting_maintenance = self._awaiting_maintenance, []
+        for due in awaiting:
+            if not due.done():  # else its task was cancelled
+                due.set_result(None)
 
     async def _end_on_error(self, function: Callable[[], Awaitable[None]]) -> None:
         """Call ``function``, and end the node if the function fails."""

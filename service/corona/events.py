@@ -175,7 +175,7 @@ class ListOwnedChannels(msgspec.Struct, frozen=True):
 class LoadObjective(msgspec.Struct, frozen=True):
     """Effect that requests the optimisation goal, and admins' limits for individual sites and channels.
 
-    The answer is :class:`ObjectiveLoaded`.
+    Each maintenance of the node begins with this effect. The answer is :class:`ObjectiveLoaded`.
     """
 
 

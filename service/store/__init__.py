@@ -128,7 +128,7 @@ class Store:
         self.node_inboxes = NodeInboxes(redis)
         self.blocked_hosts = BlockedHosts(redis)
         self.worker_requests = WorkerRequests(redis, self.node_inboxes, self.ring, self.blocked_hosts)
-        self.directory_announcements = DirectoryAnnouncements(redis, self.ring)
+        self.directory_announcements = DirectoryAnnouncements(redis)
         self.directory_lookups = DirectoryLookups(redis, self.node_inboxes, self.ring, self.directory_announcements)
         self.bot_requests, self.bot_messages = BotRequests(redis), BotMessages(redis)
         self.accounts, self.api_keys = AccountStore(redis), ApiKeyStore(redis)

@@ -68,26 +68,22 @@ class DirectoryAnnouncements:
     A lookup directory is a list of the channels that have one attribute-value pair. Workers keep it in memory.
     """
 
-    def __init__(self, redis: RedisClient, ring: Ring) -> None:
-        """Create the repository, which stores the announcements in ``redis``.
-
-        ``ring`` provides the time that all processes share.
-        """
+    def __init__(self, redis: RedisClient) -> None:
+        """Create the repository, which stores the announcements in ``redis``."""
         self._redis = redis
-        self._ring = ring
         self._own: dict[Pair, bytes] = {}
         """Maps each pair to this process's announcement, encoded."""
 
-    async def announce(self, directories: Sequence[DirectoryAnnouncement], lifetime_s: float) -> None:
-        """Announce lookup directories for ``lifetime_s`` seconds.
+    async def announce(self, directories: Sequence[DirectoryAnnouncement], now_s: float, until_s: float) -> None:
+        """Announce lookup directories until ``until_s``.
 
-        The announcements replace those that this process made earlier for the same attribute-value pairs.
+        The announcements replace those that this process made earlier for the same attribute-value pairs. ``now_s`` and
+        ``until_s`` are Unix times by Redis's clock.
         """
-        now_s, _ = await self._ring.time_and_view()
         present = {each.pair: msgspec.msgpack.encode(each) for each in directories}
         former = [packed for pair, packed in self._own.items() if present.get(pair, packed) != packed]
         self._own |= present
-        scores: list[float | bytes] = [part for packed in present.values() for part in (now_s + lifetime_s, packed)]
+        scores: list[float | bytes] = [part for packed in present.values() for part in (until_s, packed)]
         key = keys.DIRECTORY_ANNOUNCEMENTS
         commands: list[Command] = [("ZREM", key, *former)] if former else []
         commands += [("ZADD", key, *scores), ("ZREMRANGEBYSCORE", key, "-inf", now_s)]

@@ -57,7 +57,7 @@ class MemoryAnnouncements(DirectoryAnnouncements):
     def __init__(self) -> None:
         self.held: dict[str, DirectoryAnnouncement] = {}
 
-    async def announce(self, directories: Sequence[DirectoryAnnouncement], lifetime_s: float) -> None:  # noqa: ARG002 - as in the base class
+    async def announce(self, directories: Sequence[DirectoryAnnouncement], now_s: float, until_s: float) -> None:  # noqa: ARG002 - as in the base class
         self.held |= {each.pair: each for each in directories}
 
 
@@ -105,7 +105,7 @@ class Fleet:
             for directories in self.nodes.values():
                 if lookups:
                     await directories.on_message(encode_message([LookupCount(TAG, lookups, target)]))
-                await directories.maintain()
+                await directories.maintain(0.0)
             while self.messages:
                 to, payload = self.messages.popleft()
                 if to in self.nodes and to not in self.lost:
@@ -241,7 +241,7 @@ async def test_shares_are_used_while_the_store_is_unavailable() -> None:
 async def test_messages_of_another_ring_or_version_change_nothing() -> None:
     fleet = fleet_with(2, 50)
     for directories in fleet.nodes.values():
-        await directories.maintain()
+        await directories.maintain(0.0)
     ((to, old),) = fleet.messages
     fleet.rejoin(list(fleet.nodes))
     for payload in (b"", b"\xc1", encode_message([]), old):

@@ -43,7 +43,7 @@ async def test_a_periodic_task_that_fails_is_called_again() -> None:
     tasks = BackgroundTasks()
     node = SimpleNamespace(_context=SimpleNamespace(timer=timer, settings=Settings()), _fraction=0.0)
     tasks.start(timer.run())
-    tasks.start(Node._repeat(cast("Node", node), fail, 0.0))
+    tasks.start(Node._repeat_at_ticks(cast("Node", node), fail, 0.0))
     async with asyncio.timeout(5):
         await done.wait()
     await tasks.cancel()
