@@ -391,8 +391,10 @@ class OutboxConsumer:
         """Periodically update the metrics about undelivered items, counted over all bot processes."""
         while True:
             with contextlib.suppress(StoreUnavailable):
-                OUTBOX_USERS.set(await self._store.outbox.count_waiting())
-                longest_waiting = await self._store.outbox.waiting_users(_OLDEST_SAMPLE)
+                waiting, longest_waiting = await asyncio.gather(
+                    self._store.outbox.count_waiting(), self._store.outbox.waiting_users(_OLDEST_SAMPLE)
+                )
+                OUTBOX_USERS.set(waiting)
                 queued_s = await self._store.outbox.oldest_queued_s(longest_waiting)
                 now_s = self._clock.wall_s()
                 OUTBOX_OLDEST.set(max((now_s - each_s for each_s in queued_s if each_s is not None), default=0.0))
