@@ -43,6 +43,7 @@ def _look_names_up(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
         monkeypatch.setattr(matrix_search, "_ALWAYS_WHOLE", 2)
         monkeypatch.setattr(matrix_search, "_POSTINGS_PER_LOOKUP", 0.01)
         monkeypatch.setattr(matrix_search, "FIRST_POSTINGS", 5)
+        monkeypatch.setattr(matrix_search, "_SAMPLING_STEP", 2)
 
 
 @settings(max_examples=100, deadline=None)
