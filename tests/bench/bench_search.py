@@ -96,6 +96,7 @@ async def fill(store: Store, maker: ChannelMaker, count: int) -> list[Channel]:
                 for (channel, latest, _), snapshot in zip(some, snapshots, strict=True)
             )
         )
+        await store.channel_index.count([channel.id for channel, _, _ in some])  # as owners do; it stores their sites
         described = [
             describe_channel(channel, latest, metadata, channel.url.split("/")[2], 86_400.0, now_s=time.time())
             for channel, latest, metadata in some

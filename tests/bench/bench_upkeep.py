@@ -29,6 +29,7 @@ from service.store.channels.channel_records import Snapshot
 from tests.bench.bench_checks import Publisher, run_publisher
 from tests.bench.bench_idle import cpu_s, memory_mb, process_tree
 from tests.support.product_process import Product, running
+from workers.ownership.directory_registration import MAX_CHECKS
 
 POLL_INTERVAL_S = 10_000_000.0
 WINDOW_S = 5.0
@@ -130,7 +131,9 @@ async def measure_rest(
         added_s = time.monotonic() - began_s
         # The log must not be rewritten, that is, become shorter, during the measurement.
         await store.redis.call("CONFIG", "SET", "auto-aof-rewrite-percentage", "0")
-        await asyncio.sleep(given.settle or max(60.0, given.channels / 500))
+        # At first, owners check whether the entries of all their new channels are registered.
+        checks_s = given.channels * interval_s / (MAX_CHECKS * given.workers)
+        await asyncio.sleep(given.settle or max(60.0, 1.5 * checks_s))
         polls = await publisher.answered()
         found = await measure(product, store, given.channels, interval_s, given.seconds)
         polls = await publisher.answered() - polls
