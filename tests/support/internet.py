@@ -54,7 +54,8 @@ class Internet:
 
     def seen(self) -> list[ObservedRequest]:
         """Return all connections and requests so far, in order."""
-        return [msgspec.json.decode(line, type=ObservedRequest) for line in self._journal.read_bytes().splitlines()]
+        *lines, _ = self._journal.read_bytes().split(b"\n")  # the last line may be incomplete
+        return [msgspec.json.decode(line, type=ObservedRequest) for line in lines]
 
     def addresses(self) -> set[str]:
         """Return the addresses with connections."""

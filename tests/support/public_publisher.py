@@ -91,7 +91,7 @@ class PublicPublisher:
 
     def requests(self) -> list[Request]:
         """Return all requests so far, in order."""
-        lines = self._journal.read_bytes().splitlines()
+        *lines, _ = self._journal.read_bytes().split(b"\n")  # the last line may be incomplete
         return [msgspec.json.decode(line, type=Request) for line in lines]
 
     async def publish(self, url: str, title: str) -> float:
