@@ -144,12 +144,13 @@ async def test_items_that_fail_for_a_day_are_dead_letters_and_the_person_is_told
         alice = await person()
         channel = await connected(store, alice, hook)
         await tell(store, [alice], channel, "one", base=1)
-        await until_so(lambda: hook.refused, "a request fails")
+        await until(partial(has_failed_since, store, alice, 0.0), "a request fails")
         for base, days in ((2, 0.6), (3, 1.1), (4, 1.4)):
-            clock.ahead_s, before = days * DAY_S, len(hook.refused)
+            clock.ahead_s = days * DAY_S
+            before_s = clock.wall_s()
             await tell(store, [alice], channel, f"k{base}", base=base)
             if days < 1:
-                await until_so(partial(has_more_refused, hook, before), "a request fails again")
+                await until(partial(has_failed_since, store, alice, before_s), "a request fails again")
             else:
                 await until(partial(is_handled, store, alice), "what is older than a day is given up")
         told = await alice.wait_for(lambda message: "hasn't worked for a day" in message.body)
@@ -159,8 +160,10 @@ async def test_items_that_fail_for_a_day_are_dead_letters_and_the_person_is_told
         assert sum("hasn't worked for a day" in message.body for message in alice.received) == 1
 
 
-def has_more_refused(hook: WebhookReceiver, before: int) -> bool:
-    return len(hook.refused) > before
+async def has_failed_since(store: Store, client: ChatClient, since_s: float) -> bool:
+    """Return whether the failure of a request to a person's webhook has been stored since ``since_s`` (Unix s)."""
+    webhook = await store.webhooks.get(user_id(client.jid))
+    return webhook is not None and webhook.state.next_s > since_s
 
 
 async def test_failures_long_after_earlier_ones_do_not_end_a_webhook(
