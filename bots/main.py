@@ -26,12 +26,10 @@ async def maintain(store: Store, settings: Settings, metrics_url: str) -> None:
     try:
         while True:
             with contextlib.suppress(StoreUnavailable):
-                await asyncio.gather(
-                    store.subscription_intents.replay(),
-                    store.erasure.resume(),
-                    store.announcements.dispatch(time.time(), settings.maintenance_interval_s),
-                    store.bot_endpoints.announce(metrics_url),
-                )
+                await store.subscription_intents.replay()
+                await store.erasure.resume()
+                await store.announcements.dispatch(time.time(), settings.maintenance_interval_s)
+                await store.bot_endpoints.announce(metrics_url)
             await asyncio.sleep(settings.maintenance_interval_s)
     finally:
         with contextlib.suppress(StoreUnavailable):

@@ -4,8 +4,9 @@ Messages, timers and results are passed to the protocol (:mod:`service.corona.no
 effects. The poll scheduler and the channel owner execute the effects in batches. If effects are lost because the store
 is unavailable, the protocol repeats them.
 
-Tasks that run every few seconds start at the ticks of a timer that the whole process shares. If a run takes longer than
-its interval, the next run is delayed. apscheduler runs the tasks that are due every few minutes.
+Tasks that run every few seconds start at the ticks of a timer that the whole process shares, or when the protocol's
+maintenance begins. If a run takes longer than its interval, the next run is delayed. apscheduler runs the tasks that
+are due every few minutes.
 """
 
 import asyncio
