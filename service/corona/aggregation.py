@@ -43,8 +43,6 @@ from service.overlay.ring import BITS, RingView, digit, from_hex, shared_digits
 BASE = 16
 """The base of the digits of ids, b in the paper. The ids of a thousand nodes differ in their first three digits."""
 
-_ROUNDING_S = 1e-6
-
 EMPTY_AGGREGATE = Aggregate(1, 0.0, b"")
 """The aggregate of one node without channels."""
 
@@ -116,12 +114,7 @@ class Aggregation:
         """
         # A simulation of many nodes in one process replaces ``join`` and ``validate`` by functions that cache their
         # results, or that add aggregates as in the paper.
-        self.own: Aggregate | None = None
-        """The aggregate of the node's own channels, which the caller sets whenever these change.
-
-        It is None until the node has determined which channels it owns. In this state the node sends nothing, and
-        others' aggregates do not cover it.
-        """
+        self._own: Aggregate | None = None
         self._node_id = node_id
         self._own_point = from_hex(node_id)
         self._silence_s = soft_state_ttl_s
@@ -132,14 +125,29 @@ class Aggregation:
         self._recipients: tuple[tuple[NodeId, ...], ...] | None = ()
         self._siblings: dict[tuple[int, int], _SiblingAggregate] = {}
         """The aggregates of sibling subtrees, keyed by (routing row, digit)."""
+        self._known: list[Aggregate] | None = None
+        """This node's summaries, as :meth:`_subtree_aggregates` returns them; None if they may have changed."""
         self._sums: dict[int, tuple[tuple[Aggregate, ...], Aggregate]] = {}
         """The last sum that was computed for each routing row, as (addends, result)."""
         self._sent: dict[NodeId, _SentAggregate] = {}
         """The last aggregate that was sent to each recipient."""
 
+    @property
+    def own(self) -> Aggregate | None:
+        """The aggregate of the node's own channels, which the caller sets whenever these change.
+
+        It is None until the node has determined which channels it owns. In this state the node sends nothing, and
+        others' aggregates do not cover it.
+        """
+        return self._own
+
+    @own.setter
+    def own(self, aggregate: Aggregate | None) -> None:
+        self._own, self._known = aggregate, None
+
     def on_ring_changed(self, view: RingView) -> None:
         """Adopt ``view`` as the members of the ring, and drop summaries from nodes that are no longer members."""
-        self._view = view
+        self._view, self._known = view, None
         self._recipients = None  # computed on demand, because the ring may change often between two ticks
         self._siblings = {place: sibling for place, sibling in self._siblings.items() if sibling.sender in view}
         self._sent = {}
@@ -169,7 +177,7 @@ class Aggregation:
         if known is not None and known.aggregate == aggregate:
             known.sender, known.received_s = sender, now_s
         elif self._validate(aggregate):
-            self._siblings[place] = _SiblingAggregate(sender, aggregate, now_s)
+            self._siblings[place], self._known = _SiblingAggregate(sender, aggregate, now_s), None
 
     def _renew(self, sender: NodeId, message: SummaryConfirmation, now_s: float) -> bool:
         """Renew the stored summary that ``sender`` confirms; return False if it must be requested from ``sender``.
@@ -186,16 +194,19 @@ class Aggregation:
         known.sender, known.received_s = sender, now_s
         return True
 
-    def tick(self, now_s: float) -> Iterator[Send]:
+    def tick(self, now_s: float, *, is_maintenance: bool) -> Iterator[Send]:
         """Drop expired summaries, and send this node's summaries to the nodes that need them.
 
         This node has several summaries: one of all nodes whose ids begin with the same digit as its own id, one of
         those whose ids begin with the same two digits, and so on. A recipient that already has the current summary
-        gets only its hash, once per maintenance interval.
+        gets only its hash, at about every maintenance.
+
+        ``is_maintenance``: true in one call per maintenance interval.
         """
-        self._siblings = {
-            place: sibling for place, sibling in self._siblings.items() if now_s - sibling.received_s < self._silence_s
-        }
+        for place, sibling in list(self._siblings.items()):
+            if now_s - sibling.received_s >= self._silence_s:
+                del self._siblings[place]
+                self._known = None
         if self.own is None:
             return
         aggregates = self._subtree_aggregates()
@@ -205,7 +216,7 @@ class Aggregation:
                 sent = self._sent.get(node)
                 if sent is None or sent.aggregate != aggregate:
                     yield self._send(node, row, aggregate, now_s)
-                elif now_s - sent.at_s >= self._silence_s / SOFT_STATE_INTERVALS - _ROUNDING_S:
+                elif is_maintenance and now_s - sent.at_s >= self._silence_s / SOFT_STATE_INTERVALS / 2:
                     sent.at_s = now_s
                     yield Send(node, SummaryConfirmation(row + 1, aggregate_digest(aggregate)))
 
@@ -248,6 +259,8 @@ class Aggregation:
         The summary at index i covers the channels of all nodes whose ids begin with the first i digits of this node's
         id.
         """
+        if self._known is not None:
+            return self._known
         aggregate = self.own or EMPTY_AGGREGATE
         aggregates = [aggregate]
         for row in reversed(range(len(self._rows()))):
@@ -259,7 +272,8 @@ class Aggregation:
                 known = self._sums[row] = addends, self._join(addends)
             aggregate = known[1]
             aggregates.append(aggregate)
-        return aggregates[::-1]
+        self._known = aggregates[::-1]
+        return self._known
 
 
 def summary_recipients(view: RingView, node_id: NodeId, base: int) -> tuple[tuple[NodeId, ...], ...]:

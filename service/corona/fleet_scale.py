@@ -92,7 +92,7 @@ class FleetScale:
         After a node has joined or left, the scale stays unchanged for one maintenance interval. This method ends that
         wait.
         """
-        self._apply_policy(msgspec.structs.replace(self.policy, objective=objective))
+        self._apply_policy(msgspec.structs.replace(self.policy, objective=objective), self.aggregation.fleet())
         self.has_changed = True
         self._frozen_until_s = None
 
@@ -123,7 +123,7 @@ class FleetScale:
         moved = False
         if is_known and (self._frozen_until_s is None or now_s >= self._frozen_until_s):
             self._frozen_until_s = None
-            self._apply_policy(self.policy)
+            self._apply_policy(self.policy, fleet)
             problem = fleet, self.policy, self.nodes
             if self._solved is None or self._solved[0] is not fleet or self._solved[1:] != problem[1:]:
                 self.scale, self._solved = node_allocation.solve_scale(self.policy, self.nodes, fleet), problem
@@ -161,10 +161,12 @@ class FleetScale:
             self._wedges = RingLevels(self._view, levels.base)
         return self._wedges.choices(channels)
 
-    def _apply_policy(self, policy: FleetPolicy) -> None:
-        """Adopt ``policy``; if the budget does not allow the objective's longest wait, use a longer one instead."""
+    def _apply_policy(self, policy: FleetPolicy, fleet: Aggregate) -> None:
+        """Adopt ``policy``; if the budget does not allow the objective's longest wait, use a longer one instead.
+
+        ``fleet`` is the summary of all channels.
+        """
         # The polls that a longest wait requires depend on the fleet's number of channels.
-        fleet = self.aggregation.fleet()
         channels = round(fleet.channels * self.nodes / fleet.nodes)
         policy = node_allocation.affordable_policy(policy, channels)
         if not _is_close(self.policy.longest_wait_s, policy.longest_wait_s, GAP_TOLERANCE):

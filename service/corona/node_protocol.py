@@ -20,6 +20,12 @@ from service.corona.polling_set_member import MemberProtocol
 from service.model import ChannelId, NodeId
 from service.overlay.ring import RingView
 
+TICK_TOLERANCE = 0.05
+"""The share of the maintenance interval by which a tick may be too early and still begin maintenance.
+
+A timer does not tick exactly. Without a tolerance, every second maintenance would be one tick late.
+"""
+
 
 class NodeProtocol:
     """The polling protocol of one node: processes events, and returns the effects that the caller has to carry out.
@@ -143,7 +149,8 @@ class NodeProtocol:
             self._registry_walk_due = True
 
     def _on_tick(self, now_s: float, fleet_s: float) -> Iterator[Effect]:
-        due = self._maintained_s is None or now_s - self._maintained_s >= self._policy.maintenance_interval_s
+        least_s = self._policy.maintenance_interval_s * (1 - TICK_TOLERANCE)
+        due = self._maintained_s is None or now_s - self._maintained_s >= least_s
         yield from self._member.expire(now_s, fleet_s)
         yield from self.plans.send_summaries(now_s, fleet_s, self._owner.count_channels(), is_maintenance=due)
         moved = self.plans.solve(now_s)

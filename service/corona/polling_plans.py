@@ -241,7 +241,7 @@ class PollingPlans:
             self._is_aggregate_current, self._aggregated_s, self._drift = True, now_s, None
             self._summarised = owned
             self._fleet.aggregation.own = self._summarise(owned)
-        yield from self._fleet.aggregation.tick(now_s)
+        yield from self._fleet.aggregation.tick(now_s, is_maintenance=is_maintenance)
 
     def solve(self, now_s: float) -> bool:
         """Compute the fleet's scale; return whether it has changed so much that all schedules have to be updated.

@@ -26,7 +26,7 @@ def routing_rows(view: RingView, node_id: NodeId, base: int) -> list[set[NodeId]
 
 def _tick(nodes: dict[str, Aggregation]) -> None:
     """Let every node send its summaries, and then deliver them."""
-    for node_id, sends in [(node_id, list(node.tick(0.0))) for node_id, node in nodes.items()]:
+    for node_id, sends in [(node_id, list(node.tick(0.0, is_maintenance=True))) for node_id, node in nodes.items()]:
         for send in sends:
             assert isinstance(send.message, Summary | SummaryConfirmation | SummaryRequest)
             nodes[send.node].on_message(node_id, send.message, 0.0)
@@ -74,5 +74,5 @@ def test_hundreds_of_nodes_agree_after_three_ticks_with_fifty_summaries_each() -
     for _ in range(3):
         _tick(nodes)
     assert len({node.fleet().clusters for node in nodes.values()}) == 1
-    told = sum(len(list(node.tick(0.0))) for node in nodes.values())
+    told = sum(len(list(node.tick(0.0, is_maintenance=True))) for node in nodes.values())
     assert told <= 50 * len(nodes)

@@ -35,6 +35,7 @@ from service.corona.aggregation import BASE, Aggregation, is_valid
 from service.corona.events import Send
 from service.corona.fleet_policy import SOFT_STATE_INTERVALS, Goal
 from service.corona.messages import Aggregate, Summary, SummaryConfirmation, SummaryRequest
+from service.corona.node_protocol import TICK_TOLERANCE
 from service.corona.optimizer import node_allocation
 from service.corona.optimizer.allocation_solver import AllocationProblem, load, sizes
 from service.corona.optimizer.objectives import size_for_wait, weights
@@ -269,9 +270,6 @@ TICKS_PER_MAINTENANCE = 4
 LEASE_S = 6.0
 """Time from a node's death until its lease ends and it leaves the ring: the default of the setting ``lease_ttl_s``."""
 NO_OWNER = -1
-TICK_TOLERANCE = 1e-9
-"""A timer tick begins maintenance even if it is too early by this share of the maintenance interval, because a sum of
-ticks is not exact."""
 MEDIAN_DELAY_S = 0.08
 DELAY_SPREAD = 0.5
 """Standard deviation of the natural logarithm of a message's delay. With it, one delay in a hundred is more than three
@@ -349,10 +347,10 @@ class SimulatedFleet(VirtualClock):
             return
         self.after(self.setup.maintenance_s / TICKS_PER_MAINTENANCE, partial(self._tick, node, number))
         due_s = self._maintained_s.get(number, -np.inf) + self.setup.maintenance_s * (1 - TICK_TOLERANCE)
-        if self.now_s >= due_s:
+        if is_maintenance := self.now_s >= due_s:
             self._maintained_s[number] = self.now_s
             self._maintain(node)
-        self._send(node, self._nodes[node].tick(self.now_s))
+        self._send(node, self._nodes[node].tick(self.now_s, is_maintenance=is_maintenance))
 
     def _send(self, sender: NodeId, sends: Iterable[Send]) -> None:
         for send in sends:

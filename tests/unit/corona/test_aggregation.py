@@ -6,7 +6,7 @@ import pytest
 
 from service.corona.aggregation import EMPTY_AGGREGATE, Aggregation
 from service.corona.events import Send
-from service.corona.messages import Aggregate, Summary
+from service.corona.messages import Aggregate, Summary, SummaryConfirmation
 from service.corona.optimizer.allocation_solver import AllocationProblem
 from service.corona.optimizer.tradeoff_clusters import encode, summarise
 from service.model import NodeId
@@ -36,7 +36,7 @@ def _on_summary(sender: NodeId, digits: int, part: Aggregate) -> Aggregate:
 
 def test_a_single_node_is_the_whole_fleet_and_sends_nothing() -> None:
     node = _node()
-    assert (node.fleet(), list(node.tick(0))) == (node.own, [])
+    assert (node.fleet(), list(node.tick(0, is_maintenance=True))) == (node.own, [])
 
 
 def test_a_node_without_a_ring_has_its_own_aggregate() -> None:
@@ -46,7 +46,7 @@ def test_a_node_without_a_ring_has_its_own_aggregate() -> None:
 def test_each_row_is_sent_the_aggregate_it_lacks() -> None:
     node = _node(NEAR, FAR)
     node.on_message(NEAR, Summary(2, _aggregate(4.0)), 0)
-    far, near = node.tick(1)
+    far, near = node.tick(1, is_maintenance=True)
     assert node.own is not None
     assert near == Send(NEAR, Summary(2, node.own))
     assert isinstance(far.message, Summary)
@@ -63,17 +63,25 @@ def test_a_sibling_counts_once_however_often_it_is_received() -> None:
 def test_an_aggregate_that_is_not_repeated_expires() -> None:
     node = _node(NEAR)
     node.on_message(NEAR, Summary(2, _aggregate(4.0)), 0)
-    list(node.tick(SILENCE_S - 1))
+    list(node.tick(SILENCE_S - 1, is_maintenance=True))
     assert node.fleet().nodes == 2
-    list(node.tick(SILENCE_S))
+    list(node.tick(SILENCE_S, is_maintenance=True))
     assert node.fleet() == node.own
+
+
+def test_an_unchanged_aggregate_is_confirmed_at_maintenance_only() -> None:
+    node = _node(NEAR)
+    list(node.tick(0, is_maintenance=True))
+    assert list(node.tick(SILENCE_S / 4, is_maintenance=False)) == []
+    (send,) = node.tick(SILENCE_S / 3, is_maintenance=True)
+    assert isinstance(send.message, SummaryConfirmation)
 
 
 def test_a_repeated_aggregate_does_not_expire() -> None:
     node = _node(NEAR)
     for now_s in (0, 20, 40):
         node.on_message(NEAR, Summary(2, _aggregate(4.0)), now_s)
-    list(node.tick(60))
+    list(node.tick(60, is_maintenance=True))
     assert node.fleet().nodes == 2
 
 

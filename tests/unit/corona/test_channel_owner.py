@@ -144,6 +144,14 @@ def test_assignments_are_confirmed_by_a_digest_each_maintenance_interval() -> No
     assert node.handle(Tick(), 10) == [_digest(_assignment()), LoadObjective(), ListOwnedChannels(10)]
 
 
+def test_a_tick_that_is_a_little_early_begins_maintenance() -> None:
+    node = _owner()
+    maintained_s = [
+        now_s for now_s in (0.02, 5.0, 10.0, 15.03, 20.0, 30.0) if LoadObjective() in node.handle(Tick(), now_s)
+    ]
+    assert maintained_s == [0.02, 10.0, 20.0, 30.0]
+
+
 def test_the_digest_follows_a_version_without_a_new_assignment() -> None:
     node = _owner()
     _send_candidate(node, 5)
