@@ -40,7 +40,6 @@ from service.discovery.partial_lookup.node_shares import (
     ShareUpdate,
     decode_message,
     encode_entry,
-    encode_message,
 )
 from service.discovery.partial_lookup.servers import Keep, Message, Place, SendToServer
 from service.discovery.partial_lookup.strategies import Fixed, RandomServer, Strategy
@@ -76,7 +75,7 @@ _MAX_DESCRIBED = 2_000
 log = structlog.get_logger(__name__)
 
 
-SendMessages = Callable[[Sequence[tuple[NodeId, bytes]]], Awaitable[None]]
+SendMessages = Callable[[Sequence[tuple[NodeId, DirectoryMessage]]], Awaitable[None]]
 """Sends messages to nodes. May raise :class:`StoreUnavailable`."""
 
 
@@ -406,4 +405,4 @@ class InMemoryDirectories:
         for node, part in outgoing:
             messages.setdefault(node, []).append(part)
         if messages:
-            await self._send([(node, encode_message(message)) for node, message in messages.items()])
+            await self._send(list(messages.items()))

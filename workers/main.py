@@ -70,7 +70,7 @@ class WorkerProgram(HostedProgram):
         worker = NodeInfo("", 0, name, 0.0, process.metrics_url, secrets.token_hex(8))
         peer = peer_of(worker)
         assert peer is not None  # noqa: S101 - a process with a worker has a health server
-        self._peers = peers = PeerEndpoint(settings, store, self._clock, peer)
+        self._peers = peers = PeerEndpoint(settings, store, self._clock, process.timer, peer)
         vault = CredentialVault(settings)
         async with (
             peers.running(),

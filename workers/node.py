@@ -41,9 +41,10 @@ from service.corona.events import (
     Tick,
     UpdateBase,
 )
-from service.corona.messages import URGENT, PollingLimit, decode, encode
+from service.corona.messages import CONFIRMATIONS, URGENT, PollingLimit, decode, encode
 from service.corona.node_protocol import NodeProtocol
 from service.corona.polling_limits import LimitReason
+from service.discovery.partial_lookup.node_shares import DirectoryMessage, ShareUpdate, encode_message
 from service.errors import LeaseLost, StoreUnavailable
 from service.model import ChannelId, NodeId, NodeInfo
 from service.observability.metrics import MATRIX_CELLS, NODES, OWNED_CHANNELS, PLANNED_CHANNELS, POLL_BUDGET, GaugeShare
@@ -352,9 +353,13 @@ class Node:
         if events:
             await self._on_events(*events)
 
-    async def _send_directory_messages(self, messages: Sequence[tuple[NodeId, bytes]]) -> None:
-        inbox_messages = [(node, InboxMessage("share", self.info.id, payload)) for node, payload in messages]
-        await self._store.node_inboxes.send(self._context.peers.messages.post(inbox_messages))
+    async def _send_directory_messages(self, messages: Sequence[tuple[NodeId, DirectoryMessage]]) -> None:
+        rest: list[tuple[NodeId, InboxMessage]] = []
+        for node, parts in messages:
+            message = InboxMessage("share", self.info.id, encode_message(parts))
+            can_wait = all(isinstance(part, ShareUpdate) and part.is_confirmation for part in parts)
+            rest += self._context.peers.messages.post([(node, message)], can_wait=can_wait)
+        await self._store.node_inboxes.send(rest)
 
     async def _invite_helpers(self, channel_id: ChannelId, count: int) -> None:
         """Ask up to ``count`` other workers to help with queueing a channel's new entries for its subscribers."""
@@ -392,8 +397,10 @@ class Node:
             self._tasks.start(self.owner.take_ownership(taken))
         try:
             # This node's own part first: messages that cannot be sent now are repeated anyway.
-            await self.polling.update_bases([effect for effect in effects if isinstance(effect, UpdateBase)])
-            await self._store.node_inboxes.send(inbox_messages)
+            if updates := [effect for effect in effects if isinstance(effect, UpdateBase)]:
+                await self.polling.update_bases(updates)
+            if inbox_messages:
+                await self._store.node_inboxes.send(inbox_messages)
         except StoreUnavailable as error:
             log.warning(
                 "protocol effects lost, will retry",
@@ -409,11 +416,17 @@ class Node:
         """
         soft: list[tuple[NodeId, InboxMessage]] = []
         urgent: list[tuple[NodeId, InboxMessage]] = []
+        confirmations: list[tuple[NodeId, InboxMessage]] = []
         for send in sends:
             message = InboxMessage("peer", self.info.id, encode(self.info.id, send.message))
-            (urgent if isinstance(send.message, URGENT) else soft).append((send.node, message))
-        transport = self._context.peers.messages
-        return transport.post(urgent, is_urgent=True) + transport.post(soft)
+            if isinstance(send.message, URGENT):
+                urgent.append((send.node, message))
+            elif isinstance(send.message, CONFIRMATIONS):
+                confirmations.append((send.node, message))
+            else:
+                soft.append((send.node, message))
+        post = self._context.peers.messages.post
+        return post(urgent, is_urgent=True) + post(soft) + post(confirmations, can_wait=True)
 
 
 def _channel_of(message: InboxMessage) -> ChannelId:

@@ -9,6 +9,13 @@ import msgspec
 SOFT_STATE_INTERVALS = 3
 """Number of maintenance intervals after which information from other nodes expires unless it is renewed (Corona §3.3).
 """
+CONFIRMATION_WAIT_INTERVALS = 0.6
+"""Maximum time for which a confirmation of unchanged state waits for a request that carries it, in maintenance
+intervals.
+
+It is more than half an interval. Of two workers that each have confirmations for the other in every interval, only one
+therefore has to send requests, whose responses contain the confirmations of the other.
+"""
 
 SECONDS_PER_MINUTE = 60.0
 SECONDS_PER_HOUR = 3600.0

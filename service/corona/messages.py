@@ -333,6 +333,10 @@ Unlike other messages, they are neither repeated soon nor replaced by later ones
 """
 
 
+CONFIRMATIONS = AssignmentDigest | SummaryConfirmation
+"""Messages that only confirm unchanged state. They are repeated at each maintenance, and can wait for a while."""
+
+
 class Envelope(msgspec.Struct, frozen=True, array_like=True):
     """A message as it is sent to other nodes. ``sender`` is a node id, or empty for bots and the console."""
 

@@ -18,14 +18,12 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from service.clock import Clock
 from service.host_process import serve_programs
 from service.location.content_cache import DIGEST_BYTES, Content, ContentCache, Digest
 from service.model import ChannelId, NodeId
 from service.net.peer_client import Peer, PeerClient
 from service.process_memory import configure_memory
 from service.settings import Settings, load
-from service.store import Store
 from service.store.channels.channels import Channels
 from workers.main import WorkerProgram
 from workers.peers.baseline_lookup import BaselineLookup, LocatedContent
@@ -91,11 +89,11 @@ def record_contents(journal: Journal) -> None:
     """Record the worker's id, and when contents are added to its cache and removed."""
     put, drop, begun = ContentCache.put, ContentCache.remove, PeerEndpoint.__init__
 
-    def noted_begin(self: PeerEndpoint, settings: Settings, store: Store, clock: Clock, worker: Peer) -> None:
-        begun(self, settings, store, clock, worker)
-        journal.write(Event("is", time.monotonic(), worker=worker.id))
+    def noted_begin(self: PeerEndpoint, *given: Any) -> None:
+        begun(self, *given)
+        journal.write(Event("is", time.monotonic(), worker=self._worker_id))
 
-    PeerEndpoint.__init__ = noted_begin  # type: ignore[method-assign]  # wrapped
+    PeerEndpoint.__init__ = noted_begin  # type: ignore[assignment, method-assign]  # wrapped
 
     def noted_put(self: ContentCache, cid: ChannelId, digest: Digest, content: Content, now_s: float) -> None:
         put(self, cid, digest, content, now_s)

@@ -1,5 +1,6 @@
 """Workers in the test's process that exchange content over real sockets, with a ring that the test defines."""
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 from io import BytesIO
@@ -9,6 +10,7 @@ from aiohttp import web
 from prometheus_client import REGISTRY
 from pydantic import SecretStr
 
+from service.asyncio_tasks import cancel_and_wait
 from service.clock import SystemClock
 from service.location.content_cache import Content, Digest, digest_of, pack_entries
 from service.model import Channel, Entry, NodeId, NodeInfo
@@ -19,6 +21,7 @@ from service.net.peer_request_signatures import SIGNATURE_HEADER
 from service.overlay.ring import RingView
 from service.settings import Settings
 from service.store import Store
+from service.tick_timer import create_tick_timer
 from tests.support.channels import make_channel
 from tests.support.waiting import until_so
 from workers.peers.baseline_lookup import LocatedContent
@@ -39,7 +42,8 @@ class Worker:
         me = peer_of(self.info)
         assert me is not None
         self.me: Peer = me
-        self.peers = PeerEndpoint(settings, store, SystemClock(), me)
+        self.timer = create_tick_timer(settings)
+        self.peers = PeerEndpoint(settings, store, SystemClock(), self.timer, me)
 
     @property
     def neighbours(self) -> set[NodeId]:
@@ -67,8 +71,12 @@ async def worker(store: Store, node: NodeId, settings: Settings = SETTINGS) -> A
 
     async with serve_health("127.0.0.1", 0, ready, [web.post("/peers/{worker}/{verb}", handle)]) as health:
         made = Worker(store, settings, node, health)
-        async with made.peers.running():
-            yield made
+        ticking = asyncio.create_task(made.timer.run())
+        try:
+            async with made.peers.running():
+                yield made
+        finally:
+            await cancel_and_wait(ticking)
 
 
 @contextlib.asynccontextmanager

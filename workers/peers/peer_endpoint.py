@@ -25,6 +25,7 @@ from service.observability.metrics import PEER_REFUSALS
 from service.overlay.ring import RingView
 from service.settings import Settings
 from service.store import Store
+from service.tick_timer import TickTimer
 from workers.peers.baseline_lookup import EXPIRY_S, BaselineLookup
 from workers.peers.neighbour_overlay import PING, NeighbourOverlay
 from workers.peers.node_message_transport import NODE_MESSAGES_VERB, NodeMessageTransport
@@ -47,18 +48,20 @@ class PeerEndpoint:
     messages go through inboxes in the store.
     """
 
-    def __init__(self, settings: Settings, store: Store, clock: Clock, worker: Peer) -> None:
+    def __init__(self, settings: Settings, store: Store, clock: Clock, timer: TickTimer, worker: Peer) -> None:
         """Create the endpoint for ``worker``, with an empty cache and without any other workers yet.
 
-        ``clock`` returns the time that all workers share, which is used to sign requests.
+        - ``clock``: returns the time that all workers share, which is used to sign requests.
+        - ``timer``: the timer for all periodic tasks of this process.
         """
         secret = settings.cluster_secret.get_secret_value()
         self._has_secret = bool(secret)
         self._maintenance_interval_s = settings.maintenance_interval_s
         self._worker_id = worker.id
         self._clock = clock
+        self._timer = timer
         self._ring = RingView(-1, ())
-        self._ring_changed = asyncio.Event()
+        self._is_maintenance_due = asyncio.Event()
         self._tasks = BackgroundTasks()
         self._cache = ContentCache(settings.content_cache_bytes, EXPIRY_S)
         self._signer = RequestSigner(secret, worker.id)
@@ -73,7 +76,9 @@ class PeerEndpoint:
         )
         finder = PeerContentSearch(self._client, clock, self._overlay, self._owner_of)
         self.contents = BaselineLookup(store.channels, self._cache, clock, finder.find, self._overlay.on_cache_changed)
-        self.messages = NodeMessageTransport(store.node_inboxes, self._client, clock, self._tasks)
+        self.messages = NodeMessageTransport(
+            store.node_inboxes, self._client, clock, self._tasks, settings.maintenance_interval_s
+        )
         self._handlers: Mapping[str, VerbHandler] = {
             PING: _on_ping,
             STREAM_VERB: self._on_stream_batch,
@@ -118,6 +123,7 @@ class PeerEndpoint:
         """Maintain the cache and the neighbours inside this context; when it ends, stop all requests."""
         async with self._client:
             self._tasks.start(self._maintain())
+            self._tasks.start(self._start_maintenance_at_ticks())
             try:
                 yield
             finally:
@@ -133,16 +139,19 @@ class PeerEndpoint:
             self._ring = ring
             self.messages.on_ring_changed(ring)
             self._overlay.set_peers(peer for info in ring.nodes if (peer := peer_of(info)))
-            self._ring_changed.set()
+            self._is_maintenance_due.set()
 
     async def _maintain(self) -> None:
         while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._maintenance_interval_s):
-                    await self._ring_changed.wait()
-            self._ring_changed.clear()
+            await self._is_maintenance_due.wait()
+            self._is_maintenance_due.clear()
             self.contents.expire()
             await self._overlay.maintain()
+
+    async def _start_maintenance_at_ticks(self) -> None:
+        while True:
+            await self._timer.sleep(self._maintenance_interval_s)
+            self._is_maintenance_due.set()
 
     def _owner_of(self, channel_id: ChannelId) -> Peer | None:
         info = self._ring.node(self._ring.owner(channel_id) or "")

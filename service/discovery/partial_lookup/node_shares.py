@@ -11,7 +11,7 @@ A lookup for several pairs also needs to know the names' other pairs. Each serve
 in its share.
 """
 
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 
 import msgspec
 
@@ -74,6 +74,11 @@ class ShareUpdate(msgspec.Struct, frozen=True, tag="Told"):
     strategy: Strategy
     messages: tuple[Message, ...] = ()
     number: int | None = None
+
+    @property
+    def is_confirmation(self) -> bool:
+        """Whether the update only confirms that the server's entries are still needed."""
+        return not self.messages
 
     @property
     def can_start(self) -> bool:
@@ -202,7 +207,7 @@ class NodeShares:
         former = self._shares.get(pair)
         self._shares[pair] = _Share(term, make_server(strategy, number, servers), pairs=former.pairs if former else {})
 
-    def on_requests(self, pair: str, requests: Iterable[Request], draw: float) -> list[SendToServer]:
+    def on_requests(self, pair: str, requests: Sequence[Request], draw: float) -> list[SendToServer]:
         """Process requests from the coordinator of a directory; return the messages to send to other servers.
 
         The coordinator runs on this node. This node's share (part) of the directory of ``pair`` must already exist
@@ -217,7 +222,8 @@ class NodeShares:
                 own = [send.message for send in under_way if send.to == share.server.number]
                 under_way = [send for message in own for send in share.server.on_message(message, draw)]
         share.silent_rounds = 0
-        self._rank(share)
+        if requests:
+            self._rank(share)
         return outgoing
 
     def on_update(

@@ -18,7 +18,7 @@ from functools import partial
 import numpy as np
 
 from service.corona import events, messages
-from service.corona.fleet_policy import FleetPolicy
+from service.corona.fleet_policy import CONFIRMATION_WAIT_INTERVALS, FleetPolicy
 from service.corona.optimizer.node_allocation import aggregate_base
 from service.model import Change, ChannelId, Delta, Entry, NodeId, NodeInfo, Validators
 from service.overlay.ring import BITS, balanced_id, from_hex
@@ -57,7 +57,7 @@ class Traffic:
     - ``inbox_messages`` is the number of messages sent through inboxes in Redis.
     - ``inbox_bytes`` is the total size of the messages sent through inboxes.
     - ``peer_requests`` is the number of requests from worker to worker, which carry all other messages. Messages sent
-      at the same time between the same two workers share a request.
+      at the same time between the same two workers share a request. Confirmations wait for a request of others.
     - ``ownerships`` is the number of requests to the store for the ownership of a channel.
     - ``versions`` is the number of requests to store new content of a channel.
     """
@@ -114,6 +114,12 @@ class SectionFleet(ProtocolFleet):
         self._reading_ring: set[NodeId] = set()
         self._request_s, self._requests = -1.0, set[tuple[int, int]]()
         """The time of the latest requests between workers, and their pairs (sending worker, receiving worker)."""
+        self._confirmation_wait_s = CONFIRMATION_WAIT_INTERVALS * policy.maintenance_interval_s
+        self._waiting: dict[tuple[int, int], float] = {}
+        """The pairs (sending worker, receiving worker) with waiting confirmations, and when these must be sent.
+
+        Only the requests are delayed in the simulation, not the confirmations.
+        """
 
     def join(self, count: int = 1) -> None:
         """Add ``count`` nodes to the fleet at once.
@@ -206,11 +212,29 @@ class SectionFleet(ProtocolFleet):
             self._traffic.counts["inbox_messages"] += 1
             self._traffic.counts["inbox_bytes"] += self.bytes_sent - before
             return
-        if self._request_s != self.now_s:
-            self._request_s, self._requests = self.now_s, set()
-        if workers not in self._requests:
+        if not isinstance(message, messages.CONFIRMATIONS):
+            self._count_request(workers)
+        elif workers not in self._waiting and not self._has_request_now(workers):
+            due_s = self._waiting[workers] = self.now_s + self._confirmation_wait_s
+            self.after(self._confirmation_wait_s, partial(self._send_waiting, workers, due_s))
+
+    def _send_waiting(self, workers: tuple[int, int], due_s: float) -> None:
+        if self._waiting.get(workers) == due_s:
+            self._count_request(workers)
+
+    def _count_request(self, workers: tuple[int, int]) -> None:
+        """Count the request that carries a message, unless another message at this time has caused it already."""
+        # The request and its response also contain the confirmations that were waiting.
+        self._waiting.pop(workers, None)
+        self._waiting.pop(workers[::-1], None)
+        if not self._has_request_now(workers):
             self._requests.add(workers)
             self._traffic.counts["peer_requests"] += 1
+
+    def _has_request_now(self, workers: tuple[int, int]) -> bool:
+        if self._request_s != self.now_s:
+            self._request_s, self._requests = self.now_s, set()
+        return workers in self._requests
 
     def take_ownership(self, channel: ChannelId) -> events.Event:
         """Count the request for ownership of ``channel``, and return the store's answer."""

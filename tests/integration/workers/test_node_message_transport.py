@@ -38,9 +38,17 @@ def _numbered(count: int) -> list[InboxMessage]:
     return [InboxMessage("peer" if number % 2 else "share", HERE, b"%d" % number) for number in range(count)]
 
 
-async def _post(store: Store, sender: Worker, messages: list[InboxMessage], *, is_urgent: bool = False) -> None:
+async def _post(
+    store: Store, sender: Worker, messages: list[InboxMessage], *, is_urgent: bool = False, can_wait: bool = False
+) -> None:
     addressed = [(THERE, message) for message in messages]
-    await store.node_inboxes.send(sender.peers.messages.post(addressed, is_urgent=is_urgent))
+    await store.node_inboxes.send(sender.peers.messages.post(addressed, is_urgent=is_urgent, can_wait=can_wait))
+
+
+def _is_idle(sender: Worker, receiver: Worker) -> bool:
+    """Return whether the sender has sent all its messages to the receiver, and got the response."""
+    link = sender.peers.messages._links[receiver.me.id]
+    return not link.queue and not link.is_sending
 
 
 async def _inbox(store: Store) -> list[InboxMessage]:
@@ -99,7 +107,7 @@ async def test_a_node_that_the_worker_does_not_run_gets_its_messages_through_the
     store: Store, two: tuple[Worker, Worker]
 ) -> None:
     await _post(store, two[0], _numbered(3))
-    await until_so(lambda: not two[0].peers.messages._links[two[1].me.id].is_sending, "the request has ended")
+    await until_so(lambda: _is_idle(*two), "the request has ended")
     assert await _inbox(store) == _numbered(3)
 
 
@@ -132,8 +140,7 @@ async def test_a_worker_that_refuses_gets_messages_through_inboxes(store: Store,
         node = Recipient()
         with receiver.peers.messages.receive(THERE, node.process):
             await _post(store, sender, _numbered(2))
-            link = sender.peers.messages._links[receiver.me.id]
-            await until_so(lambda: not link.is_sending, "the request has ended")
+            await until_so(lambda: _is_idle(sender, receiver), "the request has ended")
             assert sender.peers.messages.post([(THERE, _numbered(1)[0])]) != [], "the worker is not tried again"
         assert (await _inbox(store), node.received) == (_numbered(2), [])
 
@@ -160,8 +167,7 @@ async def test_a_worker_that_hangs_gets_messages_through_inboxes_until_it_answer
     with receiver.peers.messages.receive(THERE, node.process):
         monkeypatch.setattr(receiver.peers, "_handle", hang)
         await _post(store, sender, _numbered(5))
-        link = sender.peers.messages._links[receiver.me.id]
-        await until_so(lambda: not link.is_sending, "the request has ended")
+        await until_so(lambda: _is_idle(sender, receiver), "the request has ended")
         await _post(store, sender, _numbered(2))
         assert await _inbox(store) == _numbered(5) + _numbered(2)
         monkeypatch.setattr(receiver.peers, "_handle", answer)
@@ -188,7 +194,43 @@ async def test_a_request_starts_one_task_for_each_node(two: tuple[Worker, Worker
 
     sent = [(node, "share", HERE, b"%d" % number) for number in range(1_000) for node in (THERE, HERE)]
     with receiver.peers.messages.receive(THERE, process):
-        absent = receiver.peers.messages.on_request(HERE, msgspec.msgpack.encode(sent))
+        response = receiver.peers.messages.on_request(HERE, msgspec.msgpack.encode(sent))
         await until_so(lambda: bool(calls), "the messages are processed")
     assert [[int(each.payload) for each in call] for call in calls] == [[*range(1_000)]]
-    assert msgspec.msgpack.decode(absent) == [HERE]
+    assert msgspec.msgpack.decode(response) == [[HERE], []]
+
+
+async def test_the_response_to_a_request_contains_the_messages_that_wait_for_its_sender(
+    store: Store, two: tuple[Worker, Worker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sender, receiver = two
+    monkeypatch.setattr(sender.peers.messages, "_longest_wait_s", 60.0)
+    monkeypatch.setattr(receiver.peers._client, "request", None)
+    here, there = Recipient(), Recipient()
+    with sender.peers.messages.receive(HERE, here.process), receiver.peers.messages.receive(THERE, there.process):
+        assert receiver.peers.messages.post([(HERE, each) for each in _numbered(4)], can_wait=True) == []
+        await _post(store, sender, _numbered(2), can_wait=True)
+        await _post(store, sender, _numbered(3))
+        await until_so(lambda: len(here.received) == 4, "the messages that waited have arrived")
+    assert (here.received, there.received) == (_numbered(4), _numbered(2) + _numbered(3))
+    assert (_is_idle(sender, receiver), _is_idle(receiver, sender)) == (True, True)
+
+
+async def test_messages_that_can_wait_are_sent_after_a_while_even_without_others(
+    store: Store, two: tuple[Worker, Worker]
+) -> None:
+    sender, receiver = two
+    node = Recipient()
+    with receiver.peers.messages.receive(THERE, node.process):
+        await _post(store, sender, _numbered(3), can_wait=True)
+        await asyncio.sleep(2 * node_message_transport.GATHERING_S)
+        assert node.received == []
+        await until_so(lambda: len(node.received) == 3, "all have arrived")
+
+
+async def test_messages_that_wait_for_a_worker_that_refuses_go_through_inboxes(store: Store) -> None:
+    async with worker(store, HERE) as sender, worker(store, THERE, OTHER_SECRET) as receiver:
+        introduce([sender, receiver])
+        await _post(store, sender, _numbered(2), can_wait=True)
+        await until_so(lambda: _is_idle(sender, receiver), "the request has ended")
+        assert await _inbox(store) == _numbered(2)

@@ -146,9 +146,9 @@ async def test_an_unknown_worker_or_verb_is_not_found(store: Store) -> None:
         ("tell", msgspec.msgpack.encode(StreamBatch(b"short", None, 0, ())), "malformed"),
         ("tell", msgspec.msgpack.encode((b"8 bytes!", None, -1, ())), "malformed"),
         ("tell", msgspec.msgpack.encode(StreamBatch(b"8 bytes!", None, 0, ())), "stranger"),
-        ("nodes", b"", "malformed"),
-        ("nodes", b"\xdd\xff\xff\xff\xff" + b"\x94" * 1_000, "malformed"),
-        ("nodes", b"\x91" * 100_000, "malformed"),
+        ("messages", b"", "malformed"),
+        ("messages", b"\xdd\xff\xff\xff\xff" + b"\x94" * 1_000, "malformed"),
+        ("messages", b"\x91" * 100_000, "malformed"),
     ],
 )
 async def test_a_malformed_request_is_refused_and_counted(store: Store, verb: str, body: bytes, reason: str) -> None:

@@ -9,6 +9,7 @@ import pytest
 from service.discovery.discover_listings import MAX_CANDIDATES, WORKING
 from service.discovery.partial_lookup.node_shares import (
     DirectoryAnnouncement,
+    DirectoryMessage,
     LookupCount,
     NamesOfPair,
     PlacementTerm,
@@ -84,9 +85,10 @@ class Fleet:
         }
         self.rejoin(NODES[:count])
 
-    async def send(self, messages: Sequence[tuple[NodeId, bytes]]) -> None:
-        self.messages.extend(messages)
-        self.sent_bytes += sum(len(payload) for _, payload in messages)
+    async def send(self, messages: Sequence[tuple[NodeId, DirectoryMessage]]) -> None:
+        encoded = [(node, encode_message(parts)) for node, parts in messages]
+        self.messages.extend(encoded)
+        self.sent_bytes += sum(len(payload) for _, payload in encoded)
 
     @property
     def announced(self) -> dict[str, DirectoryAnnouncement]:
