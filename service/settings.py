@@ -346,7 +346,6 @@ PRESETS: dict[str, dict[str, object]] = {
         "poll_interval_s": 30.0,
         "polls_per_hour_for_one_subscriber": 12.0,
         "maintenance_interval_s": 5.0,
-        "lease_ttl_s": 4.0,
         "max_new_urls_per_hour": 1000,
         "max_commands_per_minute": 600,
         "log_json": False,

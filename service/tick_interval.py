@@ -4,7 +4,7 @@ from math import ceil
 from typing import Final
 
 _LONGEST_INTERVAL_S: Final = 2.5
-_TICKS_PER_MAINTENANCE: Final = 4
+_TICKS_PER_MAINTENANCE: Final = 3
 _TICKS_PER_LEASE: Final = 3
 
 
@@ -14,7 +14,7 @@ def tick_interval_s(maintenance_interval_s: float, lease_s: float) -> float:
     It satisfies these conditions:
 
     - A lease (``lease_s`` seconds) lasts at least three ticks, because leases are renewed at each tick.
-    - The maintenance interval is a whole number of ticks, at least four.
+    - The maintenance interval is a whole number of ticks, at least three.
     """
     most = min(_LONGEST_INTERVAL_S, maintenance_interval_s / _TICKS_PER_MAINTENANCE, lease_s / _TICKS_PER_LEASE)
     return maintenance_interval_s / ceil(maintenance_interval_s / most - 1e-9)

@@ -260,6 +260,8 @@ class GaugeShare:
 
     def set(self, values: Mapping[str, float]) -> None:
         """Replace this node's share with ``values``, which maps label values to amounts."""
+        if values == self._values:
+            return
         for label in {*self._values, *values}:
             self._gauge.labels(label).inc(values.get(label, 0.0) - self._values.get(label, 0.0))
         self._values = dict(values)

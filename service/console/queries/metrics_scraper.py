@@ -22,7 +22,7 @@ from service.operations.store_metrics import update_store_gauges
 from service.store import Store
 
 _WATCHED_INTERVAL_S: Final = 5.0
-_IDLE_INTERVAL_S: Final = 30.0
+_IDLE_INTERVAL_S: Final = 60.0
 _MIN_INTERVAL_S: Final = 1.0
 _FINE_S: Final = 300.0
 """Maximum age at which all samples are kept. Of older samples, only one in each ``_COARSE_S`` seconds is kept."""

@@ -44,7 +44,7 @@ KEYSPACE = RedisCost(1.1, 60)
 KEYSPACES = 256
 INBOX_READ = RedisCost(1, 145)
 """Cost of one read of a node's inbox, which waits up to ``INBOX_WAIT_S`` for messages."""
-INBOX_WAIT_S = 5.0
+INBOX_WAIT_S = 10.0
 INBOX_MESSAGE = RedisCost(4, 550)
 """Cost of one message through an inbox, not counting the message's own bytes: the message is appended to the inbox, the
 inbox's expiry is extended, the message is read, and the inbox is trimmed."""

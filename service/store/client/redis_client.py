@@ -25,7 +25,7 @@ from service.store.client.node_connections import Command, Value
 
 __all__ = ["MAX_BLOCK_S", "Command", "RedisClient", "RedisRepository", "Value", "script_command"]
 
-MAX_BLOCK_S = 5.0
+MAX_BLOCK_S = 10.0
 """Maximum time in seconds that a blocking command may block."""
 
 # Maximum connections per node, by kind of command. A command waits while all are busy: Redis would not get faster with
