@@ -139,6 +139,8 @@ class MatrixBalancer:
         await self._directory.load_reports.flush()
         reports, sizes = await asyncio.gather(self._directory.load_reports.read(), self._directory.matrix_sizes())
         self.cell_count = sum(size.partitions * size.replicas for size in sizes.values())
+        if not (reports or sizes or self._listed or self._active):
+            return 0
         nodes = await self._node_loads.read()
         own = {cell: load for cell, load in reports.items() if is_own(cell.pair)}
         due = self._due_pairs(own, sizes, nodes, is_own)
