@@ -217,7 +217,8 @@ class InMemoryDirectories:
             return
         outgoing: list[tuple[NodeId, MessagePart]] = []
         for pair in self._needed_pairs():
-            outgoing += await self._update(pair)
+            if pair in self._demand:  # else another node coordinates the pair since the ring has just changed
+                outgoing += await self._update(pair)
         await self._send_all(outgoing)
         await asyncio.gather(self._read_pairs(reread=True), self._announce(fleet_s))
 

@@ -47,6 +47,7 @@ TOLERANCE = 0.25
 SEED = 1
 _BATCH = 200
 _READERS = 5_000
+_SAMPLING_INTERVAL_S = 5.0
 _JOINED_WITHIN_S = 180.0
 _NODE_MESSAGES = re.compile(r'coronet_node_messages_total\{way="(\w+)"\} (\S+)')
 _SOCKET_BYTES = re.compile(r"bytes_(?:sent|received):(\d+)")
@@ -144,10 +145,12 @@ async def measured(size: Size, *, with_tasks: bool) -> dict[str, Any]:
                     _report("workers joined")
                     await asyncio.sleep(size.settle_s)
                     _report("measuring")
-                    polls = await publisher.answered()
-                    before = await read_counters(store)
-                    await asyncio.sleep(size.measure_s)
-                    after = await read_counters(store)
+                    polls, peer_bytes = await publisher.answered(), PeerBytes()
+                    before = await read_counters(store, peer_bytes)
+                    while time.monotonic() < before.at_s + size.measure_s:
+                        await asyncio.sleep(_SAMPLING_INTERVAL_S)
+                        await peer_bytes.sample()
+                    after = await read_counters(store, peer_bytes)
                     polls = await publisher.answered() - polls
                     memory = sum(memory_mb(child.pid) for child in workers) * 2**20
                     tally = await tally_commands(redis.url, size.measure_s)
@@ -181,7 +184,29 @@ class Counters(msgspec.Struct, frozen=True):
     peer_bytes: int
 
 
-async def read_counters(store: Store) -> Counters:
+class PeerBytes:
+    """The bytes of the connections between workers, including those that were closed between two samples."""
+
+    def __init__(self) -> None:
+        self.urls: list[str] = []
+        self._by_connection: dict[str, int] = {}
+
+    @property
+    def total(self) -> int:
+        return sum(self._by_connection.values())
+
+    async def sample(self) -> None:
+        ports = " or ".join(f"sport = :{urlsplit(url).port}" for url in self.urls)
+        shown = await asyncio.create_subprocess_exec(
+            "ss", "-tinHO", "state", "established", f"( {ports} )", stdout=asyncio.subprocess.PIPE
+        )
+        output, _ = await shown.communicate()
+        for line in output.decode().splitlines():
+            _, _, local, remote, *_ = line.split()
+            self._by_connection[f"{local} {remote}"] = sum(map(int, _SOCKET_BYTES.findall(line)))
+
+
+async def read_counters(store: Store, peer_bytes: PeerBytes) -> Counters:
     """Read Redis's INFO, the workers' metrics, and the bytes of the connections between workers."""
     at_s, info = time.monotonic(), await store.redis.call("INFO", "stats")
     urls = sorted({node.metrics_url for node in await store.ring.nodes()})
@@ -191,17 +216,14 @@ async def read_counters(store: Store) -> Counters:
             async with session.get(url) as answer:
                 ways = _NODE_MESSAGES.findall(await answer.text())
             messages += sum(float(count) for way, count in ways if way != "process")
-    ports = " or ".join(f"sport = :{urlsplit(url).port}" for url in urls)
-    shown = await asyncio.create_subprocess_exec(
-        "ss", "-tinH", "state", "established", f"( {ports} )", stdout=asyncio.subprocess.PIPE
-    )
-    output, _ = await shown.communicate()
+    peer_bytes.urls = urls
+    await peer_bytes.sample()
     return Counters(
         at_s,
         int(info["total_commands_processed"]),
         int(info["total_net_input_bytes"]) + int(info["total_net_output_bytes"]),
         messages,
-        sum(map(int, _SOCKET_BYTES.findall(output.decode()))),
+        peer_bytes.total,
     )
 
 

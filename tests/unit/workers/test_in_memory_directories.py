@@ -24,7 +24,7 @@ from service.model import NodeId, NodeInfo
 from service.overlay.ring import RingView
 from service.store.directory.lookup_directory_client import DirectoryAnnouncements
 from service.store.directory.matrix_directory import MatrixNameReader
-from workers.in_memory_directories import MIN_LOOKUPS, InMemoryDirectories
+from workers.in_memory_directories import DISCOVER_PAIRS, MIN_LOOKUPS, InMemoryDirectories
 
 NODES = [f"{number:x}5" * 20 for number in range(6)]
 TAG = "tag=python"
@@ -144,6 +144,21 @@ async def test_every_node_has_the_best_channels_for_browsing(count: int, names: 
         assert found == [f"name {number}" for number in range(min(names, 20))]
     announced = fleet.announced[WORKING]
     assert (announced.strategy, announced.is_complete) == (FullReplication(), names <= MAX_CANDIDATES)
+
+
+async def test_a_ring_that_changes_during_maintenance_causes_no_error() -> None:
+    fleet = fleet_with(1, 50)
+    (directories,), read = fleet.nodes.values(), fleet.names.names_of
+
+    async def read_while_others_join(pair: str, max_count: int, known_mark: Hashable) -> NamesOfPair | None:
+        fleet.rejoin(NODES)
+        return await read(pair, max_count, known_mark)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fleet.names, "names_of", read_while_others_join)
+        await directories.maintain(0.0)
+    assert not any(map(directories.is_coordinator, DISCOVER_PAIRS))
+    assert directories.coordinated == ()
 
 
 async def test_a_pair_has_a_directory_while_it_has_many_lookups() -> None:
