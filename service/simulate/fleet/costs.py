@@ -55,7 +55,7 @@ INBOX_HEAD_BYTES = 210
 """The number of bytes that are sent in addition to those of a message, if it goes through an inbox."""
 PEER_REQUEST_BYTES = 650
 """The size of the headers of a request from worker to worker and of its response together, in bytes."""
-PEER_MESSAGE_BYTES = 46
+PEER_MESSAGE_BYTES = 92
 """The number of bytes that are sent in addition to those of each message in a request from worker to worker."""
 OWNERSHIP = RedisCost(5, 890)
 """Cost of taking the ownership of a channel: the new owner loads the channel's state."""
