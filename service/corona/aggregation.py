@@ -125,7 +125,7 @@ class Aggregation:
         self._recipients: tuple[tuple[NodeId, ...], ...] | None = ()
         self._siblings: dict[tuple[int, int], _SiblingAggregate] = {}
         """The aggregates of sibling subtrees, keyed by (routing row, digit)."""
-        self._known: list[Aggregate] | None = None
+        self._aggregates: list[Aggregate] | None = None
         """This node's summaries, as :meth:`_subtree_aggregates` returns them; None if they may have changed."""
         self._sums: dict[int, tuple[tuple[Aggregate, ...], Aggregate]] = {}
         """The last sum that was computed for each routing row, as (addends, result)."""
@@ -143,11 +143,11 @@ class Aggregation:
 
     @own.setter
     def own(self, aggregate: Aggregate | None) -> None:
-        self._own, self._known = aggregate, None
+        self._own, self._aggregates = aggregate, None
 
     def on_ring_changed(self, view: RingView) -> None:
         """Adopt ``view`` as the members of the ring, and drop summaries from nodes that are no longer members."""
-        self._view, self._known = view, None
+        self._view, self._aggregates = view, None
         self._recipients = None  # computed on demand, because the ring may change often between two ticks
         self._siblings = {place: sibling for place, sibling in self._siblings.items() if sibling.sender in view}
         self._sent = {}
@@ -177,7 +177,7 @@ class Aggregation:
         if known is not None and known.aggregate == aggregate:
             known.sender, known.received_s = sender, now_s
         elif self._validate(aggregate):
-            self._siblings[place], self._known = _SiblingAggregate(sender, aggregate, now_s), None
+            self._siblings[place], self._aggregates = _SiblingAggregate(sender, aggregate, now_s), None
 
     def _renew(self, sender: NodeId, message: SummaryConfirmation, now_s: float) -> bool:
         """Renew the stored summary that ``sender`` confirms; return False if it must be requested from ``sender``.
@@ -206,7 +206,7 @@ class Aggregation:
         for place, sibling in list(self._siblings.items()):
             if now_s - sibling.received_s >= self._silence_s:
                 del self._siblings[place]
-                self._known = None
+                self._aggregates = None
         if self.own is None:
             return
         aggregates = self._subtree_aggregates()
@@ -259,8 +259,8 @@ class Aggregation:
         The summary at index i covers the channels of all nodes whose ids begin with the first i digits of this node's
         id.
         """
-        if self._known is not None:
-            return self._known
+        if self._aggregates is not None:
+            return self._aggregates
         aggregate = self.own or EMPTY_AGGREGATE
         aggregates = [aggregate]
         for row in reversed(range(len(self._rows()))):
@@ -272,8 +272,8 @@ class Aggregation:
                 known = self._sums[row] = addends, self._join(addends)
             aggregate = known[1]
             aggregates.append(aggregate)
-        self._known = aggregates[::-1]
-        return self._known
+        self._aggregates = aggregates[::-1]
+        return self._aggregates
 
 
 def summary_recipients(view: RingView, node_id: NodeId, base: int) -> tuple[tuple[NodeId, ...], ...]:

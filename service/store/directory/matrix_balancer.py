@@ -139,9 +139,10 @@ class MatrixBalancer:
         await self._directory.load_reports.flush()
         reports, sizes = await asyncio.gather(self._directory.load_reports.read(), self._directory.matrix_sizes())
         self.cell_count = sum(size.partitions * size.replicas for size in sizes.values())
+        # Also while there is nothing to check: the first load after a pause would be an average over the whole pause.
+        nodes = await self._node_loads.read()
         if not (reports or sizes or self._listed or self._active):
             return 0
-        nodes = await self._node_loads.read()
         own = {cell: load for cell, load in reports.items() if is_own(cell.pair)}
         due = self._due_pairs(own, sizes, nodes, is_own)
         self._listed = {pair for pair in sizes if is_own(pair)}
