@@ -43,6 +43,9 @@ from service.overlay.ring import BITS, RingView, digit, from_hex, shared_digits
 BASE = 16
 """The base of the digits of ids, b in the paper. The ids of a thousand nodes differ in their first three digits."""
 
+_MOST_EARLY = 100
+"""Number of summaries that are kept from nodes that are not on the ring."""
+
 EMPTY_AGGREGATE = Aggregate(1, 0.0, b"")
 """The aggregate of one node without channels."""
 
@@ -125,6 +128,8 @@ class Aggregation:
         self._recipients: tuple[tuple[NodeId, ...], ...] | None = ()
         self._siblings: dict[tuple[int, int], _SiblingAggregate] = {}
         """The aggregates of sibling subtrees, keyed by (routing row, digit)."""
+        self._early: dict[NodeId, tuple[Summary, float]] = {}
+        """Summaries from nodes that are not on this node's ring yet, and the times at which they were received."""
         self._aggregates: list[Aggregate] | None = None
         """This node's summaries, as :meth:`_subtree_aggregates` returns them; None if they may have changed."""
         self._sums: dict[int, tuple[tuple[Aggregate, ...], Aggregate]] = {}
@@ -146,11 +151,18 @@ class Aggregation:
         self._own, self._aggregates = aggregate, None
 
     def on_ring_changed(self, view: RingView) -> None:
-        """Adopt ``view`` as the members of the ring, and drop summaries from nodes that are no longer members."""
+        """Adopt ``view`` as the members of the ring, and drop summaries from nodes that are no longer members.
+
+        Summaries that new members have sent before are stored now.
+        """
         self._view, self._aggregates = view, None
         self._recipients = None  # computed on demand, because the ring may change often between two ticks
         self._siblings = {place: sibling for place, sibling in self._siblings.items() if sibling.sender in view}
         self._sent = {}
+        early, self._early = self._early, {}
+        for sender, (summary, received_s) in early.items():
+            if sender in view:
+                self._store(sender, summary, received_s)
 
     def on_message(self, sender: NodeId, message: SummaryMessage, now_s: float) -> list[Send]:
         """Process another node's message, and return the messages to send in reply.
@@ -169,7 +181,13 @@ class Aggregation:
         return []
 
     def _store(self, sender: NodeId, summary: Summary, now_s: float) -> None:
-        """Store the summary that ``sender`` has sent, if it is valid and this node needs it."""
+        """Store the summary that ``sender`` has sent, if it is valid and this node needs it.
+
+        The summary of a node that is not on this node's ring yet is kept until the ring changes.
+        """
+        # The sender may have joined a moment ago. It would send its summary again only after a maintenance interval.
+        if sender not in self._view and len(self._early) < _MOST_EARLY:
+            self._early[sender] = summary, now_s
         place, aggregate = self._place(sender, summary.digits), summary.aggregate
         if place is None:
             return

@@ -50,6 +50,7 @@ from service.corona.plan_table import PlanTable
 from service.corona.polling_limits import NO_LIMITS, PollingLimits
 from service.corona.polling_schedule import (
     HANDOVER_S,
+    LONGEST_WAIT_FOR_SCALE_S,
     PollingSchedule,
     new_schedule,
     polling_set_size,
@@ -60,11 +61,6 @@ from service.corona.update_rates import UpdateHistory, history_after_delta
 from service.model import ChannelId, Delta, NodeId
 from service.overlay.ring import RingView
 
-_LONGEST_WAIT_FOR_SCALE_S = 30.0
-"""How long a node that does not know the scale yet puts off the first polls of channels without a schedule.
-
-The wait ends earlier when the scale is known, or when soft state expires.
-"""
 NOTABLE_GAP_CHANGE = 0.1
 """Relative change of the time between polls above which the new time is recorded in the channel's history."""
 REVIEW_INTERVAL_S = 600.0
@@ -376,7 +372,7 @@ class PollingPlans:
                     begin_s = fleet_s
                     if self.scale is None:
                         self._provisional.add(channel)
-                        begin_s += min(self._policy.soft_state_ttl_s, _LONGEST_WAIT_FOR_SCALE_S)
+                        begin_s += min(self._policy.soft_state_ttl_s, LONGEST_WAIT_FOR_SCALE_S)
                     plan.schedule = new_schedule(channel, rate, set_size, interval_s, begin_s, speeds=speeds)
                 else:
                     plan.schedule = self._fit_schedule(before, rate, set_size, speeds, fleet_s)
@@ -505,7 +501,7 @@ class PollingPlans:
                 self._drift = inf  # factors that made no difference by the former scale may make one by this
             self._compare_schedules(np.arange(len(self._table.channels)))
             if self.scale is not None:
-                self._provisional &= self._outdated  # the other schedules fit
+                self._outdated |= self._provisional
 
     def _raise_site_limits(self) -> None:
         """Raise the limits of channels on crowded sites to the lowest values since the last maintenance.
@@ -825,11 +821,8 @@ class PollingPlans:
         if not self._fleet.applied_levels.are_whole:
             least = min(self._nodes, polling_set_size(rate * (1 - GAP_TOLERANCE), self._nodes))
             full = least <= schedule.size <= self._nodes
-        # A next poll more than two gaps ahead was planned before the fleet's clock was set back.
-        if fits and full:
-            gaps = schedule.gaps_between(fleet_s, schedule.next_channel_poll_s(fleet_s))
-            if gaps <= 2 * (1 + GAP_TOLERANCE):
-                return schedule
+        if fits and full and not schedule.is_far_ahead(fleet_s, schedule.next_channel_poll_s(fleet_s), gaps=2):
+            return schedule
         return revised_schedule(
             schedule,
             rate,

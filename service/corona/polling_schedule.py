@@ -38,6 +38,12 @@ CLOCK_ROUNDING_S = 1e-4
 HANDOVER_S = 3.0
 """Time within which all nodes of a polling set learn about a new schedule, unless messages are lost."""
 
+LONGEST_WAIT_FOR_SCALE_S = 30.0
+"""How long a node that does not know the fleet's scale yet puts off the first polls of channels without a schedule.
+
+The wait ends earlier when the scale is known, or when soft state expires.
+"""
+
 OWNER_BITS = 24
 """Number of leading bits of a channel's id that do not influence when a new schedule begins.
 
@@ -96,12 +102,10 @@ class PollingSchedule(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
         The rank is the node's index in the order of turns. Both times are Unix times by the store's clock.
         """
-        # A schedule that begins more than two intervals after ``after_s`` was made before the fleet's clock was set
-        # back. It is treated as if it had begun before ``after_s``.
         due_s = self._next_s(self._turn(rank), self.size, after_s)
-        if self.gaps_between(after_s, due_s) <= 2 * self.size:
-            return due_s
-        return self._next_s(self._turn(rank), self.size, after_s, is_begun=True)
+        if self.is_far_ahead(after_s, due_s, gaps=2 * self.size):
+            return self._next_s(self._turn(rank), self.size, after_s, is_begun=True)
+        return due_s
 
     def next_channel_poll_s(self, after_s: float) -> float:
         """Return the time of the channel's next poll after ``after_s``, whichever node makes it.
@@ -126,6 +130,15 @@ class PollingSchedule(msgspec.Struct, frozen=True, array_like=True, gc=False):
         if clock is None:
             return (end_s - begin_s) / self.gap_s
         return (clock.shown_s(end_s) - clock.shown_s(begin_s)) / self.gap_s
+
+    def is_far_ahead(self, after_s: float, due_s: float, gaps: int) -> bool:
+        """Return whether the poll due at ``due_s`` was planned before the fleet's clock was set back.
+
+        ``after_s`` is the present time, and ``gaps`` is the greatest number of gaps until a poll that was planned
+        after that. Times are Unix times by the store's clock.
+        """
+        # A schedule that was made while the scale was unknown begins later.
+        return self.gaps_between(after_s + LONGEST_WAIT_FOR_SCALE_S, due_s) > gaps
 
     def _turn(self, rank: int) -> int:
         """Return the index k (from 0) of the first poll made by the node with rank ``rank``."""

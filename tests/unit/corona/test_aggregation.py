@@ -94,6 +94,16 @@ def test_the_aggregate_of_a_node_that_left_is_dropped_at_once() -> None:
     assert node.fleet() == node.own
 
 
+def test_a_summary_from_a_node_that_joins_later_is_kept_until_then() -> None:
+    node = _node(FAR)
+    node.on_message(NEAR, Summary(2, _aggregate(4.0)), 0)
+    assert node.fleet() == node.own
+    node.on_ring_changed(ring([ME, NEAR, FAR], version=2))
+    assert (node.fleet().nodes, node.fleet().demand) == (2, 5.0)
+    list(node.tick(SILENCE_S, is_maintenance=True))
+    assert node.fleet() == node.own
+
+
 @pytest.mark.parametrize(
     ("sender", "digits", "part"),
     [

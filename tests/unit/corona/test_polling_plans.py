@@ -154,6 +154,19 @@ def test_there_is_no_scale_before_all_aggregates_are_known() -> None:
     assert node.plans.scale is not None
 
 
+@pytest.mark.parametrize("poll_interval_s", [3.0, 60.0])
+def test_polls_begin_when_the_scale_is_known(poll_interval_s: float) -> None:
+    node = Node(ME, msgspec.structs.replace(POLICY, poll_interval_s=poll_interval_s))
+    node.handle(RingChanged(ring([ME, NEXT, FAR])), 0)
+    node.handle(_subscribed(SUBSCRIBERS), 0)
+    node.handle(OwnershipTaken(CHANNEL, 1, 1, updates=UpdateHistory(since_s=1.0)), 0)
+    assert node.plans.scale is None
+    assert all(_planned(node).next_poll_s(rank, 1.0) >= 24.0 for rank in range(_planned(node).size))
+    _tick_with(node, 2, NEXT, FAR)
+    assert node.plans.scale is not None
+    assert _planned(node).first_s <= 2 + _planned(node).gap_s
+
+
 def test_missing_aggregates_are_ignored_after_the_soft_state_ttl() -> None:
     node = _owner(NEXT, FAR)
     for now_s in range(0, 24, 2):
