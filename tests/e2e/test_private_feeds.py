@@ -1,6 +1,7 @@
 """Private feeds with real servers: logins get where they belong, and nowhere else."""
 
 import asyncio
+import contextlib
 from base64 import b64encode
 from collections.abc import AsyncIterator
 from functools import partial
@@ -227,4 +228,12 @@ async def test_a_process_that_dies_while_a_login_is_stored_leaves_no_secret(
         await until(lambda: asyncio.sleep(0, bool(publisher.requests)), "the publisher was asked")
         await product.kill("bot")
         assert "Feed of token" in await saying
+
+        async def is_answered() -> bool:
+            with contextlib.suppress(TimeoutError):
+                return "Feed of token" in await erin.say("list", 2)
+            return False
+
+        # The first answer may be from before the kill. What the next test sends to a bot that is offline is refused.
+        await until(is_answered, "the bot is online again", within_s=60)
     assert files_with_secrets(product.directory) == []
