@@ -44,7 +44,7 @@ BASE = 16
 """The base of the digits of ids, b in the paper. The ids of a thousand nodes differ in their first three digits."""
 
 _MOST_EARLY = 100
-"""Number of summaries that are kept from nodes that are not on the ring."""
+"""Greatest number of summaries that a node keeps from nodes that are not on its ring."""
 
 EMPTY_AGGREGATE = Aggregate(1, 0.0, b"")
 """The aggregate of one node without channels."""
@@ -186,7 +186,7 @@ class Aggregation:
         The summary of a node that is not on this node's ring yet is kept until the ring changes.
         """
         # The sender may have joined a moment ago. It would send its summary again only after a maintenance interval.
-        if sender not in self._view and len(self._early) < _MOST_EARLY:
+        if sender not in self._view and (sender in self._early or len(self._early) < _MOST_EARLY):
             self._early[sender] = summary, now_s
         place, aggregate = self._place(sender, summary.digits), summary.aggregate
         if place is None:

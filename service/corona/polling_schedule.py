@@ -104,6 +104,7 @@ class PollingSchedule(msgspec.Struct, frozen=True, array_like=True, gc=False):
         """
         due_s = self._next_s(self._turn(rank), self.size, after_s)
         if self.is_far_ahead(after_s, due_s, gaps=2 * self.size):
+            # Its schedule begins too late. It is treated as if it had already begun.
             return self._next_s(self._turn(rank), self.size, after_s, is_begun=True)
         return due_s
 
@@ -132,12 +133,12 @@ class PollingSchedule(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return (clock.shown_s(end_s) - clock.shown_s(begin_s)) / self.gap_s
 
     def is_far_ahead(self, after_s: float, due_s: float, gaps: int) -> bool:
-        """Return whether the poll due at ``due_s`` was planned before the fleet's clock was set back.
+        """Return whether a poll is so far ahead that it was planned before the fleet's clock was set back.
 
-        ``after_s`` is the present time, and ``gaps`` is the greatest number of gaps until a poll that was planned
-        after that. Times are Unix times by the store's clock.
+        The poll is due at ``due_s``, and ``after_s`` is the present time, both in Unix seconds by the store's clock.
+        ``gaps`` is the greatest number of gaps until a poll that was planned by the present clock.
         """
-        # A schedule that was made while the scale was unknown begins later.
+        # Schedules that are made while the scale is unknown begin later.
         return self.gaps_between(after_s + LONGEST_WAIT_FOR_SCALE_S, due_s) > gaps
 
     def _turn(self, rank: int) -> int:
