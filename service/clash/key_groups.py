@@ -21,7 +21,7 @@ import msgspec
 from service.errors import BadKey, UnknownKeyspace
 from service.model import ChannelId, UserId
 
-_CACHED_GROUPS = 2_000
+_CACHED_GROUPS = 10_000
 
 
 def shape(key: int, depth: int, bits: int) -> int:

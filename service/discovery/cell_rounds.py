@@ -38,6 +38,8 @@ def run_together(protocols: Sequence[Rounds[T]]) -> Rounds[list[T]]:
     This function is such a generator, too. Each of its rounds combines the next commands of all protocols that have not
     finished.
     """
+    if not protocols:
+        return []
     results: dict[int, T] = {}
     rounds: dict[int, Sequence[Command]] = {}
     answers: dict[int, Sequence[CellAnswer]] = {}

@@ -1,13 +1,14 @@
 """Descriptions of channels for searches: their attribute-value pairs, and their searchable text."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 import msgspec
 
 from service.discovery.av_pairs import Pair
 from service.discovery.content_names import (
     MAX_AUTHORS,
+    MAX_PAIRS,
     MAX_TAGS,
     MAX_TITLE_CHARS,
     DeclaredMetadata,
@@ -15,11 +16,14 @@ from service.discovery.content_names import (
     channel_text,
 )
 from service.discovery.discover_listings import NEW, novelty_weight
-from service.discovery.text_search.searchable_text import SearchableText, TextField
+from service.discovery.text_search.query_expansion import word_pair
+from service.discovery.text_search.searchable_text import MAX_TEXT_STEMS, SearchableText, TextField
 from service.model import Channel, Entry, FeedMetadata
 
 _MAX_FEED_TAGS = MAX_TAGS // 2
 """Maximum number of tags taken from the feed itself; the other tags are taken from its entries."""
+_WORD = word_pair("")
+"""The beginning of the attribute-value pairs of stems."""
 
 
 class ChannelDescription(msgspec.Struct, frozen=True):
@@ -62,7 +66,7 @@ def describe_channel(
 
 
 def text_of_named_channel(
-    channel: Channel, pairs: Iterable[Pair], domain_of: Callable[[Channel], str]
+    channel: Channel, pairs: Collection[Pair], domain_of: Callable[[Channel], str]
 ) -> SearchableText:
     """Return the searchable text of a registered channel without reading its entries.
 
@@ -85,7 +89,11 @@ def text_of_named_channel(
         yield channel.url.partition("//")[2].partition("/")[0]
         yield from (pair.partition("=")[2] for pair in pairs if pair.startswith(("tag=", "author=")))
 
-    return SearchableText(analyse, channel.language, title, source())
+    def has_unregistered_stems() -> bool:
+        # Counting in one string takes less time than examining each pair.
+        return not 0 < len(pairs) < MAX_PAIRS or "\n".join(pairs).count(_WORD) > MAX_TEXT_STEMS
+
+    return SearchableText(analyse, channel.language, title, source(), has_unregistered_stems)
 
 
 def _most_common(texts: Iterable[str], most: int) -> tuple[str, ...]:

@@ -49,7 +49,8 @@ _MAX_NUMBER_DIGITS = 14
 _MIN_USUAL_SHARE = 0.65
 _MAX_INCONCLUSIVE_PAIRS = 3
 _MAX_QUERY_VALUE_CHARS = 200
-_CACHED_URLS = 2_000
+_CACHED_URLS = 20_000
+_CACHED_TEXTS = 2_000
 
 
 def is_public(channel: Channel, subscribers: int, min_subscribers: int) -> bool:
@@ -126,7 +127,7 @@ def _field_is_secret(field: str) -> bool:
     )
 
 
-@lru_cache(_CACHED_URLS)
+@lru_cache(_CACHED_TEXTS)
 def _is_token(text: str) -> bool:
     """Return whether a text looks like a random access token or a mail address, rather than like ordinary words."""
     if len(text) < _MIN_TOKEN_CHARS and "@" not in text:

@@ -24,6 +24,7 @@ A matrix may change while it is read:
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from operator import itemgetter
 
 import msgspec
 import numpy as np
@@ -103,15 +104,21 @@ class SearchOutcome(msgspec.Struct, frozen=True):
 
 
 class _Found(msgspec.Struct, frozen=True):
-    """Sorted keys of names, and the arrays ``weights`` and ``choices`` of :class:`SearchOutcome` in the same order."""
+    """Sorted keys of names, and the arrays ``weights`` and ``choices`` of :class:`SearchOutcome` in the same order.
+
+    These two arrays are transposed: they have one row for each clause, and one column for each name.
+    """
 
     names: NameKeys
     weights: NDArray[np.float64]
     choices: NDArray[np.int64]
 
-    def take(self, rows: NDArray[np.bool_] | NDArray[np.intp]) -> "_Found":
-        """Return the names in these rows."""
-        return _Found(self.names[rows], self.weights[rows], self.choices[rows])
+    def select(self, selected: NDArray[np.bool_]) -> "_Found":
+        """Return the selected names."""
+        places = selected.nonzero()[0]
+        if len(places) == len(self.names):
+            return self
+        return _Found(self.names.take(places), self.weights.take(places, axis=1), self.choices.take(places, axis=1))
 
 
 class PairQuery(msgspec.Struct, frozen=True):
@@ -170,8 +177,8 @@ def search(
         found.names[best],
         scores[best],
         coverages[best],
-        found.weights[best],
-        found.choices[best],
+        found.weights.take(best, axis=1).T,
+        found.choices.take(best, axis=1).T,
         len(found.names),
         is_whole,
         {pair: reader.frequency for pair, reader in readers.items()},
@@ -221,17 +228,17 @@ def _collect(
         leading = [readers[pair] for pair, _ in driver.alternatives]
         others = [reader for reader in readers.values() if reader not in leading]
         small = [reader for reader in others if not reader.is_whole and reader.frequency <= _ALWAYS_WHOLE]
-        yield from run_together(
-            [*(each.read_share(share) for each in leading), *(each.read_share(1) for each in small)]
-        )
+        incomplete = [(each, share) for each in leading if not each.is_whole]
+        yield from run_together([each.read_share(part) for each, part in (*incomplete, *((each, 1) for each in small))])
         names = _union(reader.content()[0] for reader in leading)
         is_whole = all(reader.is_whole for reader in leading)  # looking names up below may read more partitions
         is_all = not driver.is_optional or len(names) <= first
         found = _weigh(names, clauses, readers)
         if not is_all:
-            best = _best(found, clauses, importances, first)[0]
             # Names with a rare pair may satisfy all clauses, although not all of their weights are known yet.
-            found = found.take(np.union1d(best, np.flatnonzero(found.weights[:, kept].any(axis=1))))
+            selected = np.logical_or.reduce(found.weights[kept] > 0)
+            selected[_best(found, clauses, importances, first)[0]] = True
+            found = found.select(selected)
         # A name with one leading pair may also have another one, whose posting is in a partition that was not read.
         looked_up = readers.values() if len(leading) > 1 else others
         cells = sum(reader.cells for reader in looked_up)
@@ -458,7 +465,10 @@ def _finds_complete(clauses: Sequence[PairClause], readers: "MatrixReaders", mos
 
 
 def _frequency(clause: PairClause, readers: Mapping[PairKey, MatrixReader]) -> int:
-    return sum(readers[pair].frequency for pair, _ in clause.alternatives)
+    frequency = 0
+    for pair, _ in clause.alternatives:
+        frequency += readers[pair].frequency
+    return frequency
 
 
 def _partitions_of(names: NameKeys, partitions: int) -> _NamesToRead:
@@ -509,10 +519,11 @@ def _driver(clauses: Sequence[PairClause], readers: "MatrixReaders", most: int |
     """
     # The other optional clauses can be left out, because names that satisfy only these come last in the results.
     rarest, count = dict[PairKey, float](), 0
-    for clause in sorted((each for each in clauses if each.is_optional), key=lambda each: _frequency(each, readers)):
+    optional = [(_frequency(clause, readers), clause) for clause in clauses if clause.is_optional]
+    for frequency, clause in sorted(optional, key=itemgetter(0)):
         if most is None or count < most:
             rarest.update(clause.alternatives)
-            count += _frequency(clause, readers)
+            count += frequency
     required = [clause for clause in clauses if not clause.is_optional]
     drivers = [*required, PairClause(tuple(rarest.items()), is_optional=True)] if rarest else required
     return min(drivers, key=lambda clause: _frequency(clause, readers))
@@ -534,11 +545,11 @@ def _best(
 
     :class:`SearchOutcome` describes the order, the scores and the coverages.
     """
-    scores = found.weights @ np.array(importances)
+    scores = np.array(importances) @ found.weights
     coverages = _coverages(clauses, found, importances)
     near = np.arange(len(scores))
     if len(scores) > most:  # sorting all names would take longer than the rest of the search
-        least = coverages.max()
+        least = np.maximum.reduce(coverages)
         if np.count_nonzero(coverages == least) < most:
             least = _nth_greatest(coverages, most)
         near = (coverages >= least).nonzero()[0]
@@ -572,10 +583,10 @@ def _coverages(clauses: Sequence[PairClause], found: _Found, importances: Sequen
     ``importances`` contains the importance of each clause.
     """
     coverages = np.zeros(len(found.names))
-    for column, (clause, importance) in enumerate(zip(clauses, importances, strict=True)):
+    for clause, importance, weights, choices in zip(clauses, importances, found.weights, found.choices, strict=True):
         if clause.is_optional:
             products = np.array([importance * factor for _, factor in clause.alternatives])
-            coverages += products.take(found.choices[:, column]) * (found.weights[:, column] > 0)
+            coverages += products.take(choices) * (weights > 0)
     return coverages
 
 
@@ -583,22 +594,19 @@ def _select_satisfying(
     found: _Found, clauses: Sequence[PairClause], excluded: Iterable[PairKey], readers: Mapping[PairKey, MatrixReader]
 ) -> _Found:
     """Select the names that satisfy all required clauses and one of the optional ones, and have no excluded pair."""
-    selected, has_any = np.ones(len(found.names), np.bool_), np.zeros(len(found.names), np.bool_)
-    for column, clause in enumerate(clauses):
-        has = found.weights[:, column] > 0
-        if clause.is_optional:
-            has_any |= has
-        else:
-            selected &= has
-    if any(clause.is_optional for clause in clauses):
-        selected &= has_any
+    has = found.weights > 0
+    optional = [place for place, clause in enumerate(clauses) if clause.is_optional]
+    required = [place for place, clause in enumerate(clauses) if not clause.is_optional]
+    selected = np.logical_and.reduce(has[required])
+    if optional:
+        selected &= np.logical_or.reduce(has[optional])
     for pair in excluded:
         selected[_intersect(found.names, readers[pair].content()[0])[0]] = False
-    return found if selected.all() else found.take(selected)
+    return found.select(selected)
 
 
 def _weigh(names: NameKeys, clauses: Sequence[PairClause], readers: Mapping[PairKey, MatrixReader]) -> _Found:
-    """Return ``names`` with their weights and choices, which have a row for each name and a column for each clause.
+    """Return ``names`` with their weights and choices, which have a row for each clause and a column for each name.
 
     - Weight: the greatest factor * weight among the clause's alternatives that the name has.
     - Choice: the index of the alternative with this greatest product.
@@ -630,4 +638,4 @@ def _weigh(names: NameKeys, clauses: Sequence[PairClause], readers: Mapping[Pair
                 if index:
                     own_choices[rows[weighed > former]] = index
                 own_weights[rows] = np.maximum(former, weighed)
-    return _Found(names, weights.T, choices.T)
+    return _Found(names, weights, choices)

@@ -139,7 +139,7 @@ def valid_names(parts: Sequence[bytes], now_s: float) -> tuple[NameKeys, NameWei
 def _decode(parts: Sequence[bytes]) -> _Postings:
     packed = parse(parts[0] if len(parts) == 1 else b"".join(parts))
     names, weights, expiries_s = packed["name"].astype(np.uint64), packed["weight"], packed["expires_s"]
-    if (names[1:] <= names[:-1]).any():
+    if np.count_nonzero(names[1:] <= names[:-1]):  # a third of the time of any()
         order = names.argsort(kind="stable")
         in_order = names[order]
         if (in_order[1:] == in_order[:-1]).any():
@@ -148,7 +148,8 @@ def _decode(parts: Sequence[bytes]) -> _Postings:
             in_order = names[order]
             order = order[np.append(in_order[1:] != in_order[:-1], True)]  # the last one of each name
         names, weights, expiries_s = names[order], weights[order], expiries_s[order]
-    valid_until_s = int(expiries_s.min()) if len(names) and weights.all() else 0
+    is_withdrawn = np.count_nonzero(weights) < len(names)
+    valid_until_s = int(np.minimum.reduce(expiries_s)) if len(names) and not is_withdrawn else 0
     weights = weights.copy()
     for shared in (names, weights):  # by all callers of valid_names
         shared.flags.writeable = False

@@ -44,6 +44,7 @@ _UNDECOMPOSED: Final = str.maketrans(
 )
 _UMLAUT_E = re.compile("(?<=[aou])e+")
 _ACCENT = re.compile("[\u0300-\u036f]+")
+_PUNCTUATION = re.compile(r"[^a-z0-9_\n]+")
 
 _WORD = re.compile(
     r"""
@@ -120,6 +121,11 @@ def fold_case(text: str) -> str:
         return " ".join(text.lower().split())
     once = unicodedata.normalize("NFKC", text).translate(_EQUIVALENTS).casefold()
     return " ".join(unicodedata.normalize("NFKC", once).split())
+
+
+def separate_words(folded: str) -> str:
+    """Return a folded ASCII text with one space before each word, and without punctuation; line breaks are kept."""
+    return _PUNCTUATION.sub(" ", f" {folded}".replace("\n", "\n "))
 
 
 def words(text: str, *, include_common: bool = False) -> list[str]:

@@ -51,6 +51,7 @@ from service.discovery.text_search.ranking import RankingSignals, ScoreParts, cl
 from service.discovery.text_search.searchable_text import SearchableText
 from service.discovery.text_search.snippets import best_snippet
 from service.discovery.text_search.vocabulary import Vocabulary
+from service.discovery.word_analysis import fold
 from service.feeds.canonical_urls import host_of, without_selector
 from service.model import Channel, ChannelId, Entry
 from service.net.sites_and_networks import site_of
@@ -139,6 +140,7 @@ class _Document(msgspec.Struct, frozen=True):
     score: ScoreParts
     channel: Channel
     subscribers: int
+    text: SearchableText
     named: NamedChannel | None = None
     entry: Entry | None = None
     time_s: float = 0.0
@@ -153,7 +155,6 @@ class _Match(msgspec.Struct, frozen=True, eq=False):
     """
 
     document: _Document
-    text: SearchableText
     pairs: AbstractSet[Pair]
     has_all_words: bool
 
@@ -324,7 +325,7 @@ class Searcher:
         shown = matching[:limit]
         answer = SearchAnswer(
             tuple(_hits(expanded, shown)),
-            tuple(expanded.corrections([(match.text, match.pairs) for match in complete[:limit] or shown])),
+            tuple(expanded.corrections([(match.document.text, match.pairs) for match in complete[:limit] or shown])),
             has_more=len(matching) > limit,
             total=len(matching) if whole else None,
         )
@@ -420,10 +421,11 @@ class Searcher:
             found = public[channel_id_of(candidate.name)]
             channel, subscribers = found.channel, found.subscribers
             time_s = detected_s if entry.published is None else min(entry.published, detected_s)
-            as_written = expanded.share_as_written(f"{entry.title}\n{entry.summary}")
+            as_written = expanded.share_as_written(fold(f"{entry.title}\n{entry.summary}"))
             known = RankingSignals(as_written, _is_in_language(channel, language), subscribers, now_s - time_s)
             total = score(candidate, importances, known)
-            documents.append(_Document(candidate, total, channel, subscribers, entry=entry, time_s=time_s))
+            text = entry_text(entry, channel.language)
+            documents.append(_Document(candidate, total, channel, subscribers, text, entry=entry, time_s=time_s))
         return documents
 
     async def _channel_documents(
@@ -440,10 +442,11 @@ class Searcher:
                 continue
             named, subscribers = public[candidate.name]
             channel = named.channel
-            as_written = expanded.share_as_written(channel.title)
+            text = text_of_named_channel(channel, named.pairs, _domain)
+            as_written = expanded.share_as_written(text.folded_title)
             known = RankingSignals(as_written, _is_in_language(channel, language), subscribers, None)
             total = score(candidate, importances, known)
-            documents.append(_Document(candidate, total, channel, subscribers, named))
+            documents.append(_Document(candidate, total, channel, subscribers, text, named))
         return documents
 
 
@@ -458,15 +461,12 @@ def _matches(expanded: ExpandedQuery, documents: Iterable[_Document]) -> Iterato
         pairs: AbstractSet[Pair] = frozenset()
         if one.named is not None:
             pairs = one.named.pairs
-            text = text_of_named_channel(channel, pairs, _domain)
-        elif one.entry is not None:
-            text = entry_text(one.entry, channel.language)
-            if has_attributes:
-                traits = DeclaredMetadata(channel.language)
-                pairs = frozenset(entry_attributes(one.entry, channel, traits, _domain(channel)))
-        found = expanded.match(text, pairs)
+        elif one.entry is not None and has_attributes:
+            traits = DeclaredMetadata(channel.language)
+            pairs = frozenset(entry_attributes(one.entry, channel, traits, _domain(channel)))
+        found = expanded.match(one.text, pairs)
         if found is not MatchKind.NONE:
-            yield _Match(one, text, pairs, found is MatchKind.ALL_WORDS)
+            yield _Match(one, pairs, found is MatchKind.ALL_WORDS)
 
 
 def _hits(expanded: ExpandedQuery, matches: Iterable[_Match]) -> Iterator[SearchHit]:
@@ -475,7 +475,7 @@ def _hits(expanded: ExpandedQuery, matches: Iterable[_Match]) -> Iterator[Search
     for match in matches:
         found = match.document
         texts = [found.entry.summary] if found.entry else found.named.latest_titles if found.named else []
-        snippet = best_snippet(texts, asked.has, asked.beginnings)
+        snippet = best_snippet(texts, asked)
         yield SearchHit(
             found.channel, found.entry, False, found.subscribers, snippet.text, snippet.hits,
             lacks_words=not match.has_all_words,

@@ -33,12 +33,15 @@ from service.discovery.text_search.searchable_text import SearchableText
 from service.discovery.text_search.vocabulary import SimilarWord, Vocabulary
 from service.discovery.word_analysis import (
     LANGUAGES,
+    MAX_TEXT_CHARS,
     fold,
     is_distinctive,
     query_stems,
+    separate_words,
     stem,
     stem_beginning,
     without_umlauts,
+    words,
 )
 
 MAX_SIMILAR_STEMS: Final = 8
@@ -78,21 +81,45 @@ class QueryWords(msgspec.Struct, frozen=True, dict=True):
         """
         return (
             word.startswith(self._first_letters)
-            and without_umlauts(word).startswith(self.beginnings)
+            and without_umlauts(word).startswith(self._beginnings)
             and (not self.stems.isdisjoint(query_stems(word)) or word.startswith(self.prefixes))
         )
 
-    @cached_property
-    def beginnings(self) -> tuple[str, ...]:
-        """Strings for a fast test: a text that contains none of these strings contains no word of the query.
+    def find_beginnings(self, texts: Sequence[str]) -> list[int]:
+        """Return the indices of texts that contain the beginning of a word of the query; a fast test.
 
-        Before the test, the text must be folded (without case and accents) and passed to :func:`without_umlauts`.
+        The other texts contain no word of the query.
         """
+        texts = [text[:MAX_TEXT_CHARS] for text in texts]
+        together, beginnings = "\n".join(texts), self._separate_beginnings
+        if together.isascii() and together.count("\n") == len(texts) - 1:
+            together = separate_words(without_umlauts(together.lower()))
+        else:  # a word may begin within a run of letters, as in scripts without spaces
+            together, beginnings = without_umlauts("\n".join(map(fold, texts))), self._beginnings
+        if not any(map(together.__contains__, beginnings)):
+            return []
+        prepared = enumerate(together.split("\n"))
+        return [place for place, text in prepared if any(map(text.__contains__, beginnings))]
+
+    def count_in(self, text: str) -> int:
+        """Return how many words of a text are words of the query."""
+        first_letters = self._first_letters
+        similar = [word for word in words(text, include_common=True) if word.startswith(first_letters)]
+        return sum(map(is_distinctive, filter(self.has, similar)))
+
+    @cached_property
+    def _beginnings(self) -> tuple[str, ...]:
+        """The beginnings of the words, without umlauts (:func:`without_umlauts`)."""
         return (*dict.fromkeys(map(stem_beginning, self.stems)), *map(without_umlauts, self.prefixes))
 
     @cached_property
+    def _separate_beginnings(self) -> tuple[str, ...]:
+        """The beginnings of the words as they occur in a text that :func:`separate_words` returns."""
+        return tuple({separate_words(beginning) for beginning in self._beginnings if beginning.isascii()})
+
+    @cached_property
     def _first_letters(self) -> tuple[str, ...]:
-        return tuple({beginning[:1] for beginning in self.beginnings})
+        return tuple({beginning[:1] for beginning in self._beginnings})
 
 
 class MatchKind(Enum):
@@ -134,12 +161,12 @@ class ExpandedQuery(msgspec.Struct, frozen=True, dict=True):
             return MatchKind.ALL_WORDS
         return MatchKind.SOME_WORDS if any(held) else MatchKind.NONE
 
-    def share_as_written(self, text: str) -> float:
-        """Return the fraction (0 to 1) of the query's words that occur in ``text`` as written.
+    def share_as_written(self, folded: str) -> float:
+        """Return the fraction (0 to 1) of the query's words that occur in a folded text as written.
 
-        Case and accents are ignored. The result is 0 if the query has no words.
+        The result is 0 if the query has no words.
         """
-        own, folded = self._words, fold(text)
+        own = self._words
         return sum(map(folded.__contains__, own)) / len(own) if own else 0.0
 
     def corrections(self, documents: Sequence[tuple[SearchableText, AbstractSet[Pair]]]) -> Iterator[Correction]:
@@ -185,12 +212,13 @@ class ExpandedQuery(msgspec.Struct, frozen=True, dict=True):
         return (condition for group in self.query.all_of for condition in group)
 
     def _has_one(self, group: tuple[Condition, ...], text: SearchableText, pairs: AbstractSet[Pair]) -> bool:
-        return any(self._holds(condition, text, pairs) for condition in group)
+        for condition in group:
+            if _holds_as_written(condition, text, pairs) or self._has_similar(condition, text, pairs):
+                return True
+        return False
 
-    def _holds(self, condition: Condition, text: SearchableText, pairs: AbstractSet[Pair]) -> bool:
-        if _holds_as_written(condition, text, pairs):
-            return True
-        if not isinstance(condition, WordCondition):
+    def _has_similar(self, condition: Condition, text: SearchableText, pairs: AbstractSet[Pair]) -> bool:
+        if not self.similar or not isinstance(condition, WordCondition):
             return False
         stems = [each.stem for each in self.similar.get(condition.word, ())]
         if condition.in_title:
@@ -305,12 +333,13 @@ def _holds_as_written(condition: Condition, text: SearchableText, pairs: Abstrac
         return condition.pair in pairs
     if isinstance(condition, PhraseCondition) or condition.in_title:
         return text.satisfies(condition)
-    # The title costs least. A channel's pairs include words of its latest entries, which its text lacks.
     if condition.is_prefix:
-        found = any(pair.startswith(word_pair(condition.word)) for pair in pairs)
-    else:
-        found = text.has_title_word(condition.word) or not pairs.isdisjoint(_pairs_of_word(condition.word))
-    return found or text.satisfies(condition)
+        beginning = word_pair(condition.word)
+        return any(pair.startswith(beginning) for pair in pairs) or text.satisfies(condition)
+    # The title costs least. A channel's pairs include words of its latest entries, which its text lacks.
+    if text.has_title_word(condition.word) or not pairs.isdisjoint(_pairs_of_word(condition.word)):
+        return True
+    return text.has_unregistered_stems and text.satisfies(condition)
 
 
 @lru_cache(_CACHED_WORDS)
@@ -319,7 +348,7 @@ def _pairs_of_word(word: str) -> tuple[Pair, ...]:
 
 
 def _has_stem(stemmed: str, text: SearchableText, pairs: AbstractSet[Pair]) -> bool:
-    return word_pair(stemmed) in pairs or text.has_stem(stemmed)
+    return word_pair(stemmed) in pairs or (text.has_unregistered_stems and text.has_stem(stemmed))
 
 
 def _words_of(condition: Condition) -> tuple[str, ...]:

@@ -62,7 +62,10 @@ class TextField(msgspec.Struct, frozen=True):
 
 
 class SearchableText:
-    """The text of a document (a channel or entry), in which searches look for words; analysed only when needed."""
+    """The text of a document (a channel or entry), in which searches look for words; analysed only when needed.
+
+    - ``folded_title``: the title without case and accents, with a space at each end; only spaces if it is not given.
+    """
 
     def __init__(
         self,
@@ -70,6 +73,7 @@ class SearchableText:
         declared_language: str,
         title: str = "",
         source: Iterable[str] = (),
+        has_unregistered_stems: Callable[[], bool] = lambda: True,
     ) -> None:
         """Create the text of a document.
 
@@ -78,11 +82,14 @@ class SearchableText:
         - ``title``: the plain text of the title, with which a word is compared first.
         - ``source``: the plain texts of all fields. In most cases, they are enough to decide whether the document
           contains a word, without calling ``analyse``.
+        - ``has_unregistered_stems``: function that returns whether the document may have stems with which it is not
+          registered.
         """
         self._analyse = analyse
         self._declared_language = declared_language
-        self._folded_title = f" {fold(title)} "
+        self.folded_title = f" {fold(title)} "
         self._source = source
+        self._has_unregistered_stems = has_unregistered_stems
 
     @cached_property
     def fields(self) -> Sequence[TextField]:
@@ -93,6 +100,11 @@ class SearchableText:
     def language(self) -> str:
         """The document's language (ISO 639-1), in which its words are stemmed; "" if it is unknown."""
         return text_language([word for field in self.fields for word in field.words], self._declared_language)
+
+    @cached_property
+    def has_unregistered_stems(self) -> bool:
+        """Whether the text may have stems that are not among the attribute-value pairs of the document."""
+        return self._has_unregistered_stems()
 
     @cached_property
     def stems(self) -> frozenset[str]:
@@ -109,7 +121,7 @@ class SearchableText:
 
         If the result is False, the title may nevertheless contain the word.
         """
-        return word.isalnum() and f" {word} " in self._folded_title
+        return word.isalnum() and f" {word} " in self.folded_title
 
     def has_stem(self, stemmed: str) -> bool:
         """Return whether ``stemmed`` is one of the document's :attr:`stems`; the text is analysed only in doubt."""

@@ -2,13 +2,14 @@
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Final
 
 import msgspec
 
-from service.discovery.word_analysis import MAX_TEXT_CHARS, fold, folded_words, without_umlauts, words
+from service.discovery.text_search.query_expansion import QueryWords
+from service.discovery.word_analysis import MAX_TEXT_CHARS, words
 
 MAX_SNIPPET_CHARS: Final = 160
 
@@ -29,27 +30,20 @@ class Snippet(msgspec.Struct, frozen=True):
     hits: tuple[tuple[int, int], ...] = ()
 
 
-def best_snippet(texts: Sequence[str], is_hit: Callable[[str], bool], beginnings: Collection[str]) -> Snippet:
-    """Return a snippet from the text in which words of the query occur most often.
+def best_snippet(texts: Sequence[str], asked: QueryWords) -> Snippet:
+    """Return a snippet from the text in which words of the query, ``asked``, occur most often.
 
     If several texts are equally good, the first is used. The snippet is empty if ``texts`` is empty.
-
-    - ``is_hit``: function that returns whether a folded word (without case and accents) is a word of the query.
-    - ``beginnings``: the beginnings of the query's words, without umlauts (:func:`without_umlauts`). A text that
-      contains none of these cannot contain a word of the query.
     """
     if not texts:
         return Snippet("")
-    folded = [fold(text[:MAX_TEXT_CHARS]) for text in texts]
-    together = without_umlauts("\n".join(folded))
-    if not any(map(together.__contains__, beginnings)):
-        return make_snippet(texts[0])
-    counts = [
-        sum(map(is_hit, folded_words(text[:MAX_TEXT_CHARS]))) if any(map(plain.__contains__, beginnings)) else 0
-        for text, plain in zip(folded, together.split("\n"), strict=True)
-    ]
-    best = counts.index(max(counts))
-    return make_snippet(texts[best], is_hit if counts[best] else None)
+    places = asked.find_beginnings(texts)
+    if places:
+        best = places[0] if len(places) == 1 else max(places, key=lambda place: asked.count_in(texts[place]))
+        snippet = make_snippet(texts[best], asked.has)
+        if snippet.hits:
+            return snippet
+    return make_snippet(texts[0])
 
 
 def make_snippet(text: str, is_hit: Callable[[str], bool] | None = None) -> Snippet:

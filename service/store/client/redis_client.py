@@ -103,9 +103,9 @@ def _find_error(commands: Sequence[Command], replies: Sequence[Any]) -> Exceptio
     ``replies`` contains each command's reply, which is an exception if the command failed.
     """
     for index, reply in enumerate(replies):
-        if isinstance(reply, exceptions.ResponseError):
-            reply.add_note(f"It was the reply to {commands[index][0]!r}, command {index + 1} of {len(commands)}.")
         if isinstance(reply, Exception):
+            if isinstance(reply, exceptions.ResponseError):
+                reply.add_note(f"It was the reply to {commands[index][0]!r}, command {index + 1} of {len(commands)}.")
             return _translate(reply)
     return None
 

@@ -42,6 +42,7 @@ only the number of names has an effect.
 """
 
 _CACHED_SIZES = 10_000
+_CACHED_KEYS = 10_000
 
 
 class MatrixAccess:
@@ -67,7 +68,9 @@ class MatrixAccess:
         self.limits = limits
         self.load_reports = CellLoadReports(redis, about, limits)
         self._sizes: LRUCache[PairKey, MatrixSize] = LRUCache(_CACHED_SIZES)
-        self._texts: LRUCache[PairKey, AvPair] = LRUCache(_CACHED_SIZES)
+        self._keys: dict[AvPair, PairKey] = {}
+        """At most ``_CACHED_KEYS`` digests of attribute-value pairs, of which ``_texts`` is the inverse."""
+        self._texts: dict[PairKey, AvPair] = {}
 
     async def matrix_sizes(self) -> dict[AvPair, MatrixSize]:
         """Map attribute-value pairs to the sizes of their matrices.
@@ -104,8 +107,13 @@ class MatrixAccess:
 
     def key(self, pair: AvPair) -> PairKey:
         """Return the digest that stands for an attribute-value pair in the addresses of cells."""
-        key = pair_key(f"{self._about} {pair}")
-        self._texts[key] = pair
+        key = self._keys.get(pair)
+        if key is None:
+            if len(self._keys) >= _CACHED_KEYS:  # a cache that records uses takes longer to read
+                self._keys.clear()
+                self._texts.clear()
+            key = self._keys[pair] = pair_key(f"{self._about} {pair}")
+            self._texts[key] = pair
         return key
 
     async def _run(self, protocol: Rounds[T], *, is_query: bool = False) -> T:

@@ -52,4 +52,4 @@ def test_the_text_with_most_words_of_the_query_is_shown(texts: list[str], word: 
     asked = QueryWords(frozenset(query_stems(word)), prefixes)
     counts = [sum(map(asked.has, words(text))) for text in texts]
     best = texts[counts.index(max(counts))] if texts else ""
-    assert best_snippet(texts, asked.has, asked.beginnings) == make_snippet(best, asked.has)
+    assert best_snippet(texts, asked) == make_snippet(best, asked.has)
