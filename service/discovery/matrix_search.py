@@ -25,6 +25,7 @@ A matrix may change while it is read:
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from operator import itemgetter
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -55,6 +56,7 @@ _POSTINGS_PER_LOOKUP = 48
 """Cost of looking up one name in a cell: the number of postings that can be read in sequence in the same time."""
 _MOST_STATES = 64
 _SAMPLING_STEP = 16
+_NO_NAMES: Final[NameKeys] = np.empty(0, np.uint64)
 
 _NamesToRead = Mapping[int, "tuple[int, ...] | None"]
 """The names whose postings are to be read, by partition; None for all postings of the partition."""
@@ -221,7 +223,7 @@ def _collect(
     driver = _driver(clauses, readers, first)
     if not _frequency(driver, readers):
         is_whole = all(readers[pair].is_whole for pair, _ in driver.alternatives)
-        return _weigh(np.empty(0, np.uint64), clauses, readers), is_whole
+        return _weigh(_NO_NAMES, clauses, readers), is_whole
     share = _first_share(driver, readers)
     kept = [column for column, clause in enumerate(clauses) if _frequency(clause, readers) < query.most]
     while True:
@@ -299,7 +301,7 @@ class MatrixReader:
         self._parts: list[bytes] = []
         self._read: set[int] = set()
         """Partitions that have been read whole."""
-        self._looked_up: NameKeys = np.empty(0, np.uint64)
+        self._looked_up = _NO_NAMES
         """Names whose postings have been read individually, sorted."""
         self._content: tuple[NameKeys, NameWeights] | None = None
 
@@ -491,7 +493,7 @@ def _union(parts: Iterable[NameKeys]) -> NameKeys:
     """Merge sorted arrays of names into one sorted array without duplicates."""
     found = [part for part in parts if len(part)]
     if len(found) <= 1:
-        return found[0] if found else np.empty(0, np.uint64)
+        return found[0] if found else _NO_NAMES
     names = np.concatenate(found)
     names.sort(kind="stable")  # merges sorted runs; np.unique would hash them
     is_repeated = names[1:] == names[:-1]

@@ -33,6 +33,7 @@ import re
 from collections.abc import Iterable
 from contextlib import suppress
 from datetime import date, timedelta
+from functools import lru_cache
 from typing import Final
 
 from service.discovery.av_pairs import (
@@ -102,6 +103,7 @@ _ISO_DATE = re.compile(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?")
 _DOTTED_DATE = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{4})")
 _FIRST_DAY: Final = date(1970, 1, 1)
 
+_CACHED_TEXTS: Final = 500
 _APOSTROPHES = re.compile("['\u2018\u2019`\u00b4]")
 _HASHTAG = re.compile(r"#([^\W\d_][\w-]*)[.,;:!?]*")
 _HOST_LIKE = re.compile(r"(?:[^\W_][\w-]*\.)+[^\W\d_]{2,}")
@@ -153,7 +155,7 @@ def parse_filter(text: str) -> SearchCondition:
     """
     if expression := _expression(text):
         return validate_pattern(PatternCondition(expression))
-    if not words(text, include_common=True):
+    if not _words(text):
         raise BadQuery('I can\'t find any words in that. Use words, "a phrase" or /a regular expression/.')
     tokens, known = tokenize(text), ", ".join(FILTER_FIELDS)
     for token in tokens:
@@ -301,8 +303,8 @@ def _conditions(
     A result must satisfy at least one condition in each group, and must not satisfy any excluded condition. ``about``
     is the kind of content to search. ``can_be_excluding`` allows tokens that only exclude something.
     """
-    meant = [token for token in tokens if token.kind != "word" or words(token.value, include_common=True)]
-    count = sum(token.kind != "or" and (token.kind != "word" or bool(words(token.value))) for token in meant)
+    meant = [token for token in tokens if token.kind != "word" or _words(token.value)]
+    count = sum(token.kind != "or" and (token.kind != "word" or any(map(is_distinctive, _words(token.value)))) for token in meant)
     if count > MAX_CONDITIONS:
         raise BadQuery(
             "That's {count} conditions; the maximum is {most}. Please leave some out.", count=count, most=MAX_CONDITIONS
@@ -430,7 +432,7 @@ def _alternatives(token: Token, about: ContentKind, parents: dict[str, Pair]) ->
 
 def _title_word(token: Token) -> tuple[Condition, ...]:
     in_title = token.name == "title"
-    if not words(token.value, include_common=True):
+    if not _words(token.value):
         raise BadQuery("“{name}” needs a value: {name}:…", name=token.name)
     if token.is_quoted:
         return (_phrase(token.value, in_title=in_title),)
@@ -449,8 +451,14 @@ def _title_word(token: Token) -> tuple[Condition, ...]:
     return found
 
 
+@lru_cache(_CACHED_TEXTS)
+def _words(text: str) -> tuple[str, ...]:
+    """Return the folded words of a text, including common ones; the parts of a query are examined several times."""
+    return tuple(words(text, include_common=True))
+
+
 def _phrase(text: str, *, in_title: bool = False) -> PhraseCondition:
-    found = tuple(words(text, include_common=True))
+    found = _words(text)
     if not found:
         raise BadQuery("There are no words between the quotation marks.")
     if not any(map(is_distinctive, found)):
@@ -463,7 +471,7 @@ def _phrase(text: str, *, in_title: bool = False) -> PhraseCondition:
 
 
 def _prefix(text: str, *, in_title: bool = False) -> WordCondition:
-    found = words(text, include_common=True)
+    found = _words(text)
     if len(found) != 1:
         raise BadQuery("“*” only works at the end of a single word: `pyth*`.")
     if len(found[0]) < MIN_PREFIX_CHARS and found[0].isascii():
@@ -489,15 +497,15 @@ def _plain(text: str, *, in_title: bool = False) -> tuple[Condition, ...]:
     """
     parts = _APOSTROPHES.split(text)
     # The ends of "l'été" and "Rust's" are no words.
-    while parts and len(own := words(parts[0], include_common=True)) <= 1 and not any(map(is_distinctive, own)):
+    while parts and len(own := _words(parts[0])) <= 1 and not any(map(is_distinctive, own)):
         parts = parts[1:]
-    while parts and len(own := words(parts[-1], include_common=True)) <= 1 and not any(map(is_distinctive, own)):
+    while parts and len(own := _words(parts[-1])) <= 1 and not any(map(is_distinctive, own)):
         parts = parts[:-1]
-    found = words("'".join(parts), include_common=True)
+    found = _words("'".join(parts))
     if not any(map(is_distinctive, found)):
         return ()
     return (
-        (WordCondition(found[0], in_title=in_title),) if len(found) == 1 else (PhraseCondition(tuple(found), in_title),)
+        (WordCondition(found[0], in_title=in_title),) if len(found) == 1 else (PhraseCondition(found, in_title),)
     )
 
 
@@ -509,7 +517,7 @@ def _field_pairs(name: str, value: str, about: ContentKind, parents: dict[str, P
     if name == "site":
         return _site_pairs(value)
     if name in ("link", "text"):
-        found = f" {' '.join(words(value, include_common=True))} " if name == "text" else fold(value)
+        found = f" {' '.join(_words(value))} " if name == "text" else fold(value)
         if not found.strip():
             raise BadQuery("“{name}” needs a value: {name}:…", name=name)
         return [f"{name}={found}"]

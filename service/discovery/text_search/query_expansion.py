@@ -152,14 +152,16 @@ class ExpandedQuery(msgspec.Struct, frozen=True, dict=True):
         A registered word that is similar to a word of the query counts as that word. If words are optional, a document
         matches if it has at least one of them.
         """
-        if any(_holds_as_written(condition, text, pairs) for condition in self.query.none_of) or not all(
-            self._has_one(group, text, pairs) for group in self._required
-        ):
-            return MatchKind.NONE
+        for condition in self.query.none_of:
+            if _holds_as_written(condition, text, pairs):
+                return MatchKind.NONE
+        for group in self._required:
+            if not self._has_one(group, text, pairs):
+                return MatchKind.NONE
         held = [self._has_one(group, text, pairs) for group in self.optional]
-        if all(held):
+        if False not in held:
             return MatchKind.ALL_WORDS
-        return MatchKind.SOME_WORDS if any(held) else MatchKind.NONE
+        return MatchKind.SOME_WORDS if True in held else MatchKind.NONE
 
     def share_as_written(self, folded: str) -> float:
         """Return the fraction (0 to 1) of the query's words that occur in a folded text as written.

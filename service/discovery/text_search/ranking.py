@@ -89,9 +89,8 @@ def score(candidate: CandidateName, importances: Sequence[float], signals: Ranki
 
     ``importances`` contains the importance of each clause of the query.
     """
-    clauses = tuple(
-        importance * weight / MAX_WEIGHT for importance, weight in zip(importances, candidate.weights, strict=True)
-    )
+    weighted = zip(importances, candidate.weights, strict=True)
+    clauses = tuple([importance * weight / MAX_WEIGHT for importance, weight in weighted])
     as_written = _MAX_AS_WRITTEN * signals.as_written
     language = _MAX_LANGUAGE if signals.is_in_askers_language else 0.0
     subscribers = _MAX_SUBSCRIBERS * min(1.0, log(1 + signals.subscribers) / _MAX_POPULARITY_LOG)

@@ -212,9 +212,13 @@ class Channels:
         found = await self._redis.call_many([("HMGET", keys.channel(cid), *fields) for cid in cids])
         named: list[NamedChannel | None] = []
         for cid, values in zip(cids, found, strict=True):
-            name, site, *latest = (value or b"" for value in values[len(CHANNEL_FIELDS) :])
             channel = parse_channel(cid, values[: len(CHANNEL_FIELDS)])
-            named.append(None if channel is None else NamedChannel(channel, StoredPairs(name), site.decode(), *latest))
+            if channel is None:
+                named.append(None)
+                continue
+            name, site, *latest = values[len(CHANNEL_FIELDS) :]
+            pairs, content = StoredPairs(name or b""), (latest[0] or b"" if latest else b"")
+            named.append(NamedChannel(channel, pairs, (site or b"").decode(), content))
         return named
 
     async def states(self, cids: Sequence[ChannelId]) -> list[ChannelState | None]:

@@ -247,6 +247,8 @@ async def _exchange(client: Redis, commands: Sequence[Command]) -> list[Any]:
     finally:
         await pool.release(connection)
     converters: Any = client.response_callbacks
+    if converters.keys().isdisjoint([command[0] for command in commands]):
+        return replies
     for index, command in enumerate(commands):
         convert = dict.get(converters, command[0])  # the driver's own look-up ignores case, in Python
         if convert is not None and not isinstance(replies[index], exceptions.RedisError):

@@ -156,7 +156,7 @@ class MatrixCells(RedisRepository):
             asked, todo = todo, {}
             for (number, command), found in zip(asked.items(), replies, strict=True):
                 place = places[number]
-                if command == _shared_field(place):
+                if command[0] == "HGET":  # of the shared hash
                     self._page_bits.pop(place, None)
                     if _has_further_fields(found):
                         todo[number] = _shared_fields(place, found[0])

@@ -20,7 +20,6 @@ import time
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from heapq import nlargest
 from secrets import randbits
-from typing import TypeGuard
 
 import msgspec
 import numpy as np
@@ -84,11 +83,11 @@ class ContentNameTable:
 
     async def resolve(self, name_keys: Sequence[NameKey]) -> dict[NameKey, str]:
         """Map each key to its name. Keys of names that are no longer registered are omitted."""
-        now_s = time.time()
-        found = {key: value for key in name_keys if _is_current(value := self._cached.get(key), now_s)}
+        earliest = _EXPIRY.pack(int(time.time()) + 1)  # in bytes, which have the order of the times
+        found = {key: value for key in name_keys if (value := self._cached.get(key, b"")) >= earliest}
         missing = [key for key in name_keys if key not in found]
         held = await self._redis.call_many([("HGET", self._bucket(key), _field(key)) for key in missing])
-        read = {key: value for key, value in zip(missing, held, strict=True) if _is_current(value, now_s)}
+        read = {key: value for key, value in zip(missing, held, strict=True) if value and value >= earliest}
         if len(self._cached) + len(read) > _CACHED_NAMES:
             self._cached.clear()
         self._cached |= read
@@ -97,10 +96,6 @@ class ContentNameTable:
 
     def _bucket(self, key: NameKey) -> str:
         return keys.names_bucket(self._about, key % BUCKETS)
-
-
-def _is_current(value: bytes | None, now_s: float) -> TypeGuard[bytes]:
-    return value is not None and _EXPIRY.unpack_from(value)[0] > now_s
 
 
 def _field(key: NameKey) -> bytes:
