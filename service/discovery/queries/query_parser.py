@@ -304,7 +304,10 @@ def _conditions(
     is the kind of content to search. ``can_be_excluding`` allows tokens that only exclude something.
     """
     meant = [token for token in tokens if token.kind != "word" or _words(token.value)]
-    count = sum(token.kind != "or" and (token.kind != "word" or any(map(is_distinctive, _words(token.value)))) for token in meant)
+    count = sum(
+        token.kind != "or" and (token.kind != "word" or any(map(is_distinctive, _words(token.value))))
+        for token in meant
+    )
     if count > MAX_CONDITIONS:
         raise BadQuery(
             "That's {count} conditions; the maximum is {most}. Please leave some out.", count=count, most=MAX_CONDITIONS
@@ -504,9 +507,7 @@ def _plain(text: str, *, in_title: bool = False) -> tuple[Condition, ...]:
     found = _words("'".join(parts))
     if not any(map(is_distinctive, found)):
         return ()
-    return (
-        (WordCondition(found[0], in_title=in_title),) if len(found) == 1 else (PhraseCondition(found, in_title),)
-    )
+    return (WordCondition(found[0], in_title=in_title),) if len(found) == 1 else (PhraseCondition(found, in_title),)
 
 
 def _field_pairs(name: str, value: str, about: ContentKind, parents: dict[str, Pair]) -> list[Pair]:
