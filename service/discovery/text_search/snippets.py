@@ -41,7 +41,7 @@ def best_snippet(texts: Sequence[str], asked: QueryWords) -> Snippet:
     if places:
         best = places[0] if len(places) == 1 else max(places, key=lambda place: asked.count_in(texts[place]))
         snippet = make_snippet(texts[best], asked.has)
-        if snippet.hits:
+        if snippet.hits or best == 0:
             return snippet
     return make_snippet(texts[0])
 
