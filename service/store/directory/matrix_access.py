@@ -5,6 +5,7 @@ caches how many cells each matrix has, and reports the load of cells. Workers us
 (:mod:`service.store.directory.matrix_balancer`). Everything that a process caches here can be lost without harm.
 """
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import TypeVar
 
@@ -68,8 +69,11 @@ class MatrixAccess:
         self.limits = limits
         self.load_reports = CellLoadReports(redis, about, limits)
         self._sizes: LRUCache[PairKey, MatrixSize] = LRUCache(_CACHED_SIZES)
-        self._keys: dict[AvPair, PairKey] = {}
-        """At most ``_CACHED_KEYS`` digests of attribute-value pairs, of which ``_texts`` is the inverse."""
+        self._keys: OrderedDict[AvPair, PairKey] = OrderedDict()
+        """The digests of the latest ``_CACHED_KEYS`` attribute-value pairs; ``_texts`` is the inverse.
+
+        Recording uses, as ``LRUCache`` does, takes longer than computing a digest.
+        """
         self._texts: dict[PairKey, AvPair] = {}
 
     async def matrix_sizes(self) -> dict[AvPair, MatrixSize]:
@@ -109,9 +113,8 @@ class MatrixAccess:
         """Return the digest that stands for an attribute-value pair in the addresses of cells."""
         key = self._keys.get(pair)
         if key is None:
-            if len(self._keys) >= _CACHED_KEYS:  # a cache that records uses takes longer to read
-                self._keys.clear()
-                self._texts.clear()
+            if len(self._keys) >= _CACHED_KEYS:
+                del self._texts[self._keys.popitem(last=False)[1]]
             key = self._keys[pair] = pair_key(f"{self._about} {pair}")
             self._texts[key] = pair
         return key

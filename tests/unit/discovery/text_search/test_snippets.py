@@ -44,10 +44,19 @@ def test_any_snippet_is_short_and_its_hits_are_in_it(text: str, word: str) -> No
         place = end
 
 
-_TITLES = st.lists(st.text("aeunfFüö \n.", max_size=20) | st.sampled_from(["Für Häuser", "fuer haeuser"]), max_size=5)
+_TITLES = st.lists(
+    st.text("aeunfFüö \n.", max_size=20)
+    | st.text("aebnt.c+#x_y1 (-,", max_size=20)
+    | st.sampled_from(["Für Häuser", "fuer haeuser", "(node.js)/c++", "a-3.12!", "the .net", "日本abc"]),
+    max_size=5,
+)
 
 
-@given(_TITLES, st.sampled_from(["fuer", "haus", "neu", "an"]), st.sampled_from([(), ("fue",), ("u",)]))
+@given(
+    _TITLES,
+    st.sampled_from(["fuer", "haus", "neu", "an", "node", "c++", "3.12", ".net", "abc", "x_y", "b"]),
+    st.sampled_from([(), ("fue",), ("u",)]),
+)
 def test_the_text_with_most_words_of_the_query_is_shown(texts: list[str], word: str, prefixes: tuple[str, ...]) -> None:
     asked = QueryWords(frozenset(query_stems(word)), prefixes)
     counts = [sum(map(asked.has, words(text))) for text in texts]
