@@ -164,6 +164,10 @@ class _PublicChannel(msgspec.Struct, frozen=True):
     subscribers: int
 
 
+_OwnChannel = tuple[Channel, ChannelDescription]
+"""A private channel to which the user is subscribed, and its description."""
+
+
 class Searcher:
     """Searches for channels and entries.
 
@@ -229,16 +233,17 @@ class Searcher:
         ]
         return arrange_listing(order, pairs, listed, limit)
 
-    async def find_own(self, jid: str, query: Query) -> list[SearchHit]:
+    async def find_own(self, jid: str, query: Query) -> SearchAnswer:
         """Return up to ``query.limit`` matching private channels to which the user ``jid`` is subscribed.
 
-        Private channels are visible only to their subscribers. The result is empty if the query is for entries.
+        Private channels are visible only to their subscribers. If none of them has all words of the query, words that
+        may be misspelt are replaced with words of these channels. The result is empty if the query is for entries.
         """
         if query.about != "channel":
-            return []
+            return SearchAnswer(())
         expanded = expand(query, Vocabulary())
         cids = [subscription.channel for subscription in await self._store.subscriptions.of_user(jid)]
-        hits: list[SearchHit] = []
+        described, matching = list[_OwnChannel](), list[_OwnChannel]()
         for first in range(0, len(cids), _OWN_BATCH):
             batch = cids[first : first + _OWN_BATCH]
             public, states = await asyncio.gather(self.filter_public(batch), self._store.channels.states(batch))
@@ -252,14 +257,18 @@ class Searcher:
                 and can_match(query, state.channel, _domain(state.channel), state.updates.interval_s(now_s))
             ]
             names = await asyncio.gather(*(read_channel_name(self._store, state, now_s) for state in private))
-            hits += [
-                SearchHit(state.channel, own=True)
-                for state, name in zip(private, names, strict=True)
-                if expanded.match(name.text, name.pairs.keys()) is MatchKind.ALL_WORDS
-            ]
-            if len(hits) >= query.limit:
+            batch_described = list(zip((state.channel for state in private), names, strict=True))
+            described += batch_described
+            matching += _with_all_words(expanded, batch_described)
+            if len(matching) >= query.limit:
                 break
-        return hits[: query.limit]
+        if not matching:
+            words = (word for _, name in described for word in name.text.registered_words().items())
+            expanded = expand(query, Vocabulary(words), misspelt=correctable_words(query))
+            matching = _with_all_words(expanded, described)
+        matching = matching[: query.limit]
+        corrections = expanded.corrections([(name.text, name.pairs.keys()) for _, name in matching])
+        return SearchAnswer(tuple(SearchHit(channel, own=True) for channel, _ in matching), tuple(corrections))
 
     async def filter_public(self, cids: Sequence[ChannelId]) -> dict[ChannelId, Channel]:
         """Map the id of each public channel in ``cids`` to the channel. Other channels are left out."""
@@ -448,6 +457,15 @@ class Searcher:
             total = score(candidate, importances, known)
             documents.append(_Document(candidate, total, channel, subscribers, text, named))
         return documents
+
+
+def _with_all_words(expanded: ExpandedQuery, channels: Iterable[_OwnChannel]) -> list[_OwnChannel]:
+    """Return the channels that have all words of the query."""
+    return [
+        (channel, name)
+        for channel, name in channels
+        if expanded.match(name.text, name.pairs.keys()) is MatchKind.ALL_WORDS
+    ]
 
 
 def _matches(expanded: ExpandedQuery, documents: Iterable[_Document]) -> Iterator[_Match]:

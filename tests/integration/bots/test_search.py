@@ -101,7 +101,7 @@ async def test_users_find_their_own_private_channels(person: Person, store: Stor
         await store.subscriptions.subscribe(alice.jid, channel.id)
         await published(store, channel, f"In {channel.url}")
     await register_names(store, [(few.id, 2), (public.id, 4)])
-    for asked in ("find tag=python", "find host=example.org type=feed"):
+    for asked in ("find tag=python", "find host=example.org type=feed", "find pyhton"):
         answer = await alice.say(asked)
         assert answer.count("private: only you see it here") == 1, asked
         assert FEWS.removeprefix("https://") in answer
@@ -109,6 +109,13 @@ async def test_users_find_their_own_private_channels(person: Person, store: Stor
         assert FEWS.removeprefix("https://") not in await bob.say(asked), asked
     assert "Nothing matches" in await alice.say("find tag=rust")
     assert FEWS.removeprefix("https://") not in await alice.say("find tag=python type=entry limit 1")
+    # A public channel that has the word as written makes a correction unnecessary.
+    pairs = frozenset({"word=pyhton"})
+    await store.channel_directory.register([ContentName(public.id, dict.fromkeys(pairs, 1))], time.time() + 600.0)
+    await store.channels.set_content_name(public.id, 9, pairs)
+    answer = await alice.say("find pyhton")
+    assert OURS.removeprefix("https://") in answer
+    assert FEWS.removeprefix("https://") not in answer
     await store.subscriptions.unsubscribe(alice.jid, few.id)
     assert FEWS.removeprefix("https://") not in await alice.say("find tag=python")
 
