@@ -146,15 +146,15 @@ class ReadRequests:
     async def search(self, query: Query) -> SearchAnswer:
         """Return the channels or entries that match a query.
 
-        Private channels to which the user is subscribed come first. Those that match only if words of the query are
-        corrected are left out if public channels match the query as it was written. Raises CellsUnavailable if the
-        cells that store the search index change too often during the search.
+        Private channels to which the user is subscribed come first. Their words are compared with corrected words of
+        the query only if no channel matches the query as it was written. Raises CellsUnavailable if the cells that
+        store the search index change too often during the search.
         """
         search, language = self._services.search, (await self.user_settings()).effective_language
         own, public = await asyncio.gather(search.find_own(self._jid, query), search.find(query, language))
         is_found_as_written = not public.corrections and any(not hit.lacks_words for hit in public.hits)
-        if own.corrections and is_found_as_written:
-            own = SearchAnswer(())
+        if not own.hits and not is_found_as_written:
+            own = await search.find_own(self._jid, query, corrects=True)
         hits = self._without_small_counts((*own.hits, *public.hits))
         has_more = public.has_more or len(hits) > query.limit
         return SearchAnswer(hits[: query.limit], own.corrections if own.hits else public.corrections, has_more)

@@ -233,17 +233,17 @@ class Searcher:
         ]
         return arrange_listing(order, pairs, listed, limit)
 
-    async def find_own(self, jid: str, query: Query) -> SearchAnswer:
+    async def find_own(self, jid: str, query: Query, *, corrects: bool = False) -> SearchAnswer:
         """Return up to ``query.limit`` matching private channels to which the user ``jid`` is subscribed.
 
-        Private channels are visible only to their subscribers. If none of them has all words of the query, words that
-        may be misspelt are replaced with words of these channels. The result is empty if the query is for entries.
+        Private channels are visible only to their subscribers. If ``corrects`` is true, channels also match if they
+        have words similar to those of the query. The result is empty if the query is for entries.
         """
         if query.about != "channel":
             return SearchAnswer(())
         expanded = expand(query, Vocabulary())
         cids = [subscription.channel for subscription in await self._store.subscriptions.of_user(jid)]
-        described, matching = list[_OwnChannel](), list[_OwnChannel]()
+        described, matching, words = list[_OwnChannel](), list[_OwnChannel](), set[tuple[str, str]]()
         for first in range(0, len(cids), _OWN_BATCH):
             batch = cids[first : first + _OWN_BATCH]
             public, states = await asyncio.gather(self.filter_public(batch), self._store.channels.states(batch))
@@ -258,12 +258,14 @@ class Searcher:
             ]
             names = await asyncio.gather(*(read_channel_name(self._store, state, now_s) for state in private))
             batch_described = list(zip((state.channel for state in private), names, strict=True))
-            described += batch_described
+            if corrects:
+                described += batch_described
+                words.update(word for name in names for word in name.text.registered_words().items())
+                continue
             matching += _with_all_words(expanded, batch_described)
             if len(matching) >= query.limit:
                 break
-        if not matching:
-            words = (word for _, name in described for word in name.text.registered_words().items())
+        if corrects:
             expanded = expand(query, Vocabulary(words), misspelt=correctable_words(query))
             matching = _with_all_words(expanded, described)
         matching = matching[: query.limit]
