@@ -8,6 +8,8 @@ matrices of all its pairs. In each matrix, it is stored in all replicas of one p
    after this retry is filled from the other replicas.
 3. A partition that has been removed or is not open yet rejects the name. The name is then stored in the partition's
    *merge target*, the partition that takes over the names of a removed partition.
+4. If the matrix gets partitions during the registration, some replicas store the name and others reject it. It is then
+   registered again in its new partition.
 
 Deviation: the paper chooses a partition at random for each registration. Here the partition is computed from the name,
 so that every process refreshes the name in the same partition.
@@ -27,7 +29,7 @@ from service.discovery.matrix import (
     merge_target,
     possible_partitions,
 )
-from service.discovery.matrix_cell import PutPostings, ReadState
+from service.discovery.matrix_cell import CellState, PutPostings, ReadState
 from service.discovery.postings import Posting, pack
 from service.errors import CellsUnavailable
 
@@ -99,7 +101,8 @@ def _put_in_replicas(
 ) -> Rounds[tuple[MatrixSize, bool]]:
     """Store a posting (record of a name) in all replicas of the partition that contains the cell ``address``.
 
-    Return (the newest known size of the matrix, whether at least one replica has stored the posting).
+    Return (the newest known size of the matrix, whether the posting is stored). It is stored if at least one replica
+    has it, and none has rejected it because the matrix has more partitions than assumed.
 
     This is a generator: in each round, it yields the commands to run, and the caller sends back the cells' answers.
 
@@ -109,6 +112,7 @@ def _put_in_replicas(
     packed = pack([posting])
     stored: set[int] = set()
     asked: set[int] = set()
+    has_grown = False
     rows = set(size.rows)
     while rows:
         order = sorted(rows)
@@ -117,6 +121,8 @@ def _put_in_replicas(
         answers = yield puts
         size = latest_size(size, *answers)
         now = {row for row, answer in zip(order, answers, strict=True) if answer.done}
+        # Open and filling cells reject a name only if the matrix has grown since its size was read.
+        has_grown |= any(not answer.done and answer.is_in(CellState.OPEN, CellState.FILLING) for answer in answers)
         stored |= now
         rows = set(size.rows) - (stored if now else asked)
-    return size, bool(stored)
+    return size, bool(stored) and not has_grown

@@ -1,5 +1,7 @@
 """Registration of names: the partition, and all of its replicas."""
 
+from contextlib import suppress
+
 import pytest
 
 from service.discovery.cell_rounds import find_or_create_matrix
@@ -96,3 +98,18 @@ def test_a_replica_that_opens_during_registration_gets_the_name() -> None:
         dialogue.send([cells.carry_out(again)])
     for row in range(2):
         assert cells.carry_out(ReadPostings(CellAddress(PAIR, 0, row))).postings == pack([NAME]), f"replica {row}"
+
+
+def test_a_name_is_in_all_replicas_although_the_matrix_grows_between_two_writes() -> None:
+    cells = cells_after_growth(ResizeKind.INC_R)
+    dialogue = register(PAIR, NAME, cells.run(find_or_create_matrix(PAIR, LIMITS)).size)
+    first, second = next(dialogue)
+    stored = cells.carry_out(first)
+    grow(cells, ResizeKind.INC_P)
+    answers = [stored, cells.carry_out(second)]
+    with suppress(StopIteration):
+        while True:
+            answers = [cells.carry_out(command) for command in dialogue.send(answers)]
+    for draw in range(8):
+        names, _, _ = cells.run(read_matrix(PAIR, draw, cells.now_s, None))
+        assert names.tolist() == [NAME.name], f"draw {draw}"
