@@ -330,7 +330,7 @@ class MatrixReader:
             places = list(dict.fromkeys((head_address(self._pair), *cell_addresses(self._pair, self.size))))
             answers = yield [ReadState(each) for each in places[:_MOST_STATES]]
             present = [each for each in answers if each.member is not None]
-            answer, self.size = answers[0], latest_size(MatrixSize(), *answers)
+            place, answer, self.size = places[0], answers[0], latest_size(MatrixSize(), *answers)
             names = max((each.load.names for each in present), default=answer.load.names)
         else:
             self.size = latest_size(self.size, answer)

@@ -146,3 +146,15 @@ def test_a_name_that_satisfies_all_clauses_is_found_although_it_satisfies_some_p
     asked = [PairClause(each, is_optional=True) for each in alternatives]
     found = cells.run(search(PairQuery(asked, (), 2, importance), 0, 0.0, {}, {}))
     assert found.names.tolist()[0] == 0
+
+
+def test_a_search_of_a_matrix_whose_cells_are_all_lost_is_complete() -> None:
+    cells = MemoryCells()
+    cells.run(register("a=1", Posting(1, 9, EXPIRES_S)))
+    grow(cells, "a=1")
+    known = cells.run(search(PairQuery([PairClause((("a=1", 1.0),))], (), 9, importance), 0, 0.0, {}, {})).sizes
+    for place in list(cells.places_of("a=1")):
+        cells.lose(place)
+    for draw in range(4):
+        found = cells.run(search(PairQuery([PairClause((("a=1", 1.0),))], (), 9, importance), draw, 0.0, known, {}))
+        assert (found.names.tolist(), found.complete) == ([], True)
