@@ -305,7 +305,7 @@ def _not_error(word: str) -> BadQuery:
 
 
 def _proximity_error(word: str) -> BadQuery:
-    name = re.match(r"[A-Z]*", word)
+    name = re.match(r"[A-Za-z]*", word)
     return BadQuery(
         "“{word}” isn't supported. Put words that belong together in quotation marks.",
         word=printable((name and name[0]) or word),
@@ -350,7 +350,7 @@ def _no_field_error(_word: str) -> BadQuery:
 
 _UNSUPPORTED: Final[tuple[tuple[re.Pattern[str], Callable[[str], BadQuery]], ...]] = (
     (re.compile(r"^(?:NOT|ANDNOT|NICHT|NON|SAUF|NÃO|NIET|NIE)$|^![^\W\d]"), _not_error),
-    (re.compile(r"^(?:NEAR(?:[/(].*)?|AROUND\(.*)$"), _proximity_error),
+    (re.compile(r"^NEAR(?:[/(]|$)|^(?i:near/\d|near\(|around\()"), _proximity_error),
     (re.compile(r"^\+[^\W\d]"), _plus_error),
     (re.compile(r"^~[^\W\d]|\w~[\d.]*$"), _fuzzy_error),
     (re.compile(r"^\^[^\W\d]|\w\^"), _boost_error),
