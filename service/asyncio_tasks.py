@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 import structlog
 
-from service.errors import CoronetError, StoreUnavailable
+from service.errors import CoronetError, StoreIdentityMismatch, StoreUnavailable
 
 CANCEL_RETRY_S: Final = 3.0
 """Seconds until a task that has not ended is cancelled again.
@@ -105,11 +105,14 @@ async def run_logged(work: Coroutine[Any, Any, object]) -> None:
     """Run a coroutine, and log its exception instead of raising it.
 
     Use this only for work that is repeated later anyway, because the caller does not learn of the exception. Errors
-    that Coronet raises deliberately, for example because the store is unavailable, are logged without a traceback.
+    that Coronet raises deliberately, for example because the store is unavailable, are logged without a traceback. That
+    the store must not be used is not logged here, because the data loss monitor of each process logs it once.
     """
     name = getattr(work, "__qualname__", "")
     try:
         await work
+    except StoreIdentityMismatch as error:
+        log.debug("background task stopped, store rejected", task=name, error=str(error))
     except StoreUnavailable as error:
         log.warning("background task stopped, store unavailable", task=name, error=str(error))
     except CoronetError as error:

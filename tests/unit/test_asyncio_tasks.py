@@ -7,8 +7,10 @@ import asyncio
 import inspect
 
 import pytest
+from structlog.testing import capture_logs
 
-from service.asyncio_tasks import BackgroundTasks, cancel_and_wait, run_until_one_ends
+from service.asyncio_tasks import BackgroundTasks, cancel_and_wait, run_logged, run_until_one_ends
+from service.errors import StoreIdentityMismatch, StoreUnavailable
 
 
 class _SlowTask:
@@ -91,3 +93,15 @@ async def test_an_exception_in_one_task_does_not_affect_others() -> None:
     tasks.start(go_on())
     await asyncio.wait_for(done.wait(), 5)
     await tasks.cancel()
+
+
+@pytest.mark.parametrize(
+    ("error", "level"), [(StoreUnavailable("no answer"), "warning"), (StoreIdentityMismatch("empty"), "debug")]
+)
+async def test_a_store_that_must_not_be_used_is_not_reported_by_every_task(error: Exception, level: str) -> None:
+    async def work() -> None:
+        raise error
+
+    with capture_logs() as logs:
+        await run_logged(work())
+    assert [each["log_level"] for each in logs] == [level]
