@@ -29,7 +29,7 @@ from service.errors import OperationalError, UserError
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-FEED_LENGTH = 20
+FEED_LENGTH = 100
 """Maximum number of entries in a feed document; older entries are omitted."""
 HUGE_BYTES = 10_000_000
 _DRIP_INTERVAL_S = 0.2
