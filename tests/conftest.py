@@ -37,22 +37,25 @@ os.environ["SSL_CERT_FILE"] = os.devnull
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let two workers of pytest-xdist begin with the tests of the whole product, and the others with short tests.
+    """Let two workers of pytest-xdist begin with the tests of the whole product, and the third with the experiments.
 
-    Those of the whole product take longest and mostly wait, while the short ones use the processor. Each worker gets
-    an equal part of the list. An idle worker takes tests from the end of another's part: if these are short ones, a
-    product that a module shares is started only once.
+    Those of the whole product take longest and mostly wait, while the others use the processor. Each worker gets an
+    equal part of the list. An idle worker takes tests from the end of another's part: if these are short ones, what a
+    module shares, such as a product or the results of an experiment, is made only once.
     """
-    whole, short = list[pytest.Item](), list[pytest.Item]()
+    whole, experiments, short = list[pytest.Item](), list[pytest.Item](), list[pytest.Item]()
     for item in items:
-        is_whole = item.get_closest_marker("e2e") or item.get_closest_marker("faults")
-        (whole if is_whole else short).append(item)
+        if item.get_closest_marker("e2e") or item.get_closest_marker("faults"):
+            whole.append(item)
+        else:
+            (experiments if item.path.parent.name == "simulate" else short).append(item)
     half = len(whole) // 2
     while 0 < half < len(whole) and whole[half - 1].path == whole[half].path:
         half += 1
     part = len(items) // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     between = max(0, part - half)
     items[:] = [*whole[:half], *short[:between], *whole[half:], *short[between:]]
+    items[2 * part : 2 * part] = experiments
 
 
 def pytest_collection_finish() -> None:
