@@ -323,7 +323,9 @@ class Matrices(RuleBasedStateMachine):
         self.registered.pop(record.name, None)
         if all(self._survives(pair, record) for pair in record.pairs):
             self.registered[record.name] = record
-        if not any(len(r.about) > 2 for r in self._of("register", "refresh") if r.about[0].name == record.name):
+        # While a head is lost, a process that does not know the other replicas cannot withdraw a name from them.
+        is_hit = any(len(r.about) > 2 for r in self._of("register", "refresh") if r.about[0].name == record.name)
+        if not is_hit and not self.lost_heads:
             self.oldest[record.name] = record.version
 
     def _next_expiry(self, name: str) -> int:
