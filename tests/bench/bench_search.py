@@ -7,7 +7,10 @@ for an attribute. At first they ask as much as they can, each with eight queries
 processes together (open loop: a query that has to wait counts as slow). Prints JSON: queries per second, durations, and
 per query the processor time and the commands of Redis.
 
-``python -m tests.bench.bench_search [--channels N] [--askers N] [--queries N] [--rate N]``
+Two processors cannot ask 1,000 queries a second, but one Redis can answer them. To measure this, the commands of
+recorded searches are sent to Redis at a fixed rate (``--redis-rate``), while one process asks as a bot does.
+
+``python -m tests.bench.bench_search [--channels N] [--askers N] [--queries N] [--rate N] [--redis-rate N]``
 """
 
 import argparse
@@ -17,8 +20,11 @@ import random
 import sys
 import tempfile
 import time
+from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
+from functools import partial
 from itertools import accumulate
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,9 +41,13 @@ from service.settings import Settings
 from service.store import Store, open_store
 from service.store.channels.channel_records import Snapshot
 from service.store.directory.matrix_directory import ContentName
+from tests.bench import recorded_searches
+from tests.bench.recorded_searches import RecordedSearch
 
 AT_ONCE: Final = 500
 SEARCHES_AT_ONCE: Final = 8
+ASKED_BESIDE_PER_S: Final = 50.0
+"""Queries per second of the process that asks while recorded searches are sent."""
 WARM_UP: Final = 200
 """Queries of each process that are not measured: its copy of the vocabulary is read, and its caches are filled."""
 LANGUAGES: Final = ("en", "de", "fr", "es", "pt", "ja")
@@ -183,8 +193,46 @@ async def measure_askers(store: Store, url: str, texts: list[list[str]], rate: f
     }
 
 
-async def measure(channels: int, askers: int, queries: int, rate: float) -> dict[str, Any]:
-    """Return the costs of both loops."""
+async def record_searches(url: str, texts: list[str]) -> list[RecordedSearch]:
+    """Return the commands of these searches, without those of the first ``WARM_UP``."""
+    with tempfile.TemporaryDirectory() as folder:
+        socket = Path(folder) / "recorded.sock"
+        store = open_store(Settings(redis_url=f"unix://{socket}"))
+        searcher = Searcher(store, 1)
+        queries = [parse_query(text, datetime.now(UTC).date()) for text in texts]
+        searches = [partial(searcher.find, query, "en") for query in queries]
+        recorded = await recorded_searches.record(url, socket, searches)
+        await store.close()
+    return recorded[WARM_UP:]
+
+
+async def measure_redis(store: Store, url: str, texts: list[list[str]], rate: float) -> dict[str, float]:
+    """Ask from one process, while Redis gets the commands of recorded searches; ``rate`` searches a second in all."""
+    recorded = await record_searches(url, texts[0])
+    asked = texts[-1]
+    seconds = len(asked) / ASKED_BESIDE_PER_S
+    loop = asyncio.get_running_loop()
+    before_s, _ = await redis_costs(store)
+    began_s = time.perf_counter()
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        sent = loop.run_in_executor(pool, recorded_searches.replay, url, recorded, rate - ASKED_BESIDE_PER_S, seconds)
+        found = await measure_askers(store, url, [asked], ASKED_BESIDE_PER_S)
+        took_s, sent_for_s = await sent
+    after_s, _ = await redis_costs(store)
+    took_ms = sorted(1000 * each for each in took_s)
+    return {
+        "recorded_per_s": round(len(took_ms) / sent_for_s),
+        "recorded_p50_ms": round(took_ms[len(took_ms) // 2], 1),
+        "recorded_p99_ms": round(took_ms[int(len(took_ms) * 0.99)], 1),
+        "asked_per_s": found["queries_per_s"],
+        "asked_p50_ms": found["p50_ms"],
+        "asked_p99_ms": found["p99_ms"],
+        "redis_processor_s_per_s": round((after_s - before_s) / (time.perf_counter() - began_s), 2),
+    }
+
+
+async def measure(channels: int, askers: int, queries: int, rate: float, redis_rate: float) -> dict[str, Any]:
+    """Return the costs of both loops, and those of recorded searches."""
     with tempfile.TemporaryDirectory() as folder:
         async with PrivateRedis(Path(folder)) as redis:
             store = open_store(Settings(redis_url=redis.url))
@@ -194,8 +242,15 @@ async def measure(channels: int, askers: int, queries: int, rate: float) -> dict
             texts = [[maker.query(drawn.choice(made)) for _ in range(queries + WARM_UP)] for _ in range(askers)]
             closed = await measure_askers(store, redis.url, texts, 0.0)
             opened = await measure_askers(store, redis.url, texts, rate)
+            recorded = await measure_redis(store, redis.url, texts, redis_rate)
             await store.close()
-    return {"channels": channels, "askers": askers, "closed_loop": closed, f"at_{rate:.0f}_per_s": opened}
+    return {
+        "channels": channels,
+        "askers": askers,
+        "closed_loop": closed,
+        f"at_{rate:.0f}_per_s": opened,
+        f"redis_at_{redis_rate:.0f}_per_s": recorded,
+    }
 
 
 def main() -> None:
@@ -205,6 +260,7 @@ def main() -> None:
     parser.add_argument("--askers", type=int, default=4)
     parser.add_argument("--queries", type=int, default=5_000)
     parser.add_argument("--rate", type=float, default=1_000.0)
+    parser.add_argument("--redis-rate", type=float, default=1_000.0)
     parser.add_argument("--ask", default="", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.ask:
@@ -212,7 +268,7 @@ def main() -> None:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             found = runner.run(ask(given.ask, json.load(sys.stdin), given.rate))
     else:
-        found = asyncio.run(measure(given.channels, given.askers, given.queries, given.rate))
+        found = asyncio.run(measure(given.channels, given.askers, given.queries, given.rate, given.redis_rate))
     sys.stdout.write(json.dumps(found, indent=None if given.ask else 1) + "\n")
 
 
