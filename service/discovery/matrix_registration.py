@@ -56,7 +56,8 @@ def withdraw(pair: PairKey, posting: Posting, cached_size: MatrixSize | None = N
     """Withdraw a name from the matrix of the attribute-value pair ``pair``.
 
     ``posting`` is a record of the name with weight 0. It is stored in all partitions in which the name may have been
-    registered. Return the newest known size of the matrix.
+    registered. Return the newest known size of the matrix. While the head cell is lost, a caller that does not know the
+    size reaches only the head. The next pass of resizing then copies the withdrawal to the other replicas.
 
     This is a generator: in each round, it yields the commands to run, and the caller sends back the cells' answers.
 
