@@ -47,5 +47,6 @@ async def start_worker(settings: Settings) -> AsyncIterator[StartWorker]:
         yield start
     finally:
         for task in running:
-            task.cancel()
+            if not task.cancelling():  # a second cancellation would interrupt its clean-up, which closes the store
+                task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
