@@ -325,7 +325,7 @@ class Matrices(RuleBasedStateMachine):
             self.registered[record.name] = record
         # While a head is lost, a process that does not know the other replicas cannot withdraw a name from them.
         is_hit = any(len(r.about) > 2 for r in self._of("register", "refresh") if r.about[0].name == record.name)
-        if not is_hit and not self.lost_heads:
+        if not is_hit and self.lost_heads <= record.pairs:
             self.oldest[record.name] = record.version
 
     def _next_expiry(self, name: str) -> int:
