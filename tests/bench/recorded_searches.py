@@ -28,10 +28,10 @@ async def record(url: str, socket: Path, searches: Sequence[Callable[[], Awaitab
     sent = list[bytes]()
 
     async def forward(
-        reader: asyncio.StreamReader, writer: asyncio.StreamWriter, record: Callable[[bytes], None]
+        reader: asyncio.StreamReader, writer: asyncio.StreamWriter, keep: Callable[[bytes], None]
     ) -> None:
         while data := await reader.read(1 << 20):
-            record(data)
+            keep(data)
             writer.write(data)
         writer.close()
 
@@ -45,14 +45,14 @@ async def record(url: str, socket: Path, searches: Sequence[Callable[[], Awaitab
         for search in searches:
             sent.clear()
             await search()
-            recorded.append([(batch, count_commands(batch)) for batch in sent])
-            assert sum(count for _, count in recorded[-1]) == count_commands(b"".join(sent)), "a command was divided"
+            recorded.append([(batch, _count_commands(batch)) for batch in sent])
+            assert sum(count for _, count in recorded[-1]) == _count_commands(b"".join(sent)), "a command was divided"
     finally:
         server.close()
     return recorded
 
 
-def count_commands(packed: bytes) -> int:
+def _count_commands(packed: bytes) -> int:
     """Return the number of whole commands in ``packed``."""
     reader = hiredis.Reader(notEnoughData=None)
     reader.feed(packed)
