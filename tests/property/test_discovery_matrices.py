@@ -101,6 +101,8 @@ class Matrices(RuleBasedStateMachine):
         self.lost_heads: set[str] = set()
         self.oldest: dict[str, int] = {}
         """Of each name the oldest version of which pairs may be found."""
+        self.waiting: dict[str, NameRecord] = {}
+        """Records that were withdrawn from a matrix whose head is lost; upkeep completes their withdrawal."""
 
     @initialize(wider=st.integers(0, 3), taller=st.integers(0, 1))
     def begin(self, *, wider: int, taller: int) -> None:
@@ -210,6 +212,8 @@ class Matrices(RuleBasedStateMachine):
             raise AssertionError("the matrix never settles")
         self.lost_since_upkeep.discard(pair)
         self.lost_heads.discard(pair)
+        for record in list(self.waiting.values()):
+            self._note_withdrawal(record)
 
     @rule(pair=st.sampled_from(PAIRS), which=st.integers(0, 31), head=st.booleans())
     def lose(self, *, pair: str, which: int, head: bool) -> None:
@@ -323,10 +327,20 @@ class Matrices(RuleBasedStateMachine):
         self.registered.pop(record.name, None)
         if all(self._survives(pair, record) for pair in record.pairs):
             self.registered[record.name] = record
-        # While a head is lost, a process that does not know the other replicas cannot withdraw a name from them.
         is_hit = any(len(r.about) > 2 for r in self._of("register", "refresh") if r.about[0].name == record.name)
-        if not is_hit and self.lost_heads <= record.pairs:
-            self.oldest[record.name] = record.version
+        if not is_hit:
+            self._note_withdrawal(record)
+
+    def _note_withdrawal(self, record: NameRecord) -> None:
+        """Pairs of earlier versions are no longer found.
+
+        While a head is lost, a process that does not know the other replicas cannot withdraw a name from them.
+        """
+        if self.lost_heads <= record.pairs:
+            self.oldest[record.name] = max(record.version, self.oldest.get(record.name, 0))
+            self.waiting.pop(record.name, None)
+        else:
+            self.waiting[record.name] = record
 
     def _next_expiry(self, name: str) -> int:
         self.expiries[name] = max(self.expiries[name] + 1, self.cells.now_s + TTL_S)
