@@ -5,7 +5,9 @@ import gc
 import os
 import traceback
 from asyncio import constants
+from asyncio.selector_events import BaseSelectorEventLoop
 from collections.abc import AsyncIterator
+from typing import Any
 from urllib.parse import urlsplit
 
 import hypothesis
@@ -31,6 +33,20 @@ constants.DEBUG_STACK_DEPTH = 2  # type: ignore[misc]  # Final in typeshed
 traceback.extract_stack.__defaults__ = (None, constants.DEBUG_STACK_DEPTH)
 
 configure_memory()
+
+_accept = BaseSelectorEventLoop._accept_connection2  # type: ignore[attr-defined]  # missing in typeshed
+
+
+async def _accept_unless_closed(loop: BaseSelectorEventLoop, *args: Any) -> None:
+    """Close a connection that arrived while its server was being closed. asyncio of Python 3.11 leaves it open."""
+    _, connection, _, _, server, *_ = args
+    if server.is_serving():
+        await _accept(loop, *args)
+    else:
+        connection.close()
+
+
+BaseSelectorEventLoop._accept_connection2 = _accept_unless_closed  # type: ignore[attr-defined]  # as above
 
 # Nothing in these tests is signed by a public authority, and to load all of them takes 25 ms for each TLS context.
 os.environ["SSL_CERT_FILE"] = os.devnull
