@@ -75,7 +75,7 @@ _SENTENCES: Final[dict[type[errors.CoronetError], str]] = {
     ),
     errors.ParserBusy: gettext_noop("I'm still reading other lists. Please send yours again in a minute."),
     errors.AssignmentPending: gettext_noop(
-        "I haven't worked out yet how often to check {it}. Please ask again in 30 seconds."
+        "I haven't worked out yet how often to check {it}. Please ask again in 10 seconds."
     ),
     errors.NoWorker: gettext_noop(
         "I couldn't check {it} because none of my workers is free right now. Please try again in a minute."
