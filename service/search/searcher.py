@@ -17,9 +17,10 @@ The steps without I/O are in :mod:`service.discovery.text_search`.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime
+from functools import partial
 from itertools import islice
 
 import msgspec
@@ -198,11 +199,8 @@ class Searcher:
             frequencies = await directory_of(self._store, query.about).frequencies(pairs, cached)
             if missing := expanded.words_without_documents(frequencies):
                 expanded = expand(query, vocabulary, language, missing)
-        found = await self._find_expanded(expanded, language, cached)
-        if not any(hit.lacks_words for hit in found.answer.hits[:1]) and found.answer.hits:
-            return found
-        tolerant = expand(query, vocabulary, language, words)
-        return found if tolerant == expanded else await self._find_expanded(tolerant, language, cached)
+        tolerant = partial(expand, query, vocabulary, language, words) if words else None
+        return await self._find_expanded(expanded, language, cached, tolerant)
 
     async def discover(
         self, order: DiscoverOrder = "popular", language: str = "", topic: str = "", limit: int = DEFAULT_LIMIT
@@ -311,16 +309,26 @@ class Searcher:
         public = public_channels(existing, [counts.get(channel.id, 0) for channel in existing], self._min_subscribers)
         return {cid: _PublicChannel(channel, counts.get(cid, 0)) for cid, channel in public.items()}
 
-    async def _find_expanded(self, expanded: ExpandedQuery, language: str, cached: MatrixReaders) -> SearchExplanation:
+    async def _find_expanded(
+        self,
+        expanded: ExpandedQuery,
+        language: str,
+        cached: MatrixReaders,
+        tolerant: Callable[[], ExpandedQuery] | None = None,
+    ) -> SearchExplanation:
         """Return the best results of a query whose words have been expanded to attribute-value pairs.
 
         - ``language``: the user's language (ISO 639-1), or "" if it is unknown.
         - ``cached``: holds what has been read for this query, so that nothing is read twice.
+        - ``tolerant``: function that returns the query with similar words added; None if there is no such query. The
+          results are those of this query if no document contains all words of ``expanded``.
         """
         limit = expanded.query.limit
         candidates, matching, whole = Candidates((), 0, True, {}, (), 0.0), list[_Match](), True
         importances: tuple[float, ...] = ()
         async for candidates, enough in self._candidates(expanded, cached, limit):
+            if tolerant is not None and not any(all(each.weights) for each in candidates.found):
+                break
             importances = tuple(clause_importance(clause, candidates.frequencies) for clause in expanded.clauses)
             documents = await self._documents(expanded, candidates.found, importances, language)
             whole = candidates.complete and len(candidates.found) == candidates.total
@@ -329,6 +337,8 @@ class Searcher:
             if len(matching) >= enough or whole:
                 break
         complete = [match for match in matching if match.has_all_words]
+        if tolerant is not None and not complete:
+            return await self._find_expanded(tolerant(), language, cached)
         if len(complete) < limit:
             matching = [*complete, *(match for match in matching if not match.has_all_words)]
         else:

@@ -83,7 +83,9 @@ class Vocabulary:
             return []
         found: list[tuple[str, int]] = []
         for length in range(len(word) - tolerated, len(word) + tolerated + 1):
-            candidates = self._with_similar_letters(word, length, 2 * tolerated)
+            # A replaced letter counts twice, because each of the two words then contains a letter that the other lacks.
+            # A missing or additional letter counts once, and there is one for each letter of difference in length.
+            candidates = self._with_similar_letters(word, length, 2 * tolerated - abs(length - len(word)))
             nearest = extract(word, candidates, scorer=OSA.distance, score_cutoff=tolerated, limit=4 * most)
             found += [(candidate, int(distance)) for candidate, distance, _ in nearest if candidate != word]
         # Errors in the first letter are rare.
@@ -93,9 +95,7 @@ class Vocabulary:
     def _with_similar_letters(self, word: str, length: int, most: int) -> Sequence[str]:
         """Return the words of ``length`` letters that contain nearly the same set of letters as ``word``.
 
-        ``most`` is the maximum number of letters that occur in only one of the two words. To tolerate n wrong
-        letters, it must be 2 * n, because a replaced letter counts twice: each of the two words then contains a
-        letter that the other lacks.
+        ``most`` is the maximum number of letters that occur in only one of the two words.
 
         The test is fast. It ignores the order of the letters and how often each of them occurs.
         """

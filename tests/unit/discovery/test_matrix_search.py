@@ -134,6 +134,20 @@ def test_names_that_satisfy_more_optional_clauses_come_first() -> None:
     assert sorted(found.names.tolist()) == [1, 2, 4]
 
 
+def test_the_best_names_of_a_frequent_pair_follow_those_of_a_rare_one() -> None:
+    """Names with the same coverage are sorted by weight, and those with the same weight by name."""
+    cells = MemoryCells()
+    weights = {name: {"a=1": name * 7 % 11 + 1} for name in range(500)} | {7: {"b=2": 3}, 400: {"a=1": 1, "b=2": 3}}
+    for name, pairs in weights.items():
+        for pair, weight in pairs.items():
+            cells.run(register(pair, Posting(name, weight, EXPIRES_S)))
+    asked = [PairClause(((pair, 1.0),), is_optional=True) for pair in ("a=1", "b=2")]
+    found = cells.run(search(PairQuery(asked, (), 20, importance), 0, 0.0, {}, {}))
+    others = sorted(weights.keys() - {7, 400}, key=lambda name: (-weights[name]["a=1"], name))
+    assert found.names.tolist() == [400, 7, *others[:18]]
+    assert not found.complete
+
+
 def test_a_name_that_satisfies_all_clauses_is_found_although_it_satisfies_some_poorly() -> None:
     cells = MemoryCells()
     whole = {0: {"a=1": 9, "b=2": 9, "d=4": 9}}
