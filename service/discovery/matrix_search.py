@@ -232,7 +232,7 @@ def _collect(
         small = [reader for reader in others if not reader.is_whole and reader.frequency <= _ALWAYS_WHOLE]
         incomplete = [(each, share) for each in leading if not each.is_whole]
         yield from run_together([each.read_share(part) for each, part in (*incomplete, *((each, 1) for each in small))])
-        names = _leading_names(driver, clauses, readers, first)
+        names = _leading_names(driver, clauses, leading, first)
         is_whole = all(reader.is_whole for reader in leading)  # looking names up below may read more partitions
         is_all = not driver.is_optional or len(names) <= first
         found = _weigh(names, clauses, readers)
@@ -532,18 +532,17 @@ def _driver(clauses: Sequence[PairClause], readers: "MatrixReaders", most: int |
 
 
 def _leading_names(
-    driver: PairClause, clauses: Sequence[PairClause], readers: Mapping[PairKey, MatrixReader], most: int
+    driver: PairClause, clauses: Sequence[PairClause], leading: Sequence[MatrixReader], most: int
 ) -> NameKeys:
     """Return the names that have a pair of the driver, as far as they can be among the best ``most`` results.
 
-    The driver is the clause whose names are read first. If it contains all optional clauses, names that have only its
-    most frequent pair differ only in the weight of this pair. Of these names, those with the greatest weights suffice.
-    The result has more than ``most`` names if the driver has.
+    The driver is the clause whose names are read first, and ``leading`` are the readers of its pairs. If all clauses
+    are optional and the driver contains them all, names that have only its most frequent pair differ only in the weight
+    of this pair. Of these names, those with the greatest weights suffice. The result has more than ``most`` names if
+    the driver has.
     """
-    leading = [readers[pair] for pair, _ in driver.alternatives]
-    joined = frozenset(pair for pair, _ in driver.alternatives)
-    optional = (pair for clause in clauses if clause.is_optional for pair, _ in clause.alternatives)
-    if not driver.is_optional or not joined.issuperset(optional):
+    joined = {pair for pair, _ in driver.alternatives}
+    if not all(clause.is_optional and joined.issuperset(pair for pair, _ in clause.alternatives) for clause in clauses):
         return _union(reader.content()[0] for reader in leading)
     largest = max(leading, key=lambda reader: len(reader.content()[0]))
     others = (reader.content()[0] for reader in leading if reader is not largest)

@@ -148,6 +148,21 @@ def test_the_best_names_of_a_frequent_pair_follow_those_of_a_rare_one() -> None:
     assert not found.complete
 
 
+def test_weights_of_required_pairs_count_among_the_names_of_a_frequent_pair(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This holds if the matrices of the required pairs are small enough to be read whole."""
+    monkeypatch.setattr(matrix_search, "_ALWAYS_WHOLE", 1_000)
+    cells = MemoryCells()
+    weights = {name: {"a=1": name // 100 + 1, "c=3": 255 - name // 4} for name in range(500)}
+    weights |= {name: {"c=3": 255} for name in range(500, 600)} | {600: {"b=2": 3, "c=3": 9}}
+    for name, pairs in weights.items():
+        for pair, weight in pairs.items():
+            cells.run(register(pair, Posting(name, weight, EXPIRES_S)))
+    optional = [PairClause(((pair, 1.0),), is_optional=True) for pair in ("a=1", "b=2")]
+    asked = [*optional, PairClause((("c=3", 1.0),))]
+    found = cells.run(search(PairQuery(asked, (), 20, lambda *_: 1.0), 0, 0.0, {}, {}))
+    assert found.names.tolist() == sorted(range(500), key=lambda name: (-sum(weights[name].values()), name))[:20]
+
+
 def test_a_name_that_satisfies_all_clauses_is_found_although_it_satisfies_some_poorly() -> None:
     cells = MemoryCells()
     whole = {0: {"a=1": 9, "b=2": 9, "d=4": 9}}
